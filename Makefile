@@ -1,0 +1,61 @@
+# Python 3.11+ and make are all you need: every target sets up what it uses.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
+
+.PHONY: demo test lint types contracts notebooks matrix matrix-smoke bench ci clean
+
+demo: $(READY)
+	$(BIN)/dynx demo
+
+test: $(READY)
+	$(BIN)/pytest -n 2 --dist loadfile
+
+lint: $(READY)
+	$(BIN)/ruff check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+contracts: $(READY)
+	$(BIN)/lint-imports --config pyproject.toml
+
+notebooks: $(READY)
+	$(BIN)/jupytext --test --to ipynb notebooks/*.py
+	$(BIN)/pytest --nbmake --nbmake-timeout 300 -p no:xdist notebooks/*.ipynb
+
+bench: $(READY)
+	$(BIN)/python benchmarks/observers.py
+
+# The same tests on the oldest and the newest supported torch, each in an environment of its own (about 5 GB, cached by uv).
+MATRIX := 2.11.0 2.15.0
+matrix: $(MATRIX:%=matrix-%)
+matrix-smoke: $(MATRIX:%=smoke-%)
+
+matrix-%: .matrix/torch-%/.ready
+	.matrix/torch-$*/bin/python -m pytest -n 2 --dist loadfile
+
+smoke-%: .matrix/torch-%/.ready
+	timeout 180 .matrix/torch-$*/bin/python -m pytest -n 2 --dist loadfile -m "not slow" $(SMOKE)
+
+.matrix/torch-%/.ready: pyproject.toml $(READY)
+	$(BIN)/uv venv -q --allow-existing -p $(BIN)/python .matrix/torch-$*
+	VIRTUAL_ENV=.matrix/torch-$* $(BIN)/uv pip install -q torch==$* transformers==5.23.0 rich bytecode jinja2 \
+	  pytest==9.2.0 pytest-xdist hypothesis setuptools
+	VIRTUAL_ENV=.matrix/torch-$* $(BIN)/uv pip install -q --no-deps -e .
+	touch $@
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("dynx needs Python 3.11 or newer: make PYTHON=python3.11") if sys.version_info < (3, 11) else 0'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]' 2>&1 | grep -v 'is ignored: it is neither' || true
+	$(BIN)/python -c 'import dynx, torch, pytest'
+	touch $@
+
+ci:
+	bash .ci/run
+
+clean:
+	rm -rf $(VENV) .matrix .dynx

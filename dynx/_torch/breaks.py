@@ -1,0 +1,66 @@
+"""A graph break, read from the exception that torch made of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from dynx._torch.stacks import RawFrame, of_summaries, tracing_stack
+
+# torch says it only in words that it cannot go on behind the break
+_NOT_RESUMED = ("Failed to handle graph break gracefully", "Encountered graph break that we cannot resume from")
+_CALLEE = re.compile(
+    r"builtin operator `(?P<operator>[^`]+)`|[Pp]ython builtin `(?P<builtin>[^`]+?)\.?`|the builtin `(?P<c>[^`]+?)\.?`"
+    r"|function `<function (?P<function>\S+) at|skipped function `?(?P<skipped>[\w.]+)|module: (?P<module>\S+), qualname: (?P<qualname>[\w.<>]+)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RawBreak:
+    """One graph break in plain data."""
+
+    kind: str                       # torch's gb_type, the stable name of the cause
+    headline: str
+    explanation: str
+    hints: tuple[str, ...]
+    context: str                    # torch's "Developer debug context"
+    callee: str | None
+    stack: tuple[RawFrame, ...]     # outermost first
+    resumable: bool
+
+
+def read_break(reason: str, error: Any) -> RawBreak:
+    """Read the arguments of `InstructionTranslatorBase.log_graph_break`.
+
+    Torch: `Unsupported.gb_type`, `.msg`, `.real_stack`, `.skip_frame`; 2.11 has no `skip_frame` on every path, so the words
+    of `reason` count too. The parts of the message are read from its text, which is alike in 2.11, 2.13 and 2.15.
+    """
+    message = str(getattr(error, "msg", error))
+    headline = message.strip().splitlines()[0] if message.strip() else type(error).__name__
+    stack = of_summaries(getattr(error, "real_stack", None)) or tracing_stack()
+    context = _part(message, "Developer debug context")
+    return RawBreak(
+        kind=str(getattr(error, "gb_type", None) or headline),
+        headline=headline,
+        explanation=_part(message, "Explanation"),
+        hints=tuple(match.strip() for match in re.findall(r"^  Hint: (.*(?:\n(?!  \w|\s*$).*)*)", message, re.M)),
+        context=context,
+        callee=_callee(f"{message}\n{context}"),
+        stack=stack,
+        resumable=not (getattr(error, "skip_frame", False) or reason.startswith(_NOT_RESUMED)),
+    )
+
+
+def _part(message: str, title: str) -> str:
+    match = re.search(rf"^  {title}: (.*(?:\n(?!  \w+.*:|\s*$).*)*)", message, re.M)
+    return match.group(1).strip() if match else ""
+
+
+def _callee(text: str) -> str | None:
+    match = _CALLEE.search(text)
+    if match is None:
+        return None
+    if match["qualname"]:
+        return f"{match['module']}.{match['qualname']}"
+    return next(group for group in match.groups() if group)

@@ -1,0 +1,117 @@
+"""What dynx needs of torch, in one table, and whether the installed torch has it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dynx._torch.hooks import HookPoint, owner_of, signature_of
+from dynx.errors import UnsupportedTorch
+
+State = Literal["ok", "changed", "missing"]
+
+_CONVERT = "torch._dynamo.convert_frame"
+
+HOOK_POINTS: tuple[HookPoint, ...] = (
+    HookPoint("compile", f"{_CONVERT}:_compile", ("code", "globals", "locals"), ("frame", "compile_id"),
+              purpose="every compilation: what, when, how it ended"),
+    HookPoint("attempt", f"{_CONVERT}:trace_frame", ("code",), purpose="attempts and why they restarted"),
+    HookPoint("recompile", f"{_CONVERT}:get_and_maybe_log_recompilation_reasons", ("", "frame", "backend"), ("skip_logging",),
+              purpose="why a function was compiled again"),
+    HookPoint("graph_break", "torch._dynamo.symbolic_convert:InstructionTranslatorBase.log_graph_break",
+              ("self", "code_options", "reason", "exc"), purpose="graph breaks"),
+    HookPoint("guard_added", "torch._guards:GuardsSet.add", ("self", "guard"), purpose="every line that asked for a guard"),
+    HookPoint("no_tensor", f"{_CONVERT}:has_tensor_in_frame", purpose="functions left alone for want of tensors"),
+    HookPoint("generator", f"{_CONVERT}:is_generator", ("code",), purpose="generator functions, which run eagerly"),
+    HookPoint("skip", f"{_CONVERT}:CatchErrorsWrapper._handle_skip", ("self", "result", "frame"),
+              purpose="other functions left alone silently (torch before 2.13 gives no reasons)", optional=True),
+    HookPoint("event", "torch._dynamo.utils:CompileEventLogger.instant", ("event_name", "metadata"),
+              purpose="cache hits, misses and bypasses; what became dynamic"),
+)
+
+ATTRIBUTES: Mapping[str, tuple[str, str]] = {
+    "phase_times": ("torch._dynamo.utils:compilation_time_metrics", "seconds by phase"),
+    "metrics": ("torch._dynamo.utils:_compilation_metrics", "graph size and guard count"),
+    "tracing_context": ("torch._guards:TracingContext.try_get", "the user line while tracing"),
+    "compile_context": ("torch._guards:CompileContext.current_trace_id", "compile id and attempt"),
+    "global_state": ("torch._C._dynamo.guards:GlobalStateGuard.__getstate__", "both values of a changed global state"),
+    "innermost_backend": ("torch._dynamo.eval_frame:innermost_backend", "the backend's name"),
+    "recompile_limit": ("torch._dynamo.config:recompile_limit", "the limit of recompiles"),
+}
+
+_POINTS = {point.name: point for point in HOOK_POINTS}
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """One thing dynx needs of torch and how it stands."""
+
+    name: str
+    path: str
+    state: State
+    purpose: str
+    found: str          # the signature, or why there is none
+    optional: bool = False
+
+    def require(self) -> None:
+        """Raise UnsupportedTorch unless the capability is there; a changed signature counts as there."""
+        if self.state == "missing":
+            import torch
+
+            raise UnsupportedTorch(
+                f"torch {torch.__version__} has no {self.path}, which dynx needs for: {self.purpose}\n"
+                "  run `dynx doctor` to see what this torch supports"
+            )
+
+
+def hook_point(name: str) -> HookPoint:
+    return _POINTS[name]
+
+
+def capability(name: str) -> Capability:
+    """Look one capability up; the answer is computed anew, so that a simulated fault shows."""
+    if name in _POINTS:
+        return _of_hook(_POINTS[name])
+    path, purpose = ATTRIBUTES[name]
+    return _of_attribute(name, path, purpose)
+
+
+def capabilities() -> tuple[Capability, ...]:
+    """Look at every hook point and attribute of the table."""
+    return tuple(capability(name) for name in (*_POINTS, *ATTRIBUTES))
+
+
+def signatures() -> dict[str, str]:
+    """Give what the installed torch has at every path of the table, for the snapshots in `tests/signatures/`."""
+    return {item.path: item.found for item in capabilities()}
+
+
+def _of_hook(point: HookPoint) -> Capability:
+    try:
+        owner, name = owner_of(point.path)
+        target = inspect.unwrap(getattr(owner, name))
+        found = signature_of(point.path)
+    except (ImportError, AttributeError) as error:
+        return Capability(point.name, point.path, "missing", point.purpose, f"{type(error).__name__}: {error}", point.optional)
+    state: State = "ok" if _fits(point, target) else "changed"
+    return Capability(point.name, point.path, state, point.purpose, found, point.optional)
+
+
+def _fits(point: HookPoint, target: object) -> bool:
+    if not callable(target):
+        return False
+    parameters = tuple(inspect.signature(target).parameters)
+    leading = all(want in ("", have) for want, have in zip(point.leading, parameters, strict=False))
+    return leading and len(parameters) >= len(point.leading) and set(point.named) <= set(parameters)
+
+
+def _of_attribute(name: str, path: str, purpose: str) -> Capability:
+    try:
+        owner, attribute = owner_of(path)
+        target = getattr(owner, attribute)
+    except (ImportError, AttributeError) as error:
+        return Capability(name, path, "missing", purpose, f"{type(error).__name__}: {error}")
+    found = signature_of(path) if callable(target) else type(target).__name__
+    return Capability(name, path, "ok", purpose, found)

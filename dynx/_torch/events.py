@@ -1,0 +1,58 @@
+"""What torch tells its own event log: caches and automatic dynamic shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+_CACHES = {"fx_graph_cache_": "fx_graph", "autograd_cache_": "aot_autograd"}
+_RESULTS = ("hit", "miss", "bypass")
+# once a size is symbolic every further value differs from it; only the first change is news
+_SYMBOLIC = ("AutoDynamic", "auto_dynamic", "AutoUnset", "auto_unset", "InferStride", "?")
+
+
+@dataclass(frozen=True, slots=True)
+class RawCache:
+    cache: Literal["fx_graph", "aot_autograd"]
+    result: Literal["hit", "miss", "bypass"]
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RawDynamic:
+    source: str
+    dim: str
+    first: str
+    second: str
+
+
+def read_event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RawCache | RawDynamic | None:
+    """Read the arguments of `CompileEventLogger.instant(event_name, metadata)`; None for other events.
+
+    Torch: events `fx_graph_cache_{hit,miss,bypass}`, `autograd_cache_{hit,miss,bypass}` and `automatic_dynamic`, alike in
+    2.11, 2.13 and 2.15.
+    """
+    name = args[0] if args else kwargs.get("event_name", "")
+    metadata = args[1] if len(args) > 1 else kwargs.get("metadata", {})
+    if name == "automatic_dynamic":
+        return _dynamic(metadata)
+    for prefix, cache in _CACHES.items():
+        result = name.removeprefix(prefix)
+        if name.startswith(prefix) and result in _RESULTS:
+            reason = metadata.get("cache_bypass_reason") if result == "bypass" else None
+            return RawCache(cast(Any, cache), cast(Any, result), str(reason) if reason else None)
+    return None
+
+
+def _dynamic(metadata: dict[str, Any]) -> RawDynamic | None:
+    changed, first, second = metadata["dim_changed"], str(metadata["cached"]), str(metadata["new"])
+    if any(word in first or word in second for word in _SYMBOLIC):
+        return None
+    reason = str(metadata["reason"])
+    if reason == "scalar change":
+        dim = "scalar"
+    elif reason.startswith("dimensionality"):
+        dim = "rank"
+    else:
+        dim = f"{'stride' if 'stride' in reason else 'size'} {changed}"
+    return RawDynamic(str(metadata["name"]), dim, first, second)

@@ -1,0 +1,142 @@
+"""What Dynamo was asked to compile, and how that ended."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import CodeType
+from typing import Any, Literal
+
+from dynx._torch.capabilities import hook_point
+from dynx._torch.hooks import owner_of
+
+_RESUME = "torch_dynamo_resume_in_"     # resume_execution.TORCH_DYNAMO_RESUME_IN_PREFIX, the same in 2.11, 2.13 and 2.15
+_LIMIT = "Dynamo recompile limit exceeded"
+
+
+@dataclass(frozen=True, slots=True)
+class CompileCall:
+    """The arguments of one compilation; holds live objects and must not outlive the call."""
+
+    code: CodeType
+    locals: Mapping[str, Any]
+    globals: Mapping[str, Any]
+    id: str
+    frame_number: int
+    nth: int
+    backend: str
+    fullgraph: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How one compilation ended, in plain data."""
+
+    outcome: Literal["compiled", "skipped", "failed", "gave_up"]
+    reason: str | None
+    limit: str | None = None
+
+
+def compile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompileCall:
+    """Read the arguments of `convert_frame._compile`.
+
+    `skip` counts the frames that torch leaves out of the stack it logs; the hook's own frame is one more.
+    """
+    given = dict(zip(_parameters(), args, strict=False)) | kwargs
+    kwargs["skip"] = given.get("skip", 0) + 1
+    compile_id = given["compile_id"]
+    return CompileCall(
+        given["code"], given["locals"], given["globals"], str(compile_id), compile_id.frame_id or 0,
+        compile_id.frame_compile_id or 0, backend_name(given["compiler_fn"]), bool(given["one_graph"]),
+    )
+
+
+@cache
+def _parameters() -> tuple[str, ...]:
+    owner, name = owner_of(hook_point("compile").path)
+    return tuple(inspect.signature(inspect.unwrap(getattr(owner, name))).parameters)
+
+
+def backend_name(backend: Any) -> str:
+    """Name a backend as the user wrote it: "inductor", "eager", or the name of the function."""
+    from torch._dynamo.eval_frame import innermost_backend
+
+    inner = innermost_backend(backend)
+    name = getattr(inner, "compiler_name", None) or getattr(inner, "__name__", None)
+    return name if isinstance(name, str) else type(inner).__name__
+
+
+def ending(result: Any, raised: BaseException | None, *, fullgraph: bool) -> Ending:
+    """Read what `convert_frame._compile` returned or raised.
+
+    Torch: `ConvertFrameReturn.skip_reason` is from 2.13. An `Unsupported` or `UserError` outside fullgraph means that the
+    function runs eagerly; the recompile limit raises `Unsupported` or `FailOnRecompileLimitHit`.
+    """
+    if raised is None:
+        if result.guarded_code is not None:
+            return Ending("compiled", None)
+        return Ending("skipped", _first_line(getattr(result, "skip_reason", None) or "torch skipped it and gives no reason"))
+    from torch._dynamo import exc
+
+    reason = _first_line(str(raised)) or type(raised).__name__
+    text = f"{raised}{raised.__cause__ or ''}"
+    if _LIMIT in text or isinstance(raised, exc.FailOnRecompileLimitHit):
+        accumulated = "accumulated_recompile_limit" in text
+        return Ending("gave_up", reason, "accumulated_recompile_limit" if accumulated else "recompile_limit")
+    if isinstance(raised, (exc.Unsupported, exc.UserError)) and not fullgraph:
+        return Ending("skipped", reason)
+    return Ending("failed", f"{type(raised).__name__}: {reason}")
+
+
+def limit_value(name: str) -> int | None:
+    """Give the value of `torch._dynamo.config.<name>`."""
+    import torch._dynamo.config as config
+
+    value = getattr(config, name, None)
+    return value if isinstance(value, int) else None
+
+
+def user_name(function: str) -> str:
+    """Give the user's name of a function; torch names the rest of `f` after a graph break `torch_dynamo_resume_in_f_at_74`."""
+    if not function.startswith(_RESUME):
+        return function
+    return function[len(_RESUME):].rpartition("_at_")[0]
+
+
+def resumed_at(code: CodeType) -> int | None:
+    """Give the line of the graph break that made this rest of a function; None for a function as the user wrote it."""
+    if not code.co_name.startswith(_RESUME):
+        return None
+    line = code.co_name.rpartition("_at_")[2]
+    return int(line) if line.isdigit() else code.co_firstlineno
+
+
+def restart_reason(raised: BaseException) -> tuple[bool, str]:
+    """Tell whether an exception restarts the analysis, and why."""
+    from torch._dynamo import exc
+
+    restarts = isinstance(raised, exc.RestartAnalysis)
+    why = getattr(raised, "restart_reason", None)
+    return restarts, _first_line(why or str(raised)) or type(raised).__name__
+
+
+def symbolic_sources(tracer_output: Any) -> frozenset[str]:
+    """Name the sources that became symbols in a finished attempt: `L['x'].size()[0]`, `L['n']`.
+
+    Torch: `DynamoTracerOutput.output_graph.shape_env.source_to_var`, alike in 2.11, 2.13 and 2.15.
+    """
+    shape_env = tracer_output.output_graph.shape_env
+    return frozenset(shape_env.source_to_var) if shape_env is not None else frozenset()
+
+
+def is_skip(raised: BaseException) -> bool:
+    from torch._dynamo import exc
+
+    return isinstance(raised, (exc.SkipFrame, exc.Unsupported, exc.UserError))
+
+
+def _first_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[0] if lines else ""

@@ -1,0 +1,30 @@
+"""Guards, as far as a recompilation shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def guard_source(source: Any) -> str:
+    """Name the value a guard looks at: `L['x']`.
+
+    Torch: `Source.name` is a property in 2.13 and 2.15 and a method in 2.11; some sources have no name.
+    """
+    try:
+        name = source.name
+        return str(name() if callable(name) else name)
+    except NotImplementedError:
+        return ""
+
+
+def recompile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+    """Give locals and globals of the frame that recompiles.
+
+    None for the second, silent question that 2.11 asks when modules are not inlined.
+    """
+    skip_logging = kwargs.get("skip_logging", args[3] if len(args) > 3 else False)
+    if skip_logging:
+        return None
+    frame = args[1] if len(args) > 1 else kwargs["frame"]
+    return frame.f_locals, frame.f_globals

@@ -1,0 +1,89 @@
+"""Seconds by phase, sizes and ambient state of a compilation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+# keys of `compilation_time_metrics`, alike in 2.11, 2.13 and 2.15
+_WHOLE = "_compile.compile_inner"
+_COMPILER = "OutputGraph.call_user_compiler"
+_AOT = "create_aot_dispatcher_function"
+_GUARDS = "build_guards"
+_INNER = "compile_fx_inner"             # inductor's own work, inside AOTAutograd
+
+
+class PhaseClock:
+    """Reads how much each phase of torch's own clock has grown since the clock was made."""
+
+    __slots__ = ("_start",)
+
+    def __init__(self) -> None:
+        self._start = {key: len(_times().get(key, ())) for key in (_WHOLE, _COMPILER, _AOT, _GUARDS, _INNER)}
+
+    def phases(self, seconds: float) -> dict[str, float]:
+        """Split `seconds` into trace, aot, backend and guards; their sum is `seconds`."""
+        compiler, guards = self._grown(_COMPILER), self._grown(_GUARDS)
+        aot = max(0.0, self._grown(_AOT) - self._grown(_INNER))
+        return {
+            "trace": max(0.0, seconds - compiler - guards),
+            "aot": aot,
+            "backend": max(0.0, compiler - aot),
+            "guards": guards,
+        }
+
+    def _grown(self, key: str) -> float:
+        times = _times().get(key, ())
+        start = self._start[key]
+        return sum(times[start:]) if len(times) >= start else sum(times)   # a reset in between emptied the list
+
+
+def _times() -> Mapping[str, list[float]]:
+    from torch._dynamo.utils import compilation_time_metrics
+
+    return compilation_time_metrics
+
+
+def sizes(compile_id: str) -> tuple[int | None, int | None]:
+    """Give the number of operations and of guards of the compilation that just ended.
+
+    Torch: the newest `CompilationMetrics`; a compilation nested in another one has none.
+    """
+    import torch._dynamo.utils as utils
+
+    for metrics in reversed(utils._compilation_metrics):
+        if getattr(metrics, "compile_id", None) == compile_id:
+            return getattr(metrics, "graph_op_count", None), getattr(metrics, "guard_count", None)
+        break
+    return None, None
+
+
+# torch names autocast fields by device: "autocast(cpu)_enabled"; the index is at::autocast's list of devices, CPU first
+_AUTOCAST_DEVICES = ("cpu", "cuda", "mtia", "maia", "xpu", "ipu", "hpu", "xla", "privateuseone", "mps")
+
+
+def global_state() -> dict[str, str]:
+    """Give the ambient state that torch guards, by the names torch uses when it reports a change.
+
+    Torch: `GlobalStateGuard.__getstate__`, JSON, alike in 2.11, 2.13 and 2.15.
+    """
+    from torch._C._dynamo.guards import GlobalStateGuard
+
+    raw: dict[str, Any] = json.loads(GlobalStateGuard().__getstate__())
+    autocast = raw.pop("autocast_state", {})
+    state = {name: _word(name, value) for name, value in raw.items()}
+    for field in ("enabled", "dtype"):
+        for device, value in zip(_AUTOCAST_DEVICES, autocast.get(field, ()), strict=False):
+            state[f"autocast({device})_{field}"] = _word("default_dtype" if field == "dtype" else field, value)
+    if "cached_enabled" in autocast:
+        state["autocast_cache_enabled"] = str(autocast["cached_enabled"])
+    return state
+
+
+# c10::ScalarType numbers that can be a default or autocast dtype
+_DTYPES = {5: "float16", 6: "float32", 7: "float64", 15: "bfloat16"}
+
+
+def _word(name: str, value: object) -> str:
+    return _DTYPES.get(value, str(value)) if name == "default_dtype" and isinstance(value, int) else str(value)

@@ -1,0 +1,235 @@
+"""The trace bus: listens to torch once, tells every listener what was committed.
+
+Hooks are in place only while somebody listens. Records of a compilation are buffered and told when it ends, so a listener
+never sees an attempt that was thrown away as if it had counted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from dynx._torch import frames
+from dynx._torch.breaks import read_break
+from dynx._torch.capabilities import HOOK_POINTS, hook_point
+from dynx._torch.events import read_event
+from dynx._torch.guards import recompile_call
+from dynx._torch.hooks import After, Before, Subscription, subscribe
+from dynx._torch.messages import listen_to_messages
+from dynx._torch.metrics import global_state
+from dynx._trace.explain import EntryFacts, explain
+from dynx._trace.lifecycle import Generations, Scope, function_location
+from dynx._trace.reasons import parse_entry, parse_error
+from dynx._trace.userline import call_site, owner_of_file, user_location
+from dynx.errors import UnsupportedTorch
+from dynx.records import GraphBreak, Location, Record, Skipped, TorchWarning, Trouble
+
+Listener = Callable[[Record], None]
+Starting = Callable[[str, Location], None]      # compile id and function of a compilation that begins
+
+_lock = threading.RLock()
+_listeners: list[Listener] = []
+_starting: list[Starting] = []
+_subscriptions: list[Subscription] = []
+_under_way = threading.local()
+_generations = Generations()
+_facts: dict[tuple[int, str], EntryFacts] = {}
+
+
+class Listening:
+    """A handle: `remove()` stops listening, and takes the hooks away with the last listener."""
+
+    def __init__(self, listener: Listener, starting: Starting | None) -> None:
+        self._listener, self._starting = listener, starting
+
+    def remove(self) -> None:
+        with _lock:
+            if self._starting in _starting:
+                _starting.remove(self._starting)
+            if self._listener in _listeners:
+                _listeners.remove(self._listener)
+                if not _listeners:
+                    _detach()
+
+
+def listen(listener: Listener, *, starting: Starting | None = None) -> Listening:
+    """Call `listener` with every record from now on, on the thread that compiled; `starting` when a compilation begins."""
+    with _lock:
+        _listeners.append(listener)
+        if starting is not None:
+            _starting.append(starting)
+        if len(_listeners) == 1:
+            _attach()
+        return Listening(listener, starting)
+
+
+def emit(record: Record) -> None:
+    for listener in tuple(_listeners):
+        try:
+            listener(record)
+        except Exception as error:  # noqa: BLE001 - one listener that fails must not stop the others, or the program
+            if not isinstance(record, Trouble):
+                emit(Trouble("a listener", f"{type(error).__name__}: {error}"))
+
+
+def _attach() -> None:
+    missing: list[Trouble] = []
+    for point in HOOK_POINTS:
+        try:
+            _subscriptions.append(subscribe(point, _SUBSCRIBERS[point.name], on_error=_report))
+        except UnsupportedTorch:
+            if not point.optional:
+                missing.append(Trouble(point.purpose, f"this torch has no {point.path}"))
+    for trouble in missing:
+        emit(trouble)
+
+
+def _detach() -> None:
+    while _subscriptions:
+        _subscriptions.pop().remove()
+    _facts.clear()
+
+
+def _report(hook: str, error: BaseException) -> None:
+    emit(Trouble(hook_point(hook).purpose, f"{type(error).__name__}: {error}"))
+
+
+def _scopes() -> list[Scope]:
+    if not hasattr(_under_way, "scopes"):
+        _under_way.scopes = []
+    return _under_way.scopes  # type: ignore[no-any-return]
+
+
+def _scope() -> Scope | None:
+    scopes = _scopes()
+    return scopes[-1] if scopes else None
+
+
+def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
+    call = frames.compile_call(args, kwargs)
+    site = call_site()
+    scope = Scope(_generations.of(call.frame_number, call.nth), call, function_location(call, site), site)
+    state = global_state()
+    messages = listen_to_messages(lambda text, origin: scope.warnings.append(TorchWarning(text, origin, _here(scope))))
+    scopes = _scopes()
+    scopes.append(scope)
+    for tell in tuple(_starting):
+        tell(call.id, scope.location)
+
+    def after(result: Any, raised: BaseException | None) -> None:
+        messages.remove()
+        scopes.remove(scope)
+        ending = frames.ending(result, raised, fullgraph=call.fullgraph)
+        if ending.outcome == "compiled":
+            _facts[scope.key] = EntryFacts(scope.requests.by_source(site), state)
+        for record in scope.finish(ending):
+            emit(record)
+
+    return after
+
+
+def _here(scope: Scope) -> Location | None:
+    from dynx._torch.stacks import tracing_stack
+
+    return user_location(tracing_stack(), scope.call_site)
+
+
+def _on_attempt(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
+    scope = _scope()
+    if scope is None:
+        return None
+    scope.begin_attempt()
+    return scope.end_attempt
+
+
+def _on_recompile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
+    scope, frame = _scope(), recompile_call(args, kwargs)
+    if scope is None or frame is None:
+        return None
+    locals, globals = frame
+
+    def after(result: Any, raised: BaseException | None) -> None:
+        failed = tuple(map(parse_entry, result)) if raised is None else parse_error(str(raised))
+        facts = {entry.against: _facts.get((scope.generation, entry.against)) for entry in failed}
+        scope.reasons = tuple(explain(entry, facts[entry.against], locals, globals, scope.call_site) for entry in failed)
+
+    return after
+
+
+def _on_graph_break(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    given = dict(zip(("self", "code_options", "reason", "exc"), args, strict=False)) | kwargs
+    scope = _scope()
+    if scope is not None and not getattr(given["exc"], "logged", False):
+        scope.note_break(read_break(given["reason"], given["exc"]))
+
+
+def _on_guard_added(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    kwargs["skip"] = kwargs.get("skip", 0) + 1      # torch records the stack of the request; the hook's frame is none of it
+    scope = _scope()
+    if scope is not None:
+        scope.requests.add(args[1] if len(args) > 1 else kwargs["guard"])
+
+
+def _on_event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    scope, found = _scope(), read_event(args, kwargs)
+    if scope is not None and found is not None:
+        scope.note_event(found)
+
+
+def _on_no_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
+    code = (args[0] if args else kwargs["frame"]).f_code
+
+    def after(result: Any, raised: BaseException | None) -> None:
+        if raised is None and not result:
+            _skipped(code, "no tensor among its arguments")
+
+    return after if owner_of_file(code.co_filename)[0] == "user" else None
+
+
+def _on_skip(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    _, result, frame = args
+    reason = result.skip_reason
+    if result.guarded_code is None and reason is not None and not reason.startswith(_TOLD_ELSEWHERE):
+        _skipped(frame.f_code, reason)
+
+
+# these come with a record of their own, or with one of `no_tensor`
+_TOLD_ELSEWHERE = (
+    "no tensor-related objects", "an error was suppressed", "Dynamo decided to skip the frame while tracing",
+    "compilation failed with a custom frame execution strategy",
+)
+
+
+def _skipped(code: Any, reason: str) -> None:
+    if owner_of_file(code.co_filename)[0] == "user":
+        location = Location(code.co_filename, code.co_firstlineno, frames.user_name(code.co_qualname))
+        emit(Skipped(location, reason))
+
+
+def _on_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
+    code = args[0] if args else kwargs["code"]
+
+    def after(result: Any, raised: BaseException | None) -> None:
+        if raised is None and result:
+            site = call_site()
+            library = owner_of_file(code.co_filename)[1]
+            location = Location(code.co_filename, code.co_firstlineno, code.co_qualname, library=library,
+                                caller=site.own if library and site else None)
+            emit(GraphBreak(location, (location,), "torch.compile was put on a generator function",
+                            kind="Attempt to trace generator", resumable=False))
+
+    return after
+
+
+_SUBSCRIBERS: dict[str, Before] = {
+    "compile": _on_compile,
+    "attempt": _on_attempt,
+    "recompile": _on_recompile,
+    "graph_break": _on_graph_break,
+    "guard_added": _on_guard_added,
+    "event": _on_event,
+    "no_tensor": _on_no_tensor,
+    "skip": _on_skip,
+    "generator": _on_generator,
+}

@@ -1,0 +1,168 @@
+"""One compilation while it happens: a buffer that becomes records when it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+from dynx._torch import frames, metrics
+from dynx._torch.breaks import RawBreak
+from dynx._torch.events import RawCache, RawDynamic
+from dynx._torch.stacks import tracing_stack
+from dynx._trace.requesters import Requests
+from dynx._trace.userline import chain_of, owner_of_file, user_location
+from dynx._trace.values import is_module
+from dynx.records import (
+    Attempt,
+    BecameDynamic,
+    CacheEvent,
+    Compile,
+    GaveUp,
+    GraphBreak,
+    Location,
+    Reason,
+    Recompile,
+    Record,
+    TorchWarning,
+)
+from dynx.records.compile import AttemptOutcome
+
+
+@dataclass
+class Scope:
+    """What is known about a compilation that is under way. Lives on the stack of its thread, dies with it."""
+
+    generation: int
+    call: frames.CompileCall
+    location: Location
+    call_site: Location | None
+    started: float = field(default_factory=time.perf_counter)
+    clock: metrics.PhaseClock = field(default_factory=metrics.PhaseClock)
+    attempts: list[Attempt] = field(default_factory=list)
+    attempt_started: float = 0.0
+    requests: Requests = field(default_factory=Requests)
+    reasons: tuple[Reason, ...] = ()
+    breaks: list[tuple[RawBreak, int]] = field(default_factory=list)    # with the attempt that met it
+    dynamic: list[BecameDynamic] = field(default_factory=list)
+    caches: list[CacheEvent] = field(default_factory=list)
+    warnings: list[TorchWarning] = field(default_factory=list)
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return self.generation, self.call.id
+
+    def begin_attempt(self) -> None:
+        self.attempt_started = time.perf_counter()
+        self.requests = Requests()      # what an abandoned attempt asked for guards nothing
+        self.dynamic.clear()            # told again by the next attempt
+
+    def end_attempt(self, result: object, raised: BaseException | None) -> None:
+        if raised is None:
+            # torch announces every changed number, also those it goes on to specialise
+            symbolic = frames.symbolic_sources(result)
+            self.dynamic = [each for each in self.dynamic if any(name.startswith(each.source) for name in symbolic)]
+        seconds = time.perf_counter() - self.attempt_started
+        outcome: AttemptOutcome = "committed"
+        reason = None
+        if raised is not None:
+            restarts, reason = frames.restart_reason(raised)
+            outcome = "restarted" if restarts else "skipped" if frames.is_skip(raised) else "failed"
+        self.attempts.append(Attempt(len(self.attempts), outcome, seconds, reason))
+
+    def note_break(self, found: RawBreak) -> None:
+        self.breaks.append((found, len(self.attempts)))
+
+    def note_event(self, found: RawCache | RawDynamic) -> None:
+        if isinstance(found, RawCache):
+            self.caches.append(CacheEvent(found.cache, found.result, self.generation, self.call.id, self.location, found.reason))
+            return
+        line = user_location(tracing_stack(), self.call_site)
+        self.dynamic.append(
+            BecameDynamic(found.source, found.dim, found.first, found.second, self.generation, self.call.id, line)
+        )
+
+    def finish(self, ending: frames.Ending) -> list[Record]:
+        """Give the records of this compilation, in the order in which they make sense."""
+        seconds = time.perf_counter() - self.started
+        nodes, guards = metrics.sizes(self.call.id)
+        records: list[Record] = [*self._graph_breaks(), *self.dynamic, *self.caches, *self.warnings]
+        if ending.outcome == "gave_up":
+            limit = ending.limit or "recompile_limit"
+            records.append(GaveUp(self.generation, self.call.id, self.location, limit, frames.limit_value(limit)))
+        if self.reasons:
+            records.append(
+                Recompile(self.generation, self.call.id, self.location, self.reasons, seconds, ending.outcome)
+            )
+        records.append(
+            Compile(
+                self.generation, self.call.id, self.location, ending.outcome, seconds, tuple(self.attempts),
+                self.clock.phases(seconds), nodes, guards, self.call.backend, ending.reason,
+                frames.resumed_at(self.call.code), self.call_site,
+            )
+        )
+        return records
+
+    def _graph_breaks(self) -> list[GraphBreak]:
+        return [
+            graph_break(found, self.key, self.call_site, self.location,
+                        self.attempts[number].seconds if number < len(self.attempts) and self._restarted(number) else 0.0)
+            for found, number in self.breaks
+        ]
+
+    def _restarted(self, number: int) -> bool:
+        return self.attempts[number].outcome != "committed"
+
+
+def graph_break(
+    found: RawBreak, key: tuple[int, str], call_site: Location | None, function: Location, seconds: float
+) -> GraphBreak:
+    """Make a record of a break; `function` stands in when torch gives no stack."""
+    return GraphBreak(
+        location=user_location(found.stack, call_site) or function,
+        chain=chain_of(found.stack),
+        reason=found.headline,
+        kind=found.kind,
+        explanation=found.explanation,
+        hints=found.hints,
+        callee=found.callee,
+        resumable=found.resumable,
+        compiles=(key,),
+        seconds=seconds,
+    )
+
+
+def function_location(call: frames.CompileCall, call_site: Location | None) -> Location:
+    """Give the first line of the function being compiled; a module's method is named after the module's own class."""
+    code = call.code
+    library = owner_of_file(code.co_filename)[1]
+    caller = call_site.own if library is not None and call_site is not None else None
+    name = frames.user_name(code.co_qualname)
+    owner = call.locals.get(code.co_varnames[0]) if code.co_argcount else None
+    if is_module(owner):
+        name = f"{type(owner).__qualname__}.{name.rpartition('.')[2]}"
+    return Location(code.co_filename, code.co_firstlineno, name, library=library, caller=caller)
+
+
+class Generations:
+    """Counts `torch._dynamo.reset()`: afterwards torch gives the same compile ids again.
+
+    Nothing is patched for it: ids only grow between resets, so one that is not larger than before tells of a reset.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._current = 0
+        self._last: dict[int, int] = {}      # frame number -> how often it was compiled
+        self._newest = -1
+
+    def of(self, frame: int, nth: int) -> int:
+        with self._lock:
+            new_frame = frame not in self._last
+            if (new_frame and nth == 0 and frame <= self._newest) or (not new_frame and nth <= self._last[frame]):
+                self._current += 1
+                self._last.clear()
+                self._newest = -1
+            self._last[frame] = nth
+            self._newest = max(self._newest, frame)
+            return self._current

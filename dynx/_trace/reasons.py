@@ -1,0 +1,134 @@
+"""Torch's words for a failed guard, read into kind, source, expected and got.
+
+Pure text: the patterns are held against recorded messages of every supported torch in `tests/trace/test_reasons.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dynx.records.recompile import GuardKind
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedGuard:
+    """What the text of a failed guard says."""
+
+    kind: GuardKind
+    source: str
+    expected: str | None = None
+    got: str | None = None
+    location: tuple[str, int, str] | None = None    # file (maybe shortened), line, function: where torch says it was asked
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedEntry:
+    """One cache entry that did not fit: its compile id, and its first failed guard."""
+
+    against: str
+    guard: ParsedGuard
+
+
+_ENTRY = re.compile(r"^(?P<id>(?:!\d+/)?\d+/\d+(?:_\d+)?): ", re.M)
+_STACK_FRAME = re.compile(r'^\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.M)
+_COMMENT = re.compile(r"\s{2,}# .*  # (?P<file>\S+):(?P<line>\d+) in (?P<function>[^\s(]+)", re.S)
+_SIZE = r"(?P<source>\S+?)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
+
+
+def parse_entry(text: str) -> FailedEntry:
+    """Read one reason of torch: `0/1: tensor 'x' size mismatch at index 0. expected 3, actual 5`."""
+    match = _ENTRY.match(text)
+    against = match["id"] if match else ""
+    return FailedEntry(against, parse_guard(text[match.end():] if match else text))
+
+
+def parse_error(text: str) -> tuple[FailedEntry, ...]:
+    """Read the message of `RecompileError`, raised under `error_on_recompile`, which lists the same reasons."""
+    lines = (line.strip().removeprefix("- ") for line in text.splitlines())
+    return tuple(parse_entry(line) for line in lines if _ENTRY.match(line))
+
+
+def parse_guard(text: str) -> ParsedGuard:
+    body, _, stack = text.partition("\nUser stack trace:\n")
+    frames = [(m["file"], int(m["line"]), m["function"]) for m in _STACK_FRAME.finditer(stack)]
+    comment = _COMMENT.search(body)
+    code = re.split(r"\s{2,}# ", body, maxsplit=1)[0].strip()
+    where = frames[-1] if frames else ((comment["file"], int(comment["line"]), comment["function"]) if comment else None)
+    for pattern, read in _PATTERNS:
+        if match := pattern.match(code):
+            kind, source, expected, got = read(match)
+            return ParsedGuard(kind, source, expected, got, where, code)
+    return ParsedGuard("other", code, None, None, where, code)
+
+
+Read = Callable[[re.Match[str]], tuple[GuardKind, str, str | None, str | None]]
+
+_TENSOR_KINDS: dict[str, GuardKind] = {
+    "size": "size", "stride": "stride", "rank": "rank", "dtype": "dtype", "device": "device", "device index": "device",
+    "requires_grad": "requires_grad",
+}
+
+
+def _tensor(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
+    kind = _TENSOR_KINDS.get(match["what"], "tensor")
+    source = match["source"]
+    if match["dim"] is not None:
+        source = f"{source}.{kind}()[{match['dim']}]"
+    expected, got = match["expected"], match["got"]
+    if kind == "requires_grad":      # torch prints "requires_grad=0" and no second value
+        wanted = expected.endswith("1")
+        return kind, source, str(wanted), str(not wanted)
+    return kind, source, expected, got
+
+
+def _compare(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
+    source, value = match["source"], match["value"]
+    return "value", source, value if match["op"] == "==" else f"not {value}", None
+
+
+def _identity(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
+    source, kind = match["source"], match["type"] or ""
+    if source.endswith(".__code__") or "function" in kind or "'method'" in kind or "builtin" in kind:
+        return "function", source.removesuffix(".__code__"), None, None
+    return "object", source, kind or None, None
+
+
+def _shape(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
+    inner = re.search(_SIZE, match[0])
+    source = f"{inner['source']}.{inner['what']}()[{inner['dim']}]" if inner else match[0]
+    return "shape", source.lstrip("(-"), match[0], None
+
+
+# the first pattern that matches wins; sources keep torch's spelling with `L['x']` shortened to `x`
+_PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
+    (re.compile(r"tensor '(?P<source>.*?)' (?P<what>[\w ]+?) mismatch(?: at index (?P<dim>\d+))?\."
+                r" expected (?P<expected>.*?)(?:, actual (?P<got>.*))?$", re.S), _tensor),
+    (re.compile(r"expected type of '(?P<source>.*?)' to be (?P<expected>.*?), but found (?P<got>.*)$", re.S),
+     lambda m: ("type", m["source"], m["expected"], m["got"])),
+    (re.compile(r"GLOBAL_STATE changed: (?P<fields>.*)$", re.S), lambda m: ("global_state", m["fields"].strip(), None, None)),
+    (re.compile(r"BACKEND_MATCH failure:.*?Cached backend: (?P<old>.*?)\. New backend: (?P<new>.*?)\. If this", re.S),
+     lambda m: ("backend", "backend", m["old"], m["new"])),
+    (re.compile(r"Duplicate tensors? found(?: where not expected!|: (?P<which>.*))", re.S),
+     lambda m: ("alias", m["which"] or "", "different tensors", "the same tensor")),
+    (re.compile(r"len\((?P<source>.*)\) (?:==|!=) (?P<value>\d+)$", re.S),
+     lambda m: ("length", m["source"], m["value"] if "==" in m[0] else None, None)),
+    (re.compile(r"not (?P<source>[\w.\[\]'\"]+)$"), lambda m: ("length", m["source"], "0", None)),
+    (re.compile(r"list\((?:dict|set)\.(?:keys|__iter__)\((?P<source>.*?)\)\)\[\d+\] == (?P<value>.*)$", re.S),
+     lambda m: ("keys", m["source"], m["value"], None)),
+    (re.compile(r"(?P<not>not )?___(?:dict|set)_contains\((?P<key>.*?), (?P<source>.*)\)$", re.S),
+     lambda m: ("keys", m["source"], f"{'no ' if m['not'] else ''}key {m['key']}", None)),
+    (re.compile(r"(?P<not>not )?hasattr\((?P<source>.*), '(?P<name>\w+)'\)$", re.S),
+     lambda m: ("attribute", f"{m['source']}.{m['name']}", "absent" if m["not"] else "present", "present" if m["not"] else "absent")),
+    (re.compile(r"___check_obj_id\((?P<source>.*), \d+\)(?:, type=(?P<type>.*))?$", re.S), _identity),
+    (re.compile(r"___check_type_id\((?P<source>.*), \d+\)(?:, type=(?P<type>.*))?$", re.S),
+     lambda m: ("type", m["source"], m["type"], None)),
+    (re.compile(r"(?P<source>.*) is (?P<not>not )?None$", re.S),
+     lambda m: ("none", m["source"], "not None" if m["not"] else "None", None)),
+    (re.compile(r"(?P<source>[^()]*) is (?P<other>[^()]*)$", re.S), lambda m: ("alias", m["source"], f"is {m['other']}", None)),
+    (re.compile(rf".*{_SIZE}.*", re.S), _shape),
+    (re.compile(r"(?:\S+ <=? )(?P<source>.+?)(?: <=? \S+)?$", re.S), lambda m: ("shape", m["source"], m[0], None)),
+    (re.compile(r"(?P<source>.*?) (?P<op>==|!=) (?P<value>.*)$", re.S), _compare),
+)

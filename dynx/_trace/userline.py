@@ -1,0 +1,111 @@
+"""Whose code a line is, and the line to show the user."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import sysconfig
+from collections.abc import Iterable, Sequence
+from functools import cache
+from types import FrameType
+from typing import Literal
+
+from dynx._torch.frames import user_name
+from dynx._torch.stacks import RawFrame
+from dynx.records import Location
+
+Owner = Literal["user", "torch", "dynx", "python", "library"]
+
+_CANARIES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_canaries.py")   # a user's program in the package
+_SITE = ("site-packages", "dist-packages")
+
+
+@cache
+def owner_of_file(file: str) -> tuple[Owner, str | None]:
+    """Say whose file it is, and for a library its name: the folder or module right under site-packages.
+
+    Code without a file (a notebook cell, a string given to exec) is the user's.
+    """
+    if file.startswith("<frozen"):
+        return "python", None
+    if file.startswith("<"):
+        return "user", None
+    path = os.path.abspath(file)
+    if path == _CANARIES:
+        return "user", None
+    for root, owner in _roots():
+        if path.startswith(root):
+            return owner, None
+    parts = path.split(os.sep)
+    for index, part in enumerate(parts[:-1]):
+        if part in _SITE:
+            return "library", parts[index + 1].removesuffix(".py")
+    if path.startswith(_standard_library()):
+        return "python", None
+    return "user", None
+
+
+@cache
+def _roots() -> tuple[tuple[str, Owner], ...]:
+    roots: list[tuple[str, Owner]] = []
+    for package, owner in (("torch", "torch"), ("functorch", "torch"), ("dynx", "dynx")):
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+            roots.append((os.path.abspath(folder) + os.sep, owner))  # type: ignore[arg-type]
+    return tuple(roots)
+
+
+@cache
+def _standard_library() -> tuple[str, ...]:
+    names = ("stdlib", "platstdlib")
+    return tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in names} |
+                 {sysconfig.get_path(name) + os.sep for name in names})
+
+
+def is_visible(file: str) -> bool:
+    """Tell whether a line there means something to the user: their own code or a library's."""
+    return owner_of_file(file)[0] in ("user", "library")
+
+
+def user_location(stack: Sequence[RawFrame], call_site: Location | None = None) -> Location | None:
+    """Give the innermost line of `stack` (outermost first) that is not torch's, dynx's or the standard library's.
+
+    When it stands in a library, `caller` is the innermost line of the user's own code further out, in the stack or else at
+    `call_site`, the line that called the compiled function.
+    """
+    visible = [frame for frame in stack if is_visible(frame.file)]
+    if not visible:
+        return call_site
+    innermost = visible[-1]
+    owner, library = owner_of_file(innermost.file)
+    if owner == "user":
+        return location_of(innermost)
+    own = next((frame for frame in reversed(visible) if owner_of_file(frame.file)[0] == "user"), None)
+    caller = location_of(own) if own is not None else (call_site.own if call_site is not None else None)
+    return location_of(innermost, library, caller)
+
+
+def location_of(frame: RawFrame, library: str | None = None, caller: Location | None = None) -> Location:
+    return Location(
+        frame.file, frame.line, user_name(frame.function), frame.column, frame.end_column, library=library, caller=caller
+    )
+
+
+def chain_of(stack: Iterable[RawFrame]) -> tuple[Location, ...]:
+    """Give every visible line of a stack, outermost first."""
+    return tuple(location_of(frame, owner_of_file(frame.file)[1]) for frame in stack if is_visible(frame.file))
+
+
+def call_site() -> Location | None:
+    """Give the line that is calling compiled code right now: the innermost visible line of the Python stack."""
+    frame: FrameType | None = sys._getframe(1)
+    stack: list[RawFrame] = []
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if is_visible(file):
+            stack.append(RawFrame(file, frame.f_lineno or frame.f_code.co_firstlineno, frame.f_code.co_qualname))
+            if owner_of_file(file)[0] == "user":
+                break
+        frame = frame.f_back
+    return user_location(stack[::-1])

@@ -1,0 +1,149 @@
+"""Read the value a guard looked at, without running any of the user's code.
+
+torch's guards may call properties and `__eq__`; dynx only follows instance dictionaries and built-in containers, and says
+None (unknown) where that does not lead to the value.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any, Literal
+
+Holder = Literal["argument", "global", "module", "optimizer", "object"]
+
+_UNKNOWN = object()
+_MODULE_DICTS = ("_parameters", "_buffers", "_modules")     # where torch.nn.Module keeps what looks like attributes
+_MAX = 80
+
+
+def describe(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
+    """Give the value at `source` as short text, None when it cannot be read safely."""
+    value = resolve(source, locals, globals)
+    return None if value is _UNKNOWN else text_of(value)
+
+
+def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
+    """Give the length of the container at `source`; an overridden `__len__` is not called."""
+    value = resolve(source, locals, globals)
+    for base in (list, tuple, dict, set, frozenset, str):
+        if isinstance(value, base):
+            return str(base.__len__(value))
+    return None
+
+
+def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Holder:
+    """Say what kind of thing holds the value at `source`; that decides what a user can do about it."""
+    try:
+        node = ast.parse(source.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
+        return "object"
+    if isinstance(node, ast.Name):
+        return "argument"
+    inner: ast.expr = node
+    direct = True
+    while isinstance(inner, (ast.Attribute, ast.Subscript)):
+        inner = inner.value
+        owner = _follow(inner, locals, globals)
+        if _is_a(owner, "torch.optim", "Optimizer"):
+            return "optimizer"
+        if direct and (owner is globals or isinstance(owner, ModuleType)):
+            return "global"
+        if direct and is_module(owner):
+            return "module"
+        direct = False
+    return "object"
+
+
+def is_module(value: Any) -> bool:
+    """Tell whether a value is a torch.nn.Module, by the names of its bases: nothing of the user's runs."""
+    return _is_a(value, "torch.nn", "Module")
+
+
+def _is_a(value: Any, package: str, name: str) -> bool:
+    return any(base.__name__ == name and base.__module__.startswith(package) for base in type(value).__mro__)
+
+
+def text_of(value: Any) -> str:
+    """Render a value shortly; the `repr` of the user's own classes is not called."""
+    if value is None or type(value) in (bool, int, float, complex, str, bytes):
+        text = repr(value)
+        return text if len(text) <= _MAX else text[: _MAX - 1] + "…"
+    name = getattr(value, "__qualname__", None)
+    if isinstance(name, str) and callable(value):
+        return name
+    return f"a {type(value).__qualname__}"
+
+
+def resolve(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
+    try:
+        tree = ast.parse(source.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
+        return _UNKNOWN
+    return _follow(tree, locals, globals)
+
+
+def _follow(node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.Name):
+        if node.id == "G":
+            return globals
+        return locals if node.id == "L" else locals.get(node.id, _UNKNOWN)
+    if isinstance(node, ast.Attribute):
+        return _attribute(_follow(node.value, locals, globals), node.attr)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return _item(_follow(node.value, locals, globals), node.slice.value)
+    return _UNKNOWN
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    if owner is _UNKNOWN:
+        return _UNKNOWN
+    try:
+        own: dict[str, Any] = object.__getattribute__(owner, "__dict__")
+    except AttributeError:
+        return _UNKNOWN
+    if name == "__dict__":
+        return own
+    if name in own:
+        return own[name]
+    for place in _MODULE_DICTS:
+        inner = own.get(place)
+        if isinstance(inner, dict) and name in inner:
+            return inner[name]
+    for base in type(owner).__mro__:
+        found = vars(base).get(name, _UNKNOWN)
+        if found is not _UNKNOWN:
+            return _UNKNOWN if hasattr(type(found), "__get__") else found
+    return _UNKNOWN
+
+
+def _item(owner: Any, key: Any) -> Any:
+    try:
+        if isinstance(owner, dict):
+            return dict.__getitem__(owner, key) if isinstance(key, (str, int)) else _UNKNOWN
+        if isinstance(owner, list) and isinstance(key, int):
+            return list.__getitem__(owner, key)
+        if isinstance(owner, tuple) and isinstance(key, int):
+            return tuple.__getitem__(owner, key)
+        if isinstance(owner, Mapping) and isinstance(key, str):     # frame locals
+            return owner.get(key, _UNKNOWN)
+    except (KeyError, IndexError):
+        pass
+    return _UNKNOWN
+
+
+def type_name(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
+    """Give the type of the value at `source` as Python prints it."""
+    value = resolve(source, locals, globals)
+    return None if value is _UNKNOWN else str(type(value))
+
+
+def shape_of(value: Any) -> tuple[int, ...] | None:
+    """Give the sizes of a plain tensor; subclasses may run the user's code for that and give None."""
+    if type(value).__module__ not in ("torch", "torch.nn.parameter"):
+        return None
+    try:
+        return tuple(value.shape)
+    except AttributeError:
+        return None

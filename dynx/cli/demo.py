@@ -1,0 +1,21 @@
+"""`dynx demo`: the main job on a program that makes common mistakes."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser("demo", help="watch a small program that makes common mistakes")
+    parser.set_defaults(act=act)
+
+
+def act(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from dynx.cli import main
+
+    program = Path(__file__).with_name("demo_program.py")
+    print(f"$ dynx run {program.name}      # a GPT-like model with mistakes people make; needs no download\n", flush=True)
+    return main(["run", str(program)])

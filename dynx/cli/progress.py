@@ -1,0 +1,44 @@
+"""A line on the terminal while a function compiles; gone before the program can print."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from dynx._trace.bus import listen
+from dynx.records import Compile, Location, Record
+from dynx.records.location import short_path
+
+_ERASE = "\r\x1b[2K"
+
+
+class Progress:
+    """Writes to stderr, and only when that is a terminal. A context manager."""
+
+    def __init__(self) -> None:
+        self._on = sys.stderr.isatty()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Progress:
+        self._listening = listen(self._record, starting=self._start) if self._on else None
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._listening is not None:
+            self._listening.remove()
+
+    def _start(self, compile_id: str, location: Location) -> None:
+        own = location.own
+        self._write(f"{_ERASE} compiling {compile_id} {location.function} {short_path(own.file)}:{own.line}")
+
+    def _record(self, record: Record) -> None:
+        if isinstance(record, Compile):
+            self._write(_ERASE)
+
+    def _write(self, text: str) -> None:
+        with self._lock:
+            try:
+                sys.stderr.write(text)
+                sys.stderr.flush()
+            except (OSError, ValueError):
+                self._on = False        # the terminal is gone; the program goes on

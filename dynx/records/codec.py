@@ -1,0 +1,153 @@
+"""Records to JSON and back.
+
+Reading is forgiving in one direction only: a field this version does not know is kept in `extra`; a field with the wrong type
+makes the record invalid, because a half-read record would lie.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from dynx.records.compile import Attempt, Compile, GaveUp, Skipped
+from dynx.records.finding import Finding
+from dynx.records.graph_break import GraphBreak
+from dynx.records.location import Location
+from dynx.records.observed import BecameDynamic, CacheEvent, TorchWarning, Trouble
+from dynx.records.recompile import Reason, Recompile
+from dynx.records.record import Record
+
+R = TypeVar("R", bound=Record)
+
+NAMES: Mapping[str, type[Record]] = {
+    "compile": Compile,
+    "recompile": Recompile,
+    "graph_break": GraphBreak,
+    "gave_up": GaveUp,
+    "skipped": Skipped,
+    "cache": CacheEvent,
+    "became_dynamic": BecameDynamic,
+    "warning": TorchWarning,
+    "trouble": Trouble,
+}
+_NAME_OF = {cls: name for name, cls in NAMES.items()}
+_NESTED = (Location, Attempt, Reason, Finding)
+_MAX_TEXT = 100_000      # characters of one string: longer ones come from a broken or hostile file
+
+
+class InvalidRecord(ValueError):
+    """The data do not fit the record's type."""
+
+
+def to_data(record: Record) -> dict[str, Any]:
+    """Give the record as JSON data; fields at their default are left out."""
+    data: dict[str, Any] = {}
+    if type(record) in _NAME_OF:
+        data["type"] = _NAME_OF[type(record)]
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if field.name == "extra" or value == _default(field):
+            continue
+        data[field.name] = _plain(value)
+    return {**record.extra, **data}
+
+
+def from_data(cls: type[R], data: object) -> R:
+    """Build a record of type `cls`; raises `InvalidRecord` when a field is missing or has the wrong type."""
+    if not isinstance(data, dict):
+        raise InvalidRecord(f"{cls.__name__} is {_kind(data)}, expected an object")
+    known: dict[str, Any] = {}
+    hints = _hints(cls)
+    for field in fields(cls):
+        if field.name == "extra":
+            continue
+        if field.name in data:
+            known[field.name] = _typed(hints[field.name], data[field.name], f"{cls.__name__}.{field.name}")
+        elif _default(field) is MISSING:
+            raise InvalidRecord(f"{cls.__name__}.{field.name} is missing")
+    extra = {visible(str(k)): v for k, v in data.items() if k not in hints and k != "type"}
+    return cls(**known, extra=extra)
+
+
+def visible(text: str) -> str:
+    """Show control and direction-changing characters as escapes: a run file may come from anywhere."""
+    if text.isprintable():
+        return text
+    return "".join(c if c in "\n\t" or c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
+
+@cache
+def _hints(cls: type[Record]) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def _default(field: Any) -> Any:
+    return field.default_factory() if field.default_factory is not MISSING else field.default
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Record):
+        return to_data(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+def _typed(hint: Any, value: Any, where: str) -> Any:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return _one_of(get_args(hint), value, where)
+    if origin is Literal:
+        # a newer dynx may know more kinds: keep the word, the views fall back to showing it
+        return _typed(str, value, where)
+    if origin is tuple:
+        return _tuple(get_args(hint), value, where)
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(value, dict):
+            raise InvalidRecord(f"{where} is {_kind(value)}, expected an object")
+        item = get_args(hint)[1]
+        return {visible(str(k)): _typed(item, v, where) for k, v in value.items()}
+    if isinstance(hint, type) and issubclass(hint, Record):
+        return from_data(hint, value)
+    return _scalar(hint, value, where)
+
+
+def _one_of(hints: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None and type(None) in hints:
+        return None
+    return _typed(next(h for h in hints if h is not type(None)), value, where)
+
+
+def _tuple(hints: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise InvalidRecord(f"{where} is {_kind(value)}, expected a list")
+    if len(hints) == 2 and hints[1] is Ellipsis:
+        return tuple(_typed(hints[0], item, where) for item in value)
+    if len(value) != len(hints):
+        raise InvalidRecord(f"{where} has {len(value)} items, expected {len(hints)}")
+    return tuple(_typed(hint, item, where) for hint, item in zip(hints, value, strict=True))
+
+
+def _scalar(hint: Any, value: Any, where: str) -> Any:
+    if hint is float and type(value) is int:
+        value = float(value)
+    if type(value) is not hint:
+        raise InvalidRecord(f"{where} is {_kind(value)}, expected {hint.__name__}")
+    if hint is float and not math.isfinite(value):
+        raise InvalidRecord(f"{where} is {value}, expected a finite number")
+    if hint is str:
+        if len(value) > _MAX_TEXT:
+            value = value[:_MAX_TEXT] + "…"
+        return visible(value)
+    return value
+
+
+def _kind(value: object) -> str:
+    return {dict: "an object", list: "a list", type(None): "null"}.get(type(value), f"a {type(value).__name__}")

@@ -1,0 +1,75 @@
+"""One frame that Dynamo was asked to compile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dynx.records.location import Location
+from dynx.records.record import Record
+
+Outcome = Literal["compiled", "skipped", "failed", "gave_up"]
+AttemptOutcome = Literal["committed", "restarted", "skipped", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt(Record):
+    """One pass of the tracer over a frame; Dynamo starts anew after a graph break and for a few other reasons."""
+
+    index: int
+    outcome: AttemptOutcome
+    seconds: float
+    reason: str | None = None   # why it was thrown away; None when it was committed
+
+
+@dataclass(frozen=True, slots=True)
+class Compile(Record):
+    """One compilation, from the call that triggered it to its end.
+
+    `phases` splits `seconds` into trace, aot (AOTAutograd), backend and guards. `nodes` counts operations in the graph,
+    `guards` the guards that Dynamo asked for. `seconds` are wall time. Compile ids repeat after `torch._dynamo.reset()`:
+    (`generation`, `id`) is the key.
+    """
+
+    generation: int
+    id: str                              # "0/1": frame 0, compiled for the second time
+    location: Location                   # first line of the function
+    outcome: Outcome
+    seconds: float
+    attempts: tuple[Attempt, ...] = ()
+    phases: Mapping[str, float] = field(default_factory=dict)
+    nodes: int | None = None
+    guards: int | None = None
+    backend: str | None = None
+    reason: str | None = None            # why it was skipped, failed or gave up
+    resumes: int | None = None           # for the rest of a function after a graph break: the line of that break
+    called_from: Location | None = None  # the line that called the function
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return self.generation, self.id
+
+    @property
+    def is_recompile(self) -> bool:
+        return not self.id.endswith("/0")
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp(Record):
+    """A function that reached a recompile limit: from here on, new inputs run eagerly."""
+
+    generation: int
+    id: str
+    location: Location
+    limit: str                           # "recompile_limit" or "accumulated_recompile_limit"
+    allowed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped(Record):
+    """A function that Dynamo left alone without a word: it runs eagerly."""
+
+    location: Location
+    reason: str
+    count: int = 1

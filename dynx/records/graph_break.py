@@ -1,0 +1,37 @@
+"""Where a graph ended before the function did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dynx.records.location import Location
+from dynx.records.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class GraphBreak(Record):
+    """One cause of a graph break.
+
+    The same cause met again (in a caller, after a restart, in a recompile) adds to `count`. `chain` leads from the compiled
+    function to the innermost line. `resumable` is False where Dynamo cannot go on behind the break (inside `try`, in a
+    loop): the whole function then runs eagerly.
+    """
+
+    location: Location
+    chain: tuple[Location, ...]
+    reason: str                          # torch's own headline
+    rule: str | None = None
+    count: int = 1
+    kind: str = ""                       # torch's gb_type
+    explanation: str = ""
+    hints: tuple[str, ...] = ()
+    callee: str | None = None            # what was called: "print", "Tensor.item", "math.factorial"
+    source_line: str = ""
+    resumable: bool = True
+    compiles: tuple[tuple[int, str], ...] = ()   # (generation, compile id) of the compiles that met it
+    seconds: float = 0.0                 # attempts thrown away because of it
+
+    @property
+    def cause(self) -> tuple[str, int, str]:
+        """What makes two breaks the same."""
+        return self.location.file, self.location.line, self.kind or self.reason

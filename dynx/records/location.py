@@ -1,0 +1,46 @@
+"""Where something happened."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from dynx.records.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Location(Record):
+    """A line of code that a person can open.
+
+    `library` names the installed distribution when the line stands in site-packages; `caller` is then the innermost line of
+    the user's own code that led there. Columns are 0-based offsets in UTF-8 bytes, as in `code.co_positions()`.
+    """
+
+    file: str
+    line: int
+    function: str
+    column: int | None = None
+    end_column: int | None = None
+    library: str | None = None
+    caller: Location | None = None
+
+    @property
+    def own(self) -> Location:
+        """The line of the user's own code: this one, or the one that called into the library."""
+        return self.caller if self.library is not None and self.caller is not None else self
+
+    def __str__(self) -> str:
+        text = f"{short_path(self.file)}:{self.line} in {self.function}"
+        if self.library is None:
+            return text
+        called = f", called from {self.caller}" if self.caller is not None else ""
+        return f"{text} ({self.library}){called}"
+
+
+def short_path(file: str) -> str:
+    """Give the path as a person at this shell would type it; relative when that is shorter."""
+    try:
+        relative = os.path.relpath(file)
+    except (OSError, ValueError):   # deleted working directory, another drive
+        return file
+    return relative if len(relative) < len(file) else file

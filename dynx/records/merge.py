@@ -1,0 +1,57 @@
+"""The same thing seen several times becomes one record with a count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+from dynx.records.compile import Skipped
+from dynx.records.graph_break import GraphBreak
+from dynx.records.observed import CacheEvent, TorchWarning, Trouble
+
+T = TypeVar("T")
+C = TypeVar("C", Skipped, CacheEvent, TorchWarning, Trouble)
+
+
+def graph_breaks(found: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
+    """Merge breaks of one cause; the longest call chain is kept, because it shows how the user's code got there."""
+
+    def join(a: GraphBreak, b: GraphBreak) -> GraphBreak:
+        return replace(
+            max(a, b, key=lambda each: len(each.chain)),
+            count=a.count + b.count,
+            resumable=a.resumable and b.resumable,
+            compiles=a.compiles + tuple(key for key in b.compiles if key not in a.compiles),
+            seconds=a.seconds + b.seconds,
+        )
+
+    return _merge(found, lambda each: each.cause, join)
+
+
+def skipped(found: Iterable[Skipped]) -> tuple[Skipped, ...]:
+    return _counted(found, lambda each: (each.location, each.reason))
+
+
+def caches(found: Iterable[CacheEvent]) -> tuple[CacheEvent, ...]:
+    return _counted(found, lambda each: (each.cache, each.result, each.generation, each.id, each.reason))
+
+
+def warnings(found: Iterable[TorchWarning]) -> tuple[TorchWarning, ...]:
+    return _counted(found, lambda each: (each.text, each.origin))
+
+
+def troubles(found: Iterable[Trouble]) -> tuple[Trouble, ...]:
+    return _counted(found, lambda each: (each.what, each.why))
+
+
+def _counted(found: Iterable[C], key: Callable[[C], Hashable]) -> tuple[C, ...]:
+    return _merge(found, key, lambda a, b: replace(a, count=a.count + b.count))
+
+
+def _merge(found: Iterable[T], key: Callable[[T], Hashable], join: Callable[[T, T], T]) -> tuple[T, ...]:
+    merged: dict[Hashable, T] = {}
+    for each in found:
+        known = merged.get(key(each))
+        merged[key(each)] = each if known is None else join(known, each)
+    return tuple(merged.values())

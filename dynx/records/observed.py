@@ -1,0 +1,54 @@
+"""Smaller things seen while a program compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dynx.records.location import Location
+from dynx.records.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEvent(Record):
+    """One question to a compile cache on disk."""
+
+    cache: Literal["fx_graph", "aot_autograd"]
+    result: Literal["hit", "miss", "bypass"]
+    generation: int
+    id: str
+    location: Location | None
+    reason: str | None = None            # why it was bypassed, in torch's words
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BecameDynamic(Record):
+    """A size, stride or number that torch made symbolic after it had seen two values of it."""
+
+    source: str                          # "L['x']"
+    dim: str                             # "size 1", "stride 0", "rank", "scalar"
+    first: str
+    second: str
+    generation: int
+    id: str
+    location: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class TorchWarning(Record):
+    """Something torch said while compiling; torch says most of it once per process."""
+
+    text: str
+    origin: str                          # logger or warning category
+    location: Location | None
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble(Record):
+    """Something dynx itself could not do; the program was not affected."""
+
+    what: str
+    why: str
+    count: int = 1

@@ -1,0 +1,16 @@
+"""The base of all records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Plain, frozen data that outlives what it describes.
+
+    `extra` keeps the fields that a newer dynx wrote and this one does not know, so that saving loses nothing.
+    """
+
+    extra: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)

@@ -1,0 +1,150 @@
+"""Everything that was seen while a program ran."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dynx.records import merge
+from dynx.records.codec import to_data
+from dynx.records.compile import Compile, GaveUp, Skipped
+from dynx.records.graph_break import GraphBreak
+from dynx.records.observed import BecameDynamic, CacheEvent, TorchWarning, Trouble
+from dynx.records.recompile import Recompile
+from dynx.records.record import Record
+
+if TYPE_CHECKING:
+    from dynx.records.finding import Finding
+
+T = TypeVar("T", bound=Record)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What torch.compile did during one `dynx.watch()` or `dynx run`.
+
+    A run is made of `events`, in the order they were committed; the properties group and merge them. `header` says what ran
+    where (torch, Python, device, command), `end` how it ended; `end` is empty when the process was killed. `problems` are the
+    places where a run file could not be read. Findings are computed from the events, so an old file profits from new rules.
+
+    >>> import dynx
+    >>> with dynx.watch() as w:
+    ...     pass
+    >>> w.run.findings
+    ()
+    """
+
+    events: tuple[Record, ...] = ()
+    header: Mapping[str, Any] = field(default_factory=dict)
+    end: Mapping[str, Any] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    unknown: tuple[Mapping[str, Any], ...] = ()   # lines of a newer dynx, kept as they are
+
+    @property
+    def compiles(self) -> tuple[Compile, ...]:
+        return self._of(Compile)
+
+    @property
+    def recompiles(self) -> tuple[Recompile, ...]:
+        return self._of(Recompile)
+
+    @property
+    def graph_breaks(self) -> tuple[GraphBreak, ...]:
+        return merge.graph_breaks(self._of(GraphBreak))
+
+    @property
+    def gave_up(self) -> tuple[GaveUp, ...]:
+        return self._of(GaveUp)
+
+    @property
+    def skipped(self) -> tuple[Skipped, ...]:
+        return merge.skipped(self._of(Skipped))
+
+    @property
+    def caches(self) -> tuple[CacheEvent, ...]:
+        return merge.caches(self._of(CacheEvent))
+
+    @property
+    def dynamic(self) -> tuple[BecameDynamic, ...]:
+        return self._of(BecameDynamic)
+
+    @property
+    def warnings(self) -> tuple[TorchWarning, ...]:
+        return merge.warnings(self._of(TorchWarning))
+
+    @property
+    def troubles(self) -> tuple[Trouble, ...]:
+        return merge.troubles(self._of(Trouble))
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The advice that applies, most expensive first."""
+        from dynx.advice import advise
+
+        return advise(self)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the whole run in seconds; 0.0 when the process was killed."""
+        seconds = self.end.get("seconds", 0.0)
+        return float(seconds) if isinstance(seconds, (int, float)) else 0.0
+
+    @property
+    def compile_seconds(self) -> float:
+        """Wall time spent compiling, in seconds."""
+        return sum(compile.seconds for compile in self.compiles)
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self.end)
+
+    def save(self, path: str | Path) -> None:
+        """Write the run as JSON lines. Raises OSError when the file cannot be written."""
+        from dynx.records.runfile import write
+
+        write(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Run:
+        """Read a run file; works without torch.
+
+        A damaged or truncated file gives a `DynxWarning` with the line number and everything that is whole. Raises
+        `dynx.errors.BadRunFile` when the file is no run file at all, OSError when it cannot be read.
+        """
+        from dynx.records.runfile import read
+
+        return read(Path(path))
+
+    def to_json(self) -> str:
+        """Give the run, with its findings, as one JSON document."""
+        groups: dict[str, Sequence[Record]] = {
+            "findings": self.findings, "compiles": self.compiles, "recompiles": self.recompiles,
+            "graph_breaks": self.graph_breaks, "gave_up": self.gave_up, "skipped": self.skipped, "caches": self.caches,
+            "dynamic": self.dynamic, "warnings": self.warnings, "troubles": self.troubles,
+        }
+        lists = {name: [to_data(record) for record in records] for name, records in groups.items()}
+        return json.dumps({"header": dict(self.header), "end": dict(self.end), **lists}, indent=1)
+
+    def _of(self, cls: type[T]) -> tuple[T, ...]:
+        return tuple(event for event in self.events if type(event) is cls)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Run: {len(self.compiles)} compiles, {len(self.recompiles)} recompiles, {len(self.graph_breaks)} graph breaks, "
+            f"{len(self.gave_up)} gave up, {len(self.findings)} findings>"
+        )
+
+    def __rich__(self) -> Any:
+        from dynx.report import terminal
+
+        return terminal(self)
+
+    def _repr_html_(self) -> str:
+        from dynx.report import html
+
+        return html(self)
+
+

@@ -1,0 +1,166 @@
+"""The run file: JSON lines, the first a header, the last an end, each record as it was committed.
+
+Lines are appended and flushed one by one, so a killed process leaves what it had.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from dynx.errors import BadRunFile, DynxWarning
+from dynx.records.codec import NAMES, InvalidRecord, from_data, to_data, visible
+from dynx.records.record import Record
+
+if TYPE_CHECKING:
+    from dynx.records.run import Run
+
+SCHEMA = 1
+_MAX_LINE = 8 * 2**20    # bytes: a record is a few kilobytes, anything longer is not ours
+_MAX_PROBLEMS = 20       # a wholly broken file need not be described line by line
+
+
+class RunWriter:
+    """Appends records to a run file; a failure to write is told once and then ignored.
+
+    A forked child writes its own file beside it: `last.dynx` becomes `last.12345.dynx`.
+    """
+
+    def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
+        self._path = path
+        self._header = header
+        self._pid = os.getpid()
+        self._file: BinaryIO | None = None
+        self._open(path)
+
+    def write(self, record: Record) -> None:
+        self._line(to_data(record))
+
+    def end(self, end: Mapping[str, Any]) -> None:
+        self._line({"type": "end", **end})
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("wb", buffering=0)
+        except OSError as error:
+            self._give_up(error)
+        self._line({"type": "header", "dynx_run": SCHEMA, **self._header})
+
+    def _line(self, data: Mapping[str, Any]) -> None:
+        if os.getpid() != self._pid:
+            self._move_to_child()
+        if self._file is None:
+            return
+        try:
+            self._file.write(json.dumps(data, default=str).encode() + b"\n")
+        except OSError as error:
+            self._give_up(error)
+
+    def _move_to_child(self) -> None:
+        self._pid = os.getpid()
+        if self._file is None:
+            return
+        self._file.close()      # the parent's descriptor stays open in the parent
+        self._file = None
+        self._path = self._path.with_suffix(f".{self._pid}{self._path.suffix}")
+        self._header = {**self._header, "parent": os.getppid()}
+        self._open(self._path)
+
+    def _give_up(self, error: OSError) -> None:
+        self._file = None
+        warnings.warn(
+            f"dynx cannot write {self._path}: {error.strerror or error}; the program goes on, the run is not saved",
+            DynxWarning, stacklevel=2,
+        )
+
+
+def write(run: Run, path: Path) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for data in _lines(run):
+            file.write(json.dumps(data, default=str) + "\n")
+
+
+def _lines(run: Run) -> Iterator[Mapping[str, Any]]:
+    yield {"type": "header", "dynx_run": SCHEMA, **run.header}
+    for record in run.events:
+        yield to_data(record)
+    yield from run.unknown
+    if run.end:
+        yield {"type": "end", **run.end}
+
+
+def read(path: Path) -> Run:
+    """Read what is whole; see `Run.load`."""
+    from dynx.records.run import Run
+
+    header: dict[str, Any] = {}
+    end: dict[str, Any] = {}
+    events: list[Record] = []
+    unknown: list[dict[str, Any]] = []
+    problems: list[str] = []
+    with path.open("rb") as file:
+        for number, line in _numbered(file):
+            data = _parse(line)
+            if number == 1 and not (isinstance(data, dict) and data.get("type") == "header"):
+                raise BadRunFile(f"{path} is not a dynx run file: its first line is no header\n  make one: dynx run script.py")
+            if isinstance(data, str):
+                problems.append(f"line {number}: {data}")
+                continue
+            kind = data.pop("type", None)
+            if kind == "header":
+                header = _clean(data)
+            elif kind == "end":
+                end = _clean(data)
+            elif isinstance(kind, str) and kind in NAMES:
+                try:
+                    events.append(from_data(NAMES[kind], data))
+                except (InvalidRecord, RecursionError) as error:
+                    problems.append(f"line {number}: {error or 'nested too deeply'}")
+            else:
+                unknown.append({"type": kind, **data})
+    if not header:
+        raise BadRunFile(f"{path} is empty\n  make one: dynx run script.py")
+    _tell(path, problems)
+    header.pop("dynx_run", None)
+    return Run(tuple(events), header, end, tuple(problems), tuple(unknown))
+
+
+def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    while line := file.readline(_MAX_LINE):
+        number += 1
+        whole = line
+        while not whole.endswith(b"\n") and (whole := file.readline(_MAX_LINE)):
+            line = b""          # too long: drop it, but keep counting lines right
+        yield number, line
+
+
+def _parse(line: bytes) -> dict[str, Any] | str:
+    """Give the line's object, or what is wrong with it."""
+    if not line:
+        return "longer than 8 MiB"
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        cut = "" if line.endswith(b"\n") else "; the file ends here, the process may have been killed"
+        return f"not JSON ({type(error).__name__}){cut}"
+    return data if isinstance(data, dict) else "not a JSON object"
+
+
+def _clean(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {visible(key): visible(value) if isinstance(value, str) else value for key, value in data.items()}
+
+
+def _tell(path: Path, problems: list[str]) -> None:
+    for problem in problems[:_MAX_PROBLEMS]:
+        warnings.warn(f"{path}, {problem}; the rest is shown", DynxWarning, stacklevel=4)
+    if len(problems) > _MAX_PROBLEMS:
+        warnings.warn(f"{path}: {len(problems) - _MAX_PROBLEMS} more damaged lines", DynxWarning, stacklevel=4)

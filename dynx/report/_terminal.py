@@ -1,0 +1,204 @@
+"""A run on a terminal: the answer first, sorted by what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dynx.records import Finding, Location, Reason, Run
+from dynx.report import _words as words
+
+_WIDE = 110      # columns from which findings fit on one line each
+
+
+def screen(run: Run, *, full: bool) -> RenderableType:
+    """Render the summary, the findings and what has no advice; `full` adds every compile, cache and skipped function."""
+    return Padding(Group(*_parts(run, full=full)), (0, 1))
+
+
+def _parts(run: Run, *, full: bool) -> Iterator[RenderableType]:
+    yield _title(run)
+    yield Text("")
+    yield Text("   ".join(words.summary(run)), style="bold")
+    for problem in run.problems:
+        yield Text(f"damaged: {problem}", style="yellow")
+    yield Text("")
+    if run.findings:
+        yield _Findings(run.findings)
+    else:
+        yield Text(words.CALM, style="green")
+    for table in _tables(run, full=full):
+        yield Text("")
+        yield table
+    rules = [finding.rule for finding in run.findings]
+    if rules:
+        yield Text("")
+        yield Text(f"dynx rule {rules[0]} explains", style="dim")
+
+
+def _title(run: Run) -> RenderableType:
+    line = Table.grid(expand=True)
+    line.add_column(ratio=1)
+    line.add_column(justify="right", no_wrap=True)
+    line.add_row(Text(words.command(run.header), style="bold", overflow="ellipsis", no_wrap=True),
+                 Text(" · ".join(words.environment(run)), style="dim"))
+    return line
+
+
+class _Findings:
+    """One line each where there is room, a small paragraph each where there is not."""
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        self._findings = findings
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self._table() if options.max_width >= _WIDE else self._paragraphs()
+
+    def _table(self) -> Table:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", expand=True)
+        table.add_column("lost", justify="right", no_wrap=True)
+        table.add_column("rule", no_wrap=True)
+        table.add_column("where", ratio=3)
+        table.add_column("what happened", ratio=5)
+        table.add_column("do this", ratio=4)
+        for each in self._findings:
+            table.add_row(words.seconds(each.seconds), Text(each.rule, style="bold"), _where(each.location),
+                          Text(each.title), Text(each.advice, style="green"))
+        return table
+
+    def _paragraphs(self) -> Table:
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(justify="right", no_wrap=True)
+        table.add_column()
+        for number, each in enumerate(self._findings):
+            if number:
+                table.add_row("", "")
+            table.add_row(words.seconds(each.seconds), Text.assemble((each.rule, "bold"), "  ", _where(each.location)))
+            table.add_row("", Text(each.title))
+            table.add_row("", Text(f"→ {each.advice}", style="green"))
+        return table
+
+
+def _where(location: Location) -> Text:
+    """A place that terminals with hyperlinks open."""
+    own = location.own
+    uri = Path(own.file).absolute().as_uri() if not own.file.startswith("<") else ""
+    text = Text(words.place(location), style=f"cyan link {uri}#{own.line}" if uri else "cyan")
+    text.append(f"  {own.function}", style="not dim")
+    if own is not location:
+        text.append(f"  (in {location.library}, {words.short_name(location)})", style="dim")
+    return text
+
+
+def _tables(run: Run, *, full: bool) -> Iterator[RenderableType]:
+    facts = [_recompiles(run), _breaks(run), _gave_up(run), _dynamic(run)]
+    if full:
+        facts += [_compiles(run), _caches(run), _skipped(run), _warnings(run)]
+    yield from (table for table in [*facts, _troubles(run)] if table is not None)
+
+
+def _entries(title: str, rows: Iterable[tuple[str, Text, Text | None]]) -> RenderableType | None:
+    """A titled list: what it cost or how often, the fact, and below it where. None when there is nothing to say."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(justify="right", no_wrap=True, min_width=7)
+    table.add_column()
+    for amount, fact, place in rows:
+        table.add_row(Text(amount, style="dim"), fact)
+        if place is not None:
+            table.add_row("", place)
+    return Group(Text(title, style="bold"), table) if table.row_count else None
+
+
+def _recompiles(run: Run) -> RenderableType | None:
+    def rows() -> Iterator[tuple[str, Text, Text | None]]:
+        for each in run.recompiles:
+            reason = each.reasons[0] if each.reasons else None
+            fact = Text.assemble((each.id, "bold"), "  ", each.location.function, "  ")
+            fact.append(_guard(reason) if reason is not None else "torch gives no reason")
+            yield words.seconds(each.seconds), fact, _where(reason.location) if reason and reason.location else None
+
+    return _entries("Recompiles", rows())
+
+
+def _guard(reason: Reason) -> str:
+    if reason.expected is None and reason.got is None:
+        return reason.text
+    what = reason.source if reason.kind != "global_state" else "ambient state"
+    return f"{what}: {words.values(reason.expected, reason.got)}"
+
+
+def _breaks(run: Run) -> RenderableType | None:
+    def rows() -> Iterator[tuple[str, Text, Text | None]]:
+        for each in run.graph_breaks:
+            then = "" if each.resumable else "; the whole function runs eagerly"
+            callee = f" ({each.callee})" if each.callee else ""
+            yield f"{each.count}x", Text(f"{each.reason}{callee}{then}"), _where(each.location)
+
+    return _entries("Graph breaks", rows())
+
+
+def _gave_up(run: Run) -> RenderableType | None:
+    rows = ((each.id, Text(f"{each.location.function} reached {each.limit} = {each.allowed}"), _where(each.location))
+            for each in run.gave_up)
+    return _entries("Gave up, runs eagerly", rows)
+
+
+def _dynamic(run: Run) -> RenderableType | None:
+    rows = ((each.id, Text(f"{each.source} {each.dim}: {words.values(each.first, each.second)}"),
+             _where(each.location) if each.location else None) for each in run.dynamic)
+    return _entries("Became dynamic", rows)
+
+
+def _compiles(run: Run) -> RenderableType | None:
+    if not run.compiles:
+        return None
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    table.add_column("id", no_wrap=True)
+    table.add_column("function", ratio=1)
+    for name in ("tries", "nodes", "guards", "total", *_phases(run)):
+        table.add_column(name, justify="right", no_wrap=True)
+    for each in run.compiles:
+        rest = f" from line {each.resumes}" if each.resumes is not None else ""
+        outcome = "" if each.outcome == "compiled" else f" {each.outcome}: {each.reason}"
+        table.add_row(
+            each.id, Text(each.location.function + rest + outcome), str(len(each.attempts)), _count(each.nodes),
+            _count(each.guards), words.seconds(each.seconds),
+            *(words.seconds(each.phases.get(name, 0.0)) for name in _phases(run)),
+        )
+    return Group(Text("Compiles", style="bold"), table)
+
+
+def _phases(run: Run) -> tuple[str, ...]:
+    """The phases that took any time."""
+    used = {name for each in run.compiles for name, value in each.phases.items() if value >= 0.001}
+    return tuple(name for name in ("trace", "aot", "backend", "guards") if name in used)
+
+
+def _count(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _caches(run: Run) -> RenderableType | None:
+    rows = ((f"{each.count}x", Text(f"{each.cache} cache {each.result}" + (f": {each.reason}" if each.reason else "")), None)
+            for each in run.caches)
+    return _entries("Compile caches", rows)
+
+
+def _skipped(run: Run) -> RenderableType | None:
+    rows = ((f"{each.count}x", Text(each.reason), _where(each.location)) for each in run.skipped)
+    return _entries("Left alone by Dynamo without a word", rows)
+
+
+def _warnings(run: Run) -> RenderableType | None:
+    rows = ((f"{each.count}x", Text(each.text.strip()), _where(each.location) if each.location else None) for each in run.warnings)
+    return _entries("Said by torch", rows)
+
+
+def _troubles(run: Run) -> RenderableType | None:
+    rows = ((f"{each.count}x", Text(f"{each.what}: {each.why}", style="yellow"), None) for each in run.troubles)
+    return _entries("dynx could not see", rows)

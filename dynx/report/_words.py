@@ -1,0 +1,75 @@
+"""The words both views share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dynx.records import Location, Run
+from dynx.records.location import short_path
+
+CALM = "nothing to change: no advice applies to this run"
+
+
+def seconds(value: float) -> str:
+    """Give a duration a person compares at a glance: `8.1 s`, `120 ms`, `-` for nothing."""
+    if value >= 0.9995:
+        return f"{value:.1f} s"
+    return f"{value * 1000:.0f} ms" if value > 0 else "-"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def summary(run: Run) -> list[str]:
+    """Say in a few words what the run cost."""
+    parts = [f"{seconds(run.compile_seconds)} compiling", plural(len(run.compiles), "compile")]
+    parts.append(plural(len(run.recompiles), "recompile"))
+    parts.append(plural(len(run.graph_breaks), "graph break"))
+    if run.gave_up:
+        parts.append(f"{plural(len(run.gave_up), 'function')} gave up and {'runs' if len(run.gave_up) == 1 else 'run'} eagerly")
+    failed = sum(compile.outcome == "failed" for compile in run.compiles)
+    if failed:
+        parts.append(f"{plural(failed, 'compile')} failed")
+    return parts
+
+
+def command(header: Mapping[str, Any]) -> str:
+    words = header.get("command")
+    return " ".join(map(str, words)) if isinstance(words, (list, tuple)) else ""
+
+
+def environment(run: Run) -> list[str]:
+    """Say what ran where."""
+    parts = [f"torch {run.header['torch']}"] if "torch" in run.header else []
+    if "device" in run.end:
+        parts.append(str(run.end["device"]))
+    parts.append(seconds(run.seconds) if run.is_complete else "did not finish")
+    return parts
+
+
+def place(location: Location) -> str:
+    """Give `model.py:58`: the user's own line where there is one."""
+    own = location.own
+    return f"{short_path(own.file)}:{own.line}"
+
+
+def where(location: Location) -> str:
+    """Give the place with its function, and the library line that it stands for."""
+    own = location.own
+    text = f"{place(location)}  {own.function}"
+    return text if own is location else f"{text}  (in {location.library}, {short_name(location)})"
+
+
+def short_name(location: Location) -> str:
+    """Give the last two parts of a library's path, enough to find it: `gpt2/modeling_gpt2.py:542`."""
+    return "/".join(location.file.split("/")[-2:]) + f":{location.line}"
+
+
+def function(location: Location) -> str:
+    return f"{location.function}  {place(location)}" if location.library is None else f"{location.function}  {short_name(location)}"
+
+
+def values(expected: str | None, got: str | None) -> str:
+    return f"{expected if expected is not None else '?'}, then {got if got is not None else '?'}"

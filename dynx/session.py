@@ -1,0 +1,166 @@
+"""`dynx.watch()`: see what torch.compile does while a block, a function or a program runs."""
+
+from __future__ import annotations
+
+import functools
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+
+from dynx._trace.bus import Listening, listen
+from dynx.errors import DynxError
+from dynx.records import Run
+from dynx.records.record import Record
+from dynx.records.runfile import RunWriter
+
+if TYPE_CHECKING:
+    from dynx.records import (
+        BecameDynamic,
+        CacheEvent,
+        Compile,
+        Finding,
+        GaveUp,
+        GraphBreak,
+        Recompile,
+        Skipped,
+        TorchWarning,
+    )
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def watch(*, out: str | Path | None = None, detail: Literal["normal"] = "normal") -> Watch:
+    """Watch torch.compile for as long as the block, or each call of the decorated function, lasts.
+
+    `out` names a run file that grows while the program runs. Watching changes nothing: the same graphs, guards, bytecode and
+    results with and without. Watches nest; each sees everything that is compiled while it is open, on every thread. A
+    decorated function carries the last finished run as `function.dynx.run`. Raises DynxError when a watch is entered twice.
+
+    >>> import torch, dynx
+    >>> f = torch.compile(lambda x: x + 1, backend="eager")
+    >>> with dynx.watch() as w:
+    ...     y = f(torch.ones(3)); y = f(torch.ones(4))
+    >>> w.recompiles[0].reasons[0].expected, w.recompiles[0].reasons[0].got
+    ('3', '4')
+    """
+    if detail != "normal":
+        raise DynxError(f"watch(detail={detail!r}): only \"normal\" exists so far\n  leave it out")
+    return Watch(None if out is None else Path(out))
+
+
+class Watch:
+    """A watch that is open or done; has every property of `dynx.Run`, up to date at each look."""
+
+    def __init__(self, out: Path | None = None, *, command: Sequence[str] | None = None) -> None:
+        self._out = out
+        self._command = command
+        self._events: list[Record] = []
+        self._header: dict[str, Any] = {}
+        self._end: dict[str, Any] = {}
+        self._writer: RunWriter | None = None
+        self._listening: Listening | None = None
+        self._started = 0.0
+
+    @property
+    def run(self) -> Run:
+        """The run as it is now, frozen."""
+        return Run(tuple(self._events), dict(self._header), dict(self._end))
+
+    def __enter__(self) -> Watch:
+        if self._listening is not None:
+            raise DynxError("this watch is open already\n  make another one: with dynx.watch() as inner:")
+        self._events, self._end = [], {}
+        self._header = _header(self._command)
+        self._writer = RunWriter(self._out, self._header) if self._out is not None else None
+        self._started = time.perf_counter()
+        self._listening = listen(self._record)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close(outcome="finished" if error is None else f"raised {type(error).__name__}")
+
+    def close(self, *, outcome: str) -> None:
+        """Stop watching and complete the run file; doing it twice does nothing."""
+        if self._listening is None:
+            return
+        self._listening.remove()
+        self._listening = None
+        self._end = {"seconds": time.perf_counter() - self._started, "outcome": outcome, "device": _device()}
+        if self._writer is not None:
+            self._writer.end(self._end)
+
+    def __call__(self, fn: Callable[P, T]) -> Callable[P, T]:
+        """Watch each call of `fn`; every call is a run of its own."""
+        last = Watch(self._out)
+
+        @functools.wraps(fn)
+        def watched(*args: P.args, **kwargs: P.kwargs) -> T:
+            each = Watch(self._out)
+            with each:
+                result = fn(*args, **kwargs)
+            watched.dynx = each  # type: ignore[attr-defined]
+            return result
+
+        watched.dynx = last  # type: ignore[attr-defined]
+        return watched
+
+    def _record(self, record: Record) -> None:
+        self._events.append(record)
+        if self._writer is not None:
+            self._writer.write(record)
+
+    if TYPE_CHECKING:
+        compiles: tuple[Compile, ...]
+        recompiles: tuple[Recompile, ...]
+        graph_breaks: tuple[GraphBreak, ...]
+        gave_up: tuple[GaveUp, ...]
+        skipped: tuple[Skipped, ...]
+        caches: tuple[CacheEvent, ...]
+        dynamic: tuple[BecameDynamic, ...]
+        warnings: tuple[TorchWarning, ...]
+        findings: tuple[Finding, ...]
+        seconds: float
+        compile_seconds: float
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            return getattr(self.run, name)
+
+    def __repr__(self) -> str:
+        return f"<Watch {'open' if self._listening is not None else 'done'}: {self.run!r}>"
+
+    def __rich__(self) -> Any:
+        return self.run.__rich__()
+
+    def _repr_html_(self) -> str:
+        return self.run._repr_html_()
+
+
+def _header(command: Sequence[str] | None) -> dict[str, Any]:
+    import torch
+
+    import dynx
+
+    return {
+        "dynx": dynx.__version__,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": list(command) if command is not None else [Path(sys.argv[0]).name if sys.argv else ""],
+    }
+
+
+def _device() -> str:
+    """Name the accelerator the program used; asking for one here would start it."""
+    torch = sys.modules["torch"]
+    return str(torch.cuda.get_device_name()) if torch.cuda.is_initialized() else "cpu"
