@@ -12,7 +12,7 @@ from dynx._torch.stacks import RawFrame, of_summaries, tracing_stack
 _NOT_RESUMED = ("Failed to handle graph break gracefully", "Encountered graph break that we cannot resume from")
 _CALLEE = re.compile(
     r"builtin operator `(?P<operator>[^`]+)`|[Pp]ython builtin `(?P<builtin>[^`]+?)\.?`|the builtin `(?P<c>[^`]+?)\.?`"
-    r"|function `<function (?P<function>\S+) at|skipped function `?(?P<skipped>[\w.]+)|module: (?P<module>\S+), qualname: (?P<qualname>[\w.<>]+)"
+    r"|graph breaks on `(?P<time>[^`]+?)\(\)`|function `<function (?P<function>\S+) at|skipped function `?(?P<skipped>[\w.]+)|module: (?P<module>\S+), qualname: (?P<qualname>[\w.<>]+)"
 )
 
 

@@ -15,7 +15,8 @@ State = Literal["ok", "changed", "missing"]
 _CONVERT = "torch._dynamo.convert_frame"
 
 HOOK_POINTS: tuple[HookPoint, ...] = (
-    HookPoint("compile", f"{_CONVERT}:_compile", ("code", "globals", "locals"), ("frame", "compile_id"),
+    HookPoint("compile", f"{_CONVERT}:_compile", ("code", "globals", "locals", "builtins", "closure", "compiler_fn", "one_graph"),
+              ("frame", "compile_id", "skip"),
               purpose="every compilation: what, when, how it ended"),
     HookPoint("attempt", f"{_CONVERT}:trace_frame", ("code",), purpose="attempts and why they restarted"),
     HookPoint("recompile", f"{_CONVERT}:get_and_maybe_log_recompilation_reasons", ("", "frame", "backend"), ("skip_logging",),

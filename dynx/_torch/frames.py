@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from types import CodeType
 from typing import Any, Literal
 
 from dynx._torch.capabilities import hook_point
-from dynx._torch.hooks import owner_of
 
 _RESUME = "torch_dynamo_resume_in_"     # resume_execution.TORCH_DYNAMO_RESUME_IN_PREFIX, the same in 2.11, 2.13 and 2.15
 _LIMIT = "Dynamo recompile limit exceeded"
@@ -44,19 +41,13 @@ def compile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompileCall:
 
     `skip` counts the frames that torch leaves out of the stack it logs; the hook's own frame is one more.
     """
-    given = dict(zip(_parameters(), args, strict=False)) | kwargs
+    given = dict(zip(hook_point("compile").leading, args, strict=False)) | kwargs
     kwargs["skip"] = given.get("skip", 0) + 1
     compile_id = given["compile_id"]
     return CompileCall(
         given["code"], given["locals"], given["globals"], str(compile_id), compile_id.frame_id or 0,
         compile_id.frame_compile_id or 0, backend_name(given["compiler_fn"]), bool(given["one_graph"]),
     )
-
-
-@cache
-def _parameters() -> tuple[str, ...]:
-    owner, name = owner_of(hook_point("compile").path)
-    return tuple(inspect.signature(inspect.unwrap(getattr(owner, name))).parameters)
 
 
 def backend_name(backend: Any) -> str:

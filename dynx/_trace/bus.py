@@ -21,7 +21,7 @@ from dynx._torch.metrics import global_state
 from dynx._trace.explain import EntryFacts, explain
 from dynx._trace.lifecycle import Generations, Scope, function_location
 from dynx._trace.reasons import parse_entry, parse_error
-from dynx._trace.userline import call_site, owner_of_file, user_location
+from dynx._trace.userline import call_site, first_line, owner_of_file, user_location
 from dynx.errors import UnsupportedTorch
 from dynx.records import GraphBreak, Location, Record, Skipped, TorchWarning, Trouble
 
@@ -122,7 +122,7 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
         scopes.remove(scope)
         ending = frames.ending(result, raised, fullgraph=call.fullgraph)
         if ending.outcome == "compiled":
-            _facts[scope.key] = EntryFacts(scope.requests.by_source(site), state)
+            _facts[scope.key] = EntryFacts(scope.requests.by_source(site), state, call.backend)
         for record in scope.finish(ending):
             emit(record)
 
@@ -152,7 +152,9 @@ def _on_recompile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
     def after(result: Any, raised: BaseException | None) -> None:
         failed = tuple(map(parse_entry, result)) if raised is None else parse_error(str(raised))
         facts = {entry.against: _facts.get((scope.generation, entry.against)) for entry in failed}
-        scope.reasons = tuple(explain(entry, facts[entry.against], locals, globals, scope.call_site) for entry in failed)
+        scope.reasons = tuple(
+            explain(entry, facts[entry.against], locals, globals, scope.call.backend, scope.call_site) for entry in failed
+        )
 
     return after
 
@@ -203,7 +205,7 @@ _TOLD_ELSEWHERE = (
 
 def _skipped(code: Any, reason: str) -> None:
     if owner_of_file(code.co_filename)[0] == "user":
-        location = Location(code.co_filename, code.co_firstlineno, frames.user_name(code.co_qualname))
+        location = Location(code.co_filename, first_line(code), frames.user_name(code.co_qualname))
         emit(Skipped(location, reason))
 
 
@@ -214,7 +216,7 @@ def _on_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
         if raised is None and result:
             site = call_site()
             library = owner_of_file(code.co_filename)[1]
-            location = Location(code.co_filename, code.co_firstlineno, code.co_qualname, library=library,
+            location = Location(code.co_filename, first_line(code), code.co_qualname, library=library,
                                 caller=site.own if library and site else None)
             emit(GraphBreak(location, (location,), "torch.compile was put on a generator function",
                             kind="Attempt to trace generator", resumable=False))

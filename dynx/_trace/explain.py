@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dynx._torch.metrics import global_state
+from dynx._torch.stacks import RawFrame
 from dynx._trace import values
 from dynx._trace.reasons import FailedEntry, ParsedGuard
 from dynx._trace.requesters import lines_for
+from dynx._trace.userline import user_location
 from dynx.records import Location, Reason
 
 _PART = re.compile(r"\.(?:size|stride)\(\)\[\d+\]$")   # of a tensor; what holds the tensor is the question
@@ -22,6 +25,7 @@ class EntryFacts:
 
     requests: Mapping[str, tuple[Location, ...]]
     state: Mapping[str, str]
+    backend: str
 
 
 def explain(
@@ -29,15 +33,18 @@ def explain(
     facts: EntryFacts | None,
     locals: Mapping[str, Any],
     globals: Mapping[str, Any],
+    backend: str,
     call_site: Location | None,
 ) -> Reason:
     """Make the record of one failed guard; `facts` are None for an entry compiled before dynx listened."""
     guard = entry.guard
-    expected, got = _values(guard, facts, locals, globals)
+    if guard.kind == "backend":
+        expected, got = facts.backend if facts is not None else None, backend
+    else:
+        expected, got = _values(guard, facts, locals, globals)
     requesters = () if guard.kind in _AMBIENT or facts is None else lines_for(guard.source, dict(facts.requests))
-    location = call_site if guard.kind in _AMBIENT else requesters[0] if requesters else _told_by_torch(guard, call_site)
     return Reason(
-        guard.kind, guard.source, expected, got, location,
+        guard.kind, guard.source, expected, got, _location(guard, requesters, call_site),
         against=entry.against or None,
         holder=values.holder(_PART.sub("", guard.source), locals, globals) if guard.kind not in _AMBIENT else None,
         requesters=requesters,
@@ -63,8 +70,6 @@ def _values(
 
 def _changed_state(fields: str, facts: EntryFacts | None) -> tuple[str | None, str | None]:
     """Give both values of the ambient state that changed; torch only names the fields."""
-    from dynx._torch.metrics import global_state
-
     now = global_state()
     before = facts.state if facts is not None else {}
 
@@ -84,17 +89,24 @@ def _size(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) ->
     return str(sizes[int(index)]) if sizes is not None and index.isdigit() and int(index) < len(sizes) else None
 
 
-def _told_by_torch(guard: ParsedGuard, call_site: Location | None) -> Location | None:
-    """Use the line in torch's message; before 2.13 its path is shortened and only good when the call site's file ends so."""
+def _location(
+    guard: ParsedGuard, requesters: tuple[Location, ...], call_site: Location | None
+) -> Location | None:
+    if guard.kind in _AMBIENT:
+        return call_site
+    told = _told_by_torch(guard, requesters, call_site)
+    if guard.kind == "shape" and told is not None:
+        return told         # the branch that made the guard; the requesters only used the tensor
+    return requesters[0] if requesters else told
+
+
+def _told_by_torch(
+    guard: ParsedGuard, requesters: tuple[Location, ...], call_site: Location | None
+) -> Location | None:
+    """Use the line in torch's message; its path is shortened, so it must be the end of a file that is known otherwise."""
     if guard.location is None:
         return None
-    file, line, function = guard.location
-    from dynx._torch.stacks import RawFrame
-    from dynx._trace.userline import user_location
-
-    if not file.startswith(("/", "<")):
-        own = call_site.file if call_site is not None else ""
-        if not own.endswith(file):
-            return call_site
-        file = own
-    return user_location((RawFrame(file, line, function),), call_site)
+    shortened, line, function = guard.location
+    known = [each.file for each in (*requesters, *((call_site, call_site.own) if call_site is not None else ()))]
+    file = shortened if shortened.startswith(("/", "<")) else next((f for f in known if f.endswith(shortened)), None)
+    return user_location((RawFrame(file, line, function),), call_site) if file is not None else None

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from dynx._torch import frames, metrics
 from dynx._torch.breaks import RawBreak
 from dynx._torch.events import RawCache, RawDynamic
-from dynx._torch.stacks import tracing_stack
+from dynx._torch.stacks import RawFrame, tracing_stack
 from dynx._trace.requesters import Requests
-from dynx._trace.userline import chain_of, owner_of_file, user_location
+from dynx._trace.userline import chain_of, first_line, owner_of_file, user_location
 from dynx._trace.values import is_module
 from dynx.records import (
     Attempt,
@@ -125,11 +125,19 @@ def graph_break(
         kind=found.kind,
         explanation=found.explanation,
         hints=found.hints,
-        callee=found.callee,
+        callee=found.callee or _standard_module(found.stack),
         resumable=found.resumable,
         compiles=(key,),
         seconds=seconds,
     )
+
+
+def _standard_module(stack: tuple[RawFrame, ...]) -> str | None:
+    """Name the standard library's module in which it broke: `logging` has no callee of its own."""
+    if not stack or owner_of_file(stack[-1].file)[0] != "python":
+        return None
+    folder, _, name = stack[-1].file.rpartition("/")
+    return folder.rpartition("/")[2] if name == "__init__.py" else name.removesuffix(".py")
 
 
 def function_location(call: frames.CompileCall, call_site: Location | None) -> Location:
@@ -141,7 +149,7 @@ def function_location(call: frames.CompileCall, call_site: Location | None) -> L
     owner = call.locals.get(code.co_varnames[0]) if code.co_argcount else None
     if is_module(owner):
         name = f"{type(owner).__qualname__}.{name.rpartition('.')[2]}"
-    return Location(code.co_filename, code.co_firstlineno, name, library=library, caller=caller)
+    return Location(code.co_filename, first_line(code), name, library=library, caller=caller)
 
 
 class Generations:

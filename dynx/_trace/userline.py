@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import linecache
 import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
 from functools import cache
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Literal
 
 from dynx._torch.frames import user_name
@@ -18,6 +19,7 @@ from dynx.records import Location
 Owner = Literal["user", "torch", "dynx", "python", "library"]
 
 _CANARIES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_canaries.py")   # a user's program in the package
+_LONGEST_DECORATORS = 40     # lines between a first decorator and its def
 _SITE = ("site-packages", "dist-packages")
 
 
@@ -90,6 +92,15 @@ def location_of(frame: RawFrame, library: str | None = None, caller: Location | 
     return Location(
         frame.file, frame.line, user_name(frame.function), frame.column, frame.end_column, library=library, caller=caller
     )
+
+
+def first_line(code: CodeType) -> int:
+    """Give the line of `def`; `co_firstlineno` is that of the first decorator."""
+    first = code.co_firstlineno
+    if not linecache.getline(code.co_filename, first).lstrip().startswith("@"):
+        return first
+    within = range(first, first + _LONGEST_DECORATORS)
+    return next((n for n in within if linecache.getline(code.co_filename, n).lstrip().startswith(("def ", "async def "))), first)
 
 
 def chain_of(stack: Iterable[RawFrame]) -> tuple[Location, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +13,7 @@ from dynx.records.codec import to_data
 from dynx.records.compile import Compile, GaveUp, Skipped
 from dynx.records.graph_break import GraphBreak
 from dynx.records.observed import BecameDynamic, CacheEvent, TorchWarning, Trouble
-from dynx.records.recompile import Recompile
+from dynx.records.recompile import Reason, Recompile
 from dynx.records.record import Record
 
 if TYPE_CHECKING:
@@ -49,11 +49,20 @@ class Run:
 
     @property
     def recompiles(self) -> tuple[Recompile, ...]:
-        return self._of(Recompile)
+        """Every recompile, each reason with the rule that applies."""
+        from dynx.advice import rule_of_reason
+
+        def ruled(reason: Reason) -> Reason:
+            return replace(reason, rule=rule_of_reason(reason))
+
+        return tuple(replace(each, reasons=tuple(map(ruled, each.reasons))) for each in self._of(Recompile))
 
     @property
     def graph_breaks(self) -> tuple[GraphBreak, ...]:
-        return merge.graph_breaks(self._of(GraphBreak))
+        """Every cause of a graph break once, with its count and the rule that applies."""
+        from dynx.advice import rule_of_break
+
+        return tuple(replace(each, rule=rule_of_break(each)) for each in merge.graph_breaks(self._of(GraphBreak)))
 
     @property
     def gave_up(self) -> tuple[GaveUp, ...]:

@@ -17,7 +17,7 @@ _WIDE = 110      # columns from which findings fit on one line each
 
 
 def screen(run: Run, *, full: bool) -> RenderableType:
-    """Render the summary, the findings and what has no advice; `full` adds every compile, cache and skipped function."""
+    """Render the summary, the findings and the facts that no rule covers; `full` adds all other facts."""
     return Padding(Group(*_parts(run, full=full)), (0, 1))
 
 
@@ -96,10 +96,10 @@ def _where(location: Location) -> Text:
 
 
 def _tables(run: Run, *, full: bool) -> Iterator[RenderableType]:
-    facts = [_recompiles(run), _breaks(run), _gave_up(run), _dynamic(run)]
+    tables = [_recompiles(run, full=full), _breaks(run, full=full)]
     if full:
-        facts += [_compiles(run), _caches(run), _skipped(run), _warnings(run)]
-    yield from (table for table in [*facts, _troubles(run)] if table is not None)
+        tables += [_gave_up(run), _dynamic(run), _compiles(run), _caches(run), _skipped(run), _warnings(run)]
+    yield from (table for table in [*tables, _troubles(run)] if table is not None)
 
 
 def _entries(title: str, rows: Iterable[tuple[str, Text, Text | None]]) -> RenderableType | None:
@@ -114,15 +114,17 @@ def _entries(title: str, rows: Iterable[tuple[str, Text, Text | None]]) -> Rende
     return Group(Text(title, style="bold"), table) if table.row_count else None
 
 
-def _recompiles(run: Run) -> RenderableType | None:
+def _recompiles(run: Run, *, full: bool) -> RenderableType | None:
     def rows() -> Iterator[tuple[str, Text, Text | None]]:
         for each in run.recompiles:
             reason = each.reasons[0] if each.reasons else None
+            if reason is not None and reason.rule is not None and not full:
+                continue
             fact = Text.assemble((each.id, "bold"), "  ", each.location.function, "  ")
             fact.append(_guard(reason) if reason is not None else "torch gives no reason")
             yield words.seconds(each.seconds), fact, _where(reason.location) if reason and reason.location else None
 
-    return _entries("Recompiles", rows())
+    return _entries("Recompiles" if full else "Recompiles without advice", rows())
 
 
 def _guard(reason: Reason) -> str:
@@ -132,14 +134,16 @@ def _guard(reason: Reason) -> str:
     return f"{what}: {words.values(reason.expected, reason.got)}"
 
 
-def _breaks(run: Run) -> RenderableType | None:
+def _breaks(run: Run, *, full: bool) -> RenderableType | None:
     def rows() -> Iterator[tuple[str, Text, Text | None]]:
         for each in run.graph_breaks:
+            if each.rule is not None and not full:
+                continue
             then = "" if each.resumable else "; the whole function runs eagerly"
             callee = f" ({each.callee})" if each.callee else ""
             yield f"{each.count}x", Text(f"{each.reason}{callee}{then}"), _where(each.location)
 
-    return _entries("Graph breaks", rows())
+    return _entries("Graph breaks" if full else "Graph breaks without advice", rows())
 
 
 def _gave_up(run: Run) -> RenderableType | None:

@@ -1,0 +1,132 @@
+"""DX1xx: why a function was compiled again, and what keeps it compiled once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from dynx.advice.rule import Cause, RecompileRule, first_match
+from dynx.records.finding import Finding
+from dynx.records.recompile import Reason, Recompile
+
+_INT = re.compile(r"-?\d+$")
+_SIZE = re.compile(r"(?P<tensor>.*)\.size\(\)\[(?P<dim>\d+)\]$")
+_AUTOGRAD_KEYS = re.compile(r"\b(?:ADInplaceOrView|Autograd\w*)(?:, )?")
+
+
+def _kind(*kinds: str, holder: str | None = None) -> Callable[[Reason], bool]:
+    return lambda reason: reason.kind in kinds and (holder is None or reason.holder == holder)
+
+
+def _grad_mode(reason: Reason) -> bool:
+    if reason.kind == "global_state":
+        return "grad_mode" in reason.source.split()
+    # an inference tensor has all dispatch keys of a normal one but those of autograd
+    keys = [_AUTOGRAD_KEYS.sub("", value or "").replace(", )", ")") for value in (reason.expected, reason.got)]
+    return reason.kind == "tensor" and "dispatch key" in reason.text and keys[0] == keys[1]
+
+
+def _module_int(reason: Reason) -> bool:
+    return reason.kind == "value" and reason.holder == "module" and bool(_INT.match(reason.expected or ""))
+
+
+def _mark_dynamic(reason: Reason) -> str:
+    match = _SIZE.match(reason.source)
+    if match is None:
+        return "make the sizes the program branches on the same"
+    return f"mark_dynamic({match['tensor']}, {match['dim']}), or pad to one size"
+
+
+def _always(text: str) -> Callable[[Reason], str]:
+    return lambda reason: text.format(source=reason.source, name=reason.source.rpartition(".")[2])
+
+
+# the first rule that applies wins: the more specific stand first
+RULES: tuple[RecompileRule, ...] = (
+    RecompileRule("DX113", "an optimizer setting changes inside the compiled step", lambda r: r.holder == "optimizer",
+                  _always("make it a tensor: lr=torch.tensor(…), or keep step() outside")),
+    RecompileRule("DX107", "a module switches between train and eval",
+                  lambda r: r.source.endswith(".training") and r.kind in ("value", "object", "other"),
+                  _always("expected once per mode; else do not switch in the loop")),
+    RecompileRule("DX108", "grad mode differs between calls", _grad_mode,
+                  _always("call it in one grad mode, or compile once per mode")),
+    RecompileRule("DX109", "ambient state differs between calls", _kind("global_state"),
+                  _always("set it once, before the first call")),
+    RecompileRule("DX112", "a new backend object for each compile", _kind("backend"),
+                  _always("make the backend once and pass the same object")),
+    RecompileRule("DX102", "a tensor's size changes", _kind("size", "shape"), _mark_dynamic),
+    RecompileRule("DX105", "a tensor's dtype changes", _kind("dtype"), _always("convert {source} to one dtype before the call")),
+    RecompileRule("DX106", "a tensor's requires_grad changes", _kind("requires_grad"),
+                  _always("call with one setting: {source}.detach() or always requires_grad")),
+    RecompileRule("DX104", "a container's length or keys change", _kind("length", "keys"),
+                  _always("stack {source} into one tensor, or pad it to one length")),
+    RecompileRule("DX101", "an int on a module changes", _module_int, _always("make {name} a tensor buffer, updated in place")),
+    RecompileRule("DX103", "a global changes", _kind("value", "none", holder="global"),
+                  _always("pass it as an argument, or make it a tensor")),
+    RecompileRule("DX111", "a different function each time", _kind("function"),
+                  _always("define {source} once and pass the same function")),
+    RecompileRule("DX110", "a different object each time", _kind("object"),
+                  _always("pass the same object, or compile one function per object")),
+    RecompileRule("DX114", "a Python value changes", _kind("value", "none"),
+                  _always("pass {source} as a tensor, or keep it constant")),
+)
+
+
+def causes(recompiles: Iterable[Recompile]) -> tuple[Cause, ...]:
+    """Group recompiles by function, rule and what changed; those without a rule are left out."""
+    groups: dict[tuple[object, ...], list[Recompile]] = {}
+    rules: dict[str, RecompileRule] = {rule.id: rule for rule in RULES}
+    for each in recompiles:
+        rule = first_match(RULES, each.reasons[0]) if each.reasons else None
+        if rule is not None:
+            groups.setdefault((each.generation, _frame(each.id), rule.id, _subject(each.reasons[0])), []).append(each)
+    return tuple(Cause(rules[str(key[2])], tuple(group)) for key, group in groups.items())
+
+
+def find(cause: Cause) -> Finding:
+    """Say what changed, what it cost, and what to do about it."""
+    reason = cause.first
+    return Finding(
+        cause.rule.id, f"{subject_of(reason)} {changes(cause)}", reason.location or cause.recompiles[0].location,
+        sum(each.seconds for each in cause.recompiles), evidence(cause), cause.rule.advice(reason), len(cause.recompiles),
+    )
+
+
+def subject_of(reason: Reason) -> str:
+    """Name what changed as the user writes it: `x.size(1)`."""
+    if reason.kind == "global_state":
+        return "ambient state"
+    if match := _SIZE.match(reason.source):
+        return f"{match['tensor']}.size({match['dim']})"
+    names = {"dtype": f"{reason.source}.dtype", "requires_grad": f"{reason.source}.requires_grad",
+             "length": f"len({reason.source})", "keys": f"keys of {reason.source}", "tensor": reason.source}
+    return names.get(reason.kind, reason.source)
+
+
+def changes(cause: Cause) -> str:
+    """Give the values in the order they came: `7, then 8, 9, … 14`."""
+    reason = cause.first
+    later = list(dict.fromkeys(each.reasons[0].got for each in cause.recompiles if each.reasons[0].got is not None))
+    if not later:
+        return "changed" if reason.expected is None else f"is no longer {reason.expected}"
+    shown = later if len(later) <= 3 else [*later[:2], f"… {later[-1]}"]
+    expected = "not seen" if reason.expected is None else reason.expected
+    return f"{expected}, then {', '.join(shown)}".strip()
+
+
+def evidence(cause: Cause) -> tuple[str, ...]:
+    """Give one line per recompile, and the other guards that failed."""
+    lines: list[str] = []
+    for each in cause.recompiles:
+        head, *others = each.reasons
+        lines.append(f"{each.id}: {head.text} (was {head.expected}, now {head.got})")
+        lines += [f"{each.id}: also against {other.against}: {other.text}" for other in others[:2]]
+    return tuple(lines)
+
+
+def _frame(compile_id: str) -> str:
+    return compile_id.rpartition("/")[0]
+
+
+def _subject(reason: Reason) -> str:
+    return reason.source if reason.kind != "shape" else str(reason.location)

@@ -1,0 +1,80 @@
+"""Runs a program of mistakes and compares what dynx says with the markers in its text."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import sys
+import types
+import warnings
+from pathlib import Path
+
+import torch
+import torch._functorch.config
+import torch._inductor.config
+
+import dynx
+
+PROGRAMS = Path(__file__).parent / "programs"
+_MARKER = re.compile(r"#\s*(DX\d{3}(?:\s*,\s*DX\d{3})*)\s*$")
+
+
+def expected(source: str) -> set[tuple[str, int]]:
+    """Read the markers: `(rule, line)` for every line that ends with `# DX101` or `# DX101, DX202`."""
+    found = set()
+    for number, line in enumerate(source.splitlines(), 1):
+        if match := _MARKER.search(line):
+            found |= {(rule.strip(), number) for rule in match[1].split(",")}
+    return found
+
+
+def run(source: str, file: str) -> dynx.Run:
+    """Run the program as `__main__`-like module code under `dynx.watch()`, its output swallowed."""
+    module = types.ModuleType("program")
+    module.__file__ = file
+    with (
+        restored_torch(), warnings.catch_warnings(), dynx.watch() as watch,
+        contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()),
+    ):
+        warnings.simplefilter("ignore")
+        sys.modules["program"] = module     # torch imports the module of a global by its name
+        exec(compile(source, file, "exec"), module.__dict__)
+    return watch.run
+
+
+def said(run: dynx.Run) -> set[tuple[str, int]]:
+    """Give the findings as `(rule, line of the user's own code)`."""
+    return {(finding.rule, finding.location.own.line) for finding in run.findings}
+
+
+@contextlib.contextmanager
+def restored_torch():
+    """Undo what a program sets: torch's global state and configuration, the environment, sys.path, the compile cache."""
+    torch._dynamo.reset()
+    environment, path, modules = dict(os.environ), list(sys.path), set(sys.modules)
+    states = [
+        (torch.get_default_dtype(), torch.set_default_dtype),
+        (torch.is_grad_enabled(), torch.set_grad_enabled),
+        (torch.get_num_threads(), torch.set_num_threads),
+        (torch.get_float32_matmul_precision(), torch.set_float32_matmul_precision),
+        (torch.are_deterministic_algorithms_enabled(), torch.use_deterministic_algorithms),
+    ]
+    configs = [torch._dynamo.config, torch._inductor.config, torch._functorch.config]
+    copies = [config.get_config_copy() for config in configs]
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        for config, copy in zip(configs, copies, strict=True):
+            config.load_config(copy)
+        for value, restore in states:
+            restore(value)
+        torch._dynamo.reset()
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.path[:] = path
+        for name in set(sys.modules) - modules:
+            if name.split(".")[0] in ("program", "fakelib", "fakemetrics"):
+                del sys.modules[name]
