@@ -12,19 +12,32 @@ import torch
 
 from dynx._torch.frames import limit_value
 from dynx._torch.hooks import installed
-from dynx.records import Run
+from dynx._trace.bus import listen
+from dynx.records import Record, Run
 
 
-def _watched(fn: Callable[..., Any], *calls: tuple[Any, ...], **options: Any) -> Run:
-    from dynx.session import Watch
-
-    compiled = torch.compile(fn, backend="eager", **options)
-    with Watch() as watch:
-        for call in calls:
-            compiled(*call)
-    run = watch.run
+def _watched(program: Callable[[], object]) -> Run:
+    """Run `program` and give what was seen."""
+    events: list[Record] = []
+    listening = listen(events.append)
+    try:
+        program()
+    finally:
+        listening.remove()
+    run = Run(tuple(events))
     expect(not run.troubles, f"dynx could not see: {[f'{each.what}: {each.why}' for each in run.troubles]}")
     return run
+
+
+def _called(fn: Callable[..., Any], *calls: tuple[Any, ...]) -> Run:
+    """Compile `fn` and give what was seen while it was called."""
+    compiled: Any = torch.compile(fn, backend="eager")
+
+    def program() -> None:
+        for call in calls:
+            compiled(*call)
+
+    return _watched(program)
 
 
 def expect(held: bool, otherwise: str) -> None:
@@ -33,7 +46,7 @@ def expect(held: bool, otherwise: str) -> None:
 
 
 def compile_is_seen() -> None:
-    run = _watched(lambda x: x + 1, (torch.ones(3),))
+    run = _called(lambda x: x + 1, (torch.ones(3),))
     (compile,) = run.compiles
     expect(compile.outcome == "compiled" and compile.seconds > 0, f"one successful compile expected, got {compile}")
     expect(compile.nodes == 1 and bool(compile.guards), f"one node and some guards expected, got {compile}")
@@ -41,7 +54,7 @@ def compile_is_seen() -> None:
 
 
 def recompile_tells_both_values() -> None:
-    run = _watched(lambda x: x + 1, (torch.ones(3),), (torch.ones(4),))
+    run = _called(lambda x: x + 1, (torch.ones(3),), (torch.ones(4),))
     (reason,) = run.recompiles[0].reasons
     expect((reason.kind, reason.expected, reason.got) == ("size", "3", "4"), f"size 3, then 4 expected, got {reason}")
     expect(reason.location is not None and reason.location.library is None, f"the line that uses x expected, got {reason}")
@@ -53,42 +66,47 @@ def ambient_state_tells_both_values() -> None:
     def f(x: Any) -> Any:
         return x * 2
 
-    compiled = torch.compile(f, backend="eager")
-    from dynx.session import Watch
+    compiled: Any = torch.compile(f, backend="eager")
 
-    with Watch() as watch:
+    def program() -> None:
         compiled(torch.ones(3))
         with torch.no_grad():
             compiled(torch.ones(3))
-    (reason,) = watch.run.recompiles[0].reasons
+
+    (reason,) = _watched(program).recompiles[0].reasons
     values = (reason.kind, reason.expected, reason.got)
-    expect(values == ("global_state", "grad_mode True", "grad_mode False"), f"grad_mode with both values expected, got {reason}")
+    expect(
+        values == ("global_state", "grad_mode True", "grad_mode False"),
+        f"grad_mode with both values expected, got {reason}",
+    )
 
 
 def break_tells_line_and_callee() -> None:
     def f(x: Any) -> Any:
         y = x + 1
-        open.__call__  # noqa: B018 - an attribute, no call: must not break
-        print(end="")
+        print(end="")  # noqa: T201 - the break under test
         return y * 2
 
-    run = _watched(f, (torch.ones(3),))
+    run = _called(f, (torch.ones(3),))
     (found,) = run.graph_breaks
-    expect(found.location.line == f.__code__.co_firstlineno + 3, f"the line of print expected, got {found.location}")
+    expect(found.location.line == f.__code__.co_firstlineno + 2, f"the line of print expected, got {found.location}")
     expect(found.callee == "print" and found.resumable, f"print, resumable expected, got {found}")
-    expect(run.compiles[0].attempts[0].outcome == "restarted", f"a restarted attempt expected, got {run.compiles[0].attempts}")
+    expect(
+        run.compiles[0].attempts[0].outcome == "restarted",
+        f"a restarted attempt expected, got {run.compiles[0].attempts}",
+    )
     expect(run.compiles[1].resumes == found.location.line, f"a resume function expected, got {run.compiles[1]}")
 
 
 def break_in_try_is_not_resumed() -> None:
     def f(x: Any) -> Any:
         try:
-            print(end="")
+            print(end="")  # noqa: T201
         finally:
             x = x + 1
         return x
 
-    run = _watched(f, (torch.ones(3),))
+    run = _called(f, (torch.ones(3),))
     expect(not run.graph_breaks[0].resumable, f"a break that cannot be resumed expected, got {run.graph_breaks}")
     expect(run.compiles[0].outcome == "skipped", f"a skipped frame expected, got {run.compiles}")
 
@@ -97,7 +115,7 @@ def generator_is_seen() -> None:
     def f(x: Any) -> Any:
         yield x + 1
 
-    run = _watched(f, (torch.ones(3),))
+    run = _called(f, (torch.ones(3),))
     expect(len(run.graph_breaks) == 1, f"one break at the generator expected, got {run.graph_breaks}")
 
 
@@ -112,21 +130,33 @@ def giving_up_is_seen() -> None:
             return x * self.step
 
     limit = limit_value("recompile_limit") or 8
-    run = _watched(Counter(), *[(torch.ones(3),)] * (limit + 1))
-    expect(len(run.gave_up) == 1 and run.compiles[-1].outcome == "gave_up", f"giving up after {limit} expected, got {run.compiles}")
+    run = _called(Counter(), *[(torch.ones(3),)] * (limit + 1))
+    expect(
+        len(run.gave_up) == 1 and run.compiles[-1].outcome == "gave_up",
+        f"giving up after {limit} expected, got {run.compiles}",
+    )
     reason = run.recompiles[0].reasons[0]
-    expect((reason.holder, reason.expected, reason.got) == ("module", "0", "1"), f"module int 0, then 1 expected, got {reason}")
+    expect(
+        (reason.holder, reason.expected, reason.got) == ("module", "0", "1"),
+        f"module int 0, then 1 expected, got {reason}",
+    )
 
 
 def hooks_leave_no_trace() -> None:
-    _watched(lambda x: x + 2, (torch.ones(3),))
+    _called(lambda x: x + 2, (torch.ones(3),))
     expect(not installed(), f"no hook expected after watching, still there: {installed()}")
 
 
 CANARIES: dict[str, Callable[[], None]] = {
     each.__name__.replace("_", " "): each
     for each in (
-        compile_is_seen, recompile_tells_both_values, ambient_state_tells_both_values, break_tells_line_and_callee,
-        break_in_try_is_not_resumed, generator_is_seen, giving_up_is_seen, hooks_leave_no_trace,
+        compile_is_seen,
+        recompile_tells_both_values,
+        ambient_state_tells_both_values,
+        break_tells_line_and_callee,
+        break_in_try_is_not_resumed,
+        generator_is_seen,
+        giving_up_is_seen,
+        hooks_leave_no_trace,
     )
 }

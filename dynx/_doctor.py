@@ -15,7 +15,7 @@ class Canary:
     """One behaviour of torch that dynx builds on, tried on a tiny program."""
 
     name: str
-    failure: str | None     # None: torch behaves as expected
+    failure: str | None  # None: torch behaves as expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,11 @@ class DoctorReport:
         return screen(self)
 
     def __repr__(self) -> str:
-        bad = [each.name for each in self.capabilities if each.state != "ok"] + [each.name for each in self.canaries if each.failure]
-        return f"<DoctorReport torch {self.torch}: {'healthy' if self.healthy else 'unwell'}{', look at ' + ', '.join(bad) if bad else ''}>"
+        bad = [each.name for each in self.capabilities if each.state != "ok"] + [
+            each.name for each in self.canaries if each.failure
+        ]
+        verdict = "healthy" if self.healthy else "unwell"
+        return f"<DoctorReport torch {self.torch}: {', look at '.join([verdict, ', '.join(bad)]) if bad else verdict}>"
 
 
 def doctor(canaries: bool = False) -> DoctorReport:

@@ -1,10 +1,10 @@
 """Every exception dynx raises.
 
-    DynxError
-    ├── BadRunFile          a run file that is not one (a damaged one only warns)
-    ├── UnsupportedTorch    a feature needs a hook that the installed torch lacks
-    ├── UsageError          the command line or an argument makes no sense (exit code 2)
-    └── UnknownRule         no advice rule has this id
+DynxError
+├── BadRunFile          a run file that is not one (a damaged one only warns)
+├── UnsupportedTorch    a feature needs a hook that the installed torch lacks
+├── UsageError          the command line or an argument makes no sense (exit code 2)
+└── UnknownRule         no advice rule has this id
 """
 
 from __future__ import annotations

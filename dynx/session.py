@@ -50,7 +50,7 @@ def watch(*, out: str | Path | None = None, detail: Literal["normal"] = "normal"
     ('3', '4')
     """
     if detail != "normal":
-        raise DynxError(f"watch(detail={detail!r}): only \"normal\" exists so far\n  leave it out")
+        raise DynxError(f'watch(detail={detail!r}): only "normal" exists so far\n  leave it out')
     return Watch(None if out is None else Path(out))
 
 
@@ -82,9 +82,7 @@ class Watch:
         self._listening = listen(self._record)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close(outcome="finished" if error is None else f"raised {type(error).__name__}")
 
     def close(self, *, outcome: str) -> None:

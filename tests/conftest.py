@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
-import sys
-import warnings
-from pathlib import Path
 
 import pytest
-
 from programs_runner import restored_torch
 
 logging.getLogger("torch").setLevel(logging.ERROR)

@@ -35,11 +35,14 @@ def run(source: str, file: str) -> dynx.Run:
     module = types.ModuleType("program")
     module.__file__ = file
     with (
-        restored_torch(), warnings.catch_warnings(), dynx.watch() as watch,
-        contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()),
+        restored_torch(),
+        warnings.catch_warnings(),
+        dynx.watch() as watch,
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
     ):
         warnings.simplefilter("ignore")
-        sys.modules["program"] = module     # torch imports the module of a global by its name
+        sys.modules["program"] = module  # torch imports the module of a global by its name
         exec(compile(source, file, "exec"), module.__dict__)
     return watch.run
 

@@ -12,7 +12,8 @@ from dynx._torch.stacks import RawFrame, of_summaries, tracing_stack
 _NOT_RESUMED = ("Failed to handle graph break gracefully", "Encountered graph break that we cannot resume from")
 _CALLEE = re.compile(
     r"builtin operator `(?P<operator>[^`]+)`|[Pp]ython builtin `(?P<builtin>[^`]+?)\.?`|the builtin `(?P<c>[^`]+?)\.?`"
-    r"|graph breaks on `(?P<time>[^`]+?)\(\)`|function `<function (?P<function>\S+) at|skipped function `?(?P<skipped>[\w.]+)|module: (?P<module>\S+), qualname: (?P<qualname>[\w.<>]+)"
+    r"|graph breaks on `(?P<time>[^`]+?)\(\)`|function `<function (?P<function>\S+) at|skipped function `?(?P<skipped>[\w.]+)"
+    r"|module: (?P<module>\S+), qualname: (?P<qualname>[\w.<>]+)"
 )
 
 
@@ -20,13 +21,13 @@ _CALLEE = re.compile(
 class RawBreak:
     """One graph break in plain data."""
 
-    kind: str                       # torch's gb_type, the stable name of the cause
+    kind: str  # torch's gb_type, the stable name of the cause
     headline: str
     explanation: str
     hints: tuple[str, ...]
-    context: str                    # torch's "Developer debug context"
+    context: str  # torch's "Developer debug context"
     callee: str | None
-    stack: tuple[RawFrame, ...]     # outermost first
+    stack: tuple[RawFrame, ...]  # outermost first
     resumable: bool
 
 

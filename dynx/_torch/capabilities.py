@@ -15,21 +15,43 @@ State = Literal["ok", "changed", "missing"]
 _CONVERT = "torch._dynamo.convert_frame"
 
 HOOK_POINTS: tuple[HookPoint, ...] = (
-    HookPoint("compile", f"{_CONVERT}:_compile", ("code", "globals", "locals", "builtins", "closure", "compiler_fn", "one_graph"),
-              ("frame", "compile_id", "skip"),
-              purpose="every compilation: what, when, how it ended"),
+    HookPoint(
+        "compile",
+        f"{_CONVERT}:_compile",
+        ("code", "globals", "locals", "builtins", "closure", "compiler_fn", "one_graph"),
+        ("frame", "compile_id", "skip"),
+        purpose="every compilation: what, when, how it ended",
+    ),
     HookPoint("attempt", f"{_CONVERT}:trace_frame", ("code",), purpose="attempts and why they restarted"),
-    HookPoint("recompile", f"{_CONVERT}:get_and_maybe_log_recompilation_reasons", ("", "frame", "backend"), ("skip_logging",),
-              purpose="why a function was compiled again"),
-    HookPoint("graph_break", "torch._dynamo.symbolic_convert:InstructionTranslatorBase.log_graph_break",
-              ("self", "code_options", "reason", "exc"), purpose="graph breaks"),
+    HookPoint(
+        "recompile",
+        f"{_CONVERT}:get_and_maybe_log_recompilation_reasons",
+        ("", "frame", "backend"),
+        ("skip_logging",),
+        purpose="why a function was compiled again",
+    ),
+    HookPoint(
+        "graph_break",
+        "torch._dynamo.symbolic_convert:InstructionTranslatorBase.log_graph_break",
+        ("self", "code_options", "reason", "exc"),
+        purpose="graph breaks",
+    ),
     HookPoint("guard_added", "torch._guards:GuardsSet.add", ("self", "guard"), purpose="every line that asked for a guard"),
     HookPoint("no_tensor", f"{_CONVERT}:has_tensor_in_frame", purpose="functions left alone for want of tensors"),
     HookPoint("generator", f"{_CONVERT}:is_generator", ("code",), purpose="generator functions, which run eagerly"),
-    HookPoint("skip", f"{_CONVERT}:CatchErrorsWrapper._handle_skip", ("self", "result", "frame"),
-              purpose="other functions left alone silently (torch before 2.13 gives no reasons)", optional=True),
-    HookPoint("event", "torch._dynamo.utils:CompileEventLogger.instant", ("event_name", "metadata"),
-              purpose="cache hits, misses and bypasses; what became dynamic"),
+    HookPoint(
+        "skip",
+        f"{_CONVERT}:CatchErrorsWrapper._handle_skip",
+        ("self", "result", "frame"),
+        purpose="other functions left alone silently (torch before 2.13 gives no reasons)",
+        optional=True,
+    ),
+    HookPoint(
+        "event",
+        "torch._dynamo.utils:CompileEventLogger.instant",
+        ("event_name", "metadata"),
+        purpose="cache hits, misses and bypasses; what became dynamic",
+    ),
 )
 
 ATTRIBUTES: Mapping[str, tuple[str, str]] = {
@@ -53,7 +75,7 @@ class Capability:
     path: str
     state: State
     purpose: str
-    found: str          # the signature, or why there is none
+    found: str  # the signature, or why there is none
     optional: bool = False
 
     def require(self) -> None:

@@ -40,7 +40,7 @@ def read_event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RawCache | RawD
         result = name.removeprefix(prefix)
         if name.startswith(prefix) and result in _RESULTS:
             reason = metadata.get("cache_bypass_reason") if result == "bypass" else None
-            return RawCache(cast(Any, cache), cast(Any, result), str(reason) if reason else None)
+            return RawCache(cast("Any", cache), cast("Any", result), str(reason) if reason else None)
     return None
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from dynx._torch.capabilities import hook_point
 
-_RESUME = "torch_dynamo_resume_in_"     # resume_execution.TORCH_DYNAMO_RESUME_IN_PREFIX, the same in 2.11, 2.13 and 2.15
+_RESUME = "torch_dynamo_resume_in_"  # resume_execution.TORCH_DYNAMO_RESUME_IN_PREFIX, the same in 2.11, 2.13 and 2.15
 _LIMIT = "Dynamo recompile limit exceeded"
 
 
@@ -45,8 +45,14 @@ def compile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompileCall:
     kwargs["skip"] = given.get("skip", 0) + 1
     compile_id = given["compile_id"]
     return CompileCall(
-        given["code"], given["locals"], given["globals"], str(compile_id), compile_id.frame_id or 0,
-        compile_id.frame_compile_id or 0, backend_name(given["compiler_fn"]), bool(given["one_graph"]),
+        given["code"],
+        given["locals"],
+        given["globals"],
+        str(compile_id),
+        compile_id.frame_id or 0,
+        compile_id.frame_compile_id or 0,
+        backend_name(given["compiler_fn"]),
+        bool(given["one_graph"]),
     )
 
 
@@ -93,7 +99,7 @@ def user_name(function: str) -> str:
     """Give the user's name of a function; torch names the rest of `f` after a graph break `torch_dynamo_resume_in_f_at_74`."""
     if not function.startswith(_RESUME):
         return function
-    return function[len(_RESUME):].rpartition("_at_")[0]
+    return function[len(_RESUME) :].rpartition("_at_")[0]
 
 
 def resumed_at(code: CodeType) -> int | None:

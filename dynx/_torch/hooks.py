@@ -33,7 +33,7 @@ class HookPoint:
     leading: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
     purpose: str = ""
-    optional: bool = False      # some supported torch lacks it, and the purpose says what is lost
+    optional: bool = False  # some supported torch lacks it, and the purpose says what is lost
 
 
 def owner_of(path: str) -> tuple[Any, str]:
@@ -61,8 +61,8 @@ class _Installed:
     point: HookPoint
     owner: Any
     attribute: str
-    raw: Any                 # as it stands in the owner's dict: a function or a staticmethod object
-    inherited: bool          # the owner only inherits it: restoring means deleting ours
+    raw: Any  # as it stands in the owner's dict: a function or a staticmethod object
+    inherited: bool  # the owner only inherits it: restoring means deleting ours
     wrapper: Any
     subscribers: list[tuple[Before, int | None, Callable[[str, BaseException], None]]] = field(default_factory=list)
 
@@ -112,7 +112,7 @@ def subscribe(
         if hook is None:
             hook = _install(point)
         entry = (before, threading.get_ident() if this_thread_only else None, on_error)
-        hook.subscribers = [*hook.subscribers, entry]     # a new list: calls under way keep theirs
+        hook.subscribers = [*hook.subscribers, entry]  # a new list: calls under way keep theirs
         return Subscription(hook, entry)
 
 
@@ -142,7 +142,7 @@ def _install(point: HookPoint) -> _Installed:
 def _uninstall(hook: _Installed) -> None:
     del _installed[hook.point.path]
     if vars(hook.owner).get(hook.attribute) is not hook.wrapper:
-        return      # somebody else wrapped ours: leave theirs; ours, without subscribers, only passes calls on
+        return  # somebody else wrapped ours: leave theirs; ours, without subscribers, only passes calls on
     if hook.inherited:
         delattr(hook.owner, hook.attribute)
     else:

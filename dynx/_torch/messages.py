@@ -43,7 +43,7 @@ class Messages:
     def remove(self) -> None:
         for name in _LOGGERS:
             logging.getLogger(name).removeHandler(self._handler)
-        if warnings.showwarning == self._show:      # somebody may have put theirs on top
+        if warnings.showwarning == self._show:  # somebody may have put theirs on top
             warnings.showwarning = self._shown
 
     def _show(self, message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
@@ -66,5 +66,5 @@ def _said_by_torch() -> bool:
     home = os.path.dirname(torch.__file__)
     frame = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename == warnings.__file__:
-        frame = frame.f_back    # type: ignore[assignment]
+        frame = frame.f_back  # type: ignore[assignment]
     return frame is not None and frame.f_code.co_filename.startswith(home)

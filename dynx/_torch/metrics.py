@@ -11,7 +11,7 @@ _WHOLE = "_compile.compile_inner"
 _COMPILER = "OutputGraph.call_user_compiler"
 _AOT = "create_aot_dispatcher_function"
 _GUARDS = "build_guards"
-_INNER = "compile_fx_inner"             # inductor's own work, inside AOTAutograd
+_INNER = "compile_fx_inner"  # inductor's own work, inside AOTAutograd
 
 
 class PhaseClock:
@@ -36,7 +36,7 @@ class PhaseClock:
     def _grown(self, key: str) -> float:
         times = _times().get(key, ())
         start = self._start[key]
-        return sum(times[start:]) if len(times) >= start else sum(times)   # a reset in between emptied the list
+        return sum(times[start:]) if len(times) >= start else sum(times)  # a reset in between emptied the list
 
 
 def _times() -> Mapping[str, list[float]]:
@@ -70,7 +70,7 @@ def global_state() -> dict[str, str]:
     """
     from torch._C._dynamo.guards import GlobalStateGuard
 
-    raw: dict[str, Any] = json.loads(GlobalStateGuard().__getstate__())
+    raw: dict[str, Any] = json.loads(str(GlobalStateGuard().__getstate__()))
     autocast = raw.pop("autocast_state", {})
     state = {name: _word(name, value) for name, value in raw.items()}
     for field in ("enabled", "dtype"):

@@ -41,6 +41,9 @@ def of_summaries(stack: Iterable[Any] | None) -> tuple[RawFrame, ...]:
 
 def _of_summary(summary: Any) -> RawFrame:
     return RawFrame(
-        summary.filename, summary.lineno or 0, summary.name,
-        getattr(summary, "colno", None), getattr(summary, "end_colno", None),
+        summary.filename,
+        summary.lineno or 0,
+        summary.name,
+        getattr(summary, "colno", None),
+        getattr(summary, "end_colno", None),
     )

@@ -26,7 +26,7 @@ from dynx.errors import UnsupportedTorch
 from dynx.records import GraphBreak, Location, Record, Skipped, TorchWarning, Trouble
 
 Listener = Callable[[Record], None]
-Starting = Callable[[str, Location], None]      # compile id and function of a compilation that begins
+Starting = Callable[[str, Location], None]  # compile id and function of a compilation that begins
 
 _lock = threading.RLock()
 _listeners: list[Listener] = []
@@ -96,9 +96,8 @@ def _report(hook: str, error: BaseException) -> None:
 
 
 def _scopes() -> list[Scope]:
-    if not hasattr(_under_way, "scopes"):
-        _under_way.scopes = []
-    return _under_way.scopes  # type: ignore[no-any-return]
+    scopes: list[Scope] = _under_way.__dict__.setdefault("scopes", [])
+    return scopes
 
 
 def _scope() -> Scope | None:
@@ -167,7 +166,7 @@ def _on_graph_break(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _on_guard_added(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    kwargs["skip"] = kwargs.get("skip", 0) + 1      # torch records the stack of the request; the hook's frame is none of it
+    kwargs["skip"] = kwargs.get("skip", 0) + 1  # torch records the stack of the request; the hook's frame is none of it
     scope = _scope()
     if scope is not None:
         scope.requests.add(args[1] if len(args) > 1 else kwargs["guard"])
@@ -198,7 +197,9 @@ def _on_skip(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 # these come with a record of their own, or with one of `no_tensor`
 _TOLD_ELSEWHERE = (
-    "no tensor-related objects", "an error was suppressed", "Dynamo decided to skip the frame while tracing",
+    "no tensor-related objects",
+    "an error was suppressed",
+    "Dynamo decided to skip the frame while tracing",
     "compilation failed with a custom frame execution strategy",
 )
 
@@ -216,10 +217,22 @@ def _on_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
         if raised is None and result:
             site = call_site()
             library = owner_of_file(code.co_filename)[1]
-            location = Location(code.co_filename, first_line(code), code.co_qualname, library=library,
-                                caller=site.own if library and site else None)
-            emit(GraphBreak(location, (location,), "torch.compile was put on a generator function",
-                            kind="Attempt to trace generator", resumable=False))
+            location = Location(
+                code.co_filename,
+                first_line(code),
+                code.co_qualname,
+                library=library,
+                caller=site.own if library and site else None,
+            )
+            emit(
+                GraphBreak(
+                    location,
+                    (location,),
+                    "torch.compile was put on a generator function",
+                    kind="Attempt to trace generator",
+                    resumable=False,
+                )
+            )
 
     return after
 

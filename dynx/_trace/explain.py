@@ -12,11 +12,11 @@ from dynx._torch.stacks import RawFrame
 from dynx._trace import values
 from dynx._trace.reasons import FailedEntry, ParsedGuard
 from dynx._trace.requesters import lines_for
-from dynx._trace.userline import user_location
+from dynx._trace.userline import named, user_location
 from dynx.records import Location, Reason
 
-_PART = re.compile(r"\.(?:size|stride)\(\)\[\d+\]$")   # of a tensor; what holds the tensor is the question
-_AMBIENT = ("global_state", "backend")      # no line asked for these: the call's line is the one to look at
+_PART = re.compile(r"\.(?:size|stride)\(\)\[\d+\]$")  # of a tensor; what holds the tensor is the question
+_AMBIENT = ("global_state", "backend")  # no line asked for these: the call's line is the one to look at
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,20 @@ def explain(
 ) -> Reason:
     """Make the record of one failed guard; `facts` are None for an entry compiled before dynx listened."""
     guard = entry.guard
+    expected, got = _values(guard, facts, locals, globals)
     if guard.kind == "backend":
         expected, got = facts.backend if facts is not None else None, backend
-    else:
-        expected, got = _values(guard, facts, locals, globals)
     requesters = () if guard.kind in _AMBIENT or facts is None else lines_for(guard.source, dict(facts.requests))
+    location = _location(guard, requesters, call_site)
     return Reason(
-        guard.kind, guard.source, expected, got, _location(guard, requesters, call_site),
+        guard.kind,
+        guard.source,
+        expected,
+        got,
+        named(location) if location is not None else None,
         against=entry.against or None,
         holder=values.holder(_PART.sub("", guard.source), locals, globals) if guard.kind not in _AMBIENT else None,
-        requesters=requesters,
+        requesters=tuple(map(named, requesters)),
         text=guard.text,
     )
 
@@ -89,20 +93,16 @@ def _size(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) ->
     return str(sizes[int(index)]) if sizes is not None and index.isdigit() and int(index) < len(sizes) else None
 
 
-def _location(
-    guard: ParsedGuard, requesters: tuple[Location, ...], call_site: Location | None
-) -> Location | None:
+def _location(guard: ParsedGuard, requesters: tuple[Location, ...], call_site: Location | None) -> Location | None:
     if guard.kind in _AMBIENT:
         return call_site
     told = _told_by_torch(guard, requesters, call_site)
     if guard.kind == "shape" and told is not None:
-        return told         # the branch that made the guard; the requesters only used the tensor
+        return told  # the branch that made the guard; the requesters only used the tensor
     return requesters[0] if requesters else told
 
 
-def _told_by_torch(
-    guard: ParsedGuard, requesters: tuple[Location, ...], call_site: Location | None
-) -> Location | None:
+def _told_by_torch(guard: ParsedGuard, requesters: tuple[Location, ...], call_site: Location | None) -> Location | None:
     """Use the line in torch's message; its path is shortened, so it must be the end of a file that is known otherwise."""
     if guard.location is None:
         return None

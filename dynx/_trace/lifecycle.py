@@ -11,7 +11,7 @@ from dynx._torch.breaks import RawBreak
 from dynx._torch.events import RawCache, RawDynamic
 from dynx._torch.stacks import RawFrame, tracing_stack
 from dynx._trace.requesters import Requests
-from dynx._trace.userline import chain_of, first_line, owner_of_file, user_location
+from dynx._trace.userline import chain_of, first_line, named, owner_of_file, user_location
 from dynx._trace.values import is_module
 from dynx.records import (
     Attempt,
@@ -43,7 +43,7 @@ class Scope:
     attempt_started: float = 0.0
     requests: Requests = field(default_factory=Requests)
     reasons: tuple[Reason, ...] = ()
-    breaks: list[tuple[RawBreak, int]] = field(default_factory=list)    # with the attempt that met it
+    breaks: list[GraphBreak] = field(default_factory=list)
     dynamic: list[BecameDynamic] = field(default_factory=list)
     caches: list[CacheEvent] = field(default_factory=list)
     warnings: list[TorchWarning] = field(default_factory=list)
@@ -54,8 +54,8 @@ class Scope:
 
     def begin_attempt(self) -> None:
         self.attempt_started = time.perf_counter()
-        self.requests = Requests()      # what an abandoned attempt asked for guards nothing
-        self.dynamic.clear()            # told again by the next attempt
+        self.requests = Requests()  # what an abandoned attempt asked for guards nothing
+        self.dynamic.clear()  # told again by the next attempt
 
     def end_attempt(self, result: object, raised: BaseException | None) -> None:
         if raised is None:
@@ -71,11 +71,13 @@ class Scope:
         self.attempts.append(Attempt(len(self.attempts), outcome, seconds, reason))
 
     def note_break(self, found: RawBreak) -> None:
-        self.breaks.append((found, len(self.attempts)))
+        self.breaks.append(graph_break(found, self.key, self.call_site, self.location))
 
     def note_event(self, found: RawCache | RawDynamic) -> None:
         if isinstance(found, RawCache):
-            self.caches.append(CacheEvent(found.cache, found.result, self.generation, self.call.id, self.location, found.reason))
+            self.caches.append(
+                CacheEvent(found.cache, found.result, self.generation, self.call.id, self.location, found.reason)
+            )
             return
         line = user_location(tracing_stack(), self.call_site)
         self.dynamic.append(
@@ -86,40 +88,37 @@ class Scope:
         """Give the records of this compilation, in the order in which they make sense."""
         seconds = time.perf_counter() - self.started
         nodes, guards = metrics.sizes(self.call.id)
-        records: list[Record] = [*self._graph_breaks(), *self.dynamic, *self.caches, *self.warnings]
+        records: list[Record] = [*self.breaks, *self.dynamic, *self.caches, *self.warnings]
         if ending.outcome == "gave_up":
             limit = ending.limit or "recompile_limit"
             records.append(GaveUp(self.generation, self.call.id, self.location, limit, frames.limit_value(limit)))
         if self.reasons:
-            records.append(
-                Recompile(self.generation, self.call.id, self.location, self.reasons, seconds, ending.outcome)
-            )
+            records.append(Recompile(self.generation, self.call.id, self.location, self.reasons, seconds, ending.outcome))
         records.append(
             Compile(
-                self.generation, self.call.id, self.location, ending.outcome, seconds, tuple(self.attempts),
-                self.clock.phases(seconds), nodes, guards, self.call.backend, ending.reason,
-                frames.resumed_at(self.call.code), self.call_site,
+                self.generation,
+                self.call.id,
+                self.location,
+                ending.outcome,
+                seconds,
+                tuple(self.attempts),
+                self.clock.phases(seconds),
+                nodes,
+                guards,
+                self.call.backend,
+                ending.reason,
+                frames.resumed_at(self.call.code),
+                self.call_site,
             )
         )
         return records
 
-    def _graph_breaks(self) -> list[GraphBreak]:
-        return [
-            graph_break(found, self.key, self.call_site, self.location,
-                        self.attempts[number].seconds if number < len(self.attempts) and self._restarted(number) else 0.0)
-            for found, number in self.breaks
-        ]
 
-    def _restarted(self, number: int) -> bool:
-        return self.attempts[number].outcome != "committed"
-
-
-def graph_break(
-    found: RawBreak, key: tuple[int, str], call_site: Location | None, function: Location, seconds: float
-) -> GraphBreak:
+def graph_break(found: RawBreak, key: tuple[int, str], call_site: Location | None, function: Location) -> GraphBreak:
     """Make a record of a break; `function` stands in when torch gives no stack."""
+    location = user_location(found.stack, call_site)
     return GraphBreak(
-        location=user_location(found.stack, call_site) or function,
+        location=named(location) if location is not None else function,
         chain=chain_of(found.stack),
         reason=found.headline,
         kind=found.kind,
@@ -128,7 +127,6 @@ def graph_break(
         callee=found.callee or _standard_module(found.stack),
         resumable=found.resumable,
         compiles=(key,),
-        seconds=seconds,
     )
 
 
@@ -161,7 +159,7 @@ class Generations:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._current = 0
-        self._last: dict[int, int] = {}      # frame number -> how often it was compiled
+        self._last: dict[int, int] = {}  # frame number -> how often it was compiled
         self._newest = -1
 
     def of(self, frame: int, nth: int) -> int:

@@ -20,7 +20,7 @@ class ParsedGuard:
     source: str
     expected: str | None = None
     got: str | None = None
-    location: tuple[str, int, str] | None = None    # file (maybe shortened), line, function: where torch says it was asked
+    location: tuple[str, int, str] | None = None  # file (maybe shortened), line, function: where torch says it was asked
     text: str = ""
 
 
@@ -42,7 +42,7 @@ def parse_entry(text: str) -> FailedEntry:
     """Read one reason of torch: `0/1: tensor 'x' size mismatch at index 0. expected 3, actual 5`."""
     match = _ENTRY.match(text)
     against = match["id"] if match else ""
-    return FailedEntry(against, parse_guard(text[match.end():] if match else text))
+    return FailedEntry(against, parse_guard(text[match.end() :] if match else text))
 
 
 def parse_error(text: str) -> tuple[FailedEntry, ...]:
@@ -67,7 +67,12 @@ def parse_guard(text: str) -> ParsedGuard:
 Read = Callable[[re.Match[str]], tuple[GuardKind, str, str | None, str | None]]
 
 _TENSOR_KINDS: dict[str, GuardKind] = {
-    "size": "size", "stride": "stride", "rank": "rank", "dtype": "dtype", "device": "device", "device index": "device",
+    "size": "size",
+    "stride": "stride",
+    "rank": "rank",
+    "dtype": "dtype",
+    "device": "device",
+    "device index": "device",
     "requires_grad": "requires_grad",
 }
 
@@ -78,7 +83,7 @@ def _tensor(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | Non
     if match["dim"] is not None:
         source = f"{source}.{kind}()[{match['dim']}]"
     expected, got = match["expected"], match["got"]
-    if kind == "requires_grad":      # torch prints "requires_grad=0" and no second value
+    if kind == "requires_grad":  # torch prints "requires_grad=0" and no second value
         wanted = expected.endswith("1")
         return kind, source, str(wanted), str(not wanted)
     return kind, source, expected, got
@@ -104,29 +109,62 @@ def _shape(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None
 
 # the first pattern that matches wins; sources keep torch's spelling with `L['x']` shortened to `x`
 _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
-    (re.compile(r"tensor '(?P<source>.*?)' (?P<what>[\w ]+?) mismatch(?: at index (?P<dim>\d+))?\."
-                r" expected (?P<expected>.*?)(?:, actual (?P<got>.*))?$", re.S), _tensor),
-    (re.compile(r"expected type of '(?P<source>.*?)' to be (?P<expected>.*?), but found (?P<got>.*)$", re.S),
-     lambda m: ("type", m["source"], m["expected"], m["got"])),
-    (re.compile(r"GLOBAL_STATE changed: (?P<fields>.*)$", re.S), lambda m: ("global_state", m["fields"].strip(), None, None)),
+    (
+        re.compile(
+            r"tensor '(?P<source>.*?)' (?P<what>[\w ]+?) mismatch(?: at index (?P<dim>\d+))?\."
+            r" expected (?P<expected>.*?)(?:, actual (?P<got>.*))?$",
+            re.S,
+        ),
+        _tensor,
+    ),
+    (
+        re.compile(r"expected type of '(?P<source>.*?)' to be (?P<expected>.*?), but found (?P<got>.*)$", re.S),
+        lambda m: ("type", m["source"], m["expected"], m["got"]),
+    ),
+    (
+        re.compile(r"GLOBAL_STATE changed: (?P<fields>.*)$", re.S),
+        lambda m: ("global_state", m["fields"].strip(), None, None),
+    ),
     (re.compile(r"BACKEND_MATCH failure"), lambda m: ("backend", "backend", None, None)),
-    (re.compile(r"Duplicate tensors? found(?: where not expected!|: (?P<which>.*))", re.S),
-     lambda m: ("alias", m["which"] or "", "different tensors", "the same tensor")),
-    (re.compile(r"len\((?P<source>.*)\) (?:==|!=) (?P<value>\d+)$", re.S),
-     lambda m: ("length", m["source"], m["value"] if "==" in m[0] else None, None)),
+    (
+        re.compile(r"Duplicate tensors? found(?: where not expected!|: (?P<which>.*))", re.S),
+        lambda m: ("alias", m["which"] or "", "different tensors", "the same tensor"),
+    ),
+    (
+        re.compile(r"len\((?P<source>.*)\) (?:==|!=) (?P<value>\d+)$", re.S),
+        lambda m: ("length", m["source"], m["value"] if "==" in m[0] else None, None),
+    ),
     (re.compile(r"not (?P<source>[\w.\[\]'\"]+)$"), lambda m: ("length", m["source"], "0", None)),
-    (re.compile(r"list\((?:dict|set)\.(?:keys|__iter__)\((?P<source>.*?)\)\)\[\d+\] == (?P<value>.*)$", re.S),
-     lambda m: ("keys", m["source"], m["value"], None)),
-    (re.compile(r"(?P<not>not )?___(?:dict|set)_contains\((?P<key>.*?), (?P<source>.*)\)$", re.S),
-     lambda m: ("keys", m["source"], f"{'no ' if m['not'] else ''}key {m['key']}", None)),
-    (re.compile(r"(?P<not>not )?hasattr\((?P<source>.*), '(?P<name>\w+)'\)$", re.S),
-     lambda m: ("attribute", f"{m['source']}.{m['name']}", "absent" if m["not"] else "present", "present" if m["not"] else "absent")),
+    (
+        re.compile(r"list\((?:dict|set)\.(?:keys|__iter__)\((?P<source>.*?)\)\)\[\d+\] == (?P<value>.*)$", re.S),
+        lambda m: ("keys", m["source"], m["value"], None),
+    ),
+    (
+        re.compile(r"(?P<not>not )?___(?:dict|set)_contains\((?P<key>.*?), (?P<source>.*)\)$", re.S),
+        lambda m: ("keys", m["source"], f"{'no ' if m['not'] else ''}key {m['key']}", None),
+    ),
+    (
+        re.compile(r"(?P<not>not )?hasattr\((?P<source>.*), '(?P<name>\w+)'\)$", re.S),
+        lambda m: (
+            "attribute",
+            f"{m['source']}.{m['name']}",
+            "absent" if m["not"] else "present",
+            "present" if m["not"] else "absent",
+        ),
+    ),
     (re.compile(r"___check_obj_id\((?P<source>.*), \d+\)(?:, type=(?P<type>.*))?$", re.S), _identity),
-    (re.compile(r"___check_type_id\((?P<source>.*), \d+\)(?:, type=(?P<type>.*))?$", re.S),
-     lambda m: ("type", m["source"], m["type"], None)),
-    (re.compile(r"(?P<source>.*) is (?P<not>not )?None$", re.S),
-     lambda m: ("none", m["source"], "not None" if m["not"] else "None", None)),
-    (re.compile(r"(?P<source>[^()]*) is (?P<other>[^()]*)$", re.S), lambda m: ("alias", m["source"], f"is {m['other']}", None)),
+    (
+        re.compile(r"___check_type_id\((?P<source>.*), \d+\)(?:, type=(?P<type>.*))?$", re.S),
+        lambda m: ("type", m["source"], m["type"], None),
+    ),
+    (
+        re.compile(r"(?P<source>.*) is (?P<not>not )?None$", re.S),
+        lambda m: ("none", m["source"], "not None" if m["not"] else "None", None),
+    ),
+    (
+        re.compile(r"(?P<source>[^()]*) is (?P<other>[^()]*)$", re.S),
+        lambda m: ("alias", m["source"], f"is {m['other']}", None),
+    ),
     (re.compile(rf".*{_SIZE}.*", re.S), _shape),
     (re.compile(r"(?:\S+ <=? )(?P<source>.+?)(?: <=? \S+)?$", re.S), lambda m: ("shape", m["source"], m[0], None)),
     (re.compile(r"(?P<source>.*?) (?P<op>==|!=) (?P<value>.*)$", re.S), _compare),

@@ -13,7 +13,7 @@ from dynx._torch.stacks import RawFrame, tracing_stack
 from dynx._trace.userline import user_location
 from dynx.records import Location
 
-_LOCAL = re.compile(r"L\[\s*['\"](.*?)['\"]\s*\]")      # as torch shortens sources in its messages
+_LOCAL = re.compile(r"L\[\s*['\"](.*?)['\"]\s*\]")  # as torch shortens sources in its messages
 
 
 def short_source(source: str) -> str:

@@ -8,18 +8,22 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from types import CodeType, FrameType
 from typing import Literal
 
 from dynx._torch.frames import user_name
 from dynx._torch.stacks import RawFrame
+from dynx._trace.qualname import qualname_at
 from dynx.records import Location
 
 Owner = Literal["user", "torch", "dynx", "python", "library"]
 
-_CANARIES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_canaries.py")   # a user's program in the package
-_LONGEST_DECORATORS = 40     # lines between a first decorator and its def
+_CANARIES = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_canaries.py"
+)  # a user's program in the package
+_LONGEST_DECORATORS = 40  # lines between a first decorator and its def
 _SITE = ("site-packages", "dist-packages")
 
 
@@ -61,8 +65,10 @@ def _roots() -> tuple[tuple[str, Owner], ...]:
 @cache
 def _standard_library() -> tuple[str, ...]:
     names = ("stdlib", "platstdlib")
-    return tuple({os.path.realpath(sysconfig.get_path(name)) + os.sep for name in names} |
-                 {sysconfig.get_path(name) + os.sep for name in names})
+    return tuple(
+        {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in names}
+        | {sysconfig.get_path(name) + os.sep for name in names}
+    )
 
 
 def is_visible(file: str) -> bool:
@@ -76,7 +82,7 @@ def user_location(stack: Sequence[RawFrame], call_site: Location | None = None) 
     When it stands in a library, `caller` is the innermost line of the user's own code further out, in the stack or else at
     `call_site`, the line that called the compiled function.
     """
-    visible = [frame for frame in stack if is_visible(frame.file)]
+    visible = [frame for frame in stack if is_visible(frame.file) and not _generated(frame)]
     if not visible:
         return call_site
     innermost = visible[-1]
@@ -88,10 +94,30 @@ def user_location(stack: Sequence[RawFrame], call_site: Location | None = None) 
     return location_of(innermost, library, caller)
 
 
+def _generated(frame: RawFrame) -> bool:
+    """Tell methods that dataclasses and namedtuple write into a string from a program given with `python -c`."""
+    return frame.file == "<string>" and frame.function.startswith("__")
+
+
 def location_of(frame: RawFrame, library: str | None = None, caller: Location | None = None) -> Location:
     return Location(
-        frame.file, frame.line, user_name(frame.function), frame.column, frame.end_column, library=library, caller=caller
+        frame.file,
+        frame.line,
+        user_name(frame.function),
+        frame.column,
+        frame.end_column,
+        library=library,
+        caller=caller,
     )
+
+
+def named(location: Location) -> Location:
+    """Give the location with the full name of its function: torch's stacks say `forward`, a user looks for `Block.forward`.
+
+    Reads the source file, so only for what becomes a record.
+    """
+    caller = named(location.caller) if location.caller is not None else None
+    return replace(location, function=qualname_at(location.file, location.line, location.function), caller=caller)
 
 
 def first_line(code: CodeType) -> int:
@@ -100,7 +126,9 @@ def first_line(code: CodeType) -> int:
     if not linecache.getline(code.co_filename, first).lstrip().startswith("@"):
         return first
     within = range(first, first + _LONGEST_DECORATORS)
-    return next((n for n in within if linecache.getline(code.co_filename, n).lstrip().startswith(("def ", "async def "))), first)
+    return next(
+        (n for n in within if linecache.getline(code.co_filename, n).lstrip().startswith(("def ", "async def "))), first
+    )
 
 
 def chain_of(stack: Iterable[RawFrame]) -> tuple[Location, ...]:

@@ -14,7 +14,8 @@ from typing import Any, Literal
 Holder = Literal["argument", "global", "module", "optimizer", "object"]
 
 _UNKNOWN = object()
-_MODULE_DICTS = ("_parameters", "_buffers", "_modules")     # where torch.nn.Module keeps what looks like attributes
+_SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, str)
+_MODULE_DICTS = ("_parameters", "_buffers", "_modules")  # where torch.nn.Module keeps what looks like attributes
 _MAX = 80
 
 
@@ -27,7 +28,7 @@ def describe(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any])
 def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
     """Give the length of the container at `source`; an overridden `__len__` is not called."""
     value = resolve(source, locals, globals)
-    for base in (list, tuple, dict, set, frozenset, str):
+    for base in _SIZED:
         if isinstance(value, base):
             return str(base.__len__(value))
     return None
@@ -126,7 +127,7 @@ def _item(owner: Any, key: Any) -> Any:
             return list.__getitem__(owner, key)
         if isinstance(owner, tuple) and isinstance(key, int):
             return tuple.__getitem__(owner, key)
-        if isinstance(owner, Mapping) and isinstance(key, str):     # frame locals
+        if isinstance(owner, Mapping) and isinstance(key, str):  # frame locals
             return owner.get(key, _UNKNOWN)
     except (KeyError, IndexError):
         pass

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["RULES", "advise", "page", "rule_of_break", "rule_of_reason"]
 
 RULES: Mapping[str, Rule] = {
-    rule.id: rule
-    for rule in sorted((*recompiles.RULES, *breaks.RULES, *limits.RULES, *caches.RULES), key=lambda rule: rule.id)
+    rule.id: rule for rule in sorted((*recompiles.RULES, *breaks.RULES, *limits.RULES, *caches.RULES), key=lambda rule: rule.id)
 }
 
 
@@ -35,7 +34,7 @@ def advise(run: Run) -> tuple[Finding, ...]:
         cause = limits.cause_of(gave_up, causes)
         used_up.add(id(cause))
         found.append(limits.find(gave_up, cause))
-    found += [recompiles.find(cause) for cause in causes if id(cause) not in used_up]
+    found += recompiles.find_all(cause for cause in causes if id(cause) not in used_up)
     found += breaks.find(run.graph_breaks, run.compiles)
     found += caches.find(run.caches, run.compiles)
     return tuple(sorted(found, key=lambda finding: -finding.seconds))

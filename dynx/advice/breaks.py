@@ -10,8 +10,12 @@ from dynx.records.compile import Compile
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 
-_PRINTS = re.compile(r"^(?:print|_?warnings(?:\.\w+)*|logging(?:\.\w+)*|loguru(?:\.\w+)*|builtins\.print|sys\.std(?:out|err)\.\w+)$")
-_MUTATION = re.compile(r"mutat|in-?place|setattr|delattr|side effect|item assignment|item deletion|__(?:set|del)(?:item|attr)__", re.I)
+_PRINTS = re.compile(
+    r"^(?:print|_?warnings(?:\.\w+)*|logging(?:\.\w+)*|loguru(?:\.\w+)*|builtins\.print|sys\.std(?:out|err)\.\w+)$"
+)
+_MUTATION = re.compile(
+    r"mutat|in-?place|setattr|delattr|side effect|item assignment|item deletion|__(?:set|del)(?:item|attr)__", re.I
+)
 
 
 def _is_print(found: GraphBreak) -> bool:
@@ -34,8 +38,14 @@ def _is_builtin(found: GraphBreak) -> bool:
 
 
 def _is_disabled(found: GraphBreak) -> bool:
-    return found.kind.startswith(("Skip calling `torch.compiler.disable()`", "Attempted to call function marked as skipped",
-                                  "Skip inlining `torch.compiler.disable()`", "Attempted to inline function marked as skipped"))
+    return found.kind.startswith(
+        (
+            "Skip calling `torch.compiler.disable()`",
+            "Attempted to call function marked as skipped",
+            "Skip inlining `torch.compiler.disable()`",
+            "Attempted to inline function marked as skipped",
+        )
+    )
 
 
 def _name(found: GraphBreak) -> str:
@@ -52,28 +62,69 @@ def _library_advice(found: GraphBreak) -> str:
 
 # the first rule that applies wins: where and how it broke comes before what broke
 RULES: tuple[BreakRule, ...] = (
-    BreakRule("DX207", "torch.compile on a generator function", lambda b: b.kind == "Attempt to trace generator",
-              lambda b: f"{b.location.function} is a generator: it runs eagerly",
-              _advise("compile a plain function that consumes the generator")),
-    BreakRule("DX501", "a graph break inside a library", lambda b: b.location.library is not None,
-              lambda b: f"{b.location.library} breaks the graph: {_what(b)}", _library_advice),
-    BreakRule("DX206", "a graph break that cannot be resumed", lambda b: not b.resumable and b.kind != "Observed exception",
-              lambda b: f"{_what(b)} inside a block torch cannot resume: all of it runs eagerly",
-              _advise("move it out of the try, with or loop, or out of the function")),
-    BreakRule("DX201", "print, logging or a warning", _is_print, lambda b: f"{_name(b)} splits the graph in two",
-              _advise("drop it, or move it out of the compiled function")),
-    BreakRule("DX202", "a tensor becomes a Python number", _is_item,
-              lambda b: "the graph stops to read a tensor's value",
-              _advise("keep it a tensor; or config.capture_scalar_outputs = True")),
-    BreakRule("DX203", "a branch on the value of a tensor", _is_data_dependent,
-              lambda b: "Python decides by the value of a tensor", _advise("use torch.where or torch.cond")),
-    BreakRule("DX204", "a builtin or C function without Python source", _is_builtin,
-              lambda b: f"{_name(b)} has no Python code to trace",
-              _advise("call it outside, or wrap it with torch.library.custom_op")),
-    BreakRule("DX205", "a function that is disabled or skipped", _is_disabled,
-              lambda b: f"{_name(b)} is not traced on purpose", _advise("call it outside the compiled function")),
-    BreakRule("DX208", "a mutation the tracer refuses", lambda b: bool(_MUTATION.search(f"{b.kind} {b.reason} {b.explanation}")),
-              lambda b: b.explanation.splitlines()[0] if b.explanation else b.reason, _advise("return the new value instead of mutating in the compiled function")),
+    BreakRule(
+        "DX207",
+        "torch.compile on a generator function",
+        lambda b: b.kind == "Attempt to trace generator",
+        lambda b: f"{b.location.function} is a generator: it runs eagerly",
+        _advise("compile a plain function that consumes the generator"),
+    ),
+    BreakRule(
+        "DX501",
+        "a graph break inside a library",
+        lambda b: b.location.library is not None,
+        lambda b: f"{b.location.library} breaks the graph: {_what(b)}",
+        _library_advice,
+    ),
+    BreakRule(
+        "DX206",
+        "a graph break that cannot be resumed",
+        lambda b: not b.resumable and b.kind != "Observed exception",
+        lambda b: f"{_what(b)} inside a block torch cannot resume: all of it runs eagerly",
+        _advise("move it out of the try, with or loop, or out of the function"),
+    ),
+    BreakRule(
+        "DX201",
+        "print, logging or a warning",
+        _is_print,
+        lambda b: f"{_name(b)} splits the graph in two",
+        _advise("drop it, or move it out of the compiled function"),
+    ),
+    BreakRule(
+        "DX202",
+        "a tensor becomes a Python number",
+        _is_item,
+        lambda b: "the graph stops to read a tensor's value",
+        _advise("keep it a tensor; or config.capture_scalar_outputs = True"),
+    ),
+    BreakRule(
+        "DX203",
+        "a branch on the value of a tensor",
+        _is_data_dependent,
+        lambda b: "Python decides by the value of a tensor",
+        _advise("use torch.where or torch.cond"),
+    ),
+    BreakRule(
+        "DX204",
+        "a builtin or C function without Python source",
+        _is_builtin,
+        lambda b: f"{_name(b)} has no Python code to trace",
+        _advise("call it outside, or wrap it with torch.library.custom_op"),
+    ),
+    BreakRule(
+        "DX205",
+        "a function that is disabled or skipped",
+        _is_disabled,
+        lambda b: f"{_name(b)} is not traced on purpose",
+        _advise("call it outside the compiled function"),
+    ),
+    BreakRule(
+        "DX208",
+        "a mutation the tracer refuses",
+        lambda b: bool(_MUTATION.search(f"{b.kind} {b.reason} {b.explanation}")),
+        lambda b: b.explanation.splitlines()[0] if b.explanation else b.reason,
+        _advise("return the new value instead of mutating in the compiled function"),
+    ),
 )
 
 
@@ -82,36 +133,76 @@ def rule_of(found: GraphBreak) -> BreakRule | None:
 
 
 def find(found: Iterable[GraphBreak], compiles: Iterable[Compile]) -> tuple[Finding, ...]:
-    """Give one finding per rule and line; the compiles of what came after a break are its cost."""
-    compiles = tuple(compiles)
+    """Give one finding per rule and line, with what it cost."""
     merged: dict[tuple[str, str, int], Finding] = {}
-    charged: set[tuple[int, str]] = set()
+    bill = _Bill(tuple(compiles))
     for each in found:
         rule = rule_of(each)
         if rule is None:
             continue
-        seconds = each.seconds
-        for compile in compiles:
-            if compile.key not in charged and _caused_by(compile, each):
-                charged.add(compile.key)
-                seconds += compile.seconds if compile.resumes is not None else max(0.0, compile.seconds - each.seconds)
-        new = Finding(rule.id, rule.happened(each), each.location, seconds, _evidence(each), rule.advice(each), each.count)
+        new = Finding(
+            rule.id,
+            rule.happened(each),
+            each.location,
+            bill.seconds(each),
+            _evidence(each),
+            rule.advice(each),
+            each.count,
+        )
         key = (rule.id, each.location.own.file, each.location.own.line)
         merged[key] = _join(merged[key], new) if key in merged else new
     return tuple(merged.values())
 
 
-def _caused_by(compile: Compile, found: GraphBreak) -> bool:
+class _Bill:
+    """Charges every second of compilation to one break at most.
+
+    A break costs the attempt that it threw away and the compilation of what comes after it; one that cannot be resumed costs
+    the whole compilation. Recompiles have a guard to answer for them.
+    """
+
+    def __init__(self, compiles: tuple[Compile, ...]) -> None:
+        self._first = [compile for compile in compiles if not compile.is_recompile]
+        self._charged: set[tuple[int, str]] = set()
+        self._attempts: set[tuple[tuple[int, str], int]] = set()
+
+    def seconds(self, found: GraphBreak) -> float:
+        total = 0.0
+        for compile in self._first:
+            if compile.key in self._charged:
+                continue
+            if _made_by(compile, found):
+                self._charged.add(compile.key)
+                total += compile.seconds
+            elif compile.key in found.compiles and compile.resumes is None:
+                total += self._thrown_away(compile, found)
+        return total
+
+    def _thrown_away(self, compile: Compile, found: GraphBreak) -> float:
+        for attempt in compile.attempts:
+            key = (compile.key, attempt.index)
+            if attempt.outcome == "restarted" and attempt.reason == found.reason and key not in self._attempts:
+                self._attempts.add(key)
+                return attempt.seconds
+        return 0.0
+
+
+def _made_by(compile: Compile, found: GraphBreak) -> bool:
     if compile.resumes is None:
         return not found.resumable and compile.outcome == "skipped" and compile.key in found.compiles
-    if compile.is_recompile:
-        return False        # that one has a guard to answer for it
     return any(line.file == compile.location.file and line.line == compile.resumes for line in found.chain)
 
 
 def _join(first: Finding, second: Finding) -> Finding:
-    return Finding(first.rule, first.title, first.location, first.seconds + second.seconds,
-                   first.evidence + second.evidence, first.advice, first.count + second.count)
+    return Finding(
+        first.rule,
+        first.title,
+        first.location,
+        first.seconds + second.seconds,
+        first.evidence + second.evidence,
+        first.advice,
+        first.count + second.count,
+    )
 
 
 def _evidence(found: GraphBreak) -> tuple[str, ...]:

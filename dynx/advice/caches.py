@@ -30,9 +30,23 @@ def find(events: Iterable[CacheEvent], compiles: Iterable[Compile]) -> tuple[Fin
         key = (rule.id, location.file, location.line)
         known = merged.get(key)
         if known is None:
-            merged[key] = Finding(rule.id, f"not cached on disk: {reason}", location, seconds, (reason,),
-                                  f"remove what cannot be cached; dynx rule {rule.id}", each.count)
+            merged[key] = Finding(
+                rule.id,
+                f"not cached on disk: {reason}",
+                location,
+                seconds,
+                (reason,),
+                f"remove what cannot be cached; dynx rule {rule.id}",
+                each.count,
+            )
         elif reason not in known.evidence:
-            merged[key] = Finding(rule.id, known.title, location, known.seconds, (*known.evidence, reason), known.advice,
-                                  known.count + each.count)
+            merged[key] = Finding(
+                rule.id,
+                known.title,
+                location,
+                known.seconds,
+                (*known.evidence, reason),
+                known.advice,
+                known.count + each.count,
+            )
     return tuple(merged.values())

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from dynx.advice.rule import Cause, RecompileRule, first_match
 from dynx.records.finding import Finding
 from dynx.records.recompile import Reason, Recompile
 
+_ARGS = re.compile(r"^args\[(\d+)\]$")
+_NUMBER = re.compile(r"-?\d")
 _INT = re.compile(r"-?\d+$")
 _SIZE = re.compile(r"(?P<tensor>.*)\.size\(\)\[(?P<dim>\d+)\]$")
 _AUTOGRAD_KEYS = re.compile(r"\b(?:ADInplaceOrView|Autograd\w*)(?:, )?")
@@ -30,45 +33,96 @@ def _module_int(reason: Reason) -> bool:
     return reason.kind == "value" and reason.holder == "module" and bool(_INT.match(reason.expected or ""))
 
 
-def _mark_dynamic(reason: Reason) -> str:
+def _size_advice(reason: Reason) -> str:
     match = _SIZE.match(reason.source)
-    if match is None:
-        return "make the sizes the program branches on the same"
-    return f"mark_dynamic({match['tensor']}, {match['dim']}), or pad to one size"
+    if reason.kind == "shape" or match is None:
+        return "expected once per side of the branch; else branch outside"
+    return f"mark_dynamic({spoken(match['tensor'])}, {match['dim']}), or pad to one size"
+
+
+def _value_advice(reason: Reason) -> str:
+    if _NUMBER.match(reason.expected or ""):
+        return f"pass {spoken(reason.source)} as a tensor, or keep it constant"
+    return f"keep {spoken(reason.source)} the same from the first call on"
+
+
+def spoken(source: str) -> str:
+    """Write a source for a person: behind a wrapper's `*args` the variable has no name."""
+    return _ARGS.sub(lambda match: f"argument {int(match[1]) + 1}", source)
 
 
 def _always(text: str) -> Callable[[Reason], str]:
-    return lambda reason: text.format(source=reason.source, name=reason.source.rpartition(".")[2])
+    return lambda reason: text.format(source=spoken(reason.source), name=reason.source.rpartition(".")[2])
 
 
 # the first rule that applies wins: the more specific stand first
 RULES: tuple[RecompileRule, ...] = (
-    RecompileRule("DX113", "an optimizer setting changes inside the compiled step", lambda r: r.holder == "optimizer",
-                  _always("make it a tensor: lr=torch.tensor(…), or keep step() outside")),
-    RecompileRule("DX107", "a module switches between train and eval",
-                  lambda r: r.source.endswith(".training") and r.kind in ("value", "object", "other"),
-                  _always("expected once per mode; else do not switch in the loop")),
-    RecompileRule("DX108", "grad mode differs between calls", _grad_mode,
-                  _always("call it in one grad mode, or compile once per mode")),
-    RecompileRule("DX109", "ambient state differs between calls", _kind("global_state"),
-                  _always("set it once, before the first call")),
-    RecompileRule("DX112", "a new backend object for each compile", _kind("backend"),
-                  _always("make the backend once and pass the same object")),
-    RecompileRule("DX102", "a tensor's size changes", _kind("size", "shape"), _mark_dynamic),
-    RecompileRule("DX105", "a tensor's dtype changes", _kind("dtype"), _always("convert {source} to one dtype before the call")),
-    RecompileRule("DX106", "a tensor's requires_grad changes", _kind("requires_grad"),
-                  _always("call with one setting: {source}.detach() or always requires_grad")),
-    RecompileRule("DX104", "a container's length or keys change", _kind("length", "keys"),
-                  _always("stack {source} into one tensor, or pad it to one length")),
+    RecompileRule(
+        "DX113",
+        "an optimizer setting changes inside the compiled step",
+        lambda r: r.holder == "optimizer",
+        _always("make it a tensor: lr=torch.tensor(…), or keep step() outside"),
+    ),
+    RecompileRule(
+        "DX107",
+        "a module switches between train and eval",
+        lambda r: r.source.endswith(".training") and r.kind in ("value", "object", "other"),
+        _always("expected once per mode; else do not switch in the loop"),
+    ),
+    RecompileRule(
+        "DX108",
+        "grad mode differs between calls",
+        _grad_mode,
+        _always("call it in one grad mode, or compile once per mode"),
+    ),
+    RecompileRule(
+        "DX109",
+        "ambient state differs between calls",
+        _kind("global_state"),
+        _always("set it once, before the first call"),
+    ),
+    RecompileRule(
+        "DX112",
+        "a new backend object for each compile",
+        _kind("backend"),
+        _always("make the backend once and pass the same object"),
+    ),
+    RecompileRule("DX102", "a tensor's size changes", _kind("size", "shape"), _size_advice),
+    RecompileRule(
+        "DX105", "a tensor's dtype changes", _kind("dtype"), _always("convert {source} to one dtype before the call")
+    ),
+    RecompileRule(
+        "DX106",
+        "a tensor's requires_grad changes",
+        _kind("requires_grad"),
+        _always("call with one setting: {source}.detach() or always requires_grad"),
+    ),
+    RecompileRule(
+        "DX104",
+        "a container's length or keys change",
+        _kind("length", "keys"),
+        _always("stack {source} into one tensor, or pad it to one length"),
+    ),
     RecompileRule("DX101", "an int on a module changes", _module_int, _always("make {name} a tensor buffer, updated in place")),
-    RecompileRule("DX103", "a global changes", _kind("value", "none", holder="global"),
-                  _always("pass it as an argument, or make it a tensor")),
-    RecompileRule("DX111", "a different function each time", _kind("function"),
-                  _always("define {source} once and pass the same function")),
-    RecompileRule("DX110", "a different object each time", _kind("object"),
-                  _always("pass the same object, or compile one function per object")),
-    RecompileRule("DX114", "a Python value changes", _kind("value", "none"),
-                  _always("pass {source} as a tensor, or keep it constant")),
+    RecompileRule(
+        "DX103",
+        "a global changes",
+        _kind("value", "none", holder="global"),
+        _always("pass it as an argument, or make it a tensor"),
+    ),
+    RecompileRule(
+        "DX111",
+        "a different function each time",
+        _kind("function"),
+        _always("define {source} once and pass the same function"),
+    ),
+    RecompileRule(
+        "DX110",
+        "a different object each time",
+        _kind("object"),
+        _always("pass the same object, or compile one function per object"),
+    ),
+    RecompileRule("DX114", "a Python value changes", _kind("value", "none"), _value_advice),
 )
 
 
@@ -83,12 +137,37 @@ def causes(recompiles: Iterable[Recompile]) -> tuple[Cause, ...]:
     return tuple(Cause(rules[str(key[2])], tuple(group)) for key, group in groups.items())
 
 
+def find_all(causes: Iterable[Cause]) -> tuple[Finding, ...]:
+    """Give one finding per cause; causes that are the same change seen from several functions become one.
+
+    A graph break cuts a function into pieces, and each of them recompiles when the size of its common input changes.
+    """
+    merged: dict[tuple[object, ...], Finding] = {}
+    for cause in causes:
+        found = find(cause)
+        own = found.location.own
+        key = (found.rule, own.file, own.line, cause.first.expected, cause.first.got)
+        merged[key] = _join(merged[key], found) if key in merged else found
+    return tuple(merged.values())
+
+
+def _join(a: Finding, b: Finding) -> Finding:
+    """Keep the words of the one in the user's own code: that is the one the user can act on."""
+    speaker, other = (b, a) if a.location.library is not None and b.location.library is None else (a, b)
+    return replace(speaker, seconds=a.seconds + b.seconds, count=a.count + b.count, evidence=speaker.evidence + other.evidence)
+
+
 def find(cause: Cause) -> Finding:
     """Say what changed, what it cost, and what to do about it."""
     reason = cause.first
     return Finding(
-        cause.rule.id, f"{subject_of(reason)} {changes(cause)}", reason.location or cause.recompiles[0].location,
-        sum(each.seconds for each in cause.recompiles), evidence(cause), cause.rule.advice(reason), len(cause.recompiles),
+        cause.rule.id,
+        f"{subject_of(reason)} {changes(cause)}",
+        reason.location or cause.recompiles[0].location,
+        sum(each.seconds for each in cause.recompiles),
+        evidence(cause),
+        cause.rule.advice(reason),
+        len(cause.recompiles),
     )
 
 
@@ -97,10 +176,15 @@ def subject_of(reason: Reason) -> str:
     if reason.kind == "global_state":
         return "ambient state"
     if match := _SIZE.match(reason.source):
-        return f"{match['tensor']}.size({match['dim']})"
-    names = {"dtype": f"{reason.source}.dtype", "requires_grad": f"{reason.source}.requires_grad",
-             "length": f"len({reason.source})", "keys": f"keys of {reason.source}", "tensor": reason.source}
-    return names.get(reason.kind, reason.source)
+        return f"{spoken(match['tensor'])}.size({match['dim']})"
+    names = {
+        "dtype": f"{reason.source}.dtype",
+        "requires_grad": f"{reason.source}.requires_grad",
+        "length": f"len({reason.source})",
+        "keys": f"keys of {reason.source}",
+        "tensor": reason.source,
+    }
+    return names.get(reason.kind, spoken(reason.source))
 
 
 def changes(cause: Cause) -> str:

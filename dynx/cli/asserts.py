@@ -33,12 +33,15 @@ def act(arguments: argparse.Namespace) -> int:
     run = Run.load(arguments.file)
     failures = [
         f"{name.replace('_', ' ')}: {len(getattr(run, name))}, at most {limit} allowed"
-        for name, limit in asked.items() if limit is not None and len(getattr(run, name)) > limit
+        for name, limit in asked.items()
+        if limit is not None and len(getattr(run, name)) > limit
     ]
     if seconds is not None and run.compile_seconds > seconds:
         failures.append(f"compile seconds: {run.compile_seconds:.1f}, at most {seconds:g} allowed")
     failures += [
-        f"{finding.rule} at {finding.location.own}: {finding.title}" for finding in run.findings if finding.rule in arguments.forbid
+        f"{finding.rule} at {finding.location.own}: {finding.title}"
+        for finding in run.findings
+        if finding.rule in arguments.forbid
     ]
     if not run.compiles:
         failures.append("VACUOUS: nothing was compiled in this run, so nothing was checked")

@@ -41,4 +41,4 @@ class Progress:
                 sys.stderr.write(text)
                 sys.stderr.flush()
             except (OSError, ValueError):
-                self._on = False        # the terminal is gone; the program goes on
+                self._on = False  # the terminal is gone; the program goes on

@@ -21,10 +21,13 @@ DEFAULT = Path(".dynx") / "last.dynx"
 
 def add_to(commands: Any) -> None:
     parser = commands.add_parser(
-        "run", help="run a program and explain what torch.compile did",
+        "run",
+        help="run a program and explain what torch.compile did",
         usage="dynx run [--out FILE] [--full] [-m] target [arguments of the program …]",
     )
-    parser.add_argument("--out", type=Path, default=DEFAULT, metavar="FILE", help=f"where the run is saved (default: {DEFAULT})")
+    parser.add_argument(
+        "--out", type=Path, default=DEFAULT, metavar="FILE", help=f"where the run is saved (default: {DEFAULT})"
+    )
     parser.add_argument("--full", action="store_true", help="show every table, not only what needs attention")
     parser.add_argument("-m", dest="module", action="store_true", help="target is a module, as in python -m")
     parser.add_argument("target")
@@ -37,7 +40,7 @@ def act(arguments: argparse.Namespace) -> int:
     from dynx.session import Watch
 
     code, module = _load_module(arguments.target) if arguments.module else _load_script(arguments.target)
-    saved = arguments.out.absolute()        # the program may change directory
+    saved = arguments.out.absolute()  # the program may change directory
     watch = Watch(saved, command=["dynx", "run", arguments.target, *arguments.arguments])
     sys.argv = [(module.__file__ or "") if arguments.module else arguments.target, *arguments.arguments]
     sys.modules["__main__"] = module
@@ -54,7 +57,7 @@ def act(arguments: argparse.Namespace) -> int:
         except BaseException as error:  # noqa: BLE001 - shown below as Python shows it
             outcome, raised = f"raised {type(error).__name__}", error
     watch.close(outcome=outcome)
-    if os.getpid() != pid:                  # a forked child that ran to the end: the parent reports
+    if os.getpid() != pid:  # a forked child that ran to the end: the parent reports
         return _end(raised)
     if raised is not None and not isinstance(raised, SystemExit):
         _print_traceback(raised)
@@ -133,7 +136,7 @@ def _report(watch: Any, saved: Path, *, full: bool) -> None:
         if saved.is_file():
             console.print(f" [dim]saved: dynx show {short_path(str(saved))}[/]", highlight=False)
     except BrokenPipeError:
-        pass        # `dynx run … | head`: nobody reads any more
+        pass  # `dynx run … | head`: nobody reads any more
 
 
 def _end(raised: BaseException | None) -> int:

@@ -12,6 +12,19 @@ from dynx.records.record import Record
 from dynx.records.run import Run
 
 __all__ = [
-    "Attempt", "BecameDynamic", "CacheEvent", "Compile", "Finding", "GaveUp", "GraphBreak", "Location", "Reason", "Recompile",
-    "Record", "Run", "Skipped", "TorchWarning", "Trouble",
+    "Attempt",
+    "BecameDynamic",
+    "CacheEvent",
+    "Compile",
+    "Finding",
+    "GaveUp",
+    "GraphBreak",
+    "Location",
+    "Reason",
+    "Recompile",
+    "Record",
+    "Run",
+    "Skipped",
+    "TorchWarning",
+    "Trouble",
 ]

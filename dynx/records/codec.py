@@ -12,7 +12,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from dynx.records.compile import Attempt, Compile, GaveUp, Skipped
 from dynx.records.finding import Finding
@@ -37,7 +37,7 @@ NAMES: Mapping[str, type[Record]] = {
 }
 _NAME_OF = {cls: name for name, cls in NAMES.items()}
 _NESTED = (Location, Attempt, Reason, Finding)
-_MAX_TEXT = 100_000      # characters of one string: longer ones come from a broken or hostile file
+_MAX_TEXT = 100_000  # characters of one string: longer ones come from a broken or hostile file
 
 
 class InvalidRecord(ValueError):
@@ -62,7 +62,7 @@ def from_data(cls: type[R], data: object) -> R:
     if not isinstance(data, dict):
         raise InvalidRecord(f"{cls.__name__} is {_kind(data)}, expected an object")
     known: dict[str, Any] = {}
-    hints = _hints(cls)
+    hints = _hints(cast("Any", cls))
     for field in fields(cls):
         if field.name == "extra":
             continue
@@ -82,7 +82,7 @@ def visible(text: str) -> str:
 
 
 @cache
-def _hints(cls: type[Record]) -> dict[str, Any]:
+def _hints(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 

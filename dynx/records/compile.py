@@ -20,7 +20,7 @@ class Attempt(Record):
     index: int
     outcome: AttemptOutcome
     seconds: float
-    reason: str | None = None   # why it was thrown away; None when it was committed
+    reason: str | None = None  # why it was thrown away; None when it was committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Compile(Record):
     """
 
     generation: int
-    id: str                              # "0/1": frame 0, compiled for the second time
-    location: Location                   # first line of the function
+    id: str  # "0/1": frame 0, compiled for the second time
+    location: Location  # first line of the function
     outcome: Outcome
     seconds: float
     attempts: tuple[Attempt, ...] = ()
@@ -42,8 +42,8 @@ class Compile(Record):
     nodes: int | None = None
     guards: int | None = None
     backend: str | None = None
-    reason: str | None = None            # why it was skipped, failed or gave up
-    resumes: int | None = None           # for the rest of a function after a graph break: the line of that break
+    reason: str | None = None  # why it was skipped, failed or gave up
+    resumes: int | None = None  # for the rest of a function after a graph break: the line of that break
     called_from: Location | None = None  # the line that called the function
 
     @property
@@ -62,7 +62,7 @@ class GaveUp(Record):
     generation: int
     id: str
     location: Location
-    limit: str                           # "recompile_limit" or "accumulated_recompile_limit"
+    limit: str  # "recompile_limit" or "accumulated_recompile_limit"
     allowed: int | None = None
 
 

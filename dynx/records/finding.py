@@ -17,7 +17,7 @@ class Finding(Record):
     """
 
     rule: str
-    title: str                           # "gave up after 8 recompiles: self.step 7, now 8"
+    title: str  # "gave up after 8 recompiles: self.step 7, now 8"
     location: Location
     seconds: float
     evidence: tuple[str, ...]

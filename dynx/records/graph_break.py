@@ -19,17 +19,15 @@ class GraphBreak(Record):
 
     location: Location
     chain: tuple[Location, ...]
-    reason: str                          # torch's own headline
+    reason: str  # torch's own headline
     rule: str | None = None
     count: int = 1
-    kind: str = ""                       # torch's gb_type
+    kind: str = ""  # torch's gb_type
     explanation: str = ""
     hints: tuple[str, ...] = ()
-    callee: str | None = None            # what was called: "print", "Tensor.item", "math.factorial"
-    source_line: str = ""
+    callee: str | None = None  # what was called: "print", "Tensor.item", "math.factorial"
     resumable: bool = True
-    compiles: tuple[tuple[int, str], ...] = ()   # (generation, compile id) of the compiles that met it
-    seconds: float = 0.0                 # attempts thrown away because of it
+    compiles: tuple[tuple[int, str], ...] = ()  # (generation, compile id) of the compiles that met it
 
     @property
     def cause(self) -> tuple[str, int, str]:

@@ -41,6 +41,6 @@ def short_path(file: str) -> str:
     """Give the path as a person at this shell would type it; relative when that is shorter."""
     try:
         relative = os.path.relpath(file)
-    except (OSError, ValueError):   # deleted working directory, another drive
+    except (OSError, ValueError):  # deleted working directory, another drive
         return file
     return relative if len(relative) < len(file) else file

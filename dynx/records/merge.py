@@ -23,7 +23,6 @@ def graph_breaks(found: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
             count=a.count + b.count,
             resumable=a.resumable and b.resumable,
             compiles=a.compiles + tuple(key for key in b.compiles if key not in a.compiles),
-            seconds=a.seconds + b.seconds,
         )
 
     return _merge(found, lambda each: each.cause, join)

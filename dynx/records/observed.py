@@ -18,7 +18,7 @@ class CacheEvent(Record):
     generation: int
     id: str
     location: Location | None
-    reason: str | None = None            # why it was bypassed, in torch's words
+    reason: str | None = None  # why it was bypassed, in torch's words
     count: int = 1
 
 
@@ -26,8 +26,8 @@ class CacheEvent(Record):
 class BecameDynamic(Record):
     """A size, stride or number that torch made symbolic after it had seen two values of it."""
 
-    source: str                          # "L['x']"
-    dim: str                             # "size 1", "stride 0", "rank", "scalar"
+    source: str  # "L['x']"
+    dim: str  # "size 1", "stride 0", "rank", "scalar"
     first: str
     second: str
     generation: int
@@ -40,7 +40,7 @@ class TorchWarning(Record):
     """Something torch said while compiling; torch says most of it once per process."""
 
     text: str
-    origin: str                          # logger or warning category
+    origin: str  # logger or warning category
     location: Location | None
     count: int = 1
 

@@ -9,10 +9,27 @@ from dynx.records.location import Location
 from dynx.records.record import Record
 
 GuardKind = Literal[
-    "size", "stride", "rank", "dtype", "device", "requires_grad", "tensor",   # properties of a tensor
-    "value", "length", "keys", "none", "type",                                # properties of a Python value
-    "object", "function", "alias", "attribute",                               # identity and presence
-    "global_state", "backend", "config", "shape", "other",
+    "size",
+    "stride",
+    "rank",
+    "dtype",
+    "device",
+    "requires_grad",
+    "tensor",  # properties of a tensor
+    "value",
+    "length",
+    "keys",
+    "none",
+    "type",  # properties of a Python value
+    "object",
+    "function",
+    "alias",
+    "attribute",  # identity and presence
+    "global_state",
+    "backend",
+    "config",
+    "shape",
+    "other",
 ]
 
 
@@ -24,15 +41,15 @@ class Reason(Record):
     """
 
     kind: GuardKind
-    source: str                          # "L['x'].size()[0]"
+    source: str  # "L['x'].size()[0]"
     expected: str | None
-    got: str | None                      # None where the value could not be read without running the user's code
-    location: Location | None            # the line that asked for the guard, or the call for ambient state
-    rule: str | None = None              # "DX102" where an advice rule applies
-    against: str | None = None           # the compile id whose guard failed
-    holder: str | None = None            # what holds the value: "argument", "global", "module", "optimizer", "object"
+    got: str | None  # None where the value could not be read without running the user's code
+    location: Location | None  # the line that asked for the guard, or the call for ambient state
+    rule: str | None = None  # "DX102" where an advice rule applies
+    against: str | None = None  # the compile id whose guard failed
+    holder: str | None = None  # what holds the value: "argument", "global", "module", "optimizer", "object"
     requesters: tuple[Location, ...] = ()  # every line that asked for it, in order
-    text: str = ""                       # torch's own words
+    text: str = ""  # torch's own words
 
 
 @dataclass(frozen=True, slots=True)

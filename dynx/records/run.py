@@ -41,7 +41,7 @@ class Run:
     header: Mapping[str, Any] = field(default_factory=dict)
     end: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
-    unknown: tuple[Mapping[str, Any], ...] = ()   # lines of a newer dynx, kept as they are
+    unknown: tuple[Mapping[str, Any], ...] = ()  # lines of a newer dynx, kept as they are
 
     @property
     def compiles(self) -> tuple[Compile, ...]:
@@ -130,9 +130,16 @@ class Run:
     def to_json(self) -> str:
         """Give the run, with its findings, as one JSON document."""
         groups: dict[str, Sequence[Record]] = {
-            "findings": self.findings, "compiles": self.compiles, "recompiles": self.recompiles,
-            "graph_breaks": self.graph_breaks, "gave_up": self.gave_up, "skipped": self.skipped, "caches": self.caches,
-            "dynamic": self.dynamic, "warnings": self.warnings, "troubles": self.troubles,
+            "findings": self.findings,
+            "compiles": self.compiles,
+            "recompiles": self.recompiles,
+            "graph_breaks": self.graph_breaks,
+            "gave_up": self.gave_up,
+            "skipped": self.skipped,
+            "caches": self.caches,
+            "dynamic": self.dynamic,
+            "warnings": self.warnings,
+            "troubles": self.troubles,
         }
         lists = {name: [to_data(record) for record in records] for name, records in groups.items()}
         return json.dumps({"header": dict(self.header), "end": dict(self.end), **lists}, indent=1)
@@ -155,5 +162,3 @@ class Run:
         from dynx.report import html
 
         return html(self)
-
-

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from dynx.records.run import Run
 
 SCHEMA = 1
-_MAX_LINE = 8 * 2**20    # bytes: a record is a few kilobytes, anything longer is not ours
-_MAX_PROBLEMS = 20       # a wholly broken file need not be described line by line
+_MAX_LINE = 8 * 2**20  # bytes: a record is a few kilobytes, anything longer is not ours
+_MAX_PROBLEMS = 20  # a wholly broken file need not be described line by line
 
 
 class RunWriter:
@@ -68,7 +68,7 @@ class RunWriter:
         self._pid = os.getpid()
         if self._file is None:
             return
-        self._file.close()      # the parent's descriptor stays open in the parent
+        self._file.close()  # the parent's descriptor stays open in the parent
         self._file = None
         self._path = self._path.with_suffix(f".{self._pid}{self._path.suffix}")
         self._header = {**self._header, "parent": os.getppid()}
@@ -78,7 +78,8 @@ class RunWriter:
         self._file = None
         warnings.warn(
             f"dynx cannot write {self._path}: {error.strerror or error}; the program goes on, the run is not saved",
-            DynxWarning, stacklevel=2,
+            DynxWarning,
+            stacklevel=2,
         )
 
 
@@ -139,7 +140,7 @@ def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         number += 1
         whole = line
         while not whole.endswith(b"\n") and (whole := file.readline(_MAX_LINE)):
-            line = b""          # too long: drop it, but keep counting lines right
+            line = b""  # too long: drop it, but keep counting lines right
         yield number, line
 
 

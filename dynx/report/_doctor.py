@@ -28,13 +28,20 @@ def _parts(report: Any) -> Iterator[RenderableType]:
     table.add_column(no_wrap=True)
     for each in report.capabilities:
         state = "absent" if each.state == "missing" and each.optional else each.state
-        table.add_row(Text(state, style=_STYLE.get(state, "dim")), Text(each.purpose), Text(each.path, style="dim", overflow="fold"))
+        table.add_row(
+            Text(state, style=_STYLE.get(state, "dim")),
+            Text(each.purpose),
+            Text(each.path, style="dim", overflow="fold"),
+        )
     yield table
     if report.canaries:
         yield Text("")
         songs = Table.grid(padding=(0, 2))
         songs.add_column(no_wrap=True)
         for each in report.canaries:
-            songs.add_row(Text("failed" if each.failure else "ok", style="red" if each.failure else "green"),
-                          Text(each.name), Text(each.failure or "", style="red"))
+            songs.add_row(
+                Text("failed" if each.failure else "ok", style="red" if each.failure else "green"),
+                Text(each.name),
+                Text(each.failure or "", style="red"),
+            )
         yield songs

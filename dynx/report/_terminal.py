@@ -13,7 +13,7 @@ from rich.text import Text
 from dynx.records import Finding, Location, Reason, Run
 from dynx.report import _words as words
 
-_WIDE = 110      # columns from which findings fit on one line each
+_WIDE = 110  # columns from which findings fit on one line each
 
 
 def screen(run: Run, *, full: bool) -> RenderableType:
@@ -45,8 +45,10 @@ def _title(run: Run) -> RenderableType:
     line = Table.grid(expand=True)
     line.add_column(ratio=1)
     line.add_column(justify="right", no_wrap=True)
-    line.add_row(Text(words.command(run.header), style="bold", overflow="ellipsis", no_wrap=True),
-                 Text(" · ".join(words.environment(run)), style="dim"))
+    line.add_row(
+        Text(words.command(run.header), style="bold", overflow="ellipsis", no_wrap=True),
+        Text(" · ".join(words.environment(run)), style="dim"),
+    )
     return line
 
 
@@ -67,8 +69,13 @@ class _Findings:
         table.add_column("what happened", ratio=5)
         table.add_column("do this", ratio=4)
         for each in self._findings:
-            table.add_row(words.seconds(each.seconds), Text(each.rule, style="bold"), _where(each.location),
-                          Text(each.title), Text(each.advice, style="green"))
+            table.add_row(
+                words.seconds(each.seconds),
+                Text(each.rule, style="bold"),
+                _where(each.location),
+                Text(each.title),
+                Text(each.advice, style="green"),
+            )
         return table
 
     def _paragraphs(self) -> Table:
@@ -147,14 +154,22 @@ def _breaks(run: Run, *, full: bool) -> RenderableType | None:
 
 
 def _gave_up(run: Run) -> RenderableType | None:
-    rows = ((each.id, Text(f"{each.location.function} reached {each.limit} = {each.allowed}"), _where(each.location))
-            for each in run.gave_up)
+    rows = (
+        (each.id, Text(f"{each.location.function} reached {each.limit} = {each.allowed}"), _where(each.location))
+        for each in run.gave_up
+    )
     return _entries("Gave up, runs eagerly", rows)
 
 
 def _dynamic(run: Run) -> RenderableType | None:
-    rows = ((each.id, Text(f"{each.source} {each.dim}: {words.values(each.first, each.second)}"),
-             _where(each.location) if each.location else None) for each in run.dynamic)
+    rows = (
+        (
+            each.id,
+            Text(f"{each.source} {each.dim}: {words.values(each.first, each.second)}"),
+            _where(each.location) if each.location else None,
+        )
+        for each in run.dynamic
+    )
     return _entries("Became dynamic", rows)
 
 
@@ -170,8 +185,12 @@ def _compiles(run: Run) -> RenderableType | None:
         rest = f" from line {each.resumes}" if each.resumes is not None else ""
         outcome = "" if each.outcome == "compiled" else f" {each.outcome}: {each.reason}"
         table.add_row(
-            each.id, Text(each.location.function + rest + outcome), str(len(each.attempts)), _count(each.nodes),
-            _count(each.guards), words.seconds(each.seconds),
+            each.id,
+            Text(each.location.function + rest + outcome),
+            str(len(each.attempts)),
+            _count(each.nodes),
+            _count(each.guards),
+            words.seconds(each.seconds),
             *(words.seconds(each.phases.get(name, 0.0)) for name in _phases(run)),
         )
     return Group(Text("Compiles", style="bold"), table)
@@ -188,8 +207,14 @@ def _count(value: int | None) -> str:
 
 
 def _caches(run: Run) -> RenderableType | None:
-    rows = ((f"{each.count}x", Text(f"{each.cache} cache {each.result}" + (f": {each.reason}" if each.reason else "")), None)
-            for each in run.caches)
+    rows = (
+        (
+            f"{each.count}x",
+            Text(f"{each.cache} cache {each.result}" + (f": {each.reason}" if each.reason else "")),
+            None,
+        )
+        for each in run.caches
+    )
     return _entries("Compile caches", rows)
 
 
@@ -199,7 +224,9 @@ def _skipped(run: Run) -> RenderableType | None:
 
 
 def _warnings(run: Run) -> RenderableType | None:
-    rows = ((f"{each.count}x", Text(each.text.strip()), _where(each.location) if each.location else None) for each in run.warnings)
+    rows = (
+        (f"{each.count}x", Text(each.text.strip()), _where(each.location) if each.location else None) for each in run.warnings
+    )
     return _entries("Said by torch", rows)
 
 

@@ -68,7 +68,11 @@ def short_name(location: Location) -> str:
 
 
 def function(location: Location) -> str:
-    return f"{location.function}  {place(location)}" if location.library is None else f"{location.function}  {short_name(location)}"
+    return (
+        f"{location.function}  {place(location)}"
+        if location.library is None
+        else f"{location.function}  {short_name(location)}"
+    )
 
 
 def values(expected: str | None, got: str | None) -> str:

@@ -1,0 +1,1 @@
+"""The trace bus: what every feature that looks at compilations shares."""

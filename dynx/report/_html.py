@@ -1,0 +1,129 @@
+"""A run in a notebook: the same words as on the terminal, self-contained, for light and dark themes."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, Template
+
+from dynx.records import Run
+from dynx.report import _words as words
+
+_PAGE = """
+<div class="dynx">
+<style>
+.dynx { font: 13px/1.45 system-ui, sans-serif; max-width: 72em; color: inherit }
+.dynx .cost { display: flex; gap: 1.6em; flex-wrap: wrap; margin: .2em 0 .8em; font-weight: 600 }
+.dynx .dim { opacity: .65; font-weight: 400 }
+.dynx table { border-collapse: collapse; margin: .2em 0 1em; color: inherit; background: none }
+.dynx th { font-weight: 400; opacity: .65 }
+.dynx td, .dynx th { padding: .25em .9em .25em 0; vertical-align: top; text-align: left; background: none }
+.dynx td, .dynx th { border: 0; border-bottom: 1px solid #8883 }
+.dynx td.n, .dynx th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
+.dynx code { font: 12px ui-monospace, monospace; background: none; color: inherit; padding: 0 }
+.dynx .do { color: #18794e } .dynx .warn { color: #ad5700 }
+@media (prefers-color-scheme: dark) { .dynx .do { color: #4cc38a } .dynx .warn { color: #ffb224 } }
+body[data-jp-theme-light="false"] .dynx .do, .vscode-dark .dynx .do { color: #4cc38a }
+.dynx summary { cursor: pointer; font-weight: 600; margin: .3em 0 }
+</style>
+<div class="cost">
+{% for part in summary %}<span>{{ part }}</span>{% endfor %}<span class="dim">{{ environment }}</span></div>
+{% for problem in problems %}<div class="warn">damaged: {{ problem }}</div>{% endfor %}
+{% if findings %}
+<table><tr><th class="n">lost</th><th>rule</th><th>where</th><th>what happened</th><th>do this</th></tr>
+{% for f in findings %}<tr><td class="n">{{ seconds(f.seconds) }}</td>
+<td title="{{ f.evidence | join('\n') }}"><b>{{ f.rule }}</b></td>
+<td><code>{{ where(f.location) }}</code></td><td>{{ f.title }}</td><td class="do">{{ f.advice }}</td></tr>
+{% endfor %}</table>
+{% else %}<div class="do">{{ calm }}</div>{% endif %}
+{% for title, columns, rows in tables %}
+<details><summary>{{ title }} <span class="dim">{{ rows | length }}</span></summary>
+<table><tr>{% for column in columns %}<th>{{ column }}</th>{% endfor %}</tr>
+{% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% endfor %}</table></details>
+{% endfor %}
+</div>
+"""
+
+
+def fragment(run: Run) -> str:
+    """Render the run; everything that comes from the program is escaped."""
+    return _template().render(
+        summary=words.summary(run),
+        environment=" · ".join(words.environment(run)),
+        problems=run.problems,
+        findings=run.findings,
+        tables=[table for table in _tables(run) if table[2]],
+        seconds=words.seconds,
+        where=words.where,
+        calm=words.CALM,
+    )
+
+
+@cache
+def _template() -> Template:
+    return Environment(autoescape=True).from_string(_PAGE)
+
+
+Table = tuple[str, tuple[str, ...], list[tuple[Any, ...]]]
+
+
+def _tables(run: Run) -> list[Table]:
+    def place(location: Any) -> str:
+        return words.where(location) if location is not None else ""
+
+    recompiles = [
+        (
+            each.id,
+            each.location.function,
+            reason.source if reason else "",
+            words.values(reason.expected, reason.got) if reason else "",
+            place(reason.location) if reason else "",
+            words.seconds(each.seconds),
+        )
+        for each in run.recompiles
+        for reason in (each.reasons[:1] or (None,))
+    ]
+    breaks = [
+        (place(each.location), each.reason, each.callee or "", "yes" if each.resumable else "no", each.count)
+        for each in run.graph_breaks
+    ]
+    dynamic = [
+        (each.id, f"{each.source} {each.dim}", words.values(each.first, each.second), place(each.location))
+        for each in run.dynamic
+    ]
+    compiles = [
+        (
+            each.id,
+            words.function(each.location),
+            each.outcome,
+            len(each.attempts),
+            each.nodes,
+            each.guards,
+            words.seconds(each.seconds),
+        )
+        for each in run.compiles
+    ]
+    return [
+        ("Recompiles", ("id", "function", "guard", "first, then", "asked for at", "seconds"), recompiles),
+        ("Graph breaks", ("where", "why", "called", "resumed", "count"), breaks),
+        ("Became dynamic", ("id", "what", "first, then", "first used at"), dynamic),
+        ("Compiles", ("id", "function", "outcome", "attempts", "nodes", "guards", "seconds"), compiles),
+        (
+            "Compile caches",
+            ("id", "cache", "result", "reason", "count"),
+            [(each.id, each.cache, each.result, each.reason or "", each.count) for each in run.caches],
+        ),
+        (
+            "Left alone by Dynamo",
+            ("where", "why", "count"),
+            [(place(each.location), each.reason, each.count) for each in run.skipped],
+        ),
+        (
+            "Said by torch",
+            ("what", "where", "count"),
+            [(each.text, place(each.location), each.count) for each in run.warnings],
+        ),
+        ("dynx could not see", ("what", "why", "count"), [(each.what, each.why, each.count) for each in run.troubles]),
+    ]

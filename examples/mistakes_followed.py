@@ -1,0 +1,71 @@
+"""`mistakes.py` with the five pieces of advice followed: nothing compiles twice, breaks or gives up."""
+
+import torch
+from torch import nn
+
+
+class Counter(nn.Module):
+    """The number of steps is a tensor buffer, updated in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.register_buffer("step", torch.zeros(()))
+
+    def forward(self, x):
+        self.step += 1
+        return self.linear(x) / self.step
+
+
+class Quiet(nn.Module):
+    """The print has moved to the caller."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+
+def scores(tokens, table):
+    return table[tokens].softmax(-1)
+
+
+def clip(x):
+    """Both branches, chosen per tensor."""
+    return torch.where(x.sum() > 0, x.clamp(max=1), x)
+
+
+def total(history, x):
+    """The history is one tensor of fixed length; rows that are not filled yet are zero."""
+    return x + history.sum(0)
+
+
+def main():
+    torch.manual_seed(0)
+    with torch.no_grad():
+        counter = torch.compile(Counter(), backend="eager")
+        for _ in range(12):
+            counter(torch.randn(4, 8))
+
+        torch.compile(Quiet(), backend="eager")(torch.randn(4, 8))
+        print("activation mean is fine")
+
+        score = torch.compile(scores, backend="eager")
+        table = torch.randn(100, 8)
+        for length in (5, 6, 7):
+            tokens = torch.randint(0, 100, (2, length))
+            torch._dynamo.mark_dynamic(tokens, 1)
+            score(tokens, table)
+
+        torch.compile(clip, backend="eager")(torch.ones(8))
+
+        add = torch.compile(total, backend="eager")
+        history = torch.zeros(4, 8)
+        for step in range(4):
+            history[step] = torch.ones(8)
+            add(history, torch.zeros(8))
+
+
+main()
