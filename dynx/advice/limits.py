@@ -7,7 +7,7 @@ from dynx.advice.rule import Cause, Rule
 from dynx.records.compile import GaveUp
 from dynx.records.finding import Finding
 
-GAVE_UP = Rule("DX301", "a recompile limit is reached: the function runs eagerly")
+GAVE_UP = Rule("DX301", "too many recompiles: runs eagerly")
 RULES = (GAVE_UP,)
 
 

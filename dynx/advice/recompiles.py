@@ -42,7 +42,7 @@ def _size_advice(reason: Reason) -> str:
 
 def _value_advice(reason: Reason) -> str:
     if _NUMBER.match(reason.expected or ""):
-        return f"pass {spoken(reason.source)} as a tensor, or keep it constant"
+        return f"pass {spoken(reason.source)} as a tensor, or compile with dynamic=True"
     return f"keep {spoken(reason.source)} the same from the first call on"
 
 
@@ -61,29 +61,29 @@ RULES: tuple[RecompileRule, ...] = (
         "DX113",
         "an optimizer setting changes inside the compiled step",
         lambda r: r.holder == "optimizer",
-        _always("make it a tensor: lr=torch.tensor(…), or keep step() outside"),
+        _always("call step() uncompiled, or make {name} a tensor"),
     ),
     RecompileRule(
         "DX107",
-        "a module switches between train and eval",
+        "train and eval mode alternate",
         lambda r: r.source.endswith(".training") and r.kind in ("value", "object", "other"),
-        _always("expected once per mode; else do not switch in the loop"),
+        _always("expected once per mode; else evaluate with the uncompiled module"),
     ),
     RecompileRule(
         "DX108",
         "grad mode differs between calls",
         _grad_mode,
-        _always("call it in one grad mode, or compile once per mode"),
+        _always("call it in one grad mode, warm-up too"),
     ),
     RecompileRule(
         "DX109",
-        "ambient state differs between calls",
+        "global torch state differs between calls",
         _kind("global_state"),
         _always("set it once, before the first call"),
     ),
     RecompileRule(
         "DX112",
-        "a new backend object for each compile",
+        "a new backend object on every compile",
         _kind("backend"),
         _always("make the backend once and pass the same object"),
     ),
@@ -99,11 +99,13 @@ RULES: tuple[RecompileRule, ...] = (
     ),
     RecompileRule(
         "DX104",
-        "a container's length or keys change",
+        "a container's length changes",
         _kind("length", "keys"),
-        _always("stack {source} into one tensor, or pad it to one length"),
+        _always("pass {source} as one tensor, padded or with mark_dynamic(it, 0)"),
     ),
-    RecompileRule("DX101", "an int on a module changes", _module_int, _always("make {name} a tensor buffer, updated in place")),
+    RecompileRule(
+        "DX101", "an int on a module changes", _module_int, _always("make {source} a tensor buffer, updated in place")
+    ),
     RecompileRule(
         "DX103",
         "a global changes",
@@ -112,13 +114,13 @@ RULES: tuple[RecompileRule, ...] = (
     ),
     RecompileRule(
         "DX111",
-        "a different function each time",
+        "another function object is called",
         _kind("function"),
-        _always("define {source} once and pass the same function"),
+        _always("pass the same function; or compile the callbacks, not their caller"),
     ),
     RecompileRule(
         "DX110",
-        "a different object each time",
+        "an object guarded by identity is replaced",
         _kind("object"),
         _always("pass the same object, or compile one function per object"),
     ),
