@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from dynx._torch.hooks import HookPoint, owner_of, signature_of
+from dynx._torch.hooks import HookPoint, owner_of, parameters_of
 from dynx.errors import UnsupportedTorch
 
 State = Literal["ok", "changed", "missing"]
@@ -58,10 +58,14 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "phase_times": ("torch._dynamo.utils:compilation_time_metrics", "seconds by phase"),
     "metrics": ("torch._dynamo.utils:_compilation_metrics", "graph size and guard count"),
     "tracing_context": ("torch._guards:TracingContext.try_get", "the user line while tracing"),
-    "compile_context": ("torch._guards:CompileContext.current_trace_id", "compile id and attempt"),
     "global_state": ("torch._C._dynamo.guards:GlobalStateGuard.__getstate__", "both values of a changed global state"),
     "innermost_backend": ("torch._dynamo.eval_frame:innermost_backend", "the backend's name"),
     "recompile_limit": ("torch._dynamo.config:recompile_limit", "the limit of recompiles"),
+    "restart": ("torch._dynamo.exc:RestartAnalysis", "attempts that start anew"),
+    "skip_frame": ("torch._dynamo.exc:SkipFrame", "functions the tracer leaves alone"),
+    "unsupported": ("torch._dynamo.exc:Unsupported", "what breaks a graph"),
+    "user_error": ("torch._dynamo.exc:UserError", "what breaks a graph by the user's doing"),
+    "limit_hit": ("torch._dynamo.exc:FailOnRecompileLimitHit", "the recompile limit under fullgraph"),
 }
 
 _POINTS = {point.name: point for point in HOOK_POINTS}
@@ -106,18 +110,19 @@ def capabilities() -> tuple[Capability, ...]:
     return tuple(capability(name) for name in (*_POINTS, *ATTRIBUTES))
 
 
-def signatures() -> dict[str, str]:
-    """Give what the installed torch has at every path of the table, for the snapshots in `tests/signatures/`."""
-    return {item.path: item.found for item in capabilities()}
+def signatures() -> dict[str, list[str]]:
+    """Give what the installed torch has at every path of the table, for the snapshots in `tests/seam/signatures/`."""
+    return {each.path: list(each.found) for each in capabilities()}
 
 
 def _of_hook(point: HookPoint) -> Capability:
     try:
         owner, name = owner_of(point.path)
         target = inspect.unwrap(getattr(owner, name))
-        found = signature_of(point.path)
+        found = parameters_of(point.path)
     except (ImportError, AttributeError) as error:
-        return Capability(point.name, point.path, "missing", point.purpose, f"{type(error).__name__}: {error}", point.optional)
+        why = (f"{type(error).__name__}: {error}",)
+        return Capability(point.name, point.path, "missing", point.purpose, why, point.optional)
     state: State = "ok" if _fits(point, target) else "changed"
     return Capability(point.name, point.path, state, point.purpose, found, point.optional)
 
@@ -135,6 +140,6 @@ def _of_attribute(name: str, path: str, purpose: str) -> Capability:
         owner, attribute = owner_of(path)
         target = getattr(owner, attribute)
     except (ImportError, AttributeError) as error:
-        return Capability(name, path, "missing", purpose, f"{type(error).__name__}: {error}")
-    found = signature_of(path) if callable(target) else type(target).__name__
+        return Capability(name, path, "missing", purpose, (f"{type(error).__name__}: {error}",))
+    found = parameters_of(path) if callable(target) else (type(target).__name__,)
     return Capability(name, path, "ok", purpose, found)

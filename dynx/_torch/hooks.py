@@ -46,14 +46,14 @@ def owner_of(path: str) -> tuple[Any, str]:
     return owner, name
 
 
-def signature_of(path: str) -> str:
-    """Give the parameters as text, "" for something without a signature. Raises like `owner_of`."""
+def parameters_of(path: str) -> tuple[str, ...]:
+    """Give the parameters as text; empty for something without a signature. Raises like `owner_of`."""
     owner, name = owner_of(path)
     target = getattr(owner, name)
     try:
-        return str(inspect.signature(target).replace(return_annotation=inspect.Signature.empty))
+        return tuple(map(str, inspect.signature(target).parameters.values()))
     except (TypeError, ValueError):
-        return ""
+        return ()
 
 
 @dataclass

@@ -75,7 +75,9 @@ class RunWriter:
         self._open(self._path)
 
     def _give_up(self, error: OSError) -> None:
-        self._file = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
         warnings.warn(
             f"dynx cannot write {self._path}: {error.strerror or error}; the program goes on, the run is not saved",
             DynxWarning,

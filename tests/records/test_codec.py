@@ -1,0 +1,58 @@
+"""Records to JSON and back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from strategies import records
+
+from dynx.records import Compile, Location
+from dynx.records.codec import InvalidRecord, from_data, to_data, visible
+
+HERE = Location("train.py", 41, "main")
+
+
+@given(records)
+def test_a_record_survives_json(record):
+    assert from_data(type(record), json.loads(json.dumps(to_data(record)))) == record
+
+
+def test_fields_of_a_newer_dynx_are_kept():
+    """Saving a file with an older dynx must not lose what a newer one wrote."""
+    data = {**to_data(HERE), "gpu": 3}
+    assert to_data(from_data(Location, data)) == data
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        ([], "Location is a list, expected an object"),
+        ({"file": "a.py", "line": 1}, "Location.function is missing"),
+        ({"file": "a.py", "line": "1", "function": "f"}, "Location.line is a str, expected int"),
+        ({"file": "a.py", "line": True, "function": "f"}, "Location.line is a bool, expected int"),
+        ({"file": "a.py", "line": 1, "function": "f", "caller": 3}, "Location is a int, expected an object"),
+    ],
+)
+def test_wrong_types_are_named(data, complaint):
+    with pytest.raises(InvalidRecord, match=complaint):
+        from_data(Location, data)
+
+
+def test_seconds_that_are_no_number_are_refused():
+    """NaN would put a finding anywhere in a sorted list."""
+    data = {**to_data(Compile(0, "0/0", HERE, "compiled", 1.0)), "seconds": float("nan")}
+    with pytest.raises(InvalidRecord, match="expected a finite number"):
+        from_data(Compile, data)
+
+
+def test_control_characters_become_visible():
+    """A file from elsewhere must not be able to drive the terminal."""
+    assert visible("a\x1b[2Jb\u202ec\td\n") == "a\\x1b[2Jb\\x202ec\td\n"
+    assert from_data(Location, {"file": "\x1b]0;owned\x07", "line": 1, "function": "f"}).file == "\\x1b]0;owned\\x07"
+
+
+def test_an_endless_string_is_cut():
+    long = from_data(Location, {"file": "x" * 10**6, "line": 1, "function": "f"})
+    assert len(long.file) == 100_001

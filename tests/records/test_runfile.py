@@ -1,0 +1,149 @@
+"""Run files: whole, damaged, hostile, and read where torch is not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import records
+
+from dynx.errors import BadRunFile, DynxWarning
+from dynx.records import Compile, Location, Run
+from dynx.records.runfile import RunWriter
+
+HERE = Location("train.py", 41, "main")
+COMPILE = Compile(0, "0/0", HERE, "compiled", 1.5)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A whole run file with three compiles."""
+    path = tmp_path / "run.dynx"
+    Run((COMPILE, COMPILE, COMPILE), {"torch": "2.13.0"}, {"seconds": 3.0, "outcome": "finished"}).save(path)
+    return path
+
+
+@settings(max_examples=50)
+@given(st.lists(records, max_size=5).map(tuple))
+def test_a_run_survives_its_file(tmp_path_factory, events):
+    path = tmp_path_factory.mktemp("run") / "run.dynx"
+    run = Run(events, {"torch": "2.13.0"}, {"seconds": 3.0})
+    run.save(path)
+    assert Run.load(path) == run
+
+
+def test_a_truncated_file_shows_what_is_whole(saved):
+    """The process was killed while it wrote."""
+    whole = saved.read_bytes()
+    saved.write_bytes(whole[: whole.index(b'"end"') - 40])
+    with pytest.warns(DynxWarning, match=r"line 4: not JSON .*the file ends here, the process may have been killed"):
+        run = Run.load(saved)
+    assert len(run.compiles) == 2
+    assert not run.is_complete
+    assert run.problems
+
+
+def test_a_damaged_line_is_named_and_the_rest_shown(saved):
+    lines = saved.read_text().splitlines()
+    lines[2] = lines[2].replace('"compiled"', "3")
+    saved.write_text("\n".join(lines) + "\n")
+    with pytest.warns(DynxWarning, match=r"line 3: Compile.outcome is a int, expected str"):
+        run = Run.load(saved)
+    assert len(run.compiles) == 2
+    assert run.is_complete
+
+
+def test_lines_of_a_newer_dynx_are_kept(saved, tmp_path):
+    with saved.open("a") as file:
+        file.write('{"type": "hologram", "size": 3}\n')
+    run = Run.load(saved)
+    run.save(tmp_path / "again.dynx")
+    assert '{"type": "hologram", "size": 3}' in (tmp_path / "again.dynx").read_text()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[" * 100_000,
+        b'{"type": "compile", "location": ' * 5000,
+        b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
+        b'{"type": "compile", "generation": ' + b"9" * 5000 + b"}",
+        b"\xff\xfe\x00",
+        b"null",
+        b'"text"',
+        b'{"type": ["compile"]}',
+        b'{"type": "compile", "id": {"\\u0000": []}}',
+        b"x" * (9 * 2**20),
+        b'{"type": "end", "seconds": "soon"}',
+    ],
+    ids=["brackets", "open", "deep", "huge int", "binary", "null", "string", "odd type", "odd id", "endless", "odd end"],
+)
+def test_a_hostile_line_is_harmless(saved, line):
+    """Nothing is executed, nothing crashes, and the whole lines are shown."""
+    saved.write_bytes(saved.read_bytes() + line + b"\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DynxWarning)
+        run = Run.load(saved)
+    assert len(run.compiles) == 3
+    assert isinstance(run.seconds, float)
+    assert "compiles" in repr(run)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a run\n", b'{"type": "compile"}\n', b"\x00" * 100])
+def test_another_kind_of_file_is_refused(tmp_path, content):
+    path = tmp_path / "model.bin"
+    path.write_bytes(content)
+    with pytest.raises(BadRunFile, match="dynx run"):
+        Run.load(path)
+
+
+def test_a_disk_that_is_full_costs_the_file_only():
+    with pytest.warns(DynxWarning, match="cannot write /dev/full: No space left on device; the program goes on"):
+        writer = RunWriter(Path("/dev/full"), {})
+    writer.write(COMPILE)
+    writer.end({})
+
+
+def test_records_are_on_disk_as_soon_as_they_are_written(tmp_path):
+    """A process that is killed leaves what it had."""
+    path = tmp_path / "run.dynx"
+    writer = RunWriter(path, {})
+    writer.write(COMPILE)
+    assert json.loads(path.read_text().splitlines()[1])["id"] == "0/0"
+    writer.end({})
+
+
+NO_TORCH = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "functorch"):
+            raise ImportError("torch is not here")
+sys.meta_path.insert(0, Blocked())
+from dynx.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    "command", [["show"], ["show", "--full"], ["show", "--json"], ["assert", "--max-compiles", "9"]], ids=" ".join
+)
+def test_a_run_is_read_where_torch_cannot_be_imported(saved, command):
+    """People look at runs on a laptop; `import torch` takes seconds or fails."""
+    done = subprocess.run(
+        [sys.executable, "-c", NO_TORCH, command[0], str(saved), *command[1:]], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "compile" in done.stdout
+
+
+def test_rules_are_explained_where_torch_cannot_be_imported():
+    done = subprocess.run([sys.executable, "-c", NO_TORCH, "rule", "DX101"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "DX101" in done.stdout

@@ -1,0 +1,80 @@
+"""Hypothesis strategies for records."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from dynx.records import (
+    Attempt,
+    BecameDynamic,
+    CacheEvent,
+    Compile,
+    GaveUp,
+    GraphBreak,
+    Location,
+    Reason,
+    Recompile,
+    Skipped,
+    TorchWarning,
+    Trouble,
+)
+
+# printable text survives a file unchanged; the rest becomes visible escapes, see test_runfile.py
+texts = st.text(st.characters(categories=("L", "N", "P", "S", "Zs")), max_size=20).filter(str.isprintable)
+seconds = st.floats(0, 1e6)
+counts = st.integers(0, 10**9)
+ids = st.builds("{}/{}".format, st.integers(0, 99), st.integers(0, 99))
+
+
+def locations(depth: int = 2) -> st.SearchStrategy[Location]:
+    caller = st.none() | locations(depth - 1) if depth else st.none()
+    return st.builds(
+        Location, texts, counts, texts, st.none() | counts, st.none() | counts, library=st.none() | texts, caller=caller
+    )
+
+
+reasons = st.builds(
+    Reason,
+    st.sampled_from(["size", "value", "global_state"]),
+    texts,
+    st.none() | texts,
+    st.none() | texts,
+    st.none() | locations(),
+    requesters=st.lists(locations(0), max_size=2).map(tuple),
+)
+attempts = st.builds(Attempt, st.integers(0, 9), st.sampled_from(["committed", "restarted"]), seconds, st.none() | texts)
+compiles = st.builds(
+    Compile,
+    counts,
+    ids,
+    locations(),
+    st.sampled_from(["compiled", "skipped", "failed", "gave_up"]),
+    seconds,
+    st.lists(attempts, max_size=3).map(tuple),
+    st.dictionaries(st.sampled_from(["trace", "guards"]), seconds),
+    st.none() | counts,
+)
+recompiles = st.builds(Recompile, counts, ids, locations(), st.lists(reasons, max_size=3).map(tuple), seconds)
+breaks = st.builds(
+    GraphBreak,
+    locations(),
+    st.lists(locations(0), max_size=3).map(tuple),
+    texts,
+    count=counts,
+    kind=texts,
+    resumable=st.booleans(),
+    compiles=st.lists(st.tuples(counts, ids), max_size=3).map(tuple),
+)
+records = st.one_of(
+    compiles,
+    recompiles,
+    breaks,
+    st.builds(GaveUp, counts, ids, locations(), texts, st.none() | counts),
+    st.builds(Skipped, locations(), texts, counts),
+    st.builds(
+        CacheEvent, st.sampled_from(["fx_graph", "aot_autograd"]), st.just("bypass"), counts, ids, st.none() | locations()
+    ),
+    st.builds(BecameDynamic, texts, texts, texts, texts, counts, ids, st.none() | locations()),
+    st.builds(TorchWarning, texts, texts, st.none() | locations()),
+    st.builds(Trouble, texts, texts),
+)
