@@ -135,5 +135,6 @@ def is_skip(raised: BaseException) -> bool:
 
 
 def _first_line(text: str) -> str:
+    """Give the first line, with the second when the first only announces it: `backend='x' raised:`."""
     lines = text.strip().splitlines()
-    return lines[0] if lines else ""
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1]) if lines else ""

@@ -55,7 +55,7 @@ def parse_guard(text: str) -> ParsedGuard:
     body, _, stack = text.partition("\nUser stack trace:\n")
     frames = [(m["file"], int(m["line"]), m["function"]) for m in _STACK_FRAME.finditer(stack)]
     comment = _COMMENT.search(body)
-    code = re.split(r"\s{2,}# ", body, maxsplit=1)[0].strip()
+    code = (body[: comment.start()] if comment else body).strip()
     where = frames[-1] if frames else ((comment["file"], int(comment["line"]), comment["function"]) if comment else None)
     for pattern, read in _PATTERNS:
         if match := pattern.match(code):

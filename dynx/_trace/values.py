@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Literal
 
 Holder = Literal["argument", "global", "module", "optimizer", "object"]
@@ -29,7 +29,7 @@ def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
     """Give the length of the container at `source`; an overridden `__len__` is not called."""
     value = resolve(source, locals, globals)
     for base in _SIZED:
-        if isinstance(value, base):
+        if issubclass(type(value), base):
             return str(base.__len__(value))
     return None
 
@@ -71,9 +71,8 @@ def text_of(value: Any) -> str:
     if value is None or type(value) in (bool, int, float, complex, str, bytes):
         text = repr(value)
         return text if len(text) <= _MAX else text[: _MAX - 1] + "…"
-    name = getattr(value, "__qualname__", None)
-    if isinstance(name, str) and callable(value):
-        return name
+    if type(value) in (type, FunctionType, BuiltinFunctionType, MethodType):
+        return str(value.__qualname__)
     return f"a {type(value).__qualname__}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import builtins
 import importlib.util
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import threading
 import traceback as tracebacks
 import types
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +71,18 @@ def _load_script(target: str) -> tuple[types.CodeType, types.ModuleType]:
     path = Path(target)
     if not path.is_file():
         raise UsageError(f"there is no file {target}\n  to run a module: dynx run -m {target.removesuffix('.py')}")
+    file = os.path.abspath(path)        # as Python does since 3.9, also in tracebacks
+    module = _main_module(file)
+    module.__loader__ = SourceFileLoader("__main__", file)
+    sys.path[0] = os.path.dirname(os.path.realpath(file))
+    return _compile(path.read_bytes(), file), module
+
+
+def _main_module(file: str | None) -> types.ModuleType:
+    """Make an empty `__main__` with the globals that Python gives it."""
     module = types.ModuleType("__main__")
-    module.__file__ = target
-    module.__builtins__ = __builtins__  # type: ignore[attr-defined]
-    sys.path[0] = str(path.resolve().parent)
-    return _compile(path.read_bytes(), target), module
+    vars(module).update(__file__=file, __builtins__=builtins, __cached__=None, __annotations__={})
+    return module
 
 
 def _compile(source: bytes, target: str) -> types.CodeType:
@@ -95,8 +104,8 @@ def _load_module(name: str) -> tuple[types.CodeType, types.ModuleType]:
     loader: Any = spec.loader if spec is not None else None
     if spec is None or not hasattr(loader, "get_code"):
         raise UsageError(f"no module named {name} that can be run\n  to run a file: dynx run path/to/file.py")
-    module = types.ModuleType("__main__")
-    module.__file__, module.__spec__, module.__package__, module.__loader__ = spec.origin, spec, spec.parent, loader
+    module = _main_module(spec.origin)
+    vars(module).update(__spec__=spec, __package__=spec.parent, __loader__=loader, __cached__=spec.cached)
     return loader.get_code(spec.name), module
 
 

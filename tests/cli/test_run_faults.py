@@ -1,0 +1,131 @@
+"""What can go wrong around a watched program: the program never notices, and the file holds what was committed."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from dynx.errors import DynxWarning
+from dynx.records import Run
+
+COMPILES = """
+import torch
+f = torch.compile(lambda x: x + 1, backend="eager")
+f(torch.ones(3))
+"""
+
+
+def load(path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DynxWarning)
+        return Run.load(path)
+
+
+@pytest.mark.parametrize(
+    ("ending", "outcome"),
+    [
+        ("", "finished"),
+        ("raise SystemExit(3)", "exit 3"),
+        ("1 / 0", "raised ZeroDivisionError"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", "raised KeyboardInterrupt"),
+    ],
+    ids=["end", "exit", "raise", "Ctrl-C"],
+)
+def test_the_file_says_how_the_program_ended(program, shell, tmp_path, ending, outcome):
+    shell("-m", "dynx", "run", "--out", "run.dynx", program(COMPILES + ending))
+    run = load(tmp_path / "run.dynx")
+    assert len(run.compiles) == 1
+    assert run.end["outcome"] == outcome
+
+
+@pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
+def test_a_killed_program_leaves_what_was_committed(program, shell, tmp_path, signal):
+    source = COMPILES + f"import os, signal; os.kill(os.getpid(), signal.{signal})"
+    shell("-m", "dynx", "run", "--out", "run.dynx", program(source))
+    run = load(tmp_path / "run.dynx")
+    assert len(run.compiles) == 1
+    assert not run.is_complete
+    shown = shell("-m", "dynx", "show", "run.dynx")
+    assert "did not finish" in shown.stdout
+
+
+def test_os_exit_leaves_what_was_committed(program, shell, tmp_path):
+    shell("-m", "dynx", "run", "--out", "run.dynx", program(COMPILES + "import os; os._exit(7)"))
+    assert len(load(tmp_path / "run.dynx").compiles) == 1
+
+
+def test_a_forked_child_writes_its_own_file(program, shell, tmp_path):
+    source = (
+        COMPILES
+        + """
+import os
+pid = os.fork()
+if pid == 0:
+    torch.compile(lambda x: x * 3, backend="eager")(torch.ones(3))
+    raise SystemExit(0)
+os.waitpid(pid, 0)
+print("parent")
+"""
+    )
+    done = shell("-m", "dynx", "run", "--out", "run.dynx", program(source))
+    assert done.stdout == "parent\n"
+    assert done.stderr.count("compiling") == 1, "the child must not report"
+    assert len(load(tmp_path / "run.dynx").compiles) == 1
+    (child,) = [path for path in tmp_path.glob("run.*.dynx") if path.name != "run.dynx"]
+    assert len(load(child).compiles) == 1
+
+
+def test_spawned_workers_run_as_without_dynx(program, both):
+    source = (
+        COMPILES
+        + """
+import multiprocessing
+
+def work(n):
+    return n * 2
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(work, [1, 2, 3]))
+"""
+    )
+    plain, watched = both(program(source))
+    assert plain.stdout == watched.stdout == "[2, 4, 6]\n"
+    assert watched.returncode == 0
+
+
+def test_a_reset_inside_and_a_nested_watch(program, shell, tmp_path):
+    source = (
+        COMPILES
+        + """
+import dynx
+with dynx.watch() as inner:
+    torch._dynamo.reset()
+    f(torch.ones(3))
+print(len(inner.compiles))
+"""
+    )
+    done = shell("-m", "dynx", "run", "--out", "run.dynx", program(source))
+    assert done.stdout == "1\n"
+    assert [each.key for each in load(tmp_path / "run.dynx").compiles] == [(0, "0/0"), (1, "0/0")]
+
+
+@pytest.mark.parametrize("out", ["/proc/nope/run.dynx", "/dev/full"])
+def test_an_output_that_cannot_be_written_is_a_warning(program, shell, out):
+    done = shell("-m", "dynx", "run", "--out", out, program(COMPILES + "print('done')"))
+    assert done.returncode == 0
+    assert done.stdout == "done\n"
+    assert "the program goes on, the run is not saved" in done.stderr
+    assert "1 compile" in done.stderr
+
+
+def test_a_program_that_changes_directory_keeps_its_file(program, shell, tmp_path):
+    shell("-m", "dynx", "run", "--out", "run.dynx", program(COMPILES + "import os; os.chdir('/')"))
+    assert len(load(tmp_path / "run.dynx").compiles) == 1
+
+
+def test_output_through_a_closed_pipe(program, tmp_path, shell):
+    done = shell("-c", "import subprocess, sys; p = subprocess.Popen([sys.executable, '-m', 'dynx', 'run', 'program.py'],"
+                 " stdout=subprocess.PIPE, stderr=subprocess.PIPE); p.stdout.close(); p.stderr.close(); p.wait()")
+    assert done.returncode == 0

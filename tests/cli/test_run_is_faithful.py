@@ -1,0 +1,99 @@
+"""A program under `dynx run` cannot tell, and neither can what started it."""
+
+from __future__ import annotations
+
+import pytest
+
+LOOKS_AROUND = """
+import os, pickle, signal, sys
+
+class Mine:
+    def __eq__(self, other):
+        return type(self) is type(other)
+
+print(sys.argv, __name__, __file__, __package__, __spec__)
+print(sys.path[0] == os.path.dirname(os.path.abspath(__file__)), sys.modules["__main__"].__dict__ is globals())
+print(pickle.loads(pickle.dumps(Mine())) == Mine(), Mine.__module__)
+print(signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), sys.excepthook is sys.__excepthook__)
+print(sys.stdout is sys.__stdout__, sys.stderr is sys.__stderr__, sys.gettrace(), __builtins__.__name__, sorted(globals()), type(__loader__), __doc__, __cached__)
+print(sys.stdin.read())
+"""
+
+
+def test_a_program_sees_what_it_sees_under_python(program, both):
+    program(LOOKS_AROUND)
+    plain, watched = both("program.py", "--flag", "value", "-x", "--out", input="typed")
+    assert plain.returncode == 0, plain.stderr
+    assert watched.stdout == plain.stdout
+    assert watched.returncode == 0
+
+
+def test_a_module_sees_what_it_sees_under_python(program, shell):
+    program("from . import other\nimport sys\nprint(sys.argv[1:], __name__, __package__, other.__name__, __spec__.name)", "__init__.py")
+    folder = program("", "other.py").parent / "package"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "__main__.py").write_text(
+        "import sys\nfrom package import inner\nprint(sys.argv[0], sys.argv[1:], __name__, __package__, __spec__.name, sys.path[0])"
+    )
+    (folder / "inner.py").write_text("import sys\nprint(__name__, __package__)\nif __name__ == '__main__': sys.exit(4)")
+    for target, code in (("package", 0), ("package.inner", 4)):
+        plain = shell("-m", target, "a", "-b")
+        watched = shell("-m", "dynx", "run", "-m", target, "a", "-b")
+        assert watched.stdout == plain.stdout
+        assert watched.returncode == plain.returncode == code
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ("import sys; print('out'); sys.exit(3)", 3),
+        ("import sys; sys.exit('a message')", 1),
+        ("raise SystemExit", 0),
+        ("import os; print('out', flush=True); os._exit(7)", 7),
+        ("print('out'); 1 / 0", 1),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -15),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -9),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", -2),
+        ("import signal\nsignal.signal(signal.SIGINT, lambda *a: print('caught'))\nsignal.raise_signal(signal.SIGINT)", 0),
+        ("import atexit; atexit.register(print, 'bye')", 0),
+        ("import sys\nsys.excepthook = lambda *a: print('hook', a[0].__name__)\n1 / 0", 1),
+        ("import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.2), print('late'))).start()", 0),
+    ],
+    ids=["exit 3", "exit message", "exit", "os._exit", "raise", "SIGTERM", "SIGKILL", "Ctrl-C", "handler", "atexit", "excepthook", "thread"],
+)
+def test_it_ends_as_it_does_under_python(program, both, source, code):
+    plain, watched = both(program(source))
+    assert plain.returncode == code
+    assert watched.returncode == code
+    assert watched.stdout == plain.stdout
+
+
+def test_a_traceback_has_the_programs_frames_only(program, both):
+    source = """
+    def inner():
+        raise ValueError("wrong")
+
+    try:
+        inner()
+    except ValueError as error:
+        raise RuntimeError("worse") from error
+    """
+    plain, watched = both(program(source))
+    assert plain.stderr.strip() in watched.stderr
+    assert "dynx/cli" not in watched.stderr
+
+
+def test_a_syntax_error_is_told_without_a_traceback(program, shell):
+    done = shell("-m", "dynx", "run", program("def f(:\n"))
+    assert done.returncode == 2
+    assert "is not valid Python" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("target", [["gone.py"], ["-m", "gone"], ["-m", "a..b"], ["-m", "os.path.gone"]], ids=" ".join)
+def test_a_target_that_does_not_exist_gets_one_next_step(shell, target):
+    done = shell("-m", "dynx", "run", *target)
+    assert done.returncode == 2
+    assert done.stderr.startswith("dynx: ")
+    assert "Traceback" not in done.stderr

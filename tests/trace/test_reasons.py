@@ -1,0 +1,86 @@
+"""torch's words for a failed guard, as recorded from 2.11, 2.13 and 2.15."""
+
+from __future__ import annotations
+
+import pytest
+
+from dynx._trace.reasons import parse_entry, parse_error, parse_guard
+
+RECORDED = [
+    ("tensor 'x' size mismatch at index 0. expected 3, actual 5", "size", "x.size()[0]", "3", "5"),
+    ("tensor 'x' stride mismatch at index 1. expected 4, actual 1", "stride", "x.stride()[1]", "4", "1"),
+    ("tensor 'x' rank mismatch. expected 2, actual 1", "rank", "x", "2", "1"),
+    ("tensor 'x' dtype mismatch. expected Float, actual Double", "dtype", "x", "Float", "Double"),
+    ("tensor 'x' requires_grad mismatch. expected requires_grad=0", "requires_grad", "x", "False", "True"),
+    ("tensor 'x' requires_grad mismatch. expected requires_grad=1", "requires_grad", "x", "True", "False"),
+    (
+        "tensor 'args[0]' dispatch key set mismatch. expected DispatchKeySet(CPU, AutogradCPU), actual DispatchKeySet(CPU)",
+        "tensor",
+        "args[0]",
+        "DispatchKeySet(CPU, AutogradCPU)",
+        "DispatchKeySet(CPU)",
+    ),
+    ("GLOBAL_STATE changed: grad_mode ", "global_state", "grad_mode", None, None),
+    ("GLOBAL_STATE changed: grad_mode default_dtype ", "global_state", "grad_mode default_dtype", None, None),
+    ("BACKEND_MATCH failure: torch.compile detected different backend callables. If this", "backend", "backend", None, None),
+    ("len(l) == 1", "length", "l", "1", None),
+    ("len(d) != 1", "length", "d", None, None),
+    ("not history", "length", "history", "0", None),
+    ("list(dict.keys(d))[0] == 'a'", "keys", "d", "'a'", None),
+    ("not ___dict_contains('mask', batch)", "keys", "batch", "no key 'mask'", None),
+    ("self.step == 7", "value", "self.step", "7", None),
+    ("n == 'a  # no comment'", "value", "n", "'a  # no comment'", None),
+    ("G['DEBUG'] == False", "value", "G['DEBUG']", "False", None),
+    ("mask is None", "none", "mask", "None", None),
+    ("mask is not None", "none", "mask", "not None", None),
+    ("___check_obj_id(fn.__code__, 140417709253824), type=<class 'code'>", "function", "fn", None, None),
+    ("___check_obj_id(mode, 14041), type=<class '__main__.Mode'>", "object", "mode", "<class '__main__.Mode'>", None),
+    ("___check_obj_id(mode, 14041), type=<Mode.QUIET: 1>", "object", "mode", "<Mode.QUIET: 1>", None),
+    ("___check_type_id(x, 94), type=<class 'a.B'>", "type", "x", "<class 'a.B'>", None),
+    ('Duplicate tensors found: ["a", "b"]', "alias", '["a", "b"]', "different tensors", "the same tensor"),
+    ("6 <= x.size()[0]", "shape", "x.size()[0]", "6 <= x.size()[0]", None),
+    ("2 <= x.size()[0] <= 5", "shape", "x.size()[0]", "2 <= x.size()[0] <= 5", None),
+    ("not hasattr(self, 'cache')", "attribute", "self.cache", "absent", "present"),
+    ("something torch will say one day", "other", "something torch will say one day", None, None),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "source", "expected", "got"), RECORDED, ids=[row[0][:40] for row in RECORDED])
+def test_what_torch_says_is_read(text, kind, source, expected, got):
+    guard = parse_guard(text)
+    assert (guard.kind, guard.source, guard.expected, guard.got) == (kind, source, expected, got)
+
+
+def test_a_chained_comparison_does_not_swap_expected_and_got():
+    assert parse_guard("6 <= x.size()[0]").expected == "6 <= x.size()[0]"
+
+
+def test_the_line_is_taken_from_the_user_stack_where_there_is_one():
+    text = (
+        "0/1: self.step == 0                  # self.step += 1  # examples/mistakes.py:16 in forward (HINT: ...)\n"
+        "User stack trace:\n"
+        '  File "/home/me/train.py", line 9, in main\n    model(x)\n'
+        '  File "/home/me/examples/mistakes.py", line 16, in forward\n    self.step += 1'
+    )
+    entry = parse_entry(text)
+    assert entry.against == "0/1"
+    assert entry.guard.location == ("/home/me/examples/mistakes.py", 16, "forward")
+    assert entry.guard.text == "self.step == 0"
+
+
+def test_the_line_is_taken_from_the_comment_before_torch_2_13():
+    guard = parse_guard("self.step == 0                  # self.step += 1  # examples/mistakes.py:16 in forward")
+    assert guard.location == ("examples/mistakes.py", 16, "forward")
+
+
+def test_compile_ids_of_compiled_autograd_are_read():
+    assert parse_entry("!0/1/2: len(l) == 1").against == "!0/1/2"
+
+
+def test_error_on_recompile_tells_the_same_reasons():
+    text = (
+        "Recompiling function f in a.py:3\n    triggered by the following guard failure(s):\n"
+        "    - 0/0: tensor 'x' size mismatch at index 0. expected 3, actual 4"
+    )
+    (entry,) = parse_error(text)
+    assert (entry.against, entry.guard.kind) == ("0/0", "size")

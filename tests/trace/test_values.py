@@ -1,0 +1,113 @@
+"""Values are read without running the user's code."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dynx._trace import values
+
+
+class Trap:
+    """Everything a value can run when somebody looks at it."""
+
+    def __init__(self):
+        self.plain = 3
+
+    def __getattr__(self, name):
+        raise AssertionError(f"__getattr__ was called for {name}")
+
+    @property
+    def prop(self):
+        raise AssertionError("a property was read")
+
+    def __repr__(self):
+        raise AssertionError("__repr__ was called")
+
+    def __eq__(self, other):
+        raise AssertionError("__eq__ was called")
+
+    __hash__ = None
+
+    def __len__(self):
+        raise AssertionError("__len__ was called")
+
+
+class LyingList(list):
+    def __len__(self):
+        raise AssertionError("__len__ was called")
+
+    def __getitem__(self, index):
+        raise AssertionError("__getitem__ was called")
+
+
+MODULE = torch.nn.Sequential(torch.nn.Linear(2, 2))
+MODULE.step = 7
+LOCALS = {"self": MODULE, "t": Trap(), "l": LyingList([1, 2]), "d": {"a": {"b": 5}}, "n": "x" * 100, "f": len, "none": None}
+GLOBALS = {"STEP": 4, "torch": torch}
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("self.step", "7"),
+        ("L['self'].step", "7"),
+        ("self._modules['0'].in_features", "2"),
+        ("self.training", "True"),
+        ("d['a']['b']", "5"),
+        ("l[1]", "2"),
+        ("G['STEP']", "4"),
+        ("G['torch'].float32", "a dtype"),
+        ("t", "a Trap"),
+        ("t.plain", "3"),
+        ("f", "len"),
+        ("none", "None"),
+        ("n", "'" + "x" * 78 + "…"),
+        ("t.prop", None),
+        ("t.gone", None),
+        ("gone", None),
+        ("l[9]", None),
+        ("d['zz']", None),
+        ("t()", None),
+        ("self.step + 1", None),
+        ("not python (", None),
+        ("(" * 500, None),
+    ],
+)
+def test_a_value_is_found_or_unknown(source, text):
+    assert values.describe(source, LOCALS, GLOBALS) == text
+
+
+def test_lengths_ignore_overridden_len():
+    assert values.length("l", LOCALS, GLOBALS) == "2"
+    assert values.length("t", LOCALS, GLOBALS) is None
+
+
+OPTIMIZER = torch.optim.SGD(MODULE.parameters(), lr=0.1)
+
+
+@pytest.mark.parametrize(
+    ("source", "holder"),
+    [
+        ("x", "argument"),
+        ("self.step", "module"),
+        ("self._modules['0'].in_features", "module"),
+        ("t.plain", "object"),
+        ("d['a']", "object"),
+        ("G['STEP']", "global"),
+        ("G['torch'].version", "global"),
+        ("opt.param_groups[0]['lr']", "optimizer"),
+        ("len(x) (", "object"),
+    ],
+)
+def test_what_holds_a_value(source, holder):
+    assert values.holder(source, {**LOCALS, "opt": OPTIMIZER}, GLOBALS) == holder
+
+
+def test_sizes_of_plain_tensors_only():
+    class Subclass(torch.Tensor):
+        pass
+
+    assert values.shape_of(torch.ones(2, 3)) == (2, 3)
+    assert values.shape_of(torch.ones(2).as_subclass(Subclass)) is None
+    assert values.shape_of(3) is None
