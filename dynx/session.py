@@ -97,17 +97,14 @@ class Watch:
 
     def __call__(self, fn: Callable[P, T]) -> Callable[P, T]:
         """Watch each call of `fn`; every call is a run of its own."""
-        last = Watch(self._out)
 
         @functools.wraps(fn)
         def watched(*args: P.args, **kwargs: P.kwargs) -> T:
-            each = Watch(self._out)
-            with each:
-                result = fn(*args, **kwargs)
-            watched.dynx = each  # type: ignore[attr-defined]
-            return result
+            watched.dynx = Watch(self._out)  # type: ignore[attr-defined]
+            with watched.dynx:  # type: ignore[attr-defined]
+                return fn(*args, **kwargs)
 
-        watched.dynx = last  # type: ignore[attr-defined]
+        watched.dynx = Watch(self._out)  # type: ignore[attr-defined]
         return watched
 
     def _record(self, record: Record) -> None:

@@ -62,11 +62,7 @@ def observe(path):
     finally:
         output_graph.OutputGraph.call_user_compiler = call
         hook.remove()
-    guards = [
-        steady(str(entry.guard_manager))
-        for code in codes()
-        for entry in _debug_get_cache_entry_list(code)
-    ]
+    guards = [steady(str(entry.guard_manager)) for code in codes() for entry in _debug_get_cache_entry_list(code)]
     return {
         "stdout": out.getvalue(),
         "graphs": graphs,
@@ -91,7 +87,7 @@ def test_watching_changes_nothing(path, monkeypatch):
     monkeypatch.setattr(sys, "argv", [str(path)])
     utils.clear_compilation_metrics()
     with restored_torch():
-        observe(path)       # the first run in a process warms caches of torch that later runs find
+        observe(path)  # the first run in a process warms caches of torch that later runs find
     utils.clear_compilation_metrics()
     with restored_torch():
         without = observe(path)

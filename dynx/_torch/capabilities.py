@@ -79,7 +79,7 @@ class Capability:
     path: str
     state: State
     purpose: str
-    found: str  # the signature, or why there is none
+    found: tuple[str, ...]  # the parameters or the type; for something missing: why
     optional: bool = False
 
     def require(self) -> None:

@@ -16,22 +16,40 @@ class RawFrame(NamedTuple):
     end_column: int | None = None
 
 
-def tracing_stack() -> tuple[RawFrame, ...]:
-    """Give the stack of the code being traced, outermost first; empty when nothing is traced.
+# a stack as torch holds it: its frame summaries, then the place in the innermost frame; text only, cheap to take
+StackParts = tuple[tuple[Any, ...], tuple[str, int | None, str] | None]
 
-    Torch: `TracingContext.frame_summary_stack` and `loc_in_frame`, alike in 2.11, 2.13 and 2.15. Reading the parts is
-    cheaper than `TracingContext.extract_stack()`, which this mirrors.
+
+def stack_parts() -> StackParts | None:
+    """Take the stack of the code being traced without converting it; None when nothing is traced.
+
+    Torch: `TracingContext.frame_summary_stack` and `loc_in_frame`, alike in 2.11, 2.13 and 2.15. This runs for every guard:
+    `TracingContext.extract_stack()`, which it mirrors, costs ten times as much.
     """
     from torch._guards import TracingContext
 
     context = TracingContext.try_get()
-    if context is None:
-        return ()
-    frames = [*map(_of_summary, context.frame_summary_stack)]
-    here = context.loc_in_frame
+    return None if context is None else (tuple(context.frame_summary_stack), context.loc_in_frame)
+
+
+def same_place(a: StackParts, b: StackParts) -> bool:
+    """Tell whether two stacks are of the same call at the same line; torch makes a new summary for every call."""
+    return a[1] == b[1] and len(a[0]) == len(b[0]) and (not a[0] or a[0][-1] is b[0][-1])
+
+
+def of_parts(parts: StackParts) -> tuple[RawFrame, ...]:
+    """Convert a stack, outermost frame first."""
+    summaries, here = parts
+    frames = [*map(_of_summary, summaries)]
     if here is not None:
         frames.append(RawFrame(here[0], here[1] or 0, here[2]))
     return tuple(frames)
+
+
+def tracing_stack() -> tuple[RawFrame, ...]:
+    """Give the stack of the code being traced, outermost first; empty when nothing is traced."""
+    parts = stack_parts()
+    return () if parts is None else of_parts(parts)
 
 
 def of_summaries(stack: Iterable[Any] | None) -> tuple[RawFrame, ...]:

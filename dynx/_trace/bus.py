@@ -121,7 +121,7 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
         scopes.remove(scope)
         ending = frames.ending(result, raised, fullgraph=call.fullgraph)
         if ending.outcome == "compiled":
-            _facts[scope.key] = EntryFacts(scope.requests.by_source(site), state, call.backend)
+            _facts[scope.key] = EntryFacts(scope.requests.named(), state, call.backend)
         for record in scope.finish(ending):
             emit(record)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynx._torch.metrics import global_state
-from dynx._torch.stacks import RawFrame
+from dynx._torch.stacks import RawFrame, StackParts
 from dynx._trace import values
 from dynx._trace.reasons import FailedEntry, ParsedGuard
 from dynx._trace.requesters import lines_for
@@ -23,7 +23,7 @@ _AMBIENT = ("global_state", "backend")  # no line asked for these: the call's li
 class EntryFacts:
     """What was known when an entry was compiled; plain data."""
 
-    requests: Mapping[str, tuple[Location, ...]]
+    requests: Mapping[str, list[StackParts]]
     state: Mapping[str, str]
     backend: str
 
@@ -41,7 +41,9 @@ def explain(
     expected, got = _values(guard, facts, locals, globals)
     if guard.kind == "backend":
         expected, got = facts.backend if facts is not None else None, backend
-    requesters = () if guard.kind in _AMBIENT or facts is None else lines_for(guard.source, dict(facts.requests))
+    requesters: tuple[Location, ...] = ()
+    if facts is not None and guard.kind not in _AMBIENT:
+        requesters = lines_for(guard.source, facts.requests, call_site)
     location = _location(guard, requesters, call_site)
     return Reason(
         guard.kind,

@@ -6,10 +6,11 @@ torch keeps one user stack per guard, that of the first request (`GuardsSet.add`
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from dynx._torch.guards import guard_source
-from dynx._torch.stacks import RawFrame, tracing_stack
+from dynx._torch.stacks import StackParts, of_parts, same_place, stack_parts
 from dynx._trace.userline import user_location
 from dynx.records import Location
 
@@ -22,34 +23,40 @@ def short_source(source: str) -> str:
 
 
 class Requests:
-    """The guards that one attempt asked for, with the stacks that asked; resolved to lines when the attempt commits."""
+    """The guards that one attempt asked for, with the stacks that asked.
 
-    __slots__ = ("_stacks",)
+    Taking a stack must be cheap, since it happens for every guard; lines are only worked out for a guard that fails.
+    """
+
+    __slots__ = ("_by_source",)
 
     def __init__(self) -> None:
-        self._stacks: dict[Any, list[tuple[RawFrame, ...]]] = {}
+        self._by_source: dict[Any, list[StackParts]] = {}
 
     def add(self, guard: Any) -> None:
-        stacks = self._stacks.setdefault(guard.originating_source, [])
-        stack = tracing_stack()
-        if stack and (not stacks or stacks[-1] != stack):
+        stack = stack_parts()
+        if stack is None:
+            return
+        stacks = self._by_source.setdefault(guard.originating_source, [])
+        if not stacks or not same_place(stacks[-1], stack):
             stacks.append(stack)
 
-    def by_source(self, call_site: Location | None) -> dict[str, tuple[Location, ...]]:
-        """Give the lines that asked for a guard on each source, in order, each once."""
-        found: dict[str, tuple[Location, ...]] = {}
-        for source, stacks in self._stacks.items():
-            lines = dict.fromkeys(line for stack in stacks if (line := user_location(stack, call_site)) is not None)
-            found[short_source(guard_source(source))] = tuple(lines)
-        return found
+    def named(self) -> dict[str, list[StackParts]]:
+        """Give the stacks by the name of the source; torch's own objects are let go."""
+        return {guard_source(source): stacks for source, stacks in self._by_source.items()}
 
 
-def lines_for(source: str, requests: dict[str, tuple[Location, ...]]) -> tuple[Location, ...]:
-    """Find who asked for a guard on `source`, or on the value it is a part of: `x.size()[0]` belongs to `x`."""
+def lines_for(source: str, requests: Mapping[str, list[StackParts]], call_site: Location | None) -> tuple[Location, ...]:
+    """Name every line that asked for a guard on `source`, each once, in order.
+
+    `source` is written as torch's messages write it; the guard on `x.size()[0]` belongs to `x`.
+    """
+    by_short = {short_source(name): stacks for name, stacks in requests.items()}
     text = source
     while text:
-        if lines := requests.get(text):
-            return lines
+        if stacks := by_short.get(text):
+            lines = (user_location(of_parts(stack), call_site) for stack in stacks)
+            return tuple(dict.fromkeys(line for line in lines if line is not None))
         cut = max(text.rfind("."), text.rfind("["))
         text = text[:cut] if cut > 0 else ""
     return ()

@@ -71,7 +71,7 @@ def _load_script(target: str) -> tuple[types.CodeType, types.ModuleType]:
     path = Path(target)
     if not path.is_file():
         raise UsageError(f"there is no file {target}\n  to run a module: dynx run -m {target.removesuffix('.py')}")
-    file = os.path.abspath(path)        # as Python does since 3.9, also in tracebacks
+    file = os.path.abspath(path)  # as Python does since 3.9, also in tracebacks
     module = _main_module(file)
     module.__loader__ = SourceFileLoader("__main__", file)
     sys.path[0] = os.path.dirname(os.path.realpath(file))

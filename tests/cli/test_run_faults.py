@@ -126,6 +126,9 @@ def test_a_program_that_changes_directory_keeps_its_file(program, shell, tmp_pat
 
 
 def test_output_through_a_closed_pipe(program, tmp_path, shell):
-    done = shell("-c", "import subprocess, sys; p = subprocess.Popen([sys.executable, '-m', 'dynx', 'run', 'program.py'],"
-                 " stdout=subprocess.PIPE, stderr=subprocess.PIPE); p.stdout.close(); p.stderr.close(); p.wait()")
+    done = shell(
+        "-c",
+        "import subprocess, sys; p = subprocess.Popen([sys.executable, '-m', 'dynx', 'run', 'program.py'],"
+        " stdout=subprocess.PIPE, stderr=subprocess.PIPE); p.stdout.close(); p.stderr.close(); p.wait()",
+    )
     assert done.returncode == 0

@@ -29,7 +29,10 @@ def test_a_program_sees_what_it_sees_under_python(program, both):
 
 
 def test_a_module_sees_what_it_sees_under_python(program, shell):
-    program("from . import other\nimport sys\nprint(sys.argv[1:], __name__, __package__, other.__name__, __spec__.name)", "__init__.py")
+    program(
+        "from . import other\nimport sys\nprint(sys.argv[1:], __name__, __package__, other.__name__, __spec__.name)",
+        "__init__.py",
+    )
     folder = program("", "other.py").parent / "package"
     folder.mkdir()
     (folder / "__init__.py").write_text("")
@@ -60,7 +63,20 @@ def test_a_module_sees_what_it_sees_under_python(program, shell):
         ("import sys\nsys.excepthook = lambda *a: print('hook', a[0].__name__)\n1 / 0", 1),
         ("import threading, time\nthreading.Thread(target=lambda: (time.sleep(0.2), print('late'))).start()", 0),
     ],
-    ids=["exit 3", "exit message", "exit", "os._exit", "raise", "SIGTERM", "SIGKILL", "Ctrl-C", "handler", "atexit", "excepthook", "thread"],
+    ids=[
+        "exit 3",
+        "exit message",
+        "exit",
+        "os._exit",
+        "raise",
+        "SIGTERM",
+        "SIGKILL",
+        "Ctrl-C",
+        "handler",
+        "atexit",
+        "excepthook",
+        "thread",
+    ],
 )
 def test_it_ends_as_it_does_under_python(program, both, source, code):
     plain, watched = both(program(source))

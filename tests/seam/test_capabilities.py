@@ -51,5 +51,7 @@ def test_a_missing_hook_point_names_what_is_lost(monkeypatch):
     owner, name = hooks.owner_of(HOOK_POINTS[0].path)
     monkeypatch.delattr(owner, name)
     assert capability("compile").state == "missing"
-    with pytest.raises(UnsupportedTorch, match=rf"torch {VERSION}.* has no .*_compile, which dynx needs for: every compilation"):
+    with pytest.raises(
+        UnsupportedTorch, match=rf"torch {VERSION}.* has no .*_compile, which dynx needs for: every compilation"
+    ):
         capability("compile").require()

@@ -109,7 +109,10 @@ def test_what_a_subscriber_raises_is_reported_and_the_program_goes_on(target):
 
         return after
 
-    with subscribe(point("function"), fails_before, on_error=report), subscribe(point("function"), fails_after, on_error=report):
+    with (
+        subscribe(point("function"), fails_before, on_error=report),
+        subscribe(point("function"), fails_after, on_error=report),
+    ):
         assert target.function(3) == 3
     assert told == [("test", "before"), ("test", "after")]
 
