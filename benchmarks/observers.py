@@ -47,7 +47,7 @@ def call_seconds(compiled, tokens, watch: bool, calls: int) -> float:
 
 
 def small_call(watch: bool, compiled, x) -> float:
-    return call_seconds(compiled, x, watch, 3000)
+    return call_seconds(compiled, x, watch, 5000)
 
 
 def peak_bytes(watch: bool) -> float:
@@ -77,8 +77,8 @@ def main() -> int:
     ratios.append(
         ratio(
             "calls, GPT-2",
-            lambda: call_seconds(compiled, tokens, True, 30),
-            lambda: call_seconds(compiled, tokens, False, 30),
+            lambda: call_seconds(compiled, tokens, True, 100),
+            lambda: call_seconds(compiled, tokens, False, 100),
             bound=1.02,
         )
     )

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from dynx.records import (
     Attempt,
+    Backward,
     BecameDynamic,
     CacheEvent,
     Compile,
@@ -69,6 +70,7 @@ records = st.one_of(
     compiles,
     recompiles,
     breaks,
+    st.builds(Backward, counts, ids, seconds),
     st.builds(GaveUp, counts, ids, locations(), texts, st.none() | counts),
     st.builds(Skipped, locations(), texts, counts),
     st.builds(

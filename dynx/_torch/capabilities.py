@@ -47,6 +47,18 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
         optional=True,
     ),
     HookPoint(
+        "backward_start",
+        "torch._dynamo.callback:CompilationCallbackHandler.run_start_callbacks",
+        ("self", "args"),
+        purpose="backward graphs that are compiled at the first backward()",
+    ),
+    HookPoint(
+        "backward_end",
+        "torch._dynamo.callback:CompilationCallbackHandler.run_end_callbacks",
+        ("self", "args"),
+        purpose="seconds of backward graphs",
+    ),
+    HookPoint(
         "event",
         "torch._dynamo.utils:CompileEventLogger.instant",
         ("event_name", "metadata"),

@@ -44,6 +44,15 @@ def read_event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RawCache | RawD
     return None
 
 
+def backward_of(args: tuple[Any, ...]) -> str | None:
+    """Read the arguments of `CompilationCallbackHandler.run_start_callbacks` or `.run_end_callbacks`.
+
+    Gives the compile id for a backward graph that is compiled late, None for everything else that has such callbacks.
+    """
+    given = args[1]
+    return str(given.compile_id) if given.callback_trigger.name == "LAZY_BACKWARD" else None
+
+
 def _dynamic(metadata: dict[str, Any]) -> RawDynamic | None:
     changed, first, second = metadata["dim_changed"], str(metadata["cached"]), str(metadata["new"])
     if any(word in first or word in second for word in _SYMBOLIC):

@@ -7,13 +7,14 @@ never sees an attempt that was thrown away as if it had counted.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 from dynx._torch import frames
 from dynx._torch.breaks import read_break
 from dynx._torch.capabilities import HOOK_POINTS, hook_point
-from dynx._torch.events import read_event
+from dynx._torch.events import RawCache, backward_of, read_event
 from dynx._torch.guards import recompile_call
 from dynx._torch.hooks import After, Before, Subscription, subscribe
 from dynx._torch.messages import listen_to_messages
@@ -23,7 +24,7 @@ from dynx._trace.lifecycle import Generations, Scope, function_location
 from dynx._trace.reasons import parse_entry, parse_error
 from dynx._trace.userline import call_site, first_line, owner_of_file, user_location
 from dynx.errors import UnsupportedTorch
-from dynx.records import GraphBreak, Location, Record, Skipped, TorchWarning, Trouble
+from dynx.records import Backward, CacheEvent, GraphBreak, Location, Record, Skipped, TorchWarning, Trouble
 
 Listener = Callable[[Record], None]
 Starting = Callable[[str, Location], None]  # compile id and function of a compilation that begins
@@ -174,8 +175,23 @@ def _on_guard_added(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 def _on_event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     scope, found = _scope(), read_event(args, kwargs)
-    if scope is not None and found is not None:
+    if found is None:
+        return
+    if scope is not None:
         scope.note_event(found)
+    elif isinstance(found, RawCache) and (backward := _under_way.__dict__.get("backward")):
+        emit(CacheEvent(found.cache, found.result, _generations.current, backward[0], None, found.reason))
+
+
+def _on_backward_start(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if compile_id := backward_of(args):
+        _under_way.backward = compile_id, time.perf_counter()
+
+
+def _on_backward_end(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    backward = _under_way.__dict__.pop("backward", None)
+    if backward is not None:
+        emit(Backward(_generations.current, backward[0], time.perf_counter() - backward[1]))
 
 
 def _on_no_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
@@ -244,6 +260,8 @@ _SUBSCRIBERS: dict[str, Before] = {
     "graph_break": _on_graph_break,
     "guard_added": _on_guard_added,
     "event": _on_event,
+    "backward_start": _on_backward_start,
+    "backward_end": _on_backward_end,
     "no_tensor": _on_no_tensor,
     "skip": _on_skip,
     "generator": _on_generator,

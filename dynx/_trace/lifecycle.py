@@ -162,6 +162,10 @@ class Generations:
         self._last: dict[int, int] = {}  # frame number -> how often it was compiled
         self._newest = -1
 
+    @property
+    def current(self) -> int:
+        return self._current
+
     def of(self, frame: int, nth: int) -> int:
         with self._lock:
             new_frame = frame not in self._last

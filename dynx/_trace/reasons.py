@@ -162,7 +162,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
         lambda m: ("none", m["source"], "not None" if m["not"] else "None", None),
     ),
     (
-        re.compile(r"(?P<source>[^()]*) is (?P<other>[^()]*)$", re.S),
+        re.compile(r"(?P<source>[^() ]+) is (?P<other>[^() ]+)$", re.S),
         lambda m: ("alias", m["source"], f"is {m['other']}", None),
     ),
     (re.compile(rf".*{_SIZE}.*", re.S), _shape),

@@ -20,9 +20,9 @@ from dynx.records import Location
 
 Owner = Literal["user", "torch", "dynx", "python", "library"]
 
-_CANARIES = os.path.join(
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_canaries.py"
-)  # a user's program in the package
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# files of the package that play a user's program
+_PLAYED = tuple(os.path.join(_PACKAGE, *name) for name in (("_canaries.py",), ("cli", "demo_program.py")))
 _LONGEST_DECORATORS = 40  # lines between a first decorator and its def
 _SITE = ("site-packages", "dist-packages")
 
@@ -38,7 +38,7 @@ def owner_of_file(file: str) -> tuple[Owner, str | None]:
     if file.startswith("<"):
         return "user", None
     path = os.path.abspath(file)
-    if path == _CANARIES:
+    if path in _PLAYED:
         return "user", None
     for root, owner in _roots():
         if path.startswith(root):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynx.records.compile import Attempt, Compile, GaveUp, Skipped
+from dynx.records.compile import Attempt, Backward, Compile, GaveUp, Skipped
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
@@ -13,6 +13,7 @@ from dynx.records.run import Run
 
 __all__ = [
     "Attempt",
+    "Backward",
     "BecameDynamic",
     "CacheEvent",
     "Compile",

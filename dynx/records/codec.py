@@ -14,7 +14,7 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from dynx.records.compile import Attempt, Compile, GaveUp, Skipped
+from dynx.records.compile import Attempt, Backward, Compile, GaveUp, Skipped
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
@@ -26,6 +26,7 @@ R = TypeVar("R", bound=Record)
 
 NAMES: Mapping[str, type[Record]] = {
     "compile": Compile,
+    "backward": Backward,
     "recompile": Recompile,
     "graph_break": GraphBreak,
     "gave_up": GaveUp,

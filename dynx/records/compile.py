@@ -56,6 +56,15 @@ class Compile(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Backward(Record):
+    """The backward graph of a compilation, compiled when it was first needed: at the first `backward()`."""
+
+    generation: int
+    id: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class GaveUp(Record):
     """A function that reached a recompile limit: from here on, new inputs run eagerly."""
 

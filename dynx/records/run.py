@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dynx.records import merge
 from dynx.records.codec import to_data
-from dynx.records.compile import Compile, GaveUp, Skipped
+from dynx.records.compile import Backward, Compile, GaveUp, Skipped
 from dynx.records.graph_break import GraphBreak
 from dynx.records.observed import BecameDynamic, CacheEvent, TorchWarning, Trouble
 from dynx.records.recompile import Reason, Recompile
@@ -46,6 +46,11 @@ class Run:
     @property
     def compiles(self) -> tuple[Compile, ...]:
         return self._of(Compile)
+
+    @property
+    def backwards(self) -> tuple[Backward, ...]:
+        """Backward graphs that were compiled later than their forward."""
+        return self._of(Backward)
 
     @property
     def recompiles(self) -> tuple[Recompile, ...]:
@@ -104,7 +109,7 @@ class Run:
     @property
     def compile_seconds(self) -> float:
         """Wall time spent compiling, in seconds."""
-        return sum(compile.seconds for compile in self.compiles)
+        return sum(each.seconds for each in self.compiles) + sum(each.seconds for each in self.backwards)
 
     @property
     def is_complete(self) -> bool:
@@ -132,6 +137,7 @@ class Run:
         groups: dict[str, Sequence[Record]] = {
             "findings": self.findings,
             "compiles": self.compiles,
+            "backwards": self.backwards,
             "recompiles": self.recompiles,
             "graph_breaks": self.graph_breaks,
             "gave_up": self.gave_up,

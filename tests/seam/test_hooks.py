@@ -42,8 +42,7 @@ def target(monkeypatch):
 @pytest.fixture
 def trouble():
     """Collects what subscribers raised."""
-    seen = []
-    return seen
+    return []
 
 
 def point(path):
