@@ -13,10 +13,10 @@ from dynx.report import _words as words
 _PAGE = """
 <div class="dynx">
 <style>
-.dynx { font: 13px/1.45 system-ui, sans-serif; max-width: 72em; color: inherit }
+.dynx { font: 13px/1.45 system-ui, sans-serif; max-width: 90em; color: inherit }
 .dynx .cost { display: flex; gap: 1.6em; flex-wrap: wrap; margin: .2em 0 .8em; font-weight: 600 }
 .dynx .dim { opacity: .65; font-weight: 400 }
-.dynx table { border-collapse: collapse; margin: .2em 0 1em; color: inherit; background: none }
+.dynx table { font-size: 13px; border-collapse: collapse; margin: .2em 0 1em; color: inherit; background: none }
 .dynx th { font-weight: 400; opacity: .65 }
 .dynx td, .dynx th { padding: .25em .9em .25em 0; vertical-align: top; text-align: left; background: none }
 .dynx td, .dynx th { border: 0; border-bottom: 1px solid #8883 }

@@ -62,12 +62,12 @@ class _Findings:
         yield self._table() if options.max_width >= _WIDE else self._paragraphs()
 
     def _table(self) -> Table:
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", expand=True)
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("lost", justify="right", no_wrap=True)
         table.add_column("rule", no_wrap=True)
-        table.add_column("where", ratio=3)
-        table.add_column("what happened", ratio=5)
-        table.add_column("do this", ratio=4)
+        table.add_column("where")
+        table.add_column("what happened")
+        table.add_column("do this")
         for each in self._findings:
             table.add_row(
                 words.seconds(each.seconds),

@@ -28,7 +28,7 @@ def summary(run: Run) -> list[str]:
     parts.append(plural(len(run.recompiles), "recompile"))
     parts.append(plural(len(run.graph_breaks), "graph break"))
     if run.gave_up:
-        parts.append(f"{plural(len(run.gave_up), 'function')} gave up and {'runs' if len(run.gave_up) == 1 else 'run'} eagerly")
+        parts.append(f"{len(run.gave_up)} gave up")
     failed = sum(compile.outcome == "failed" for compile in run.compiles)
     if failed:
         parts.append(f"{plural(failed, 'compile')} failed")

@@ -1,0 +1,126 @@
+"""The commands that read a run, in process."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from dynx.cli import main
+from dynx.records import Compile, GraphBreak, Location, Reason, Recompile, Run
+
+HERE = Location("train.py", 41, "main")
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A run with one recompile by a size and one break by print."""
+    reason = Reason("size", "x.size()[1]", "3", "4", HERE, holder="argument")
+    events = (
+        Compile(0, "0/0", HERE, "compiled", 1.5),
+        Recompile(0, "0/1", HERE, (reason,), 2.0),
+        GraphBreak(HERE, (HERE,), "Failed to trace builtin operator", kind="Failed to trace builtin operator", callee="print"),
+    )
+    path = tmp_path / "run.dynx"
+    Run(events, {"torch": "2.13.0", "command": ["dynx", "run", "train.py"]}, {"seconds": 3.0}).save(path)
+    return str(path)
+
+
+def test_show(saved, capsys):
+    assert main(["show", saved]) == 0
+    assert "mark_dynamic(x, 1)" in capsys.readouterr().out
+
+
+def test_show_json(saved, capsys):
+    assert main(["show", saved, "--json"]) == 0
+    assert [finding["rule"] for finding in json.loads(capsys.readouterr().out)["findings"]] == ["DX102", "DX201"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--max-recompiles", "1", "--max-graph-breaks", "1", "--max-gave-up", "0"], 0, "ok: <Run"),
+        (["--max-recompiles", "0"], 1, "FAILED recompiles: 1, at most 0 allowed"),
+        (["--max-findings", "1"], 1, "FAILED findings: 2, at most 1 allowed"),
+        (["--max-compile-seconds", "1"], 1, "FAILED compile seconds: 1.5, at most 1 allowed"),
+        (["--forbid", "DX201"], 1, "FAILED DX201 at train.py:41 in main: print() splits the graph in two"),
+        (["--forbid", "DX301"], 0, "ok: <Run"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_assert(saved, capsys, options, code, said):
+    assert main(["assert", saved, *options]) == code
+    assert said in capsys.readouterr().out
+
+
+def test_assert_without_a_limit_is_refused(saved, capsys):
+    assert main(["assert", saved]) == 2
+    assert "nothing to assert" in capsys.readouterr().err
+
+
+def test_a_run_that_compiled_nothing_proves_nothing(tmp_path, capsys):
+    """A test that never reached the model must not be green."""
+    Run((), {"torch": "2.13.0"}, {"seconds": 1.0}).save(tmp_path / "empty.dynx")
+    assert main(["assert", str(tmp_path / "empty.dynx"), "--max-recompiles", "0"]) == 1
+    assert "VACUOUS" in capsys.readouterr().out
+
+
+def test_a_run_that_was_killed_fails(tmp_path, capsys):
+    Run((Compile(0, "0/0", HERE, "compiled", 1.5),), {"torch": "2.13.0"}).save(tmp_path / "cut.dynx")
+    assert main(["assert", str(tmp_path / "cut.dynx"), "--max-recompiles", "0"]) == 1
+    assert "did not finish" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [["show"], ["assert", "--max-recompiles", "0"]], ids=" ".join)
+def test_a_file_that_is_not_there_or_no_run(command, tmp_path, capsys):
+    gone = str(tmp_path / "gone.dynx")
+    assert main([command[0], gone, *command[1:]]) == 2
+    assert capsys.readouterr().err == f"dynx: No such file or directory: {gone}\n"
+    other = tmp_path / "model.pt"
+    other.write_bytes(b"PK\x03\x04")
+    assert main([command[0], str(other), *command[1:]]) == 2
+    assert "is not a dynx run file" in capsys.readouterr().err
+
+
+def test_a_damaged_file_is_shown_with_one_line_of_warning(saved, capsys):
+    with open(saved, "a") as file:
+        file.write("{broken\n")
+    assert main(["show", saved]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"dynx: {saved}, line 6: not JSON")
+    assert "mark_dynamic(x, 1)" in captured.out
+
+
+def test_rules_are_listed_and_explained(capsys):
+    assert main(["rule"]) == 0
+    listed = capsys.readouterr().out
+    assert "DX101" in listed
+    assert "DX501" in listed
+    assert main(["rule", "dx102"]) == 0
+    assert "mark_dynamic" in capsys.readouterr().out
+    assert main(["rule", "DX999"]) == 2
+    assert "there is no rule DX999" in capsys.readouterr().err
+
+
+@pytest.fixture
+def own_process(monkeypatch, tmp_path):
+    """`dynx run` takes the process over, as a command does; a test wants it back."""
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_demo_shows_its_mistakes(capfd, own_process):
+    assert main(["demo"]) == 0
+    told = capfd.readouterr()
+    assert "tokens:" in told.out
+    for rule in ("DX101", "DX102", "DX202"):
+        assert rule in told.err
+
+
+def test_the_demo_works_without_transformers(capfd, monkeypatch, own_process):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert main(["demo"]) == 0
+    assert "DX101" in capfd.readouterr().err

@@ -1,0 +1,54 @@
+"""The notebook view: the same facts, nothing from outside, nothing executable."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+from dynx.records import GraphBreak, Location, Run
+
+
+class Tags(HTMLParser):
+    """Collects tags and checks that they nest."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen, self.open = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_it_is_well_formed_and_self_contained(run):
+    page = run._repr_html_()
+    tags = Tags()
+    tags.feed(page)
+    assert not tags.open
+    assert not [attrs for _, attrs in tags.seen if {"src", "href", "onclick"} & set(attrs)]
+    assert not re.search(r"url\(|@import|<script", page)
+
+
+def test_it_shows_the_findings_and_the_tables(run):
+    page = run._repr_html_()
+    for text in ("DX301", "model.py:58", "make self.step a tensor buffer", "Recompiles", "torch 2.13.0", "Became dynamic"):
+        assert text in page
+
+
+def test_what_comes_from_the_program_is_escaped():
+    evil = "<script>alert(1)</script>"
+    here = Location(evil, 1, evil)
+    page = Run(
+        (GraphBreak(here, (here,), evil, callee="print"),), {"torch": evil}, {"seconds": 1.0, "device": evil}
+    )._repr_html_()
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_dark_and_light_themes_have_colours_of_their_own(run):
+    page = run._repr_html_()
+    assert "prefers-color-scheme: dark" in page
+    assert 'data-jp-theme-light="false"' in page

@@ -1,0 +1,109 @@
+"""The screen, as it reads."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from dynx.records import Run
+from dynx.report import terminal
+
+
+def screen(run, width=80, full=False, **options):
+    console = Console(width=width, file=io.StringIO(), **options)
+    console.print(terminal(run, full=full))
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
+
+
+def test_eighty_columns(run):
+    assert (
+        screen(run)
+        == """\
+ dynx run train.py                                  torch 2.13.0 · cpu · 31.2 s
+
+ 2.0 s compiling   1 compile   9 recompiles   2 graph breaks   1 gave up
+
+  7.2 s  DX301  model.py:58  Net.forward
+         gave up after 8 compiles: self.step 7, now 8
+         → make self.step a tensor buffer, updated in place
+
+ 500 ms  DX201  train.py:12  main
+         print() splits the graph in two
+         → drop it, or move it out of the compiled function
+
+ Recompiles without advice
+  125 ms  1/1  act  x: 2, then 3
+          train.py:12  main  (in lib, nn/act.py:30)
+
+ Graph breaks without advice
+      1x  Dynamic shape operator
+          model.py:58  Net.forward
+
+ dynx could not see
+      1x  graph breaks: this torch has none
+
+ dynx rule DX301 explains"""
+    )
+
+
+def test_a_wide_terminal_has_one_line_per_finding(run):
+    lines = screen(run, width=160).splitlines()
+    (line,) = [line for line in lines if "DX301" in line and "explains" not in line]
+    assert "7.2 s" in line
+    assert "gave up after 8 compiles: self.step 7, now 8" in line
+    assert "make self.step a tensor buffer, updated in place" in line
+    assert max(map(len, lines)) <= 160
+
+
+def test_full_shows_every_table(run):
+    text = screen(run, full=True)
+    for title in (
+        "Recompiles",
+        "Graph breaks",
+        "Gave up",
+        "Became dynamic",
+        "Compiles",
+        "Compile caches",
+        "Left alone",
+        "Said by",
+    ):
+        assert f"\n {title}" in text
+    assert "L['x'] size 1: 128, then 256" in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_no_line_is_longer_than_the_terminal(run, width):
+    assert all(len(line) <= width for line in screen(run, width=width, full=True).splitlines())
+
+
+def test_a_pipe_gets_plain_text(run):
+    assert "\x1b" not in screen(run)
+
+
+def test_no_color_is_respected(run, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    coloured = screen(run, force_terminal=True)
+    assert "\x1b[32m" not in coloured
+    assert "\x1b[36m" not in coloured
+
+
+def test_an_empty_run_says_that_nothing_needs_changing():
+    text = screen(Run(header={"command": ["dynx", "run", "x.py"]}, end={"seconds": 1.0}))
+    assert "nothing to change" in text
+    assert "0 compiles" in text
+
+
+def test_a_run_that_was_killed_says_so():
+    assert "did not finish" in screen(Run(header={"torch": "2.13.0"}))
+
+
+def test_markup_in_a_program_is_text():
+    """rich would read `[bold]` in a message as a command."""
+    from dynx.records import GraphBreak, Location
+
+    here = Location("[bold]a.py", 1, "f[red]")
+    text = screen(Run((GraphBreak(here, (here,), "[link=http://x]why[/link]"),)))
+    assert "[bold]a.py:1  f[red]" in text
+    assert "[link=http://x]why[/link]" in text
