@@ -77,7 +77,6 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "skip_frame": ("torch._dynamo.exc:SkipFrame", "functions the tracer leaves alone"),
     "unsupported": ("torch._dynamo.exc:Unsupported", "what breaks a graph"),
     "user_error": ("torch._dynamo.exc:UserError", "what breaks a graph by the user's doing"),
-    "limit_hit": ("torch._dynamo.exc:FailOnRecompileLimitHit", "the recompile limit under fullgraph"),
 }
 
 _POINTS = {point.name: point for point in HOOK_POINTS}

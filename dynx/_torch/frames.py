@@ -56,6 +56,18 @@ def compile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompileCall:
     )
 
 
+def module_of(call: CompileCall) -> Any | None:
+    """Give the module whose method is compiled; None for a plain function.
+
+    Torch compiles its own modules through `external_utils.wrap_inline(module)`, whose code they all share.
+    """
+    from torch.nn import Module
+
+    code = call.code
+    owner = call.locals.get(code.co_varnames[0] if code.co_argcount else "fn")
+    return owner if issubclass(type(owner), Module) else None
+
+
 def backend_name(backend: Any) -> str:
     """Name a backend as the user wrote it: "inductor", "eager", or the name of the function."""
     from torch._dynamo.eval_frame import innermost_backend
@@ -69,7 +81,8 @@ def ending(result: Any, raised: BaseException | None, *, fullgraph: bool) -> End
     """Read what `convert_frame._compile` returned or raised.
 
     Torch: `ConvertFrameReturn.skip_reason` is from 2.13. An `Unsupported` or `UserError` outside fullgraph means that the
-    function runs eagerly; the recompile limit raises `Unsupported` or `FailOnRecompileLimitHit`.
+    function runs eagerly; the recompile limit raises `Unsupported` too,
+    and under fullgraph `FailOnRecompileLimitHit`, which reaches the user.
     """
     if raised is None:
         if result.guarded_code is not None:
@@ -78,9 +91,8 @@ def ending(result: Any, raised: BaseException | None, *, fullgraph: bool) -> End
     from torch._dynamo import exc
 
     reason = _first_line(str(raised)) or type(raised).__name__
-    text = f"{raised}{raised.__cause__ or ''}"
-    if _LIMIT in text or isinstance(raised, exc.FailOnRecompileLimitHit):
-        accumulated = "accumulated_recompile_limit" in text
+    if isinstance(raised, exc.Unsupported) and _LIMIT in str(raised):
+        accumulated = "accumulated_recompile_limit" in str(raised)
         return Ending("gave_up", reason, "accumulated_recompile_limit" if accumulated else "recompile_limit")
     if isinstance(raised, (exc.Unsupported, exc.UserError)) and not fullgraph:
         return Ending("skipped", reason)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dynx._torch import frames, metrics
 from dynx._torch.breaks import RawBreak
@@ -12,7 +12,6 @@ from dynx._torch.events import RawCache, RawDynamic
 from dynx._torch.stacks import RawFrame, tracing_stack
 from dynx._trace.requesters import Requests
 from dynx._trace.userline import chain_of, first_line, named, owner_of_file, user_location
-from dynx._trace.values import is_module
 from dynx.records import (
     Attempt,
     BecameDynamic,
@@ -139,14 +138,21 @@ def _standard_module(stack: tuple[RawFrame, ...]) -> str | None:
 
 
 def function_location(call: frames.CompileCall, call_site: Location | None) -> Location:
-    """Give the first line of the function being compiled; a module's method is named after the module's own class."""
+    """Give the first line of the function being compiled, or the line that calls it where torch wrote the function.
+
+    A module's method is named after the module's own class: a library's wrapper or a base class says less.
+    """
     code = call.code
-    library = owner_of_file(code.co_filename)[1]
-    caller = call_site.own if library is not None and call_site is not None else None
     name = frames.user_name(code.co_qualname)
-    owner = call.locals.get(code.co_varnames[0]) if code.co_argcount else None
-    if is_module(owner):
-        name = f"{type(owner).__qualname__}.{name.rpartition('.')[2]}"
+    module = frames.module_of(call)
+    if module is not None:
+        name = f"{type(module).__qualname__}.{name.rpartition('.')[2] if code.co_argcount else 'forward'}"
+    if call.id.startswith("!"):
+        name = "backward (compiled autograd)"
+    owner, library = owner_of_file(code.co_filename)
+    if owner != "user" and library is None and call_site is not None:
+        return replace(call_site.own, function=name)
+    caller = call_site.own if library is not None and call_site is not None else None
     return Location(code.co_filename, first_line(code), name, library=library, caller=caller)
 
 

@@ -101,6 +101,14 @@ def _identity(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | N
     return "object", source, kind or None, None
 
 
+def _contains(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
+    source, key = match["source"], match["key"]
+    if source.endswith(".__dict__"):  # an attribute that was set on an object, or not yet
+        states = ("absent", "present") if match["not"] else ("present", "absent")
+        return "attribute", f"{source.removesuffix('.__dict__')}.{key.strip(chr(39))}", *states
+    return "keys", source, f"{'no ' if match['not'] else ''}key {key}", None
+
+
 def _shape(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
     inner = re.search(_SIZE, match[0])
     source = f"{inner['source']}.{inner['what']}()[{inner['dim']}]" if inner else match[0]
@@ -141,7 +149,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
     ),
     (
         re.compile(r"(?P<not>not )?___(?:dict|set)_contains\((?P<key>.*?), (?P<source>.*)\)$", re.S),
-        lambda m: ("keys", m["source"], f"{'no ' if m['not'] else ''}key {m['key']}", None),
+        _contains,
     ),
     (
         re.compile(r"(?P<not>not )?hasattr\((?P<source>.*), '(?P<name>\w+)'\)$", re.S),

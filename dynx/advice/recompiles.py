@@ -133,6 +133,8 @@ def causes(recompiles: Iterable[Recompile]) -> tuple[Cause, ...]:
     groups: dict[tuple[object, ...], list[Recompile]] = {}
     rules: dict[str, RecompileRule] = {rule.id: rule for rule in RULES}
     for each in recompiles:
+        if each.id.startswith("!"):
+            continue  # compiled autograd: what changed is no variable of the user
         rule = first_match(RULES, each.reasons[0]) if each.reasons else None
         if rule is not None:
             groups.setdefault((each.generation, _frame(each.id), rule.id, _subject(each.reasons[0])), []).append(each)

@@ -33,7 +33,7 @@ def test_the_table_names_everything_the_seam_imports():
     modules = {path.partition(":")[0] for path in signatures()}
     for file in Path(hooks.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch."):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("torch._", "torch.fx.experimental")):
                 for name in (alias.name for alias in node.names):
                     path = f"{node.module}.{name}"
                     assert path in modules or any(each == path or each.startswith(path + ".") for each in known), (

@@ -28,6 +28,7 @@ RECORDED = [
     ("not history", "length", "history", "0", None),
     ("list(dict.keys(d))[0] == 'a'", "keys", "d", "'a'", None),
     ("not ___dict_contains('mask', batch)", "keys", "batch", "no key 'mask'", None),
+    ("not ___dict_contains('n', self.__dict__)", "attribute", "self.n", "absent", "present"),
     ("self.step == 7", "value", "self.step", "7", None),
     ("n == 'a  # no comment'", "value", "n", "'a  # no comment'", None),
     ("G['DEBUG'] == False", "value", "G['DEBUG']", "False", None),
