@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import platform
 import sys
 import time
@@ -96,13 +97,21 @@ class Watch:
             self._writer.end(self._end)
 
     def __call__(self, fn: Callable[P, T]) -> Callable[P, T]:
-        """Watch each call of `fn`; every call is a run of its own."""
+        """Watch each call of `fn`; every call is a run of its own, and writes the run file anew."""
+        if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn):
+            raise DynxError(
+                f"watch() cannot decorate {fn.__qualname__}: its body runs after the call\n"
+                "  watch inside it instead: with dynx.watch() as w:"
+            )
 
         @functools.wraps(fn)
         def watched(*args: P.args, **kwargs: P.kwargs) -> T:
-            watched.dynx = Watch(self._out)  # type: ignore[attr-defined]
-            with watched.dynx:  # type: ignore[attr-defined]
-                return fn(*args, **kwargs)
+            each = Watch(self._out)
+            try:
+                with each:
+                    return fn(*args, **kwargs)
+            finally:
+                watched.dynx = each  # type: ignore[attr-defined]
 
         watched.dynx = Watch(self._out)  # type: ignore[attr-defined]
         return watched
@@ -132,7 +141,8 @@ class Watch:
             return getattr(self.run, name)
 
     def __repr__(self) -> str:
-        return f"<Watch {'open' if self._listening is not None else 'done'}: {self.run!r}>"
+        state = "open" if self._listening is not None else "done" if self._end else "not entered"
+        return f"<Watch {state}: {self.run!r}>"
 
     def __rich__(self) -> Any:
         return self.run.__rich__()

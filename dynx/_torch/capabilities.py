@@ -19,7 +19,8 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
         "compile",
         f"{_CONVERT}:_compile",
         ("code", "globals", "locals", "builtins", "closure", "compiler_fn", "one_graph"),
-        ("frame", "compile_id", "skip"),
+        ("frame", "compile_id"),
+        skips=True,
         purpose="every compilation: what, when, how it ended",
     ),
     HookPoint("attempt", f"{_CONVERT}:trace_frame", ("code",), purpose="attempts and why they restarted"),
@@ -36,7 +37,9 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
         ("self", "code_options", "reason", "exc"),
         purpose="graph breaks",
     ),
-    HookPoint("guard_added", "torch._guards:GuardsSet.add", ("self", "guard"), purpose="every line that asked for a guard"),
+    HookPoint(
+        "guard_added", "torch._guards:GuardsSet.add", ("self", "guard"), skips=True, purpose="every line that asked for a guard"
+    ),
     HookPoint("no_tensor", f"{_CONVERT}:has_tensor_in_frame", purpose="functions left alone for want of tensors"),
     HookPoint("generator", f"{_CONVERT}:is_generator", ("code",), purpose="generator functions, which run eagerly"),
     HookPoint(
@@ -72,6 +75,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "tracing_context": ("torch._guards:TracingContext.try_get", "the user line while tracing"),
     "global_state": ("torch._C._dynamo.guards:GlobalStateGuard.__getstate__", "both values of a changed global state"),
     "innermost_backend": ("torch._dynamo.eval_frame:innermost_backend", "the backend's name"),
+    "compiled_code": ("torch._dynamo.eval_frame:always_optimize_code_objects", "which functions were given to torch.compile"),
     "recompile_limit": ("torch._dynamo.config:recompile_limit", "the limit of recompiles"),
     "restart": ("torch._dynamo.exc:RestartAnalysis", "attempts that start anew"),
     "skip_frame": ("torch._dynamo.exc:SkipFrame", "functions the tracer leaves alone"),

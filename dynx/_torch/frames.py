@@ -37,12 +37,8 @@ class Ending:
 
 
 def compile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompileCall:
-    """Read the arguments of `convert_frame._compile`.
-
-    `skip` counts the frames that torch leaves out of the stack it logs; the hook's own frame is one more.
-    """
+    """Read the arguments of `convert_frame._compile`."""
     given = dict(zip(hook_point("compile").leading, args, strict=False)) | kwargs
-    kwargs["skip"] = given.get("skip", 0) + 1
     compile_id = given["compile_id"]
     return CompileCall(
         given["code"],
@@ -129,6 +125,16 @@ def restart_reason(raised: BaseException) -> tuple[bool, str]:
     restarts = isinstance(raised, exc.RestartAnalysis)
     why = getattr(raised, "restart_reason", None)
     return restarts, _first_line(why or str(raised)) or type(raised).__name__
+
+
+def is_compiled_itself(code: CodeType) -> bool:
+    """Tell whether a function was given to torch.compile, or was only met on the way.
+
+    Torch: `eval_frame.always_optimize_code_objects`, alike in 2.11, 2.13 and 2.15.
+    """
+    from torch._dynamo.eval_frame import always_optimize_code_objects
+
+    return code in always_optimize_code_objects
 
 
 def symbolic_sources(tracer_output: Any) -> frozenset[str]:

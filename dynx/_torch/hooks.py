@@ -33,6 +33,7 @@ class HookPoint:
     leading: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
     purpose: str = ""
+    skips: bool = False  # its parameter `skip` counts frames of the caller's stack, of which the wrapper is one more
     optional: bool = False  # some supported torch lacks it, and the purpose says what is lost
 
 
@@ -151,6 +152,7 @@ def _uninstall(hook: _Installed) -> None:
 
 def _wrap(hook: _Installed, original: Callable[..., Any]) -> Callable[..., Any]:
     name = hook.point.name
+    skips = hook.point.skips and "skip" in inspect.signature(original).parameters
 
     @functools.wraps(original)
     def dynx_hook(*args: Any, **kwargs: Any) -> Any:
@@ -159,12 +161,14 @@ def _wrap(hook: _Installed, original: Callable[..., Any]) -> Callable[..., Any]:
             if thread is not None and thread != threading.get_ident():
                 continue
             try:
-                after = before(args, kwargs)
+                after = before(args, dict(kwargs))
             except Exception as error:  # noqa: BLE001 - an observer that fails must not fail the program
                 on_error(name, error)
                 continue
             if after is not None:
                 afters.append((after, on_error))
+        if skips:
+            kwargs["skip"] = kwargs.get("skip", 0) + 1
         if not afters:
             return original(*args, **kwargs)
         try:

@@ -15,41 +15,41 @@ Tell = Callable[[str, str], None]
 _LOGGERS = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx.experimental")
 
 
-class _Handler(logging.Handler):
-    """Hears the warnings of torch's loggers on one thread; prints nothing."""
+class Messages(logging.Handler):
+    """A handle on what torch says on one thread; `remove()` stops hearing. Prints nothing, and never fails the speaker."""
 
     def __init__(self, tell: Tell) -> None:
         super().__init__(logging.WARNING)
-        self._tell = tell
+        self._tell: Tell | None = tell
         self._thread = threading.get_ident()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.thread == self._thread:
-            self._tell(record.getMessage(), record.name)
-
-
-class Messages:
-    """A handle: `remove()` stops hearing."""
-
-    def __init__(self, tell: Tell) -> None:
-        self._handler = _Handler(tell)
-        self._tell = tell
         for name in _LOGGERS:
-            logging.getLogger(name).addHandler(self._handler)
+            logging.getLogger(name).addHandler(self)
         self._shown = warnings.showwarning
-        self._thread = threading.get_ident()
         warnings.showwarning = self._show
 
     def remove(self) -> None:
+        self._tell = None  # somebody may have saved `showwarning` while it was ours, and put it back later
         for name in _LOGGERS:
-            logging.getLogger(name).removeHandler(self._handler)
-        if warnings.showwarning == self._show:  # somebody may have put theirs on top
+            logging.getLogger(name).removeHandler(self)
+        if warnings.showwarning == self._show:
             warnings.showwarning = self._shown
 
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.thread == self._thread:
+            self._hear(record.getMessage, record.name)
+
     def _show(self, message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
-        if threading.get_ident() == self._thread and _said_by_torch():
-            self._tell(str(message), category.__name__)
+        if threading.get_ident() == self._thread and self._tell is not None and _said_by_torch():
+            self._hear(message.__str__, category.__name__)
         self._shown(message, category, filename, lineno, file, line)
+
+    def _hear(self, text: Callable[[], str], origin: str) -> None:
+        if self._tell is None:
+            return
+        try:
+            self._tell(text(), origin)
+        except Exception as error:  # noqa: BLE001 - a message that cannot be rendered is still the program's to print
+            self._tell(f"a message that cannot be shown: {type(error).__name__}", origin)
 
 
 def listen_to_messages(tell: Tell) -> Messages:

@@ -22,16 +22,15 @@ class PhaseClock:
     def __init__(self) -> None:
         self._start = {key: len(_times().get(key, ())) for key in (_WHOLE, _COMPILER, _AOT, _GUARDS, _INNER)}
 
-    def phases(self, seconds: float) -> dict[str, float]:
-        """Split `seconds` into trace, aot, backend and guards; their sum is `seconds`."""
-        compiler, guards = self._grown(_COMPILER), self._grown(_GUARDS)
-        aot = max(0.0, self._grown(_AOT) - self._grown(_INNER))
-        return {
-            "trace": max(0.0, seconds - compiler - guards),
-            "aot": aot,
-            "backend": max(0.0, compiler - aot),
-            "guards": guards,
-        }
+    def phases(self, seconds: float, nested: float = 0.0) -> dict[str, float]:
+        """Split `seconds` into trace, aot, backend and guards.
+
+        Torch's clock runs on in `nested` seconds of other compilations, which happen inside the backend.
+        """
+        guards = min(self._grown(_GUARDS), seconds)
+        compiler = min(max(0.0, self._grown(_COMPILER) - nested), seconds - guards)
+        aot = min(max(0.0, self._grown(_AOT) - self._grown(_INNER)), compiler)
+        return {"trace": seconds - compiler - guards, "aot": aot, "backend": compiler - aot, "guards": guards}
 
     def _grown(self, key: str) -> float:
         times = _times().get(key, ())

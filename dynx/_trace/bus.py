@@ -19,7 +19,7 @@ from dynx._torch.guards import recompile_call
 from dynx._torch.hooks import After, Before, Subscription, subscribe
 from dynx._torch.messages import listen_to_messages
 from dynx._torch.metrics import global_state
-from dynx._trace.explain import EntryFacts, explain
+from dynx._trace.explain import EntryFacts, SeenValues, explain
 from dynx._trace.lifecycle import Generations, Scope, function_location
 from dynx._trace.reasons import parse_entry, parse_error
 from dynx._trace.userline import call_site, first_line, owner_of_file, user_location
@@ -36,6 +36,7 @@ _subscriptions: list[Subscription] = []
 _under_way = threading.local()
 _generations = Generations()
 _facts: dict[tuple[int, str], EntryFacts] = {}
+_history = SeenValues()
 
 
 class Listening:
@@ -90,6 +91,7 @@ def _detach() -> None:
     while _subscriptions:
         _subscriptions.pop().remove()
     _facts.clear()
+    _history.clear()
 
 
 def _report(hook: str, error: BaseException) -> None:
@@ -111,22 +113,41 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
     site = call_site()
     scope = Scope(_generations.of(call.frame_number, call.nth), call, function_location(call, site), site)
     state = global_state()
+    for tell in tuple(_starting):
+        _tell(tell, call.id, scope.location)
     messages = listen_to_messages(lambda text, origin: scope.warnings.append(TorchWarning(text, origin, _here(scope))))
     scopes = _scopes()
     scopes.append(scope)
-    for tell in tuple(_starting):
-        tell(call.id, scope.location)
 
     def after(result: Any, raised: BaseException | None) -> None:
         messages.remove()
         scopes.remove(scope)
+        if raised is not None and call.fullgraph:
+            scope.note_failure(raised)
         ending = frames.ending(result, raised, fullgraph=call.fullgraph)
         if ending.outcome == "compiled":
-            _facts[scope.key] = EntryFacts(scope.requests.named(), state, call.backend)
-        for record in scope.finish(ending):
+            _remember(scope.key, EntryFacts(scope.requests.named(), state, call.backend))
+        records = scope.finish(ending)
+        if scopes:
+            scopes[-1].nested_seconds += scope.elapsed
+        for record in records:
             emit(record)
 
     return after
+
+
+def _remember(key: tuple[int, str], facts: EntryFacts) -> None:
+    """Keep what explains a later recompile; what was compiled before a reset cannot recompile any more."""
+    for old in [known for known in _facts if known[0] < key[0]]:
+        del _facts[old]
+    _facts[key] = facts
+
+
+def _tell(tell: Starting, compile_id: str, location: Location) -> None:
+    try:
+        tell(compile_id, location)
+    except Exception as error:  # noqa: BLE001 - who shows progress must not stop it
+        emit(Trouble("progress", f"{type(error).__name__}: {error}"))
 
 
 def _here(scope: Scope) -> Location | None:
@@ -152,9 +173,10 @@ def _on_recompile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
     def after(result: Any, raised: BaseException | None) -> None:
         failed = tuple(map(parse_entry, result)) if raised is None else parse_error(str(raised))
         facts = {entry.against: _facts.get((scope.generation, entry.against)) for entry in failed}
-        scope.reasons = tuple(
+        reasons = [
             explain(entry, facts[entry.against], locals, globals, scope.call.backend, scope.call_site) for entry in failed
-        )
+        ]
+        scope.reasons = _history.most_telling_first((scope.generation, scope.call.frame_number), reasons)
 
     return after
 
@@ -167,7 +189,6 @@ def _on_graph_break(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _on_guard_added(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    kwargs["skip"] = kwargs.get("skip", 0) + 1  # torch records the stack of the request; the hook's frame is none of it
     scope = _scope()
     if scope is not None:
         scope.requests.add(args[1] if len(args) > 1 else kwargs["guard"])
@@ -180,7 +201,7 @@ def _on_event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if scope is not None:
         scope.note_event(found)
     elif isinstance(found, RawCache) and (backward := _under_way.__dict__.get("backward")):
-        emit(CacheEvent(found.cache, found.result, _generations.current, backward[0], None, found.reason))
+        emit(CacheEvent(found.cache, found.result, _generation_of(backward[0]), backward[0], None, found.reason))
 
 
 def _on_backward_start(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -191,7 +212,12 @@ def _on_backward_start(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 def _on_backward_end(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     backward = _under_way.__dict__.pop("backward", None)
     if backward is not None:
-        emit(Backward(_generations.current, backward[0], time.perf_counter() - backward[1]))
+        emit(Backward(_generation_of(backward[0]), backward[0], time.perf_counter() - backward[1]))
+
+
+def _generation_of(compile_id: str) -> int:
+    """Give the generation in which the forward was compiled; a reset may have come between."""
+    return max((generation for generation, known in _facts if known == compile_id), default=_generations.current)
 
 
 def _on_no_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
@@ -230,7 +256,7 @@ def _on_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
     code = args[0] if args else kwargs["code"]
 
     def after(result: Any, raised: BaseException | None) -> None:
-        if raised is None and result:
+        if raised is None and result and frames.is_compiled_itself(code):
             site = call_site()
             library = owner_of_file(code.co_filename)[1]
             location = Location(

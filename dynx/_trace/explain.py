@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,39 @@ class EntryFacts:
     requests: Mapping[str, list[StackParts]]
     state: Mapping[str, str]
     backend: str
+
+
+class SeenValues:
+    """The values for which each function has been compiled, by source.
+
+    Torch lists one failed guard per cache entry. With several values alternating, most entries fail for a value that has an
+    entry of its own; what made the recompile necessary is a value that has none yet.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, int], dict[str, set[str]]] = {}
+
+    def clear(self) -> None:
+        self._seen.clear()
+
+    def most_telling_first(self, function: tuple[int, int], reasons: Sequence[Reason]) -> tuple[Reason, ...]:
+        """Put reasons with a value that is new for this function first; otherwise keep torch's order, newest entry first."""
+        seen = self._seen.setdefault(function, {})
+        for reason in reasons:
+            if reason.expected is not None:
+                seen.setdefault(reason.source, set()).add(reason.expected)
+
+        def rank(reason: Reason) -> int:
+            if reason.got is None or reason.got in seen.get(reason.source, ()):
+                return 2
+            # torch does not tell which object it expected, so an alternating one always looks new
+            return 1 if reason.kind in ("object", "function") else 0
+
+        ordered = sorted(reasons, key=rank)
+        for reason in reasons:
+            if reason.got is not None:
+                seen.setdefault(reason.source, set()).add(reason.got)
+        return tuple(ordered)
 
 
 def explain(

@@ -7,9 +7,10 @@ import time
 from dataclasses import dataclass, field, replace
 
 from dynx._torch import frames, metrics
-from dynx._torch.breaks import RawBreak
+from dynx._torch.breaks import RawBreak, read_break
 from dynx._torch.events import RawCache, RawDynamic
 from dynx._torch.stacks import RawFrame, tracing_stack
+from dynx._trace.qualname import enclosing_block
 from dynx._trace.requesters import Requests
 from dynx._trace.userline import chain_of, first_line, named, owner_of_file, user_location
 from dynx.records import (
@@ -46,6 +47,8 @@ class Scope:
     dynamic: list[BecameDynamic] = field(default_factory=list)
     caches: list[CacheEvent] = field(default_factory=list)
     warnings: list[TorchWarning] = field(default_factory=list)
+    nested_seconds: float = 0.0  # of compilations inside this one, which have records of their own
+    elapsed: float = 0.0
 
     @property
     def key(self) -> tuple[int, str]:
@@ -60,7 +63,7 @@ class Scope:
         if raised is None:
             # torch announces every changed number, also those it goes on to specialise
             symbolic = frames.symbolic_sources(result)
-            self.dynamic = [each for each in self.dynamic if any(name.startswith(each.source) for name in symbolic)]
+            self.dynamic = [each for each in self.dynamic if any(_is_part(name, each.source) for name in symbolic)]
         seconds = time.perf_counter() - self.attempt_started
         outcome: AttemptOutcome = "committed"
         reason = None
@@ -85,7 +88,8 @@ class Scope:
 
     def finish(self, ending: frames.Ending) -> list[Record]:
         """Give the records of this compilation, in the order in which they make sense."""
-        seconds = time.perf_counter() - self.started
+        self.elapsed = time.perf_counter() - self.started
+        seconds = max(0.0, self.elapsed - self.nested_seconds)
         nodes, guards = metrics.sizes(self.call.id)
         records: list[Record] = [*self.breaks, *self.dynamic, *self.caches, *self.warnings]
         if ending.outcome == "gave_up":
@@ -101,7 +105,7 @@ class Scope:
                 ending.outcome,
                 seconds,
                 tuple(self.attempts),
-                self.clock.phases(seconds),
+                self.clock.phases(seconds, self.nested_seconds),
                 nodes,
                 guards,
                 self.call.backend,
@@ -110,7 +114,22 @@ class Scope:
                 self.call_site,
             )
         )
+        self.call = replace(self.call, locals={}, globals={})  # whoever still holds the scope must not hold the program's data
         return records
+
+    def note_failure(self, raised: BaseException) -> None:
+        """Under fullgraph torch raises what would break the graph instead of logging it."""
+        if frames.is_skip(raised):
+            self.breaks.append(
+                replace(
+                    graph_break(read_break("", raised), self.key, self.call_site, self.location), resumable=False, fatal=True
+                )
+            )
+
+
+def _is_part(name: str, source: str) -> bool:
+    """Tell whether `name` is `source` or a part of it: `L['x'].size()[0]` of `L['x']`, but not `L['xy']`."""
+    return name.startswith(source) and (len(name) == len(source) or name[len(source)] in ".[")
 
 
 def graph_break(found: RawBreak, key: tuple[int, str], call_site: Location | None, function: Location) -> GraphBreak:
@@ -118,7 +137,8 @@ def graph_break(found: RawBreak, key: tuple[int, str], call_site: Location | Non
     location = user_location(found.stack, call_site)
     return GraphBreak(
         location=named(location) if location is not None else function,
-        chain=chain_of(found.stack),
+        chain=tuple(map(named, chain_of(found.stack))),
+        block=enclosing_block(found.stack) if not found.resumable else None,
         reason=found.headline,
         kind=found.kind,
         explanation=found.explanation,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import linecache
+from collections.abc import Iterable
 from functools import lru_cache
+
+from dynx._torch.stacks import RawFrame
 
 
 def qualname_at(file: str, line: int, function: str) -> str:
@@ -35,3 +38,36 @@ def _spans(file: str, lines: int) -> tuple[tuple[int, int, str], ...]:
 
     visit(tree, "")
     return tuple(found)
+
+
+def enclosing_block(stack: Iterable[RawFrame]) -> str | None:
+    """Name the innermost `try`, `with`, `for` or `while` around the lines of a stack; torch cannot go on inside one."""
+    for frame in reversed(tuple(stack)):
+        blocks = [
+            name
+            for first, last, name in _blocks(frame.file, len(linecache.getlines(frame.file)))
+            if first <= frame.line <= last
+        ]
+        if blocks:
+            return blocks[-1]
+    return None
+
+
+_BLOCKS = {ast.Try: "try", ast.With: "with", ast.AsyncWith: "with", ast.For: "for", ast.While: "while"}
+
+
+@lru_cache(maxsize=64)
+def _blocks(file: str, lines: int) -> tuple[tuple[int, int, str], ...]:
+    """List first line, last line and kind of every block inside a function of a file, outer ones first."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError, RecursionError):
+        return ()
+    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    found = {
+        (node.lineno, node.end_lineno or node.lineno, _BLOCKS[type(node)])
+        for function in functions
+        for node in ast.walk(function)
+        if type(node) in _BLOCKS and isinstance(node, ast.stmt)
+    }
+    return tuple(sorted(found, key=lambda block: (block[0], -block[1])))

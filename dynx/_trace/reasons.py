@@ -34,7 +34,7 @@ class FailedEntry:
 
 _ENTRY = re.compile(r"^(?P<id>(?:!\d+/)?\d+/\d+(?:_\d+)?): ", re.M)
 _STACK_FRAME = re.compile(r'^\s*File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.M)
-_COMMENT = re.compile(r"\s{2,}# .*  # (?P<file>\S+):(?P<line>\d+) in (?P<function>[^\s(]+)", re.S)
+_COMMENT = re.compile(r"\s{2,}# .*  # (?P<file>[^#\n]+?):(?P<line>\d+) in (?P<function>[^\s(]+)", re.S)
 _SIZE = r"(?P<source>\S+?)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
 
 
@@ -83,6 +83,8 @@ def _tensor(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | Non
     if match["dim"] is not None:
         source = f"{source}.{kind}()[{match['dim']}]"
     expected, got = match["expected"], match["got"]
+    if got is not None:
+        got = got.partition(". Guard failed on a parameter")[0]  # torch's hint follows
     if kind == "requires_grad":  # torch prints "requires_grad=0" and no second value
         wanted = expected.endswith("1")
         return kind, source, str(wanted), str(not wanted)
@@ -94,9 +96,12 @@ def _compare(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | No
     return "value", source, value if match["op"] == "==" else f"not {value}", None
 
 
+_FUNCTION_TYPES = ("<class 'code'>", "<class 'function'>", "<class 'method'>", "<class 'builtin_function_or_method'>")
+
+
 def _identity(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
     source, kind = match["source"], match["type"] or ""
-    if source.endswith(".__code__") or "function" in kind or "'method'" in kind or "builtin" in kind:
+    if source.endswith(".__code__") or kind in _FUNCTION_TYPES:
         return "function", source.removesuffix(".__code__"), None, None
     return "object", source, kind or None, None
 
@@ -115,6 +120,15 @@ def _shape(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None
     return "shape", source.lstrip("(-"), match[0], None
 
 
+_NAME = re.compile(r"(?<![\w.'\"\]])(?!(?:and|or|not)\b)[A-Za-z_][\w.\[\]'\"]*")
+
+
+def _bounds(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
+    """A number that became symbolic, and the branches it took: `2 <= n and n <= 9`."""
+    name = _NAME.search(match[0])
+    return "shape", name[0] if name else match[0], match[0], None
+
+
 # the first pattern that matches wins; sources keep torch's spelling with `L['x']` shortened to `x`
 _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
     (
@@ -126,7 +140,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
         _tensor,
     ),
     (
-        re.compile(r"expected type of '(?P<source>.*?)' to be (?P<expected>.*?), but found (?P<got>.*)$", re.S),
+        re.compile(r"expected type of '(?P<source>.*?)' to be (?P<expected>.*?)(?:, '|,) but found (?P<got>.*)$", re.S),
         lambda m: ("type", m["source"], m["expected"], m["got"]),
     ),
     (
@@ -135,18 +149,27 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
     ),
     (re.compile(r"BACKEND_MATCH failure"), lambda m: ("backend", "backend", None, None)),
     (
+        re.compile(r"___check_torch_function_mode_stack\(\)"),
+        lambda m: ("global_state", "torch_function_mode_stack", None, None),
+    ),
+    (
+        re.compile(r"(?P<source>[^() ]+) is (?P<value>True|False)$"),
+        lambda m: ("value", m["source"], m["value"], None),
+    ),
+    (
         re.compile(r"Duplicate tensors? found(?: where not expected!|: (?P<which>.*))", re.S),
         lambda m: ("alias", m["which"] or "", "different tensors", "the same tensor"),
     ),
     (
         re.compile(r"len\((?P<source>.*)\) (?:==|!=) (?P<value>\d+)$", re.S),
-        lambda m: ("length", m["source"], m["value"] if "==" in m[0] else None, None),
+        lambda m: ("length", m["source"], m["value"], None),
     ),
     (re.compile(r"not (?P<source>[\w.\[\]'\"]+)$"), lambda m: ("length", m["source"], "0", None)),
     (
         re.compile(r"list\((?:dict|set)\.(?:keys|__iter__)\((?P<source>.*?)\)\)\[\d+\] == (?P<value>.*)$", re.S),
         lambda m: ("keys", m["source"], m["value"], None),
     ),
+    (re.compile(r"(?P<not>not )?set\.__contains__\((?P<source>.*?), (?P<key>.*)\)$", re.S), _contains),
     (
         re.compile(r"(?P<not>not )?___(?:dict|set)_contains\((?P<key>.*?), (?P<source>.*)\)$", re.S),
         _contains,
@@ -174,6 +197,6 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
         lambda m: ("alias", m["source"], f"is {m['other']}", None),
     ),
     (re.compile(rf".*{_SIZE}.*", re.S), _shape),
-    (re.compile(r"(?:\S+ <=? )(?P<source>.+?)(?: <=? \S+)?$", re.S), lambda m: ("shape", m["source"], m[0], None)),
+    (re.compile(r"(?!.*(?:==|!=)).*[<>].*", re.S), _bounds),
     (re.compile(r"(?P<source>.*?) (?P<op>==|!=) (?P<value>.*)$", re.S), _compare),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from enum import EnumMeta
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Literal
 
@@ -46,10 +47,10 @@ def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
     direct = True
     while isinstance(inner, (ast.Attribute, ast.Subscript)):
         inner = inner.value
-        owner = _follow(inner, locals, globals)
+        owner = globals if isinstance(inner, ast.Name) and inner.id == "G" else _follow(inner, locals, globals)
         if _is_a(owner, "torch.optim", "Optimizer"):
             return "optimizer"
-        if direct and (owner is globals or isinstance(owner, ModuleType)):
+        if direct and (owner is globals or issubclass(type(owner), ModuleType)):
             return "global"
         if direct and is_module(owner):
             return "module"
@@ -71,6 +72,8 @@ def text_of(value: Any) -> str:
     if value is None or type(value) in (bool, int, float, complex, str, bytes):
         text = repr(value)
         return text if len(text) <= _MAX else text[: _MAX - 1] + "…"
+    if issubclass(type(type(value)), EnumMeta):
+        return f"{type(value).__qualname__}.{object.__getattribute__(value, '_name_')}"
     if type(value) in (type, FunctionType, BuiltinFunctionType, MethodType):
         return str(value.__qualname__)
     return f"a {type(value).__qualname__}"
@@ -86,9 +89,12 @@ def resolve(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) 
 
 def _follow(node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Name):
-        if node.id == "G":
-            return globals
-        return locals if node.id == "L" else locals.get(node.id, _UNKNOWN)
+        return locals.get(node.id, _UNKNOWN)
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Constant):
+        scope = {"G": globals, "L": locals}.get(node.value.id, {})  # as torch writes them; else names of the user
+        key = node.slice.value
+        if isinstance(key, str) and key in scope:
+            return scope[key]
     if isinstance(node, ast.Attribute):
         return _attribute(_follow(node.value, locals, globals), node.attr)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
@@ -119,15 +125,14 @@ def _attribute(owner: Any, name: str) -> Any:
 
 
 def _item(owner: Any, key: Any) -> Any:
+    """Read an item with the built-in method; `isinstance` would ask the object for its `__class__`."""
+    kind = type(owner)
     try:
-        if isinstance(owner, dict):
-            return dict.__getitem__(owner, key) if isinstance(key, (str, int)) else _UNKNOWN
-        if isinstance(owner, list) and isinstance(key, int):
-            return list.__getitem__(owner, key)
-        if isinstance(owner, tuple) and isinstance(key, int):
-            return tuple.__getitem__(owner, key)
-        if isinstance(owner, Mapping) and isinstance(key, str):  # frame locals
-            return owner.get(key, _UNKNOWN)
+        if issubclass(kind, dict):
+            return dict.__getitem__(owner, key) if type(key) in (str, int) else _UNKNOWN
+        for base in (list, tuple):
+            if issubclass(kind, base) and type(key) is int:
+                return base.__getitem__(owner, key)
     except (KeyError, IndexError):
         pass
     return _UNKNOWN

@@ -27,7 +27,7 @@ def advise(run: Run) -> tuple[Finding, ...]:
 
     A function that gave up is one finding with its cause's advice, not two.
     """
-    causes = recompiles.causes(run.recompiles)
+    causes = recompiles.causes(run.recompiles, run.dynamic)
     found: list[Finding] = []
     used_up = set()
     for gave_up in run.gave_up:

@@ -11,11 +11,12 @@ from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 
 _PRINTS = re.compile(
-    r"^(?:print|_?warnings(?:\.\w+)*|logging(?:\.\w+)*|loguru(?:\.\w+)*|builtins\.print|sys\.std(?:out|err)\.\w+)$"
+    r"^(?:print|_?warnings\.warn\w*|logging(?:\.\w+)*|loguru(?:\.\w+)*|builtins\.print|sys\.std(?:out|err)\.\w+)$"
 )
-_MUTATION = re.compile(
-    r"mutat|in-?place|setattr|delattr|side effect|item assignment|item deletion|__(?:set|del)(?:item|attr)__", re.I
-)
+# by kind alone: explanations of other breaks mention mutation too
+_MUTATION = re.compile(r"^(?:Failed to (?:mutate|set tensor)|setattr\(\) on|.*\b[Mm]utating\b|.*STORE_ATTR|missing_mp_ass)")
+_MUTATED = re.compile(r"in-?place view|item assignment|__(?:set|del)(?:item|attr)__")
+_MUTATED_KINDS = ("Unsupported function call (delayed)", "Unsupported method call", "C-implemented special method")
 
 
 def _is_print(found: GraphBreak) -> bool:
@@ -23,7 +24,13 @@ def _is_print(found: GraphBreak) -> bool:
 
 
 def _is_item(found: GraphBreak) -> bool:
-    return bool(re.search(r"Tensor\.(?:item|tolist)|\.item\(\)|tolist", f"{found.kind} {found.reason}"))
+    reads = found.kind.startswith("Data dependent operator") and "_local_scalar_dense" in found.explanation
+    return reads or bool(re.search(r"Tensor\.(?:item|tolist)|\.item\(\)|tolist", f"{found.kind} {found.reason}"))
+
+
+def _is_mutation(found: GraphBreak) -> bool:
+    told = found.kind.startswith(_MUTATED_KINDS) and _MUTATED.search(found.explanation)
+    return bool(_MUTATION.match(found.kind) or told)
 
 
 def _is_data_dependent(found: GraphBreak) -> bool:
@@ -56,6 +63,12 @@ def _advise(text: str) -> Callable[[GraphBreak], str]:
     return lambda found: text.format(name=_name(found), library=found.location.library)
 
 
+def _builtin_advice(found: GraphBreak) -> str:
+    if (found.callee or "").startswith(("time.", "random.")):
+        return "call it outside and pass the value in"
+    return "call it outside, or wrap it as a torch.library.custom_op"
+
+
 def _library_advice(found: GraphBreak) -> str:
     return f"report it to {found.location.library}, or call it outside the compiled function"
 
@@ -73,15 +86,15 @@ RULES: tuple[BreakRule, ...] = (
         "DX501",
         "a library breaks the graph",
         lambda b: b.location.library is not None,
-        lambda b: f"{b.location.library} breaks the graph: {_what(b)}",
+        lambda b: f"{b.location.library} breaks the graph: {_name(b)}",
         _library_advice,
     ),
     BreakRule(
         "DX206",
         "a break where torch cannot resume",
-        lambda b: not b.resumable and b.kind != "Observed exception",
-        lambda b: f"{_what(b)} inside a block torch cannot resume: all of it runs eagerly",
-        _advise("move it out of the try, with or loop, or out of the function"),
+        lambda b: b.block is not None and not (b.resumable or b.fatal or b.kind == "Observed exception"),
+        lambda b: f"{_name(b)} inside a {b.block}: all of {b.chain[0].function if b.chain else 'it'} runs eagerly",
+        lambda b: f"move it out of the {b.block}, or out of the function",
     ),
     BreakRule(
         "DX201",
@@ -109,7 +122,7 @@ RULES: tuple[BreakRule, ...] = (
         "a C function has no Python to trace",
         _is_builtin,
         lambda b: f"{_name(b)} has no Python code to trace",
-        _advise("call it outside, or wrap it as a torch.library.custom_op"),
+        _builtin_advice,
     ),
     BreakRule(
         "DX205",
@@ -121,7 +134,7 @@ RULES: tuple[BreakRule, ...] = (
     BreakRule(
         "DX208",
         "a mutation the tracer refuses",
-        lambda b: bool(_MUTATION.search(f"{b.kind} {b.reason} {b.explanation}")),
+        _is_mutation,
         lambda b: b.explanation.splitlines()[0] if b.explanation else b.reason,
         _advise("make this change before the call"),
     ),
@@ -173,7 +186,9 @@ class _Bill:
                 continue
             if _made_by(compile, found):
                 self._charged.add(compile.key)
-                total += compile.seconds
+                total += compile.seconds - sum(
+                    attempt.seconds for attempt in compile.attempts if (compile.key, attempt.index) in self._attempts
+                )
             elif compile.key in found.compiles and compile.resumes is None:
                 total += self._thrown_away(compile, found)
         return total
@@ -189,7 +204,7 @@ class _Bill:
 
 def _made_by(compile: Compile, found: GraphBreak) -> bool:
     if compile.resumes is None:
-        return not found.resumable and compile.outcome == "skipped" and compile.key in found.compiles
+        return not found.resumable and compile.outcome in ("skipped", "failed") and compile.key in found.compiles
     return any(line.file == compile.location.file and line.line == compile.resumes for line in found.chain)
 
 
@@ -206,11 +221,8 @@ def _join(first: Finding, second: Finding) -> Finding:
 
 
 def _evidence(found: GraphBreak) -> tuple[str, ...]:
-    lines = [found.reason, found.explanation, *(f"torch suggests: {hint}" for hint in found.hints)]
+    fatal = "the compilation failed: fullgraph=True allows no break" if found.fatal else ""
+    lines = [fatal, found.reason, found.explanation, *(f"torch suggests: {hint}" for hint in found.hints)]
     if len(found.chain) > 1:
         lines.append("reached through " + " > ".join(map(str, found.chain)))
     return tuple(line for line in lines if line)
-
-
-def _what(found: GraphBreak) -> str:
-    return _name(found)

@@ -29,7 +29,7 @@ def find(events: Iterable[CacheEvent], compiles: Iterable[Compile]) -> tuple[Fin
     for each in sorted(events, key=lambda event: event.cache != "fx_graph"):
         compile = by_key.get((each.generation, each.id))
         location = each.location or (compile.location if compile is not None else None)
-        if each.result != "bypass" or location is None:
+        if each.result != "bypass" or location is None or each.cache not in _OF_CACHE:
             continue
         reason = each.reason or "torch gives no reason"
         key = (location.file, location.line)

@@ -8,8 +8,10 @@ from dataclasses import replace
 
 from dynx.advice.rule import Cause, RecompileRule, first_match
 from dynx.records.finding import Finding
+from dynx.records.observed import BecameDynamic
 from dynx.records.recompile import Reason, Recompile
 
+_LOCAL = re.compile(r"^L\['(\w+)'\]")
 _ARGS = re.compile(r"^args\[(\d+)\]$")
 _NUMBER = re.compile(r"-?\d")
 _INT = re.compile(r"-?\d+$")
@@ -33,14 +35,24 @@ def _module_int(reason: Reason) -> bool:
     return reason.kind == "value" and reason.holder == "module" and bool(_INT.match(reason.expected or ""))
 
 
+def _is_size(reason: Reason) -> bool:
+    return reason.kind in ("size", "shape") and ".size()" in reason.source
+
+
 def _size_advice(reason: Reason) -> str:
     match = _SIZE.match(reason.source)
     if reason.kind == "shape" or match is None:
         return "expected once per side of the branch; else branch outside"
+    if "1" in (reason.expected, reason.got):
+        return "size 1 always compiles on its own: warm up with 2 or more"
+    if "_parameters[" in match["tensor"]:
+        return "compile each module on its own: parameters keep their size"
     return f"mark_dynamic({spoken(match['tensor'])}, {match['dim']}), or pad to one size"
 
 
 def _value_advice(reason: Reason) -> str:
+    if reason.kind == "shape":
+        return "expected once per side of the branch; else branch outside"
     if _NUMBER.match(reason.expected or ""):
         return f"pass {spoken(reason.source)} as a tensor, or compile with dynamic=True"
     return f"keep {spoken(reason.source)} the same from the first call on"
@@ -48,7 +60,9 @@ def _value_advice(reason: Reason) -> str:
 
 def spoken(source: str) -> str:
     """Write a source for a person: behind a wrapper's `*args` the variable has no name."""
-    return _ARGS.sub(lambda match: f"argument {int(match[1]) + 1}", source)
+    if source.startswith("___stack"):
+        return "a value from before the graph break"
+    return _ARGS.sub(lambda match: f"<positional argument {int(match[1])}>", source)
 
 
 def _always(text: str) -> Callable[[Reason], str]:
@@ -73,7 +87,7 @@ RULES: tuple[RecompileRule, ...] = (
         "DX108",
         "grad mode differs between calls",
         _grad_mode,
-        _always("call it in one grad mode, warm-up too"),
+        _always("expected once per mode; else call it in one, warm-up too"),
     ),
     RecompileRule(
         "DX109",
@@ -87,7 +101,9 @@ RULES: tuple[RecompileRule, ...] = (
         _kind("backend"),
         _always("make the backend once and pass the same object"),
     ),
-    RecompileRule("DX102", "a tensor's size changes", _kind("size", "shape"), _size_advice),
+    RecompileRule(
+        "DX102", "a tensor's size changes", lambda r: r.kind in ("size", "shape") and ".size()" in r.source, _size_advice
+    ),
     RecompileRule(
         "DX105", "a tensor's dtype changes", _kind("dtype"), _always("convert {source} to one dtype before the call")
     ),
@@ -124,12 +140,13 @@ RULES: tuple[RecompileRule, ...] = (
         _kind("object"),
         _always("pass the same object, or compile one function per object"),
     ),
-    RecompileRule("DX114", "a Python value changes", _kind("value", "none"), _value_advice),
+    RecompileRule("DX114", "a Python value changes", _kind("value", "none", "shape"), _value_advice),
 )
 
 
-def causes(recompiles: Iterable[Recompile]) -> tuple[Cause, ...]:
+def causes(recompiles: Iterable[Recompile], dynamic: Iterable[BecameDynamic] = ()) -> tuple[Cause, ...]:
     """Group recompiles by function, rule and what changed; those without a rule are left out."""
+    dynamic = tuple(dynamic)
     groups: dict[tuple[object, ...], list[Recompile]] = {}
     rules: dict[str, RecompileRule] = {rule.id: rule for rule in RULES}
     for each in recompiles:
@@ -138,7 +155,23 @@ def causes(recompiles: Iterable[Recompile]) -> tuple[Cause, ...]:
         rule = first_match(RULES, each.reasons[0]) if each.reasons else None
         if rule is not None:
             groups.setdefault((each.generation, _frame(each.id), rule.id, _subject(each.reasons[0])), []).append(each)
-    return tuple(Cause(rules[str(key[2])], tuple(group)) for key, group in groups.items())
+    return tuple(Cause(rules[str(key[2])], tuple(group), _together(group[0], dynamic)) for key, group in groups.items())
+
+
+def _together(recompile: Recompile, dynamic: tuple[BecameDynamic, ...]) -> tuple[str, ...]:
+    """Name the other dimensions that changed alike: a batch has the same size everywhere, and marking one is an error."""
+    reason = recompile.reasons[0]
+    if reason.kind != "size":
+        return ()
+    alike = [
+        each
+        for each in dynamic
+        if (each.generation, each.id) == recompile.key and (each.first, each.second) == (reason.expected, reason.got)
+    ]
+    names = ((_LOCAL.sub(r"\1", each.source), each.dim.removeprefix("size ")) for each in alike if each.dim.startswith("size "))
+    return tuple(
+        f"mark_dynamic({spoken(tensor)}, {dim})" for tensor, dim in names if f"{tensor}.size()[{dim}]" != reason.source
+    )
 
 
 def find_all(causes: Iterable[Cause]) -> tuple[Finding, ...]:
@@ -170,15 +203,23 @@ def find(cause: Cause) -> Finding:
         reason.location or cause.recompiles[0].location,
         sum(each.seconds for each in cause.recompiles),
         evidence(cause),
-        cause.rule.advice(reason),
+        _with_partners(cause.rule.advice(reason), cause.together),
         len(cause.recompiles),
     )
 
 
+def _with_partners(advice: str, together: tuple[str, ...]) -> str:
+    if not together or not advice.startswith("mark_dynamic"):
+        return advice
+    first, _, rest = advice.partition("), ")
+    more = [*together[:2], f"{len(together) - 2} more"] if len(together) > 2 else list(together)
+    return f"{first}) with {' and '.join(more)}, {rest}"
+
+
 def subject_of(reason: Reason) -> str:
     """Name what changed as the user writes it: `x.size(1)`."""
-    if reason.kind == "global_state":
-        return "ambient state"
+    if reason.kind == "global_state" or _grad_mode(reason):
+        return "grad mode" if _grad_mode(reason) else "ambient state"
     if match := _SIZE.match(reason.source):
         return f"{spoken(match['tensor'])}.size({match['dim']})"
     names = {
@@ -194,12 +235,25 @@ def subject_of(reason: Reason) -> str:
 def changes(cause: Cause) -> str:
     """Give the values in the order they came: `7, then 8, 9, … 14`."""
     reason = cause.first
+    if _grad_mode(reason):
+        return _grad_change(reason)
+    if reason.kind == "object":
+        last = cause.last.got
+        return f"is another object: {last}" if last else "is another object"
     later = list(dict.fromkeys(each.reasons[0].got for each in cause.recompiles if each.reasons[0].got is not None))
     if not later:
         return "changed" if reason.expected is None else f"is no longer {reason.expected}"
     shown = later if len(later) <= 3 else [*later[:2], f"… {later[-1]}"]
     expected = "not seen" if reason.expected is None else reason.expected
     return f"{expected}, then {', '.join(shown)}".strip()
+
+
+def _grad_change(reason: Reason) -> str:
+    if reason.kind == "tensor":
+        return "differs: the tensor was made under inference_mode, or was not"
+    words = {"grad_mode True": "enabled", "grad_mode False": "disabled"}
+    values = [words.get((value or "").partition(",")[0], "not seen") for value in (reason.expected, reason.got)]
+    return f"{values[0]}, then {values[1]}"
 
 
 def evidence(cause: Cause) -> tuple[str, ...]:

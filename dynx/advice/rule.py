@@ -40,6 +40,7 @@ class Cause:
 
     rule: RecompileRule
     recompiles: tuple[Recompile, ...]
+    together: tuple[str, ...] = ()  # other sizes that changed from and to the same values: `mark_dynamic(y, 0)`
 
     @property
     def first(self) -> Reason:

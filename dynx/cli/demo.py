@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+from dynx.cli import run
 
 
 def add_to(commands: Any) -> None:
@@ -11,11 +15,7 @@ def add_to(commands: Any) -> None:
     parser.set_defaults(act=act)
 
 
-def act(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
-    from dynx.cli import main
-
+def act(arguments: argparse.Namespace) -> Callable[[], int]:
     program = Path(__file__).with_name("demo_program.py")
     print(f"$ dynx run {program.name}      # a GPT-like model with mistakes people make; needs no download\n", flush=True)
-    return main(["run", str(program)])
+    return run.act(argparse.Namespace(target=str(program), rest=[], out=run.DEFAULT, full=False, module=False))

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import builtins
 import importlib.util
 import os
 import signal
 import sys
-import threading
-import traceback as tracebacks
 import types
+from collections.abc import Callable, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynx.cli.progress import Progress
 from dynx.errors import UsageError
 
+if TYPE_CHECKING:
+    from dynx.records import Run
+    from dynx.session import Watch
+
+Hook = Callable[[type[BaseException], BaseException, types.TracebackType | None], Any]
+
+_HOOKS = str(Path(__file__).parent.parent / "_torch" / "hooks.py")
 DEFAULT = Path(".dynx") / "last.dynx"
 
 
@@ -33,49 +40,112 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--full", action="store_true", help="show every table, not only what needs attention")
     parser.add_argument("-m", dest="module", action="store_true", help="target is a module, as in python -m")
     parser.add_argument("target")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="…")
     parser.set_defaults(act=act)
 
 
-def act(arguments: argparse.Namespace) -> int:
-    """Run the program; its exit code, its output, its exceptions and tracebacks are those it has without dynx."""
-    from dynx.session import Watch
+def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Part the command line of `dynx run` behind the target: what follows is the program's, also `--` and `--out`."""
+    if "run" not in argv[:1]:
+        return list(argv), []
+    position = 1
+    while position < len(argv) and argv[position].startswith("-"):
+        position += 2 if argv[position] == "--out" else 1
+    return list(argv[: position + 1]), list(argv[position + 1 :])
 
-    code, module = _load_module(arguments.target) if arguments.module else _load_script(arguments.target)
+
+def act(arguments: argparse.Namespace) -> Callable[[], int]:
+    """Load the program and give the function that runs it.
+
+    Its exit code, its output, its exceptions and tracebacks are those it has without dynx. The report comes when the
+    interpreter ends, after the program's threads and exit handlers, which may still compile.
+    """
+    sys.argv = ["-m" if arguments.module else arguments.target, *arguments.rest]
+    load, module = _load_module(arguments.target) if arguments.module else _load_script(arguments.target)
     saved = arguments.out.absolute()  # the program may change directory
-    watch = Watch(saved, command=["dynx", "run", arguments.target, *arguments.arguments])
-    sys.argv = [(module.__file__ or "") if arguments.module else arguments.target, *arguments.arguments]
-    sys.modules["__main__"] = module
-    pid = os.getpid()
-    outcome = "finished"
-    raised: BaseException | None = None
-    with Progress():
+
+    def run() -> int:
+        from dynx.session import Watch
+
+        command = ["dynx", "run", *(["-m"] if arguments.module else []), arguments.target, *arguments.rest]
+        watch = Watch(saved, command=command)
+        ending = _Ending(watch, saved, full=arguments.full)
+        if arguments.module:
+            sys.argv[0] = module.__file__ or ""
+        sys.modules["__main__"] = module
+        atexit.register(ending.report)  # the first to be registered is the last to run
+        ending.progress.__enter__()
         watch.__enter__()
         try:
-            exec(code, module.__dict__)
-            _wait_for_threads()
+            exec(load(), module.__dict__)
         except SystemExit as error:
-            outcome, raised = f"exit {_exit_code(error)}", error
-        except BaseException as error:  # noqa: BLE001 - shown below as Python shows it
-            outcome, raised = f"raised {type(error).__name__}", error
-    watch.close(outcome=outcome)
-    if os.getpid() != pid:  # a forked child that ran to the end: the parent reports
-        return _end(raised)
-    if raised is not None and not isinstance(raised, SystemExit):
-        _print_traceback(raised)
-    _report(watch, saved, full=arguments.full)
-    return _end(raised)
+            ending.outcome = f"exit {_exit_code(error)}"
+            raise
+        except BaseException as error:
+            ending.outcome = f"raised {type(error).__name__}"
+            ending.interrupted = isinstance(error, KeyboardInterrupt)
+            sys.excepthook = _without_our_frames(sys.excepthook)
+            raise
+        return 0
+
+    return run
 
 
-def _load_script(target: str) -> tuple[types.CodeType, types.ModuleType]:
+class _Ending:
+    """What is left to do when the program is over: close the run file and report."""
+
+    def __init__(self, watch: Watch, saved: Path, *, full: bool) -> None:
+        self.outcome = "finished"
+        self.interrupted = False
+        self.progress = Progress()
+        self._watch, self._saved, self._full = watch, saved, full
+        self._pid = os.getpid()
+
+    def report(self) -> None:
+        self._watch.close(outcome=self.outcome)
+        self.progress.__exit__()
+        if os.getpid() == self._pid:  # a forked child leaves the report to its parent
+            _report(self._watch.run, self._saved, full=self._full)
+        if self.interrupted:
+            _end_by_signal()
+
+
+def _without_our_frames(hook: Hook) -> Hook:
+    """Let the program's own excepthook, or Python's, show the exception as if dynx were not there."""
+
+    def show(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
+        program = traceback
+        while program is not None and program.tb_frame.f_code.co_filename != __file__:
+            program = program.tb_next
+        while program is not None and program.tb_frame.f_code.co_filename == __file__:
+            program = program.tb_next
+        error.__traceback__ = _without_hooks(program)
+        hook(kind, error, error.__traceback__)
+
+    return show
+
+
+def _without_hooks(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    """Leave out the frames in which dynx passed a call of torch on."""
+    if traceback is None:
+        return None
+    rest = _without_hooks(traceback.tb_next)
+    if traceback.tb_frame.f_code.co_filename == _HOOKS:
+        return rest
+    traceback.tb_next = rest
+    return traceback
+
+
+def _load_script(target: str) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
     path = Path(target)
     if not path.is_file():
         raise UsageError(f"there is no file {target}\n  to run a module: dynx run -m {target.removesuffix('.py')}")
     file = os.path.abspath(path)  # as Python does since 3.9, also in tracebacks
     module = _main_module(file)
     module.__loader__ = SourceFileLoader("__main__", file)
-    sys.path[0] = os.path.dirname(os.path.realpath(file))
-    return _compile(path.read_bytes(), file), module
+    if not sys.flags.safe_path:
+        sys.path[0] = os.path.dirname(os.path.realpath(file))
+    source = path.read_bytes()
+    return lambda: compile(source, file, "exec", dont_inherit=True), module
 
 
 def _main_module(file: str | None) -> types.ModuleType:
@@ -85,16 +155,9 @@ def _main_module(file: str | None) -> types.ModuleType:
     return module
 
 
-def _compile(source: bytes, target: str) -> types.CodeType:
-    try:
-        return compile(source, target, "exec", dont_inherit=True)
-    except SyntaxError as error:
-        text = "".join(tracebacks.format_exception_only(error)).rstrip()
-        raise UsageError(f"{target} is not valid Python\n{text}") from None
-
-
-def _load_module(name: str) -> tuple[types.CodeType, types.ModuleType]:
-    sys.path[0] = os.getcwd()
+def _load_module(name: str) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
+    if not sys.flags.safe_path:
+        sys.path[0] = os.getcwd()
     try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
@@ -106,14 +169,7 @@ def _load_module(name: str) -> tuple[types.CodeType, types.ModuleType]:
         raise UsageError(f"no module named {name} that can be run\n  to run a file: dynx run path/to/file.py")
     module = _main_module(spec.origin)
     vars(module).update(__spec__=spec, __package__=spec.parent, __loader__=loader, __cached__=spec.cached)
-    return loader.get_code(spec.name), module
-
-
-def _wait_for_threads() -> None:
-    """Wait as the interpreter does at its end, so that what they compile is seen."""
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
+    return lambda: loader.get_code(spec.name), module
 
 
 def _exit_code(error: SystemExit) -> int:
@@ -122,37 +178,36 @@ def _exit_code(error: SystemExit) -> int:
     return error.code if isinstance(error.code, int) else 1
 
 
-def _print_traceback(error: BaseException) -> None:
-    """Let the program's own excepthook, or Python's, show the exception without the frames of dynx."""
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
-        traceback = traceback.tb_next
-    error.__traceback__ = traceback
-    sys.excepthook(type(error), error, traceback)
-
-
-def _report(watch: Any, saved: Path, *, full: bool) -> None:
+def _report(run: Run, saved: Path, *, full: bool) -> None:
     from rich.console import Console
+    from rich.text import Text
 
     from dynx.records.location import short_path
     from dynx.report import terminal
 
+    if sys.stderr is None or sys.stderr.closed:
+        return
     console = Console(stderr=True)
+    _flush(sys.stdout)
     try:
-        sys.stdout.flush()
         console.print()
-        console.print(terminal(watch.run, full=full))
+        console.print(terminal(run, full=full))
         if saved.is_file():
-            console.print(f" [dim]saved: dynx show {short_path(str(saved))}[/]", highlight=False)
-    except BrokenPipeError:
-        pass  # `dynx run … | head`: nobody reads any more
+            console.print(Text(f" saved: dynx show {short_path(str(saved))}", style="dim"))
+    except OSError:
+        pass  # nobody reads it any more
 
 
-def _end(raised: BaseException | None) -> int:
-    if isinstance(raised, SystemExit):
-        raise raised
-    if isinstance(raised, KeyboardInterrupt):
-        # Python ends by the signal itself, so that a shell sees an interrupted program
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-    return 0 if raised is None else 1
+def _flush(stream: Any) -> None:
+    try:
+        stream.flush()
+    except (AttributeError, OSError, ValueError):
+        pass  # the program has closed it, or put something else in its place
+
+
+def _end_by_signal() -> None:
+    """End as an interrupted Python does: by SIGINT itself, which tells a shell to stop its script."""
+    _flush(sys.stdout)
+    _flush(sys.stderr)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)

@@ -138,7 +138,10 @@ def _tuple(hints: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
 
 def _scalar(hint: Any, value: Any, where: str) -> Any:
     if hint is float and type(value) is int:
-        value = float(value)
+        try:
+            value = float(value)
+        except OverflowError:
+            raise InvalidRecord(f"{where} is a number of {value.bit_length()} bits") from None
     if type(value) is not hint:
         raise InvalidRecord(f"{where} is {_kind(value)}, expected {hint.__name__}")
     if hint is float and not math.isfinite(value):

@@ -27,6 +27,8 @@ class GraphBreak(Record):
     hints: tuple[str, ...] = ()
     callee: str | None = None  # what was called: "print", "Tensor.item", "math.factorial"
     resumable: bool = True
+    fatal: bool = False  # under fullgraph: the compilation failed with it
+    block: str | None = None  # for one that cannot be resumed: the statement around it, "try", "with", "for" or "while"
     compiles: tuple[tuple[int, str], ...] = ()  # (generation, compile id) of the compiles that met it
 
     @property

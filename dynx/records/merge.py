@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from dynx.records.compile import Skipped
+from dynx.records.compile import GaveUp, Skipped
 from dynx.records.graph_break import GraphBreak
 from dynx.records.observed import CacheEvent, TorchWarning, Trouble
 
@@ -26,6 +26,11 @@ def graph_breaks(found: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
         )
 
     return _merge(found, lambda each: each.cause, join)
+
+
+def gave_up(found: Iterable[GaveUp]) -> tuple[GaveUp, ...]:
+    """A function gives up once; threads that reach the limit at the same time each tell."""
+    return _merge(found, lambda each: (each.generation, each.id.rpartition("/")[0]), lambda a, b: a)
 
 
 def skipped(found: Iterable[Skipped]) -> tuple[Skipped, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -71,7 +72,13 @@ class Run:
 
     @property
     def gave_up(self) -> tuple[GaveUp, ...]:
-        return self._of(GaveUp)
+        return merge.gave_up(self._of(GaveUp))
+
+    @property
+    def eager(self) -> tuple[Compile, ...]:
+        """Compiles that came to nothing because of a graph break: those functions run eagerly as a whole."""
+        broken = {key for each in self._of(GraphBreak) if not each.resumable for key in each.compiles}
+        return tuple(each for each in self.compiles if each.outcome == "skipped" and each.key in broken)
 
     @property
     def skipped(self) -> tuple[Skipped, ...]:
@@ -104,7 +111,7 @@ class Run:
     def seconds(self) -> float:
         """Wall time of the whole run in seconds; 0.0 when the process was killed."""
         seconds = self.end.get("seconds", 0.0)
-        return float(seconds) if isinstance(seconds, (int, float)) else 0.0
+        return seconds if isinstance(seconds, float) and math.isfinite(seconds) else 0.0
 
     @property
     def compile_seconds(self) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -78,11 +79,11 @@ class RunWriter:
         if self._file is not None:
             self._file.close()
             self._file = None
-        warnings.warn(
-            f"dynx cannot write {self._path}: {error.strerror or error}; the program goes on, the run is not saved",
-            DynxWarning,
-            stacklevel=2,
-        )
+        text = f"dynx cannot write {self._path}: {error.strerror or error}; the program goes on, the run is not saved"
+        try:
+            warnings.warn(text, DynxWarning, stacklevel=2)
+        except DynxWarning:  # the program turns warnings into errors: its own, not this one
+            sys.stderr.write(text + "\n")
 
 
 def write(run: Run, path: Path) -> None:
@@ -112,7 +113,7 @@ def read(path: Path) -> Run:
     with path.open("rb") as file:
         for number, line in _numbered(file):
             data = _parse(line)
-            if number == 1 and not (isinstance(data, dict) and data.get("type") == "header"):
+            if number == 1 and not (isinstance(data, dict) and "dynx_run" in data):
                 raise BadRunFile(f"{path} is not a dynx run file: its first line is no header\n  make one: dynx run script.py")
             if isinstance(data, str):
                 problems.append(f"line {number}: {data}")
@@ -159,7 +160,15 @@ def _parse(line: bytes) -> dict[str, Any] | str:
 
 
 def _clean(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {visible(key): visible(value) if isinstance(value, str) else value for key, value in data.items()}
+    return {visible(key): _visible(value) for key, value in data.items()}
+
+
+def _visible(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, list):
+        return [_visible(item) for item in value]
+    return _clean(value) if isinstance(value, dict) else value
 
 
 def _tell(path: Path, problems: list[str]) -> None:

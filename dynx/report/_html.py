@@ -52,12 +52,12 @@ def fragment(run: Run) -> str:
     return _template().render(
         summary=words.summary(run),
         environment=" · ".join(words.environment(run)),
-        problems=run.problems,
+        problems=run.problems[:5],
         findings=run.findings,
         tables=[table for table in _tables(run) if table[2]],
         seconds=words.seconds,
         where=words.where,
-        calm=words.CALM,
+        calm=words.CALM if words.is_calm(run) else "no advice applies to this run",
     )
 
 

@@ -10,9 +10,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dynx.advice.recompiles import subject_of
 from dynx.records import Finding, Location, Reason, Run
 from dynx.report import _words as words
 
+_SHOWN = 5  # damaged lines named one by one
 _WIDE = 110  # columns from which findings fit on one line each
 
 
@@ -25,13 +27,17 @@ def _parts(run: Run, *, full: bool) -> Iterator[RenderableType]:
     yield _title(run)
     yield Text("")
     yield Text("   ".join(words.summary(run)), style="bold")
-    for problem in run.problems:
+    for problem in run.problems[:_SHOWN]:
         yield Text(f"damaged: {problem}", style="yellow")
+    if len(run.problems) > _SHOWN:
+        yield Text(f"and {len(run.problems) - _SHOWN} more damaged lines", style="yellow")
     yield Text("")
     if run.findings:
         yield _Findings(run.findings)
-    else:
+    elif words.is_calm(run):
         yield Text(words.CALM, style="green")
+    else:
+        yield Text("no advice applies to this run")
     for table in _tables(run, full=full):
         yield Text("")
         yield table
@@ -103,7 +109,7 @@ def _where(location: Location) -> Text:
 
 
 def _tables(run: Run, *, full: bool) -> Iterator[RenderableType]:
-    tables = [_recompiles(run, full=full), _breaks(run, full=full)]
+    tables = [_failed(run), _recompiles(run, full=full), _breaks(run, full=full)]
     if full:
         tables += [_gave_up(run), _dynamic(run), _compiles(run), _caches(run), _skipped(run), _warnings(run)]
     yield from (table for table in [*tables, _troubles(run)] if table is not None)
@@ -119,6 +125,15 @@ def _entries(title: str, rows: Iterable[tuple[str, Text, Text | None]]) -> Rende
         if place is not None:
             table.add_row("", place)
     return Group(Text(title, style="bold"), table) if table.row_count else None
+
+
+def _failed(run: Run) -> RenderableType | None:
+    rows = (
+        (each.id, Text(f"{each.location.function}: {each.reason or 'torch gives no reason'}"), _where(each.location))
+        for each in run.compiles
+        if each.outcome == "failed"
+    )
+    return _entries("Failed to compile", rows)
 
 
 def _recompiles(run: Run, *, full: bool) -> RenderableType | None:
@@ -137,8 +152,7 @@ def _recompiles(run: Run, *, full: bool) -> RenderableType | None:
 def _guard(reason: Reason) -> str:
     if reason.expected is None and reason.got is None:
         return reason.text
-    what = reason.source if reason.kind != "global_state" else "ambient state"
-    return f"{what}: {words.values(reason.expected, reason.got)}"
+    return f"{subject_of(reason)}: {words.values(reason.expected, reason.got)}"
 
 
 def _breaks(run: Run, *, full: bool) -> RenderableType | None:

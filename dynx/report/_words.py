@@ -11,6 +11,12 @@ from dynx.records.location import short_path
 CALM = "nothing to change: no advice applies to this run"
 
 
+def is_calm(run: Run) -> bool:
+    """Tell whether all is well: something was compiled, nothing failed, and the file is whole."""
+    failed = any(each.outcome == "failed" for each in run.compiles)
+    return bool(run.compiles) and not (failed or run.eager or run.problems)
+
+
 def seconds(value: float) -> str:
     """Give a duration a person compares at a glance: `8.1 s`, `120 ms`, `-` for nothing."""
     if value >= 0.9995:
@@ -24,14 +30,18 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 
 def summary(run: Run) -> list[str]:
     """Say in a few words what the run cost."""
+    if not run.compiles:
+        return ["nothing was compiled", *([plural(len(run.graph_breaks), "graph break")] if run.graph_breaks else [])]
     parts = [f"{seconds(run.compile_seconds)} compiling", plural(len(run.compiles), "compile")]
     parts.append(plural(len(run.recompiles), "recompile"))
     parts.append(plural(len(run.graph_breaks), "graph break"))
     if run.gave_up:
         parts.append(f"{len(run.gave_up)} gave up")
+    if run.eager:
+        parts.append(f"{len(run.eager)} left eager")
     failed = sum(compile.outcome == "failed" for compile in run.compiles)
     if failed:
-        parts.append(f"{plural(failed, 'compile')} failed")
+        parts.append(f"{failed} failed")
     return parts
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
@@ -52,6 +51,26 @@ def test_show_json(saved, capsys):
 def test_assert(saved, capsys, options, code, said):
     assert main(["assert", saved, *options]) == code
     assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [["--max-recompiles", "-1"], ["--max-recompiles", "many"]], ids=" ".join)
+def test_a_limit_that_is_no_count_is_refused(saved, capsys, options):
+    with pytest.raises(SystemExit, match="2"):
+        main(["assert", saved, *options])
+    assert "is not a count" in capsys.readouterr().err or options[1] == "-1"
+
+
+def test_a_rule_that_does_not_exist_cannot_be_forbidden(saved, capsys):
+    """A typo would pass for ever."""
+    assert main(["assert", saved, "--forbid", "DX999"]) == 2
+    assert "there is no rule DX999" in capsys.readouterr().err
+
+
+def test_a_failed_compile_fails_every_assertion(tmp_path, capsys):
+    failed = Compile(0, "0/0", HERE, "failed", 1.0, reason="Unsupported: print")
+    Run((failed,), {}, {"seconds": 1.0}).save(tmp_path / "failed.dynx")
+    assert main(["assert", str(tmp_path / "failed.dynx"), "--max-recompiles", "0"]) == 1
+    assert "compile 0/0 failed: Unsupported: print" in capsys.readouterr().out
 
 
 def test_assert_without_a_limit_is_refused(saved, capsys):
@@ -103,24 +122,15 @@ def test_rules_are_listed_and_explained(capsys):
     assert "there is no rule DX999" in capsys.readouterr().err
 
 
-@pytest.fixture
-def own_process(monkeypatch, tmp_path):
-    """`dynx run` takes the process over, as a command does; a test wants it back."""
-    monkeypatch.setattr(sys, "argv", sys.argv)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
-    monkeypatch.chdir(tmp_path)
-
-
-def test_the_demo_shows_its_mistakes(capfd, own_process):
-    assert main(["demo"]) == 0
-    told = capfd.readouterr()
-    assert "tokens:" in told.out
+def test_the_demo_shows_its_mistakes(shell):
+    told = shell("-m", "dynx", "demo")
+    assert told.returncode == 0
+    assert "tokens:" in told.stdout
     for rule in ("DX101", "DX102", "DX202"):
-        assert rule in told.err
+        assert rule in told.stderr
 
 
-def test_the_demo_works_without_transformers(capfd, monkeypatch, own_process):
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    assert main(["demo"]) == 0
-    assert "DX101" in capfd.readouterr().err
+def test_the_demo_works_without_transformers(shell):
+    told = shell("-c", "import sys; sys.modules['transformers'] = None; from dynx.cli import main; main(['demo'])")
+    assert told.returncode == 0
+    assert "DX101" in told.stderr

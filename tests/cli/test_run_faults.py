@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -123,6 +125,30 @@ def test_an_output_that_cannot_be_written_is_a_warning(program, shell, out):
 def test_a_program_that_changes_directory_keeps_its_file(program, shell, tmp_path):
     shell("-m", "dynx", "run", "--out", "run.dynx", program(COMPILES + "import os; os.chdir('/')"))
     assert len(load(tmp_path / "run.dynx").compiles) == 1
+
+
+@pytest.mark.parametrize(
+    "ending",
+    ["sys.stdout = None", "sys.stdout.close()", "sys.stderr = open(os.devnull, 'w')"],
+    ids=["None", "closed", "elsewhere"],
+)
+def test_streams_that_the_program_took_away(program, shell, ending):
+    done = shell("-m", "dynx", "run", program(f"import os, sys\n{ending}\n"))
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_name_with_brackets_is_no_markup(program, shell, tmp_path):
+    done = shell("-m", "dynx", "run", "--out", "o[/b].dynx", program("print(1)"))
+    assert done.returncode == 0
+    assert "o[/b].dynx" in done.stderr
+
+
+def test_an_interrupted_program_stops_a_shell_script(program, tmp_path):
+    path = program("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    script = f"{sys.executable} -m dynx run {path} 2>/dev/null; echo code $?"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.stdout == "code 130\n"
 
 
 def test_output_through_a_closed_pipe(program, tmp_path, shell):

@@ -81,8 +81,28 @@ def test_lines_of_a_newer_dynx_are_kept(saved, tmp_path):
         b'{"type": "compile", "id": {"\\u0000": []}}',
         b"x" * (9 * 2**20),
         b'{"type": "end", "seconds": "soon"}',
+        b'{"type": "end", "seconds": 1' + b"0" * 400 + b"}",
+        b'{"type": "compile", "generation": 0, "id": "0/0", "location": {"file": "", "line": 1, "function": ""},'
+        b' "outcome": "compiled", "seconds": 1' + b"0" * 400 + b"}",
+        b'{"type": "cache", "cache": "new", "result": "bypass", "generation": 0, "id": "0/0", "location":'
+        b' {"file": "", "line": 1, "function": ""}}',
     ],
-    ids=["brackets", "open", "deep", "huge int", "binary", "null", "string", "odd type", "odd id", "endless", "odd end"],
+    ids=[
+        "brackets",
+        "open",
+        "deep",
+        "huge int",
+        "binary",
+        "null",
+        "string",
+        "odd type",
+        "odd id",
+        "endless",
+        "odd end",
+        "huge end",
+        "huge seconds",
+        "newer cache",
+    ],
 )
 def test_a_hostile_line_is_harmless(saved, line):
     """Nothing is executed, nothing crashes, and the whole lines are shown."""
@@ -92,7 +112,17 @@ def test_a_hostile_line_is_harmless(saved, line):
         run = Run.load(saved)
     assert len(run.compiles) == 3
     assert isinstance(run.seconds, float)
+    assert run.findings == ()
     assert "compiles" in repr(run)
+
+
+def test_a_header_cannot_drive_the_terminal(saved, capsys):
+    lines = saved.read_text().splitlines()
+    lines[0] = json.dumps({"type": "header", "dynx_run": 1, "command": ["dynx", "\x1b]0;owned\x07"], "torch": "\x1b[31m"})
+    saved.write_text("\n".join(lines) + "\n")
+    run = Run.load(saved)
+    assert run.header["command"] == ["dynx", "\\x1b]0;owned\\x07"]
+    assert run.header["torch"] == "\\x1b[31m"
 
 
 @pytest.mark.parametrize("content", [b"", b"not a run\n", b'{"type": "compile"}\n', b"\x00" * 100])

@@ -7,8 +7,10 @@ import io
 import pytest
 from rich.console import Console
 
-from dynx.records import Run
+from dynx.records import Compile, GraphBreak, Location, Run
 from dynx.report import terminal
+
+HERE = Location("train.py", 41, "main")
 
 
 def screen(run, width=80, full=False, **options):
@@ -89,10 +91,30 @@ def test_no_color_is_respected(run, monkeypatch):
     assert "\x1b[36m" not in coloured
 
 
-def test_an_empty_run_says_that_nothing_needs_changing():
+def test_a_run_without_mistakes_says_that_nothing_needs_changing():
+    run = Run((Compile(0, "0/0", HERE, "compiled", 1.0),), {"command": ["dynx", "run", "x.py"]}, {"seconds": 1.0})
+    assert "nothing to change" in screen(run)
+
+
+def test_an_empty_run_is_no_success():
+    """The program may never have reached its compiled function."""
     text = screen(Run(header={"command": ["dynx", "run", "x.py"]}, end={"seconds": 1.0}))
-    assert "nothing to change" in text
-    assert "0 compiles" in text
+    assert "nothing was compiled" in text
+    assert "nothing to change" not in text
+
+
+def test_a_failed_compile_is_no_success():
+    failed = Compile(0, "0/0", HERE, "failed", 1.0, reason="ConstraintViolationError: marked as dynamic but specialized")
+    text = screen(Run((failed,), {}, {"seconds": 1.0}))
+    assert "1 failed" in text
+    assert "ConstraintViolationError" in text
+    assert "nothing to change" not in text
+
+
+def test_ten_thousand_damaged_lines_are_counted():
+    text = screen(Run(problems=tuple(f"line {n}: not JSON" for n in range(10_000))))
+    assert "and 9995 more damaged lines" in text
+    assert len(text.splitlines()) < 20
 
 
 def test_a_run_that_was_killed_says_so():
@@ -101,8 +123,6 @@ def test_a_run_that_was_killed_says_so():
 
 def test_markup_in_a_program_is_text():
     """rich would read `[bold]` in a message as a command."""
-    from dynx.records import GraphBreak, Location
-
     here = Location("[bold]a.py", 1, "f[red]")
     text = screen(Run((GraphBreak(here, (here,), "[link=http://x]why[/link]"),)))
     assert "[bold]a.py:1  f[red]" in text

@@ -1,0 +1,152 @@
+"""Which guard is blamed when several cache entries do not fit, and what the advice then says."""
+
+from __future__ import annotations
+
+import enum
+
+import torch
+
+import dynx
+
+
+class Mode(enum.Enum):
+    EXPLORE = 1
+    EXPLOIT = 2
+
+
+def act(x, mode, name):
+    if mode is Mode.EXPLORE:
+        x = x + 1
+    return x * len(name)
+
+
+def test_the_value_that_is_new_is_blamed():
+    """With values alternating, most entries fail for a value that has an entry of its own."""
+    compiled = torch.compile(act, backend="eager")
+    x = torch.ones(2)
+    with dynx.watch() as w:
+        compiled(x, Mode.EXPLORE, "a")
+        compiled(x, Mode.EXPLOIT, "a")
+        compiled(x, Mode.EXPLORE, "bb")
+    blamed = [(each.reasons[0].source, each.reasons[0].got) for each in w.recompiles]
+    assert blamed == [("mode", "Mode.EXPLOIT"), ("name", "'bb'")]
+
+
+def test_a_number_that_became_symbolic_is_named_by_its_branches():
+    def f(x, n):
+        return x + n if n < 10 else x - n
+
+    compiled = torch.compile(f, backend="eager")
+    with dynx.watch() as w:
+        for n in (3, 4, 20):
+            compiled(torch.ones(2), n)
+    assert w.recompiles[-1].reasons[0].source == "n"
+    assert {finding.rule for finding in w.findings} == {"DX114"}
+
+
+def test_sizes_that_change_together_are_marked_together():
+    """Marking one of them raises ConstraintViolationError."""
+
+    def loss(x, y):
+        return (x - y).sum()
+
+    compiled = torch.compile(loss, backend="eager")
+    with dynx.watch() as w:
+        for size in (4, 6):
+            compiled(torch.ones(size, 2), torch.ones(size, 2))
+    (finding,) = w.findings
+    assert finding.advice == "mark_dynamic(x, 0) with mark_dynamic(y, 0), or pad to one size"
+
+
+def test_size_one_is_not_advised_to_be_marked():
+    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    with dynx.watch() as w:
+        for size in (1, 2):
+            compiled(torch.ones(size))
+    assert w.findings[0].advice == "size 1 always compiles on its own: warm up with 2 or more"
+
+
+def test_only_what_really_became_dynamic_is_told():
+    """torch announces a changed int on a module as dynamic and then specialises it."""
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.n = 1
+            self.nums = torch.ones(3)
+
+        def forward(self, x):
+            return x * self.n + self.nums.sum()
+
+    net = Net()
+    compiled = torch.compile(net, backend="eager")
+    with dynx.watch() as w:
+        compiled(torch.ones(2))
+        net.n, net.nums = 2, torch.ones(4)
+        compiled(torch.ones(2))
+    assert [(each.source, each.dim) for each in w.dynamic] == [("L['self'].nums", "size 0")]
+
+
+def test_a_break_under_fullgraph_gets_its_advice():
+    def f(x):
+        if x.sum() > 0:
+            return x + 1
+        return x
+
+    with dynx.watch() as w:
+        try:
+            torch.compile(f, backend="eager", fullgraph=True)(torch.ones(2))
+        except torch._dynamo.exc.Unsupported:
+            pass
+    (finding,) = w.findings
+    assert (finding.rule, finding.location.line) == ("DX203", f.__code__.co_firstlineno + 1)
+    assert finding.evidence[0].startswith("the compilation failed")
+
+
+def test_a_break_in_a_loop_names_the_function_that_runs_eagerly():
+    def callback(x):
+        print(end="")
+        return x + 1
+
+    def train_step(x):
+        for _ in range(2):
+            x = callback(x)
+        return x
+
+    with dynx.watch() as w:
+        torch.compile(train_step, backend="eager")(torch.ones(2))
+    finding = next(each for each in w.findings if each.rule == "DX206")
+    assert "inside a for: all of" in finding.title
+    assert "train_step runs eagerly" in finding.title
+    assert len(w.run.eager) == 1
+
+
+def test_generators_met_on_the_way_are_nobodys_mistake():
+    """torch.save runs generators of the standard library; so do many programs."""
+
+    def f(x):
+        torch.save(x, "/dev/null")
+        return x + 1
+
+    with dynx.watch() as w:
+        torch.compile(f, backend="eager")(torch.ones(2))
+    assert "DX207" not in {finding.rule for finding in w.findings}
+
+
+def test_nested_compilations_are_not_counted_twice():
+    import time
+
+    inner = torch.compile(lambda x: x * 2, backend="eager")
+
+    def backend(graph_module, inputs):
+        time.sleep(0.2)
+        inner(torch.ones(2))
+        return graph_module.forward
+
+    with dynx.watch() as w:
+        start = time.perf_counter()
+        torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
+        wall = time.perf_counter() - start
+    assert w.compile_seconds <= wall
+    for each in w.compiles:
+        assert abs(sum(each.phases.values()) - each.seconds) < 1e-6

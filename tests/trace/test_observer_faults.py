@@ -1,0 +1,156 @@
+"""Ways in which an observer could disturb the program: each was found once, none may come back."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import types
+import warnings
+
+import pytest
+import torch
+
+import dynx
+from dynx._torch.hooks import HookPoint, installed, subscribe
+from dynx._trace import bus, values
+from dynx.errors import DynxError
+
+
+def add(x):
+    return x + 1
+
+
+def test_a_hooked_function_that_lost_its_skip_parameter(monkeypatch):
+    module = types.ModuleType("hook_target")
+    module.f = lambda x: x
+    module.g = lambda x, skip=0: skip
+    monkeypatch.setitem(sys.modules, "hook_target", module)
+    with (
+        subscribe(HookPoint("f", "hook_target:f", skips=True), lambda a, k: None, on_error=print),
+        subscribe(HookPoint("g", "hook_target:g", skips=True), lambda a, k: k.update(bad=1), on_error=print),
+    ):
+        assert module.f(3) == 3
+        assert module.g(3) == 1
+        assert module.g(3, skip=2) == 3
+
+
+def test_a_log_message_that_cannot_be_rendered_is_the_programs_business():
+    def backend(graph_module, inputs):
+        logging.getLogger("torch._dynamo").warning("%d items", "x")
+        return graph_module.forward
+
+    raising, logging.raiseExceptions = logging.raiseExceptions, False
+    try:
+        with dynx.watch():
+            assert torch.compile(add, backend=backend)(torch.ones(3)).sum() == 6
+    finally:
+        logging.raiseExceptions = raising
+
+
+def test_a_saved_showwarning_holds_nothing_of_the_program():
+    """Another thread may save it while torch compiles and put it back afterwards."""
+    saved = []
+
+    def backend(graph_module, inputs):
+        saved.append(warnings.showwarning)
+        return graph_module.forward
+
+    before = warnings.showwarning
+    with dynx.watch() as w:
+        torch.compile(add, backend=backend)(torch.ones(3))
+    assert warnings.showwarning == before
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        saved[0]("late", UserWarning, "a.py", 1, file=open("/dev/null", "w"))  # noqa: SIM115
+    assert not w.warnings
+    assert saved[0].__self__._tell is None
+
+
+def test_a_listener_to_beginnings_that_fails_leaves_nothing_behind():
+    def fails(compile_id, location):
+        raise RuntimeError("no terminal")
+
+    seen = []
+    handlers = list(logging.getLogger("torch._dynamo").handlers)
+    listening = bus.listen(seen.append, starting=fails)
+    try:
+        assert torch.compile(add, backend="eager")(torch.ones(3)).sum() == 6
+    finally:
+        listening.remove()
+    assert [type(each).__name__ for each in seen] == ["Trouble", "Compile"]
+    assert logging.getLogger("torch._dynamo").handlers == handlers
+    assert not installed()
+
+
+def test_values_are_read_without_asking_objects_for_their_class():
+    asked = []
+
+    class Sly:
+        @property
+        def __class__(self):
+            asked.append("class")
+            return dict
+
+    locals = {"o": Sly(), "G": 7}
+    assert values.describe("o[0]", locals, {}) is None
+    assert values.holder("o.v", locals, {}) == "object"
+    assert values.describe("G", locals, {"x": 1}) == "7"
+    assert not asked
+
+
+def test_a_recursive_function_can_be_decorated(tmp_path):
+    @dynx.watch(out=tmp_path / "run.dynx")
+    def down(n):
+        torch.compile(lambda x: x * n, backend="eager")(torch.ones(n + 1))
+        return down(n - 1) if n else 0
+
+    down(2)
+    assert len(down.dynx.run.compiles) == 3
+
+
+@pytest.mark.parametrize("kind", ["generator", "coroutine"])
+def test_bodies_that_run_later_are_refused(kind):
+    def generator():
+        yield 1
+
+    async def coroutine():
+        return 1
+
+    with pytest.raises(DynxError, match="its body runs after the call"):
+        dynx.watch()(generator if kind == "generator" else coroutine)
+
+
+def test_warnings_as_errors_do_not_stop_the_program(capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with dynx.watch(out="/proc/nope/run.dynx") as w:
+            torch.compile(add, backend="eager")(torch.ones(3))
+    assert len(w.compiles) == 1
+    assert "cannot write /proc/nope/run.dynx" in capsys.readouterr().err
+
+
+def test_threads_that_reach_the_limit_together_give_up_once():
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.n = 0
+
+        def forward(self, x):
+            self.n += 1
+            return x * self.n
+
+    compiled = torch.compile(Counter(), backend="eager")
+
+    def work():
+        for _ in range(12):
+            compiled(torch.ones(2))
+
+    with dynx.watch() as w:
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(w.gave_up) == 1
+    assert sum(finding.seconds for finding in w.findings) <= w.compile_seconds
