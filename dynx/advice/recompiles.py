@@ -12,6 +12,9 @@ from dynx.records.observed import BecameDynamic
 from dynx.records.recompile import Reason, Recompile
 
 _LOCAL = re.compile(r"^L\['(\w+)'\]")
+_MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
+_IMPORTED = re.compile(r"\bG\['__import_(\w+)'\]")
+_NAMED = re.compile(r"\b(?:G|kwargs)\['(\w+)'\]")
 _ARGS = re.compile(r"^args\[(\d+)\]$")
 _NUMBER = re.compile(r"-?\d")
 _INT = re.compile(r"-?\d+$")
@@ -50,6 +53,18 @@ def _size_advice(reason: Reason) -> str:
     return f"mark_dynamic({spoken(match['tensor'])}, {match['dim']}), or pad to one size"
 
 
+def _requires_grad_advice(reason: Reason) -> str:
+    if "_parameters[" in reason.source:
+        return "freeze it before the first call; expected once per setting"
+    return f"expected once per setting; else {spoken(reason.source)}.detach() where no gradient flows"
+
+
+def _length_advice(reason: Reason) -> str:
+    if reason.holder == "argument":
+        return f"pass {spoken(reason.source)} as one tensor, padded or with mark_dynamic(it, 0)"
+    return f"change {spoken(reason.source)} outside the compiled function, or keep it at one length"
+
+
 def _value_advice(reason: Reason) -> str:
     if reason.kind == "shape":
         return "expected once per side of the branch; else branch outside"
@@ -59,10 +74,16 @@ def _value_advice(reason: Reason) -> str:
 
 
 def spoken(source: str) -> str:
-    """Write a source for a person: behind a wrapper's `*args` the variable has no name."""
+    """Write a source for a person: `self._modules['blocks']._modules['0']` is `self.blocks[0]`.
+
+    Behind a wrapper's `*args`, and after a graph break, a value has no name of its own.
+    """
     if source.startswith("___stack"):
         return "a value from before the graph break"
-    return _ARGS.sub(lambda match: f"<positional argument {int(match[1])}>", source)
+    source = _ARGS.sub(lambda match: f"<positional argument {int(match[1]) + 1}>", source)
+    source = _MEMBER.sub(lambda match: f"[{match[1]}]" if match[1].isdigit() else f".{match[1]}", source)
+    source = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), source)
+    return _NAMED.sub(r"\1", source)
 
 
 def _always(text: str) -> Callable[[Reason], str]:
@@ -111,13 +132,13 @@ RULES: tuple[RecompileRule, ...] = (
         "DX106",
         "a tensor's requires_grad changes",
         _kind("requires_grad"),
-        _always("call with one setting: {source}.detach() or always requires_grad"),
+        _requires_grad_advice,
     ),
     RecompileRule(
         "DX104",
         "a container's length changes",
         _kind("length", "keys"),
-        _always("pass {source} as one tensor, padded or with mark_dynamic(it, 0)"),
+        _length_advice,
     ),
     RecompileRule(
         "DX101", "an int on a module changes", _module_int, _always("make {source} a tensor buffer, updated in place")
@@ -222,14 +243,14 @@ def subject_of(reason: Reason) -> str:
         return "grad mode" if _grad_mode(reason) else "ambient state"
     if match := _SIZE.match(reason.source):
         return f"{spoken(match['tensor'])}.size({match['dim']})"
+    source = spoken(reason.source)
     names = {
-        "dtype": f"{reason.source}.dtype",
-        "requires_grad": f"{reason.source}.requires_grad",
-        "length": f"len({reason.source})",
-        "keys": f"keys of {reason.source}",
-        "tensor": reason.source,
+        "dtype": f"{source}.dtype",
+        "requires_grad": f"{source}.requires_grad",
+        "length": f"len({source})",
+        "keys": f"keys of {source}",
     }
-    return names.get(reason.kind, spoken(reason.source))
+    return names.get(reason.kind, source)
 
 
 def changes(cause: Cause) -> str:

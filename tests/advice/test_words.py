@@ -1,0 +1,41 @@
+"""Sources as a person writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dynx.advice.recompiles import spoken, subject_of
+from dynx.records import Reason
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("x", "x"),
+        ("self._modules['blocks']._modules['0'].training", "self.blocks[0].training"),
+        ("self._parameters['weight']", "self.weight"),
+        ("args[0]", "<positional argument 1>"),
+        ("kwargs['input_ids']", "input_ids"),
+        ("G['STEP']", "STEP"),
+        ("G['__import_pkg_dot_settings'].STEP", "pkg.settings.STEP"),
+        ("___stack0", "a value from before the graph break"),
+        ("batch['mask']", "batch['mask']"),
+    ],
+)
+def test_a_source_is_spoken_as_the_user_wrote_it(source, text):
+    assert spoken(source) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "text"),
+    [
+        ("size", "x.size()[1]", "x.size(1)"),
+        ("requires_grad", "x", "x.requires_grad"),
+        ("dtype", "self._buffers['b']", "self.b.dtype"),
+        ("length", "history", "len(history)"),
+        ("global_state", "deterministic_algorithms", "ambient state"),
+        ("global_state", "grad_mode", "grad mode"),
+    ],
+)
+def test_what_changed_is_named(kind, source, text):
+    assert subject_of(Reason(kind, source, None, None, None)) == text
