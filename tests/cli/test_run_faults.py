@@ -30,7 +30,10 @@ def load(path):
         ("", "finished"),
         ("raise SystemExit(3)", "exit 3"),
         ("1 / 0", "raised ZeroDivisionError"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", "raised KeyboardInterrupt"),
+        (
+            "import os, signal; signal.signal(2, signal.default_int_handler); os.kill(os.getpid(), 2)",
+            "raised KeyboardInterrupt",
+        ),
     ],
     ids=["end", "exit", "raise", "Ctrl-C"],
 )
@@ -145,7 +148,7 @@ def test_a_file_name_with_brackets_is_no_markup(program, shell, tmp_path):
 
 
 def test_an_interrupted_program_stops_a_shell_script(program, tmp_path):
-    path = program("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    path = program("import os, signal; signal.signal(2, signal.default_int_handler); os.kill(os.getpid(), 2)")
     script = f"{sys.executable} -m dynx run {path} 2>/dev/null; echo code $?"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.stdout == "code 130\n"

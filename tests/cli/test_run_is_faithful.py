@@ -54,7 +54,7 @@ def test_a_module_sees_what_it_sees_under_python(program, shell):
         ("print('out'); 1 / 0", 1),
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -15),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -9),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", -2),
+        ("import os, signal; signal.signal(2, signal.default_int_handler); os.kill(os.getpid(), 2)", -2),
         ("import signal\nsignal.signal(signal.SIGINT, lambda *a: print('caught'))\nsignal.raise_signal(signal.SIGINT)", 0),
         ("import atexit; atexit.register(print, 'bye')", 0),
         ("import sys\nsys.excepthook = lambda *a: print('hook', a[0].__name__)\n1 / 0", 1),
