@@ -41,6 +41,7 @@ matrix-%: .matrix/torch-%/.ready
 smoke-%: .matrix/torch-%/.ready
 	timeout 180 .matrix/torch-$*/bin/python -m pytest -n 2 --dist loadfile -m "not slow" $(SMOKE)
 
+.PRECIOUS: .matrix/torch-%/.ready
 .matrix/torch-%/.ready: pyproject.toml $(READY)
 	$(BIN)/uv venv -q --allow-existing -p $(BIN)/python .matrix/torch-$*
 	VIRTUAL_ENV=.matrix/torch-$* $(BIN)/uv pip install -q torch==$* transformers==5.23.0 rich bytecode jinja2 \
