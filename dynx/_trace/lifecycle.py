@@ -57,7 +57,6 @@ class Scope:
     def begin_attempt(self) -> None:
         self.attempt_started = time.perf_counter()
         self.requests = Requests()  # what an abandoned attempt asked for guards nothing
-        self.dynamic.clear()  # told again by the next attempt
 
     def end_attempt(self, result: object, raised: BaseException | None) -> None:
         if raised is None:

@@ -93,6 +93,8 @@ def _tensor(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | Non
 
 def _compare(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
     source, value = match["source"], match["value"]
+    if "___as_tensor(" in value:  # 2.11, a float that became a tensor: torch has forgotten its value
+        return "value", source, None, None
     return "value", source, value if match["op"] == "==" else f"not {value}", None
 
 
@@ -148,6 +150,10 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
         lambda m: ("global_state", m["fields"].strip(), None, None),
     ),
     (re.compile(r"BACKEND_MATCH failure"), lambda m: ("backend", "backend", None, None)),
+    (
+        re.compile(r"(?:getattr failed|KeyError|IndexError) on (?:source )?(?P<source>\S+)"),
+        lambda m: ("attribute", m["source"], "present", "absent"),
+    ),
     (
         re.compile(r"___check_torch_function_mode_stack\(\)"),
         lambda m: ("global_state", "torch_function_mode_stack", None, None),

@@ -137,13 +137,16 @@ def _without_hooks(traceback: types.TracebackType | None) -> types.TracebackType
 
 def _load_script(target: str) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
     path = Path(target)
+    folder = path if path.is_dir() else None
+    if folder is not None:
+        path = folder / "__main__.py"  # as Python runs a folder
     if not path.is_file():
         raise UsageError(f"there is no file {target}\n  to run a module: dynx run -m {target.removesuffix('.py')}")
     file = os.path.abspath(path)  # as Python does since 3.9, also in tracebacks
     module = _main_module(file)
     module.__loader__ = SourceFileLoader("__main__", file)
     if not sys.flags.safe_path:
-        sys.path[0] = os.path.dirname(os.path.realpath(file))
+        sys.path[0] = str(folder) if folder is not None else os.path.dirname(os.path.realpath(file))
     source = path.read_bytes()
     return lambda: compile(source, file, "exec", dont_inherit=True), module
 

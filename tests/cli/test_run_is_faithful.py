@@ -44,6 +44,15 @@ def test_a_module_sees_what_it_sees_under_python(program, shell):
         assert watched.returncode == plain.returncode == code
 
 
+def test_a_folder_is_run_as_python_runs_it(program, both):
+    folder = program("").parent / "app"
+    folder.mkdir()
+    (folder / "__main__.py").write_text("import sys, inner\nprint(sys.argv, __name__, inner.__name__)")
+    (folder / "inner.py").write_text("")
+    plain, watched = both("app", "a")
+    assert plain.stdout == watched.stdout == "['app', 'a'] __main__ inner\n"
+
+
 @pytest.mark.parametrize(
     ("source", "code"),
     [

@@ -87,6 +87,21 @@ def test_only_what_really_became_dynamic_is_told():
     assert [(each.source, each.dim) for each in w.dynamic] == [("L['self'].nums", "size 0")]
 
 
+def test_what_became_dynamic_is_told_also_when_the_attempt_was_thrown_away():
+    """torch tells it in the first attempt only."""
+
+    def f(x):
+        y = x + 1
+        print(end="")
+        return y * 2
+
+    compiled = torch.compile(f, backend="eager")
+    with dynx.watch() as w:
+        for size in (3, 4):
+            compiled(torch.ones(size))
+    assert ("L['x']", "size 0", "3", "4") in [(each.source, each.dim, each.first, each.second) for each in w.dynamic]
+
+
 def test_a_break_under_fullgraph_gets_its_advice():
     def f(x):
         if x.sum() > 0:

@@ -32,6 +32,8 @@ RECORDED = [
     ("expected type of 'x' to be a tensor type, ' but found <class 'int'>", "type", "x", "a tensor type", "<class 'int'>"),
     ("expected type of 'x' to be a tensor type, but found <class 'int'>", "type", "x", "a tensor type", "<class 'int'>"),
     ("___check_torch_function_mode_stack()", "global_state", "torch_function_mode_stack", None, None),
+    ("getattr failed on source o", "attribute", "o", "present", "absent"),
+    ("s == ___as_tensor(s).item()", "value", "s", None, None),
     ("x is True", "value", "x", "True", None),
     ("___check_obj_id(m, 14), type=<class 'my_functional.Mode'>", "object", "m", "<class 'my_functional.Mode'>", None),
     (
