@@ -122,9 +122,7 @@ RULES: tuple[RecompileRule, ...] = (
         _kind("backend"),
         _always("make the backend once and pass the same object"),
     ),
-    RecompileRule(
-        "DX102", "a tensor's size changes", lambda r: r.kind in ("size", "shape") and ".size()" in r.source, _size_advice
-    ),
+    RecompileRule("DX102", "a tensor's size changes", _is_size, _size_advice),
     RecompileRule(
         "DX105", "a tensor's dtype changes", _kind("dtype"), _always("convert {source} to one dtype before the call")
     ),
