@@ -83,7 +83,7 @@ def main() -> int:
             pairs=61,  # many short pairs: a neighbour on the machine hits a few, not the median
         )
     )
-    ratios.append(ratio("peak memory", lambda: peak_bytes(True), lambda: peak_bytes(False), bound=1.05, pairs=5))
+    ratios.append(ratio("peak memory", lambda: peak_bytes(True), lambda: peak_bytes(False), bound=1.05, pairs=15))
     return report("dynx.watch() against no watch", ratios, out_option())
 
 

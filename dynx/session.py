@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import platform
 import sys
 import time
@@ -13,9 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
-from dynx._trace.bus import Listening, listen
+from dynx._spawned import watch_children
+from dynx._torch.hooks import Subscription
+from dynx._trace.bus import Listening, emit, listen
 from dynx.errors import DynxError
 from dynx.records import Run
+from dynx.records.observed import Trouble
 from dynx.records.record import Record
 from dynx.records.runfile import RunWriter
 
@@ -58,14 +62,16 @@ def watch(*, out: str | Path | None = None, detail: Literal["normal"] = "normal"
 class Watch:
     """A watch that is open or done; has every property of `dynx.Run`, up to date at each look."""
 
-    def __init__(self, out: Path | None = None, *, command: Sequence[str] | None = None) -> None:
+    def __init__(self, out: Path | None = None, *, command: Sequence[str] | None = None, parent: int | None = None) -> None:
         self._out = out
         self._command = command
+        self._parent = parent  # the process that spawned this one
         self._events: list[Record] = []
         self._header: dict[str, Any] = {}
         self._end: dict[str, Any] = {}
         self._writer: RunWriter | None = None
         self._listening: Listening | None = None
+        self._children: Subscription | None = None
         self._started = 0.0
 
     @property
@@ -78,9 +84,13 @@ class Watch:
             raise DynxError("this watch is open already\n  make another one: with dynx.watch() as inner:")
         self._events, self._end = [], {}
         self._header = _header(self._command)
+        if self._parent is not None:
+            self._header["parent"] = self._parent
         self._writer = RunWriter(self._out, self._header) if self._out is not None else None
         self._started = time.perf_counter()
         self._listening = listen(self._record)
+        if self._out is not None:
+            self._children = watch_children(self._out, self._header["command"], _unwatched_child)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
@@ -92,6 +102,9 @@ class Watch:
             return
         self._listening.remove()
         self._listening = None
+        if self._children is not None:
+            self._children.remove()
+            self._children = None
         self._end = {"seconds": time.perf_counter() - self._started, "outcome": outcome, "device": _device()}
         if self._writer is not None:
             self._writer.end(self._end)
@@ -149,6 +162,25 @@ class Watch:
 
     def _repr_html_(self) -> str:
         return self.run._repr_html_()
+
+
+def join(out: str, command: Sequence[str]) -> None:
+    """Watch this process, a child that a watched one spawned, until multiprocessing ends it."""
+    from multiprocessing.util import Finalize, register_after_fork
+
+    path = Path(out)
+    watch = Watch(path.with_suffix(f".{os.getpid()}{path.suffix}"), command=command, parent=os.getppid())
+    watch.__enter__()
+
+    def at_exit(watch: Watch) -> None:
+        Finalize(None, watch.close, kwargs={"outcome": "finished"}, exitpriority=0)
+
+    at_exit(watch)
+    register_after_fork(watch, at_exit)  # a forkserver's child forgets the first before it runs
+
+
+def _unwatched_child(hook: str, error: BaseException) -> None:
+    emit(Trouble("children that the program spawns", f"{type(error).__name__}: {error}"))
 
 
 def _header(command: Sequence[str] | None) -> dict[str, Any]:

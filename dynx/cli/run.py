@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import atexit
 import builtins
+import glob
 import importlib.util
 import os
 import signal
 import sys
 import types
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -197,8 +199,17 @@ def _report(run: Run, saved: Path, *, full: bool) -> None:
         console.print(terminal(run, full=full))
         if saved.is_file():
             console.print(Text(f" saved: dynx show {short_path(str(saved))}", style="dim"))
+        for child in _children(saved, run):
+            console.print(Text(f" child: dynx show {short_path(str(child))}", style="dim"))
     except OSError:
         pass  # nobody reads it any more
+
+
+def _children(saved: Path, run: Run) -> list[Path]:
+    """Find the files that forked and spawned children of this run wrote, not those of earlier runs."""
+    started = datetime.fromisoformat(run.header["started"]).timestamp()
+    files = saved.parent.glob(f"{glob.escape(saved.stem)}.*{saved.suffix}")
+    return sorted(path for path in files if path.stem.rpartition(".")[2].isdigit() and path.stat().st_mtime >= started)
 
 
 def _flush(stream: Any) -> None:

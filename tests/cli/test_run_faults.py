@@ -81,23 +81,61 @@ print("parent")
     assert len(load(child).compiles) == 1
 
 
-def test_spawned_workers_run_as_without_dynx(program, both):
-    source = (
-        COMPILES
-        + """
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_spawned_child_writes_its_own_file(program, shell, tmp_path, method):
+    source = f"""
 import multiprocessing
+import torch
 
-def work(n):
-    return n * 2
+def work(queue):
+    torch.compile(lambda x: x * 3, backend="eager")(torch.ones(3))
+    queue.put("child")
 
 if __name__ == "__main__":
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        print(pool.map(work, [1, 2, 3]))
+    context = multiprocessing.get_context("{method}")
+    queue = context.SimpleQueue()
+    child = context.Process(target=work, args=(queue,))
+    child.start()
+    print(queue.get())
+    child.join()
+    print(child.exitcode)
 """
-    )
-    plain, watched = both(program(source))
-    assert plain.stdout == watched.stdout == "[2, 4, 6]\n"
-    assert watched.returncode == 0
+    done = shell("-m", "dynx", "run", "--out", "run.dynx", program(source))
+    assert done.stdout == "child\n0\n"
+    assert done.stderr.count("saved:") == 1, "the child must not report"
+    assert load(tmp_path / "run.dynx").compiles == ()
+    (child,) = [path for path in tmp_path.glob("run.*.dynx") if path.name != "run.dynx"]
+    assert f"dynx show {child.name}" in done.stderr
+    run = load(child)
+    assert len(run.compiles) == 1
+    assert run.end["outcome"] == "finished"
+
+
+def test_a_spawned_child_without_dynx_runs_unwatched(program, shell, tmp_path):
+    """What the parent pickles for its children must not hurt one in which dynx cannot be imported."""
+    source = """
+import multiprocessing
+import sys
+
+def work(queue):
+    queue.put("dynx" in sys.modules)
+
+if __name__ == "__main__":
+    import dynx._spawned as spawned
+    spawned._JOIN = spawned._JOIN.replace("try:", "sys.modules['dynx.session'] = None\\ntry:")
+    import dynx
+    with dynx.watch(out="other.dynx"):
+        context = multiprocessing.get_context("spawn")
+        queue = context.SimpleQueue()
+        child = context.Process(target=work, args=(queue,))
+        child.start()
+        print(queue.get())
+        child.join()
+        print(child.exitcode)
+"""
+    done = shell(program(source))
+    assert done.stdout.splitlines()[1:] == ["0"]
+    assert "dynx does not watch this child: ModuleNotFoundError" in done.stderr
 
 
 def test_a_reset_inside_and_a_nested_watch(program, shell, tmp_path):
