@@ -13,6 +13,7 @@ _NOT_RESUMED = ("Failed to handle graph break gracefully", "Encountered graph br
 _CALLEE = re.compile(
     r"builtin operator `(?P<operator>[^`]+)`|[Pp]ython builtin `(?P<builtin>[^`]+?)\.?`|the builtin `(?P<c>[^`]+?)\.?`"
     r"|graph breaks on `(?P<time>[^`]+?)\(\)`|function `<function (?P<function>\S+) at|skipped function `?(?P<skipped>[\w.]+)"
+    r"|Operator `aten\._?(?P<dynamic>\w+?)\d?\.\w+`'s output shape"
     r"|module: (?P<module>\S+), qualname: (?P<qualname>[\w.<>]+)"
 )
 

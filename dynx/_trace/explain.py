@@ -100,6 +100,8 @@ def _values(
         return guard.expected, guard.got
     if guard.kind == "length":
         return guard.expected, values.length(guard.source, locals, globals)
+    if guard.kind == "keys":
+        return guard.expected, values.keys(guard.source, locals, globals)
     if guard.kind == "shape":
         return guard.expected, _size(guard.source, locals, globals)
     if guard.kind == "type":

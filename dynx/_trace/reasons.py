@@ -113,7 +113,7 @@ def _contains(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | N
     if source.endswith(".__dict__"):  # an attribute that was set on an object, or not yet
         states = ("absent", "present") if match["not"] else ("present", "absent")
         return "attribute", f"{source.removesuffix('.__dict__')}.{key.strip(chr(39))}", *states
-    return "keys", source, f"{'no ' if match['not'] else ''}key {key}", None
+    return "keys", source, *((f"no {key}", key) if match["not"] else (key, f"no {key}"))
 
 
 def _shape(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:

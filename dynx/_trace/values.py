@@ -7,6 +7,7 @@ None (unknown) where that does not lead to the value.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping
 from enum import EnumMeta
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -18,6 +19,7 @@ _UNKNOWN = object()
 _SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, str)
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")  # where torch.nn.Module keeps what looks like attributes
 _MAX = 80
+_MAX_KEYS = 8
 
 
 def describe(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
@@ -33,6 +35,15 @@ def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
         if issubclass(type(value), base):
             return str(base.__len__(value))
     return None
+
+
+def keys(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
+    """Give the keys of the dict at `source`."""
+    value = resolve(source, locals, globals)
+    if not issubclass(type(value), dict):
+        return None
+    names = [text_of(key) for key in dict.keys(value)]
+    return ", ".join(names[:_MAX_KEYS]) + (f", … {len(names)} in all" if len(names) > _MAX_KEYS else "")
 
 
 def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Holder:
@@ -99,7 +110,15 @@ def _follow(node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any
         return _attribute(_follow(node.value, locals, globals), node.attr)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         return _item(_follow(node.value, locals, globals), node.slice.value)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
+        return _only_element(_follow(node.func.value, locals, globals))
     return _UNKNOWN
+
+
+def _only_element(tensor: Any) -> Any:
+    """Read a plain tensor of one element, as the guard did; a subclass may run the user's code for it."""
+    sizes = shape_of(tensor)
+    return tensor.item() if sizes is not None and math.prod(sizes) == 1 else _UNKNOWN
 
 
 def _attribute(owner: Any, name: str) -> Any:

@@ -56,6 +56,8 @@ def _is_disabled(found: GraphBreak) -> bool:
 
 
 def _name(found: GraphBreak) -> str:
+    if found.kind.startswith("logging.Logger"):
+        return "a log call"
     return f"{found.callee}()" if found.callee else found.reason
 
 
@@ -93,7 +95,7 @@ RULES: tuple[BreakRule, ...] = (
         "DX206",
         "a break where torch cannot resume",
         lambda b: b.block is not None and not (b.resumable or b.fatal or b.kind == "Observed exception"),
-        lambda b: f"{_name(b)} inside a {b.block}: all of {b.chain[0].function if b.chain else 'it'} runs eagerly",
+        lambda b: f"{_name(b)} inside a {b.block}: {b.chain[0].function if b.chain else 'the function'} goes on eagerly",
         lambda b: f"move it out of the {b.block}, or out of the function",
     ),
     BreakRule(
@@ -116,6 +118,13 @@ RULES: tuple[BreakRule, ...] = (
         _is_data_dependent,
         lambda b: "Python decides by the value of a tensor",
         _advise("use torch.where or torch.cond"),
+    ),
+    BreakRule(
+        "DX209",
+        "the size of a result depends on data",
+        lambda b: b.kind.startswith("Dynamic shape operator"),
+        lambda b: f"{b.callee or 'the operator'} gives as many elements as the data say",
+        _advise("config.capture_dynamic_output_shape_ops = True, or mask with torch.where"),
     ),
     BreakRule(
         "DX204",

@@ -33,7 +33,7 @@ def find(gave_up: GaveUp, cause: Cause | None) -> Finding:
     found = recompiles.find(cause)
     subject, last = recompiles.subject_of(cause.last), cause.last
     times = f"{gave_up.allowed} compiles" if gave_up.allowed is not None else "too many compiles"
-    title = f"gave up after {times}: {subject} {last.expected}, now {last.got or 'another value'}"
+    title = f"gave up after {times} ({cause.rule.id}): {subject} {last.expected}, now {last.got or 'another value'}"
     return Finding(
         GAVE_UP.id,
         title,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from dynx.advice.rule import Cause, RecompileRule, first_match
 from dynx.records.finding import Finding
 from dynx.records.observed import BecameDynamic
-from dynx.records.recompile import Reason, Recompile
+from dynx.records.recompile import GuardKind, Reason, Recompile
 
 _LOCAL = re.compile(r"^L\['(\w+)'\]")
 _MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
@@ -19,6 +19,9 @@ _ARGS = re.compile(r"^args\[(\d+)\]$")
 _NUMBER = re.compile(r"-?\d")
 _INT = re.compile(r"-?\d+$")
 _SIZE = re.compile(r"(?P<tensor>.*)\.size\(\)\[(?P<dim>\d+)\]$")
+_STATE_KEY = re.compile(r"\[list\(dict\.keys\([^()]*\)\)\[\d+\]\]")
+_ITEM = ".item()"
+_CONTAINER: tuple[GuardKind, ...] = ("length", "keys")
 _AUTOGRAD_KEYS = re.compile(r"\b(?:ADInplaceOrView|Autograd\w*)(?:, )?")
 
 
@@ -42,35 +45,51 @@ def _is_size(reason: Reason) -> bool:
     return reason.kind in ("size", "shape") and ".size()" in reason.source
 
 
-def _size_advice(reason: Reason) -> str:
+def _size_advice(cause: Cause) -> str:
+    reason = cause.first
     match = _SIZE.match(reason.source)
     if reason.kind == "shape" or match is None:
         return "expected once per side of the branch; else branch outside"
+    mark = f"mark_dynamic({spoken(match['tensor'])}, {match['dim']})"
     if "1" in (reason.expected, reason.got):
+        if len(cause.recompiles) > 1:
+            return f"{mark}, and warm up with 2 or more: size 1 always compiles on its own"
         return "size 1 always compiles on its own: warm up with 2 or more"
     if "_parameters[" in match["tensor"]:
         return "compile each module on its own: parameters keep their size"
-    return f"mark_dynamic({spoken(match['tensor'])}, {match['dim']}), or pad to one size"
+    return f"{mark}, or pad to one size"
 
 
-def _requires_grad_advice(reason: Reason) -> str:
-    if "_parameters[" in reason.source:
+def _requires_grad_advice(cause: Cause) -> str:
+    source = cause.first.source
+    if "_parameters[" in source:
         return "freeze it before the first call; expected once per setting"
-    return f"expected once per setting; else {spoken(reason.source)}.detach() where no gradient flows"
+    return f"expected once per setting; else {spoken(source)}.detach() where no gradient flows"
 
 
-def _length_advice(reason: Reason) -> str:
+def _container_advice(cause: Cause) -> str:
+    reason = cause.first
+    if reason.holder == "optimizer":
+        return "expected once: the first step makes the optimizer's state; else call step() uncompiled"
+    if reason.kind == "keys":
+        return f"give {spoken(reason.source)} the same keys on every call"
     if reason.holder == "argument":
         return f"pass {spoken(reason.source)} as one tensor, padded or with mark_dynamic(it, 0)"
     return f"change {spoken(reason.source)} outside the compiled function, or keep it at one length"
 
 
-def _value_advice(reason: Reason) -> str:
+def _value_advice(cause: Cause) -> str:
+    reason = cause.first
     if reason.kind == "shape":
         return "expected once per side of the branch; else branch outside"
+    source = spoken(reason.source)
+    if source.endswith(_ITEM):
+        return f"index with {source.removesuffix(_ITEM)}.view(1): a tensor without dims becomes a Python number there"
     if _NUMBER.match(reason.expected or ""):
-        return f"pass {spoken(reason.source)} as a tensor, or compile with dynamic=True"
-    return f"keep {spoken(reason.source)} the same from the first call on"
+        if len(cause.recompiles) > 1:  # torch has tried to make it dynamic, and needed the value all the same
+            return f"the code needs {source} exact, as an index or a length: index a tensor by a 1-element tensor"
+        return f"pass {source} as a tensor, or compile with dynamic=True"
+    return "expected once per value; else choose outside the compiled function"
 
 
 def spoken(source: str) -> str:
@@ -82,12 +101,13 @@ def spoken(source: str) -> str:
         return "a value from before the graph break"
     source = _ARGS.sub(lambda match: f"<positional argument {int(match[1]) + 1}>", source)
     source = _MEMBER.sub(lambda match: f"[{match[1]}]" if match[1].isdigit() else f".{match[1]}", source)
+    source = _STATE_KEY.sub("[…]", source)
     source = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), source)
     return _NAMED.sub(r"\1", source)
 
 
-def _always(text: str) -> Callable[[Reason], str]:
-    return lambda reason: text.format(source=spoken(reason.source), name=reason.source.rpartition(".")[2])
+def _always(text: str) -> Callable[[Cause], str]:
+    return lambda cause: text.format(source=spoken(cause.first.source), name=cause.first.source.rpartition(".")[2])
 
 
 # the first rule that applies wins: the more specific stand first
@@ -95,7 +115,7 @@ RULES: tuple[RecompileRule, ...] = (
     RecompileRule(
         "DX113",
         "an optimizer setting changes inside the compiled step",
-        lambda r: r.holder == "optimizer",
+        lambda r: r.holder == "optimizer" and r.kind not in _CONTAINER,
         _always("call step() uncompiled, or make {name} a tensor"),
     ),
     RecompileRule(
@@ -108,7 +128,7 @@ RULES: tuple[RecompileRule, ...] = (
         "DX108",
         "grad mode differs between calls",
         _grad_mode,
-        _always("expected once per mode; else call it in one, warm-up too"),
+        _always("expected once per mode; else use one mode for every call, also to warm up"),
     ),
     RecompileRule(
         "DX109",
@@ -135,11 +155,14 @@ RULES: tuple[RecompileRule, ...] = (
     RecompileRule(
         "DX104",
         "a container's length changes",
-        _kind("length", "keys"),
-        _length_advice,
+        _kind(*_CONTAINER),
+        _container_advice,
     ),
     RecompileRule(
-        "DX101", "an int on a module changes", _module_int, _always("make {source} a tensor buffer, updated in place")
+        "DX101",
+        "an int on a module changes",
+        _module_int,
+        _always("make {source} a tensor buffer, updated in place"),
     ),
     RecompileRule(
         "DX103",
@@ -157,7 +180,7 @@ RULES: tuple[RecompileRule, ...] = (
         "DX110",
         "an object guarded by identity is replaced",
         _kind("object"),
-        _always("pass the same object, or compile one function per object"),
+        _always("expected once per object; else pass the same one"),
     ),
     RecompileRule("DX114", "a Python value changes", _kind("value", "none", "shape"), _value_advice),
 )
@@ -222,7 +245,7 @@ def find(cause: Cause) -> Finding:
         reason.location or cause.recompiles[0].location,
         sum(each.seconds for each in cause.recompiles),
         evidence(cause),
-        _with_partners(cause.rule.advice(reason), cause.together),
+        _with_partners(cause.rule.advice(cause), cause.together),
         len(cause.recompiles),
     )
 
@@ -237,8 +260,10 @@ def _with_partners(advice: str, together: tuple[str, ...]) -> str:
 
 def subject_of(reason: Reason) -> str:
     """Name what changed as the user writes it: `x.size(1)`."""
-    if reason.kind == "global_state" or _grad_mode(reason):
-        return "grad mode" if _grad_mode(reason) else "ambient state"
+    if _grad_mode(reason):
+        return "grad mode"
+    if reason.kind == "global_state":
+        return "ambient state" if " " in reason.source else reason.source
     if match := _SIZE.match(reason.source):
         return f"{spoken(match['tensor'])}.size({match['dim']})"
     source = spoken(reason.source)
@@ -259,12 +284,21 @@ def changes(cause: Cause) -> str:
     if reason.kind == "object":
         last = cause.last.got
         return f"is another object: {last}" if last else "is another object"
-    later = list(dict.fromkeys(each.reasons[0].got for each in cause.recompiles if each.reasons[0].got is not None))
+    if reason.kind == "function":
+        last = cause.last.got
+        return f"is another function: {last}" if last else "is another function"
+    later = list(dict.fromkeys(_value(reason, each.reasons[0].got) for each in cause.recompiles))
+    later = [value for value in later if value != "not seen"]
     if not later:
         return "changed" if reason.expected is None else f"is no longer {reason.expected}"
     shown = later if len(later) <= 3 else [*later[:2], f"… {later[-1]}"]
-    expected = "not seen" if reason.expected is None else reason.expected
+    expected = _value(reason, reason.expected)
     return f"{expected}, then {', '.join(shown)}".strip()
+
+
+def _value(reason: Reason, value: str | None) -> str:
+    """Give a value without the name that the subject has already."""
+    return "not seen" if value is None else value.removeprefix(f"{reason.source} ") if reason.kind == "global_state" else value
 
 
 def _grad_change(reason: Reason) -> str:

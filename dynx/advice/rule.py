@@ -22,7 +22,7 @@ class RecompileRule(Rule):
     """Applies to the guard that failed."""
 
     applies: Callable[[Reason], bool]
-    advice: Callable[[Reason], str]
+    advice: Callable[[Cause], str]
 
 
 @dataclass(frozen=True, slots=True)

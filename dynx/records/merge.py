@@ -15,11 +15,15 @@ C = TypeVar("C", Skipped, CacheEvent, TorchWarning, Trouble)
 
 
 def graph_breaks(found: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
-    """Merge breaks of one cause; the longest call chain is kept, because it shows how the user's code got there."""
+    """Merge breaks of one cause.
+
+    Kept is the one that cannot be resumed, which costs most, and then the longest call chain, which shows how the user's code
+    got there.
+    """
 
     def join(a: GraphBreak, b: GraphBreak) -> GraphBreak:
         return replace(
-            max(a, b, key=lambda each: len(each.chain)),
+            max(a, b, key=lambda each: (not each.resumable, len(each.chain))),
             count=a.count + b.count,
             resumable=a.resumable and b.resumable,
             compiles=a.compiles + tuple(key for key in b.compiles if key not in a.compiles),

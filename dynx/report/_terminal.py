@@ -37,7 +37,7 @@ def _parts(run: Run, *, full: bool) -> Iterator[RenderableType]:
     elif words.is_calm(run):
         yield Text(words.CALM, style="green")
     else:
-        yield Text("no advice applies to this run")
+        yield Text(words.UNCLEAR if run.compiles else "no advice applies to this run")
     for table in _tables(run, full=full):
         yield Text("")
         yield table

@@ -9,12 +9,13 @@ from dynx.records import Location, Run
 from dynx.records.location import short_path
 
 CALM = "nothing to change: no advice applies to this run"
+UNCLEAR = "no advice applies to this run: what no rule covers stands below"
 
 
 def is_calm(run: Run) -> bool:
     """Tell whether all is well: something was compiled, nothing failed, and the file is whole."""
     failed = any(each.outcome == "failed" for each in run.compiles)
-    return bool(run.compiles) and not (failed or run.eager or run.problems)
+    return bool(run.compiles) and not (failed or run.eager or run.problems or run.recompiles or run.graph_breaks)
 
 
 def seconds(value: float) -> str:

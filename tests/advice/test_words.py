@@ -33,7 +33,8 @@ def test_a_source_is_spoken_as_the_user_wrote_it(source, text):
         ("requires_grad", "x", "x.requires_grad"),
         ("dtype", "self._buffers['b']", "self.b.dtype"),
         ("length", "history", "len(history)"),
-        ("global_state", "deterministic_algorithms", "ambient state"),
+        ("global_state", "deterministic_algorithms", "deterministic_algorithms"),
+        ("global_state", "default_dtype num_threads", "ambient state"),
         ("global_state", "grad_mode", "grad mode"),
     ],
 )

@@ -47,7 +47,7 @@ def run():
     )  # fmt: skip
     events = (
         printed,
-        GraphBreak(STEP, (STEP,), "Dynamic shape operator", kind="Dynamic shape operator"),
+        GraphBreak(STEP, (STEP,), "A break of tomorrow", kind="A break of tomorrow"),
         Compile(0, "2/0", MAIN, "compiled", 1.75, attempts, phases, 12, 34, "eager"),
         *step,
         GaveUp(0, "0/8", NET, "recompile_limit", 8),

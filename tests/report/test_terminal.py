@@ -28,7 +28,7 @@ def test_eighty_columns(run):
  2.0 s compiling   1 compile   9 recompiles   2 graph breaks   1 gave up
 
   7.2 s  DX301  model.py:58  Net.forward
-         gave up after 8 compiles: self.step 7, now 8
+         gave up after 8 compiles (DX101): self.step 7, now 8
          → make self.step a tensor buffer, updated in place
 
  500 ms  DX201  train.py:12  main
@@ -40,7 +40,7 @@ def test_eighty_columns(run):
           train.py:12  main  (in lib, nn/act.py:30)
 
  Graph breaks without advice
-      1x  Dynamic shape operator
+      1x  A break of tomorrow
           model.py:58  Net.forward
 
  dynx could not see
@@ -54,7 +54,7 @@ def test_a_wide_terminal_has_one_line_per_finding(run):
     lines = screen(run, width=160).splitlines()
     (line,) = [line for line in lines if "DX301" in line and "explains" not in line]
     assert "7.2 s" in line
-    assert "gave up after 8 compiles: self.step 7, now 8" in line
+    assert "gave up after 8 compiles (DX101): self.step 7, now 8" in line
     assert "make self.step a tensor buffer, updated in place" in line
     assert max(map(len, lines)) <= 160
 

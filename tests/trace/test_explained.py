@@ -131,8 +131,8 @@ def test_a_break_in_a_loop_names_the_function_that_runs_eagerly():
     with dynx.watch() as w:
         torch.compile(train_step, backend="eager")(torch.ones(2))
     finding = next(each for each in w.findings if each.rule == "DX206")
-    assert "inside a for: all of" in finding.title
-    assert "train_step runs eagerly" in finding.title
+    assert "inside a for: " in finding.title
+    assert "train_step goes on eagerly" in finding.title
     assert len(w.run.eager) == 1
 
 
