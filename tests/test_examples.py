@@ -66,7 +66,8 @@ def test_the_readme_shows_the_real_output(monkeypatch):
     console.print(terminal(seen))
     shown = set(map(without_times, console.export_text().splitlines()))
     block = re.search(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[1].splitlines()
-    promised = [line for line in block if re.search(r"DX\d|→|^ {9}\w|compiling", line)]
+    # which finding cost most, and so which rule the last line names, depends on the machine
+    promised = [line for line in block if re.search(r"DX\d|→|^ {9}\w|compiling", line) and "explains" not in line]
     assert len(promised) >= 15
     assert [line for line in promised if without_times(line) not in shown] == []
 
