@@ -8,7 +8,7 @@ import numpy as np
 
 
 @torch.compile(backend="inductor")
-def smooth_distance(a, b):
+def smooth_distance(a, b):  # DX402 [torch<2.13]
     delta = np.subtract(a, b)
     return np.sum(np.exp(np.multiply(delta, delta)))
 

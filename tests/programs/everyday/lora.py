@@ -30,7 +30,7 @@ class Policy(nn.Module):
         self.emb.requires_grad_(False)
 
     def forward(self, ids):
-        h = self.emb(ids)  # DX106
+        h = self.emb(ids)  # DX106 [torch>=2.13]
         return self.proj(h).log_softmax(-1)
 
     @contextmanager
