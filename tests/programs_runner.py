@@ -18,27 +18,26 @@ import torch._inductor.config
 import dynx
 
 PROGRAMS = Path(__file__).parent / "programs"
-_MARKER = re.compile(r"#\s*(DX\d{3}(?:\s*,\s*DX\d{3})*)(?:\s*\[torch(>=|<)(\d+\.\d+)\])?\s*$")
+_MARKER = re.compile(r"#\s*(DX\d{3}(?:\s*,\s*DX\d{3})*)(?:\s*\[torch(.*)\])?\s*$")
 
 
 def expected(source: str) -> set[tuple[str, int]]:
     """Read the markers: `(rule, line)` for every line that ends with `# DX101` or `# DX101, DX202`.
 
-    `# DX402 [torch>=2.13]` holds only there: torch itself behaves in another way before.
+    `# DX402 [torch>=2.13,<2.15]` holds only there: elsewhere torch itself behaves in another way.
     """
     found = set()
     for number, line in enumerate(source.splitlines(), 1):
         match = _MARKER.search(line)
-        if match and _holds_here(match[2], match[3]):
+        if match and _holds_here(match[2]):
             found |= {(rule.strip(), number) for rule in match[1].split(",")}
     return found
 
 
-def _holds_here(comparison: str | None, version: str | None) -> bool:
-    if comparison is None:
-        return True
-    is_newer = torch.torch_version.TorchVersion(torch.__version__) >= version
-    return is_newer if comparison == ">=" else not is_newer
+def _holds_here(versions: str | None) -> bool:
+    here = torch.torch_version.TorchVersion(torch.__version__)
+    bounds = versions.split(",") if versions else []
+    return all(here >= each.removeprefix(">=") if each.startswith(">=") else here < each.removeprefix("<") for each in bounds)
 
 
 def run(source: str, file: str) -> dynx.Run:

@@ -13,7 +13,7 @@ class MixedBlock(nn.Module):
         self.up = nn.Linear(4, 8)
         self.down = nn.Linear(8, 4)
 
-    def forward(self, x):  # DX402 [torch>=2.13]
+    def forward(self, x):  # DX402 [torch>=2.13,<2.15]
         with torch.autocast("cpu", dtype=torch.bfloat16):
             y = self.down(torch.relu(self.up(x)))
         return x + y.float()
