@@ -178,12 +178,12 @@ def test_nothing_of_torch_is_kept_alive():
         return sum(type(each).__name__ in names for each in gc.get_objects())
 
     alive_after(3)  # torch warms up
-    start = alive_after(3)
-    plain = alive_after(3) - start
+    start = alive_after(5)
+    plain = alive_after(5) - start
     with dynx.watch() as w:
-        watched = alive_after(3) - start - plain
+        watched = alive_after(5) - start - plain
     assert w.recompiles
-    assert watched <= plain
+    assert watched - plain < 5, "one object a run is a leak; torch's own count varies by one or two"
 
 
 def test_hooks_are_in_place_only_while_somebody_listens():
