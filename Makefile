@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
 
-.PHONY: demo test lint types contracts notebooks matrix matrix-smoke bench ci clean
+.PHONY: demo test lint types contracts notebooks matrix matrix-smoke fuzz bench ci clean
 
 demo: $(READY)
 	$(BIN)/dynx demo
@@ -27,8 +27,24 @@ notebooks: $(READY)
 	$(BIN)/jupytext --test --to ipynb notebooks/*.py
 	$(BIN)/pytest --nbmake --nbmake-timeout 300 -p no:xdist notebooks/*.ipynb
 
+# Calls put at random lines of the standard library and torch, on every Python that uv finds.
+PAIRS := 1000
+SEED  := 0
+fuzz: $(READY) fuzz-3.12 fuzz-3.13
+	$(BIN)/python tests/fuzz/rewrite.py --pairs $(PAIRS) --seed $(SEED) --torch
+
+fuzz-%: .matrix/python-%/.ready
+	PYTHONPATH=. .matrix/python-$*/bin/python tests/fuzz/rewrite.py --pairs $(PAIRS) --seed $(SEED)
+
+.PRECIOUS: .matrix/python-%/.ready
+.matrix/python-%/.ready: $(READY)
+	$(BIN)/uv venv -q --allow-existing -p $* .matrix/python-$*
+	VIRTUAL_ENV=.matrix/python-$* $(BIN)/uv pip install -q bytecode
+	touch $@
+
 bench: $(READY)
 	$(BIN)/python benchmarks/observers.py
+	$(BIN)/python benchmarks/comptime.py
 
 # The same tests on the oldest and the newest supported torch, each in an environment of its own (about 5 GB, cached by uv).
 MATRIX := 2.11.0 2.15.0

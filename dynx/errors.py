@@ -2,6 +2,11 @@
 
 DynxError
 ├── BadRunFile          a run file that is not one (a damaged one only warns)
+├── ComptimeFailed      a callback at compile time asked for something that is not there, or raised
+│   ├── CheckFailed     a promised condition is false
+│   ├── NoSuchLocal     the traced frame has no such variable (also a KeyError)
+│   └── NotConstant     a value is known only at run time (also a NotImplementedError)
+├── ProbeFailed         a probe cannot be set where it was asked for
 ├── UnsupportedTorch    a feature needs a hook that the installed torch lacks
 ├── UsageError          the command line or an argument makes no sense (exit code 2)
 └── UnknownRule         no advice rule has this id
@@ -9,7 +14,19 @@ DynxError
 
 from __future__ import annotations
 
-__all__ = ["BadRunFile", "DynxError", "DynxWarning", "UnknownRule", "UnsupportedTorch", "UsageError"]
+__all__ = [
+    "BadRunFile",
+    "CheckFailed",
+    "ComptimeFailed",
+    "DynxError",
+    "DynxWarning",
+    "NoSuchLocal",
+    "NotConstant",
+    "ProbeFailed",
+    "UnknownRule",
+    "UnsupportedTorch",
+    "UsageError",
+]
 
 
 class DynxError(Exception):
@@ -18,6 +35,28 @@ class DynxError(Exception):
 
 class BadRunFile(DynxError):
     """The file is not a dynx run file at all."""
+
+
+class ComptimeFailed(DynxError):
+    """A callback at compile time asked for something that is not there, or raised."""
+
+
+class CheckFailed(ComptimeFailed):
+    """A condition that the program promised is false."""
+
+
+class NoSuchLocal(ComptimeFailed, KeyError):
+    """The traced frame has no variable of this name, or torch does not keep it."""
+
+    __str__ = Exception.__str__  # KeyError shows its text as a repr
+
+
+class NotConstant(ComptimeFailed, NotImplementedError):
+    """A value is known only at run time."""
+
+
+class ProbeFailed(DynxError):
+    """A probe cannot be set where it was asked for."""
 
 
 class UnsupportedTorch(DynxError):

@@ -26,11 +26,13 @@ from dynx.records.runfile import RunWriter
 if TYPE_CHECKING:
     from dynx.records import (
         BecameDynamic,
+        BreakState,
         CacheEvent,
         Compile,
         Finding,
         GaveUp,
         GraphBreak,
+        Logged,
         Recompile,
         Skipped,
         TorchWarning,
@@ -142,6 +144,8 @@ class Watch:
         skipped: tuple[Skipped, ...]
         caches: tuple[CacheEvent, ...]
         dynamic: tuple[BecameDynamic, ...]
+        logs: tuple[Logged, ...]
+        post_mortem: tuple[BreakState, ...]
         warnings: tuple[TorchWarning, ...]
         findings: tuple[Finding, ...]
         seconds: float

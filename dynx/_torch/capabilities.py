@@ -69,6 +69,28 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
     ),
 )
 
+# hooks of tools that are armed one by one
+TOOL_POINTS: tuple[HookPoint, ...] = (
+    HookPoint(
+        "frame_run",
+        "torch._dynamo.symbolic_convert:InstructionTranslatorBase.run",
+        ("self",),
+        purpose="probes: each frame that Dynamo begins to trace",
+    ),
+    HookPoint(
+        "step",
+        "torch._dynamo.symbolic_convert:InstructionTranslatorBase.step",
+        ("self",),
+        purpose="post-mortem, timeline and debugger: each instruction",
+    ),
+    HookPoint(
+        "backend",
+        "torch._dynamo.output_graph:OutputGraph.call_user_compiler",
+        ("self", "gm"),
+        purpose="timeline: the backend's seconds",
+    ),
+)
+
 ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "phase_times": ("torch._dynamo.utils:compilation_time_metrics", "seconds by phase"),
     "metrics": ("torch._dynamo.utils:_compilation_metrics", "graph size and guard count"),
@@ -80,10 +102,40 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "restart": ("torch._dynamo.exc:RestartAnalysis", "attempts that start anew"),
     "skip_frame": ("torch._dynamo.exc:SkipFrame", "functions the tracer leaves alone"),
     "unsupported": ("torch._dynamo.exc:Unsupported", "what breaks a graph"),
+    "known_objects": ("torch._dynamo.variables.builder:VariableBuilder._id_dispatch", "comptime"),
+    "attribute_source": ("torch._dynamo.source:AttrSource", "comptime's helpers"),
+    "global_source": ("torch._dynamo.source:GlobalStateSource", "guards of one's own"),
+    "constant": ("torch._dynamo.variables:ConstantVariable.create", "values that callbacks return"),
+    "list": ("torch._dynamo.variables:ListVariable", "lists that callbacks return"),
+    "tuple": ("torch._dynamo.variables:TupleVariable", "tuples that callbacks return"),
+    "mutation": ("torch._dynamo.variables.base:ValueMutationNew", "lists that callbacks return"),
+    "variable": ("torch._dynamo.variables.base:VariableTracker", "comptime"),
+    "realize_all": ("torch._dynamo.variables.lazy:LazyVariableTracker.realize_all", "guards on what callbacks have read"),
+    "trace_id": ("torch._guards:CompileContext.current_trace_id", "compile id and attempt"),
+    "guard": ("torch._guards:Guard", "guards of one's own"),
+    "install_guard": ("torch._dynamo.guards:install_guard", "guards of one's own"),
+    "constrain_range": ("torch.fx.experimental.symbolic_shapes:constrain_range", "bounds of numbers"),
+    "canonicalize": ("torch.fx.experimental.symbolic_shapes:canonicalize_bool_expr", "the words of a violated promise"),
+    "free_symbols": ("torch.fx.experimental.symbolic_shapes:free_symbols", "what is dynamic"),
+    "free_unbacked": ("torch.fx.experimental.symbolic_shapes:free_unbacked_symbols", "what is known only at run time"),
+    "concrete_bool": ("torch.fx.experimental.symbolic_shapes:is_concrete_bool", "promised conditions"),
+    "implications": ("torch.fx.experimental.symbolic_shapes:ShapeEnv.get_implications", "assumptions"),
+    "attempt_end": ("torch._dynamo.output_graph:OutputGraph.add_cleanup_hook", "output once per logical hit"),
+    "break": ("torch._dynamo.exc:unimplemented", "graph breaks on request"),
+    "short_traceback": ("torch._dynamo.exc:ShortenTraceback", "errors of callbacks without torch's frames"),
+    "breakable": ("torch._dynamo.symbolic_convert:break_graph_if_unsupported", "graph breaks at any line"),
+    "instructions": ("torch._dynamo.bytecode_transformation:cleaned_instructions", "probes"),
+    "no_operation": ("torch._dynamo.bytecode_transformation:create_instruction", "graph breaks at any line"),
+    "resume_functions": (
+        "torch._dynamo.resume_execution:ContinueExecutionCache.generated_code_metadata",
+        "probes behind a graph break",
+    ),
+    "trace_rules": ("torch._dynamo.trace_rules:lookup", "what is never traced"),
+    "cache_entries": ("torch._dynamo.eval_frame:_debug_get_cache_entry_list", "what is compiled already"),
     "user_error": ("torch._dynamo.exc:UserError", "what breaks a graph by the user's doing"),
 }
 
-_POINTS = {point.name: point for point in HOOK_POINTS}
+_POINTS = {point.name: point for point in (*HOOK_POINTS, *TOOL_POINTS)}
 
 
 @dataclass(frozen=True, slots=True)

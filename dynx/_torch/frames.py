@@ -105,9 +105,10 @@ def limit_value(name: str) -> int | None:
 
 def user_name(function: str) -> str:
     """Give the user's name of a function; torch names the rest of `f` after a graph break `torch_dynamo_resume_in_f_at_74`."""
-    if not function.startswith(_RESUME):
+    outer, dot, own = function.rpartition(".")
+    if not own.startswith(_RESUME):
         return function
-    return function[len(_RESUME) :].rpartition("_at_")[0]
+    return f"{outer}{dot}{own[len(_RESUME) :].rpartition('_at_')[0]}"
 
 
 def resumed_at(code: CodeType) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -52,7 +53,8 @@ def parameters_of(path: str) -> tuple[str, ...]:
     owner, name = owner_of(path)
     target = getattr(owner, name)
     try:
-        return tuple(map(str, inspect.signature(target).parameters.values()))
+        parameters = inspect.signature(target).parameters.values()
+        return tuple(re.sub(r" at 0x[0-9a-f]+", "", str(each)) for each in parameters)
     except (TypeError, ValueError):
         return ()
 
@@ -119,17 +121,81 @@ def subscribe(
 
 def installed() -> tuple[str, ...]:
     """Name the hook points that are wrapped right now."""
-    return tuple(_installed)
+    return (*_installed, *_wrapped)
 
 
-def _install(point: HookPoint) -> _Installed:
+Make = Callable[[Callable[..., Any]], Callable[..., Any]]  # of a function, makes one that calls it
+
+
+@dataclass
+class _Wrapped:
+    owner: Any
+    attribute: str
+    raw: Any
+    outermost: Any
+    makers: list[Make]
+
+
+_wrapped: dict[str, _Wrapped] = {}
+
+
+class Wrapping:
+    """A handle: `remove()` takes one wrapper away, whichever of several it is."""
+
+    __slots__ = ("_make", "_path")
+
+    def __init__(self, path: str, make: Make) -> None:
+        self._path, self._make = path, make
+
+    def remove(self) -> None:
+        with _lock:
+            found = _wrapped.get(self._path)
+            if found is None or self._make not in found.makers:
+                return
+            found.makers.remove(self._make)
+            _stack_up(self._path, found)
+
+
+def wrap(point: HookPoint, make: Make) -> Wrapping:
+    """Put `make(original)` in the place of a method, without the general wrapper: for what runs on every instruction.
+
+    Several stand around each other in the order they came; the exact original is back when the last one leaves. What a wrapper
+    raises reaches torch, so it must not. Raises UnsupportedTorch when the installed torch has no such attribute.
+    """
+    with _lock:
+        found = _wrapped.get(point.path)
+        if found is None:
+            owner, name, original = _original(point)
+            found = _wrapped[point.path] = _Wrapped(owner, name, original, original, [])
+        found.makers.append(make)
+        _stack_up(point.path, found)
+        return Wrapping(point.path, make)
+
+
+def _stack_up(path: str, found: _Wrapped) -> None:
+    if vars(found.owner).get(found.attribute) is not found.outermost:
+        return  # somebody else wrapped ours: leave theirs
+    outermost = found.raw
+    for make in found.makers:
+        outermost = functools.wraps(found.raw)(make(outermost))
+    setattr(found.owner, found.attribute, outermost)
+    found.outermost = outermost
+    if not found.makers:
+        del _wrapped[path]
+
+
+def _original(point: HookPoint) -> tuple[Any, str, Any]:
     try:
         owner, name = owner_of(point.path)
-        original = getattr(owner, name)
+        return owner, name, getattr(owner, name)
     except (ImportError, AttributeError) as error:
         raise UnsupportedTorch(
             f"torch has no {point.path} ({point.purpose})\n  run `dynx doctor` to see what this torch supports"
         ) from error
+
+
+def _install(point: HookPoint) -> _Installed:
+    owner, name, original = _original(point)
     inherited = name not in vars(owner)
     raw = vars(owner).get(name, original)
     hook = _Installed(point, owner, name, raw, inherited, None)

@@ -9,7 +9,7 @@ from typing import Any
 
 from dynx._torch.metrics import global_state
 from dynx._torch.stacks import RawFrame, StackParts
-from dynx._trace import values
+from dynx._trace import custom_guards, values
 from dynx._trace.reasons import FailedEntry, ParsedGuard
 from dynx._trace.requesters import lines_for
 from dynx._trace.userline import named, user_location
@@ -98,6 +98,8 @@ def _values(
         return _changed_state(guard.source, facts)
     if guard.got is not None:
         return guard.expected, guard.got
+    if guard.kind == "custom":
+        return guard.expected, custom_guards.answer(guard.source)
     if guard.kind == "length":
         return guard.expected, values.length(guard.source, locals, globals)
     if guard.kind == "keys":

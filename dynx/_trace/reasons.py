@@ -149,6 +149,10 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
         re.compile(r"GLOBAL_STATE changed: (?P<fields>.*)$", re.S),
         lambda m: ("global_state", m["fields"].strip(), None, None),
     ),
+    (
+        re.compile(r"___dynx_guard\((?P<quote>['\"])(?P<name>.*)(?P=quote)\) == (?P<value>.*)$", re.S),
+        lambda m: ("custom", m["name"], m["value"], None),
+    ),
     (re.compile(r"BACKEND_MATCH failure"), lambda m: ("backend", "backend", None, None)),
     (
         re.compile(r"(?:getattr failed|KeyError|IndexError) on (?:source )?(?P<source>\S+)"),

@@ -21,6 +21,7 @@ from dynx.cli.progress import Progress
 from dynx.errors import UsageError
 
 if TYPE_CHECKING:
+    from dynx.comptime import PostMortem
     from dynx.records import Run
     from dynx.session import Watch
 
@@ -34,11 +35,12 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "run",
         help="run a program and explain what torch.compile did",
-        usage="dynx run [--out FILE] [--full] [-m] target [arguments of the program …]",
+        usage="dynx run [--out FILE] [--full] [--post-mortem] [-m] target [arguments of the program …]",
     )
     parser.add_argument(
         "--out", type=Path, default=DEFAULT, metavar="FILE", help=f"where the run is saved (default: {DEFAULT})"
     )
+    parser.add_argument("--post-mortem", action="store_true", help="show what the tracer knew at each graph break")
     parser.add_argument("--full", action="store_true", help="show every table, not only what needs attention")
     parser.add_argument("-m", dest="module", action="store_true", help="target is a module, as in python -m")
     parser.add_argument("target")
@@ -66,17 +68,20 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     saved = arguments.out.absolute()  # the program may change directory
 
     def run() -> int:
+        from dynx.comptime import PostMortem
         from dynx.session import Watch
 
         command = ["dynx", "run", *(["-m"] if arguments.module else []), arguments.target, *arguments.rest]
         watch = Watch(saved, command=command)
-        ending = _Ending(watch, saved, full=arguments.full)
+        ending = _Ending(watch, PostMortem(), saved, full=arguments.full)
         if arguments.module:
             sys.argv[0] = module.__file__ or ""
         sys.modules["__main__"] = module
         atexit.register(ending.report)  # the first to be registered is the last to run
         ending.progress.__enter__()
         watch.__enter__()
+        if arguments.post_mortem:
+            ending.post_mortem.__enter__()
         try:
             exec(load(), module.__dict__)
         except SystemExit as error:
@@ -95,14 +100,16 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
 class _Ending:
     """What is left to do when the program is over: close the run file and report."""
 
-    def __init__(self, watch: Watch, saved: Path, *, full: bool) -> None:
+    def __init__(self, watch: Watch, post_mortem: PostMortem, saved: Path, *, full: bool) -> None:
         self.outcome = "finished"
         self.interrupted = False
         self.progress = Progress()
+        self.post_mortem = post_mortem
         self._watch, self._saved, self._full = watch, saved, full
         self._pid = os.getpid()
 
     def report(self) -> None:
+        self.post_mortem.__exit__(None, None, None)
         self._watch.close(outcome=self.outcome)
         self.progress.__exit__()
         if os.getpid() == self._pid:  # a forked child leaves the report to its parent

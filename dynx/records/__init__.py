@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dynx.records.compile import Attempt, Backward, Compile, GaveUp, Skipped
+from dynx.records.comptime import Effect, Logged, TracedGuard
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
 from dynx.records.observed import BecameDynamic, CacheEvent, TorchWarning, Trouble
+from dynx.records.post_mortem import BreakState, FrameState
 from dynx.records.recompile import Reason, Recompile
 from dynx.records.record import Record
 from dynx.records.run import Run
@@ -15,17 +17,22 @@ __all__ = [
     "Attempt",
     "Backward",
     "BecameDynamic",
+    "BreakState",
     "CacheEvent",
     "Compile",
+    "Effect",
     "Finding",
+    "FrameState",
     "GaveUp",
     "GraphBreak",
     "Location",
+    "Logged",
     "Reason",
     "Recompile",
     "Record",
     "Run",
     "Skipped",
     "TorchWarning",
+    "TracedGuard",
     "Trouble",
 ]

@@ -15,10 +15,12 @@ from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from dynx.records.compile import Attempt, Backward, Compile, GaveUp, Skipped
+from dynx.records.comptime import Logged
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
 from dynx.records.observed import BecameDynamic, CacheEvent, TorchWarning, Trouble
+from dynx.records.post_mortem import BreakState
 from dynx.records.recompile import Reason, Recompile
 from dynx.records.record import Record
 
@@ -34,6 +36,8 @@ NAMES: Mapping[str, type[Record]] = {
     "cache": CacheEvent,
     "became_dynamic": BecameDynamic,
     "warning": TorchWarning,
+    "logged": Logged,
+    "break_state": BreakState,
     "trouble": Trouble,
 }
 _NAME_OF = {cls: name for name, cls in NAMES.items()}

@@ -9,6 +9,7 @@ from typing import TypeVar
 from dynx.records.compile import GaveUp, Skipped
 from dynx.records.graph_break import GraphBreak
 from dynx.records.observed import CacheEvent, TorchWarning, Trouble
+from dynx.records.post_mortem import BreakState
 
 T = TypeVar("T")
 C = TypeVar("C", Skipped, CacheEvent, TorchWarning, Trouble)
@@ -30,6 +31,11 @@ def graph_breaks(found: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
         )
 
     return _merge(found, lambda each: each.cause, join)
+
+
+def break_states(found: Iterable[BreakState]) -> tuple[BreakState, ...]:
+    """Keep the fullest state of each cause."""
+    return _merge(found, lambda each: each.cause, lambda a, b: max(a, b, key=lambda each: len(each.frames)))
 
 
 def gave_up(found: Iterable[GaveUp]) -> tuple[GaveUp, ...]:

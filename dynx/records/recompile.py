@@ -29,6 +29,7 @@ GuardKind = Literal[
     "backend",
     "config",
     "shape",
+    "custom",  # a guard of the user's own, by name
     "other",
 ]
 

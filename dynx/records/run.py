@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dynx.records import merge
 from dynx.records.codec import to_data
 from dynx.records.compile import Backward, Compile, GaveUp, Skipped
+from dynx.records.comptime import Logged
 from dynx.records.graph_break import GraphBreak
 from dynx.records.observed import BecameDynamic, CacheEvent, TorchWarning, Trouble
+from dynx.records.post_mortem import BreakState
 from dynx.records.recompile import Reason, Recompile
 from dynx.records.record import Record
 
@@ -97,6 +99,16 @@ class Run:
         return merge.warnings(self._of(TorchWarning))
 
     @property
+    def logs(self) -> tuple[Logged, ...]:
+        """What callbacks logged at compile time (`dynx.comptime`), once per logical hit."""
+        return self._of(Logged)
+
+    @property
+    def post_mortem(self) -> tuple[BreakState, ...]:
+        """The state of the trace at each cause of a break, where somebody asked for it (`dynx.comptime.post_mortem`)."""
+        return merge.break_states(self._of(BreakState))
+
+    @property
     def troubles(self) -> tuple[Trouble, ...]:
         return merge.troubles(self._of(Trouble))
 
@@ -152,6 +164,8 @@ class Run:
             "caches": self.caches,
             "dynamic": self.dynamic,
             "warnings": self.warnings,
+            "logs": self.logs,
+            "post_mortem": self.post_mortem,
             "troubles": self.troubles,
         }
         lists = {name: [to_data(record) for record in records] for name, records in groups.items()}

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from dynx.records.post_mortem import BreakState
     from dynx.records.run import Run
+    from dynx.records.timeline import LineCost, TracedCompile
 
-__all__ = ["html", "terminal"]
+__all__ = ["html", "post_mortem", "post_mortem_html", "terminal", "timeline", "timeline_html"]
 
 
 def terminal(run: Run, *, full: bool = False) -> RenderableType:
@@ -24,3 +26,31 @@ def html(run: Run) -> str:
     from dynx.report._html import fragment
 
     return fragment(run)
+
+
+def post_mortem(states: tuple[BreakState, ...]) -> RenderableType:
+    """Render the states at graph breaks for a terminal, with the source around each."""
+    from dynx.report._post_mortem import screen
+
+    return screen(states)
+
+
+def post_mortem_html(states: tuple[BreakState, ...]) -> str:
+    """Render the states at graph breaks as self-contained, escaped HTML."""
+    from dynx.report._post_mortem import fragment
+
+    return fragment(states)
+
+
+def timeline(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> RenderableType:
+    """Render the cost of tracing for a terminal: compilations, then the most expensive lines."""
+    from dynx.report._timeline import screen
+
+    return screen(compiles, lines)
+
+
+def timeline_html(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> str:
+    """Render the cost of tracing as self-contained, escaped HTML: the source with heat, a click shows nodes and guards."""
+    from dynx.report._timeline import fragment
+
+    return fragment(compiles, lines)

@@ -13,6 +13,7 @@ from rich.text import Text
 from dynx.advice.recompiles import subject_of
 from dynx.records import Finding, Location, Reason, Run
 from dynx.report import _words as words
+from dynx.report._post_mortem import screen as post_mortem
 
 _SHOWN = 5  # damaged lines named one by one
 _WIDE = 110  # columns from which findings fit on one line each
@@ -33,7 +34,7 @@ def _parts(run: Run, *, full: bool) -> Iterator[RenderableType]:
         yield Text(f"and {len(run.problems) - _SHOWN} more damaged lines", style="yellow")
     yield Text("")
     if run.findings:
-        yield _Findings(run.findings)
+        yield _Findings(run.findings, run)
     elif words.is_calm(run):
         yield Text(words.CALM, style="green")
     else:
@@ -41,6 +42,9 @@ def _parts(run: Run, *, full: bool) -> Iterator[RenderableType]:
     for table in _tables(run, full=full):
         yield Text("")
         yield table
+    if run.post_mortem:
+        yield Text("")
+        yield post_mortem(run.post_mortem)
     rules = [finding.rule for finding in run.findings]
     if rules:
         yield Text("")
@@ -61,8 +65,9 @@ def _title(run: Run) -> RenderableType:
 class _Findings:
     """One line each where there is room, a small paragraph each where there is not."""
 
-    def __init__(self, findings: tuple[Finding, ...]) -> None:
+    def __init__(self, findings: tuple[Finding, ...], run: Run) -> None:
         self._findings = findings
+        self._states = {(each.location.file, each.location.line): n for n, each in enumerate(run.post_mortem, 1)}
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self._table() if options.max_width >= _WIDE else self._paragraphs()
@@ -79,7 +84,7 @@ class _Findings:
                 words.seconds(each.seconds),
                 Text(each.rule, style="bold"),
                 _where(each.location),
-                Text(each.title),
+                self._title(each),
                 Text(each.advice, style="green"),
             )
         return table
@@ -92,9 +97,15 @@ class _Findings:
             if number:
                 table.add_row("", "")
             table.add_row(words.seconds(each.seconds), Text.assemble((each.rule, "bold"), "  ", _where(each.location)))
-            table.add_row("", Text(each.title))
+            table.add_row("", self._title(each))
             table.add_row("", Text(f"→ {each.advice}", style="green"))
         return table
+
+    def _title(self, finding: Finding) -> Text:
+        """What happened, and which post-mortem shows it."""
+        number = self._states.get((finding.location.file, finding.location.line))
+        text = Text(finding.title)
+        return text if number is None else text.append(f"  (post-mortem {number})", style="dim")
 
 
 def _where(location: Location) -> Text:

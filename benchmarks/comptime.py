@@ -1,0 +1,66 @@
+"""What the tools of `dynx.comptime` cost while torch traces a 12-layer GPT-2.
+
+python benchmarks/comptime.py [--out benchmarks/results/comptime.json]
+Armed but not hit: at most 1.03x; post_mortem 1.03x; timeline 1.15x. Unarmed costs nothing: no attribute of torch is wrapped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+import time
+
+import torch
+from pairs import out_option, ratio, report
+from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+
+from dynx.comptime import post_mortem, probe, timeline
+
+
+def never_reached():
+    return 1
+
+
+TOOLS = {
+    "probe armed, not hit": (lambda: probe(never_reached), 1.03),
+    "post_mortem": (post_mortem, 1.03),
+    "timeline": (timeline, 1.15),
+}
+
+
+def trace_seconds(model, tool) -> float:
+    """Seconds for one compilation with the eager backend, which is almost all tracing."""
+    torch._dynamo.reset()
+    gc.collect()
+    compiled = torch.compile(model, backend="eager")
+    tokens = torch.ones(1, 8, dtype=torch.long)
+    with tool(), torch.no_grad():
+        start = time.perf_counter()
+        compiled(tokens)
+        return time.perf_counter() - start
+
+
+def main() -> int:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    config = GPT2Config(n_layer=12, n_embd=64, n_head=2, vocab_size=128, bos_token_id=0, eos_token_id=0)
+    model = GPT2LMHeadModel(config).eval()
+    originals = dict(vars(InstructionTranslatorBase))
+    ratios = [
+        ratio(
+            f"trace time, {name}",
+            lambda tool=tool: trace_seconds(model, tool),
+            lambda: trace_seconds(model, contextlib.nullcontext),
+            bound=bound,
+        )
+        for name, (tool, bound) in TOOLS.items()
+    ]
+    wrapped = [name for name, value in originals.items() if vars(InstructionTranslatorBase)[name] is not value]
+    print(f"wrapped when nothing is armed: {wrapped or 'nothing'}")
+    return report("dynx.comptime against plain torch.compile", ratios, out_option()) or bool(wrapped)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

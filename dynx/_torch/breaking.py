@@ -1,0 +1,55 @@
+"""Graph breaks that dynx makes on request."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from types import FrameType
+from typing import Any, NoReturn
+
+from dynx.errors import ComptimeFailed
+
+
+def graph_break(message: str) -> NoReturn:
+    """Break the graph at the instruction being traced.
+
+    Torch: `exc.unimplemented`, keyword arguments alike in 2.11, 2.13 and 2.15.
+    """
+    from torch._dynamo import exc
+
+    unimplemented: Callable[..., NoReturn] = exc.unimplemented
+    unimplemented(
+        gb_type="ComptimeContext graph break",
+        context=message,
+        explanation=f"Manually triggered ComptimeContext graph break with message {message}.",
+        hints=[],
+    )
+
+
+def is_of_torch(error: BaseException) -> bool:
+    """Tell whether the tracer itself makes something of an exception: a break, a restart, an exception of the traced code."""
+    from torch._dynamo import exc
+
+    return isinstance(error, (exc.TorchDynamoException, exc.ObservedException))
+
+
+def visible_to_user(text: str, kind: Any = ComptimeFailed) -> Exception:
+    """Make an error of ours that reaches the user as it is.
+
+    Dynamo wraps what it does not know into InternalTorchDynamoError. `ShortenTraceback` passes, and the frames of torch before
+    `first_useful_frame`, that of our caller, are left out of the traceback (2.11, 2.13 and 2.15).
+    """
+    return _passing(kind)(text, sys._getframe(1))
+
+
+@cache
+def _passing(kind: Any) -> type[Exception]:
+    from torch._dynamo.exc import ShortenTraceback
+
+    class Failed(kind, ShortenTraceback):
+        def __init__(self, text: str, frame: FrameType) -> None:
+            ShortenTraceback.__init__(self, text, first_useful_frame=frame)
+
+    Failed.__name__, Failed.__qualname__, Failed.__module__ = kind.__name__, kind.__qualname__, kind.__module__
+    return Failed

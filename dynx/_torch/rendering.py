@@ -1,0 +1,172 @@
+"""Symbolic variables as short text, alike on every torch.
+
+torch's own `debug_repr` differs between releases and looks at lazy values, which adds guards; this neither does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from dynx._torch.variables import cell_content, example_of, is_kind, is_lazy, items_of, settled, untouched_value
+
+_MAX_TEXT = 80  # characters of one string or number
+_MAX_ITEMS = 10  # of one container
+_BRACKETS: Mapping[str, tuple[str, str]] = {"list": ("[", "]"), "tuple": ("(", ")"), "set": ("{", "}")}
+_CALLABLES: tuple[Any, ...] = (FunctionType, MethodType, BuiltinFunctionType)
+_FUNCTIONS = (
+    "BaseUserFunctionVariable",
+    "BuiltinVariable",
+    "BaseBuiltinVariable",
+    "SkipFunctionVariable",
+    "BaseTorchVariable",
+    "PolyfilledFunctionVariable",
+)
+
+
+def show(tx: Any, variable: Any, depth: int = 2) -> str:
+    """Render a variable; containers to `depth` levels.
+
+    Tensors show dtype, sizes, device and requires_grad; symbolic numbers their expression; a value that torch has not looked
+    at yet is shown as it is, and stays unlooked at.
+    """
+    variable = settled(variable)
+    if is_lazy(variable):
+        return show_value(untouched_value(variable), depth)
+    if is_kind(variable, "CellVariable"):
+        content = cell_content(tx, variable)
+        return "<empty cell>" if content is None else show(tx, content, depth)
+    example = example_of(variable)
+    if example is not None:
+        return _show_example(example, _class_of(variable))
+    if is_kind(variable, "ConstantVariable") and "value" in vars(variable):
+        return show_value(variable.value, depth)
+    if is_kind(variable, "NullVariable", "DeletedVariable"):
+        return "<null>"
+    items = items_of(variable)
+    if items is not None:
+        return _show_items(lambda item, rest: show(tx, item, rest), items, _class_of(variable) or list, depth)
+    return _show_other(tx, variable)
+
+
+def show_value(value: Any, depth: int = 2) -> str:
+    """Render a Python value by the same rules; the user's own `__repr__` is not called."""
+    cls = type(value)
+    if value is None or cls in (bool, int, float, complex, str, bytes):
+        return _cut(repr(value))
+    if is_tensor(value):
+        return _show_example(value, cls)
+    if isinstance(value, ModuleType):
+        return f"module {value.__name__}"
+    if issubclass(cls, type):
+        return f"class {value.__qualname__}"
+    if cls.__module__ == "torch" and cls.__name__ in ("dtype", "device", "layout", "memory_format"):
+        return str(value)
+    for base in (list, tuple, dict, set, frozenset):
+        if issubclass(cls, base):
+            items = {key: dict.__getitem__(value, key) for key in dict.keys(value)} if base is dict else base.__iter__(value)
+            return _show_items(show_value, items if base is dict else list(items), cls, depth)
+    if issubclass(cls, Enum):
+        return f"{cls.__qualname__}.{object.__getattribute__(value, '_name_')}"
+    if cls in _CALLABLES:
+        return f"function {value.__qualname__}"
+    return f"<{cls.__qualname__}>"
+
+
+def _show_example(example: Any, cls: type | None) -> str:
+    if not is_tensor(example):
+        return _show_symbol(example)
+    name = cls.__name__ if cls is not None and cls.__name__ not in ("FakeTensor", "Tensor") else "Tensor"
+    parts = [str(example.dtype).removeprefix("torch."), f"[{', '.join(map(_show_symbol, example.shape))}]"]
+    if example.device.type != "cpu":
+        parts.append(str(example.device))
+    if example.requires_grad and name != "Parameter":
+        parts.append("requires_grad")
+    return f"{name}({', '.join(parts)})"
+
+
+def _show_symbol(number: Any) -> str:
+    """Write a symbolic number with the value it has in this call, where there is one: `s77=8`, `2*s77=16`, `u0`.
+
+    Torch: `SymNode.expr` and `_hint`; the latter is only read, since `hint` may compute it.
+    """
+    node = getattr(number, "node", None)
+    if node is None:
+        return str(number)
+    hint = getattr(node, "_hint", None)
+    return str(node.expr) if hint is None else f"{node.expr}={hint}"
+
+
+def _show_items(show_one: Callable[[Any, int], str], items: Any, cls: type, depth: int) -> str:
+    name = "torch.Size" if cls.__name__ == "Size" else cls.__name__
+    opening, closing = _BRACKETS.get(name, (f"{name}(", ")"))
+    is_mapping = isinstance(items, dict) and any(not _is_set_entry(value) for value in items.values())
+    if isinstance(items, dict) and (is_mapping or issubclass(cls, Mapping)):
+        opening, closing = ("{", "}") if name == "dict" else (f"{name}({{", "})")
+    if not items:
+        return f"{opening}{closing}" if name in ("dict", "list", "tuple") or name not in _BRACKETS else "set()"
+    if depth == 0:
+        return f"{opening}…{len(items)}…{closing}"
+    shown = []
+    for item in list(items)[:_MAX_ITEMS]:
+        text = show_one(_key(item), depth - 1)
+        if isinstance(items, dict) and (is_mapping or issubclass(cls, Mapping)):
+            text += f": {show_one(items[item], depth - 1)}"
+        shown.append(text)
+    if len(items) > _MAX_ITEMS:
+        shown.append(f"… {len(items)} in all")
+    comma = "," if name == "tuple" and len(shown) == 1 else ""
+    return f"{opening}{', '.join(shown)}{comma}{closing}"
+
+
+def _key(item: Any) -> Any:
+    """Torch wraps the keys of dicts and the members of sets in `HashableTracker`, which holds the variable as `vt`."""
+    return getattr(item, "vt", item) if type(item).__name__ in ("HashableTracker", "_HashableTracker") else item
+
+
+def _is_set_entry(value: Any) -> bool:
+    return is_kind(settled(value), "ConstantVariable") and not is_lazy(settled(value)) and value.value is None
+
+
+def _show_other(tx: Any, variable: Any) -> str:
+    cls = _class_of(variable)
+    if cls is not None and issubclass(cls, Enum) and "value" in vars(variable):
+        return show_value(variable.value)
+    if is_kind(variable, "GetAttrVariable"):
+        return f"{show(tx, variable.obj, 1)}.{variable.name}"
+    if is_kind(variable, "PythonModuleVariable"):
+        return f"module {variable.value.__name__}"
+    if is_kind(variable, "UserDefinedClassVariable"):
+        return f"class {getattr(variable.value, '__qualname__', variable.value)}"
+    if is_kind(variable, *_FUNCTIONS):
+        return f"function {_function_name(variable)}"
+    if cls is not None:
+        return f"<{cls.__qualname__}>"
+    return f"<{type(variable).__name__.removesuffix('Variable')}>"
+
+
+def _function_name(variable: Any) -> str:
+    for name in ("fn", "value"):
+        qualname = getattr(vars(variable).get(name), "__qualname__", None)
+        if qualname is not None:
+            return str(qualname)
+    fn_name = vars(variable).get("fn_name")
+    return str(fn_name.value) if fn_name is not None else "?"
+
+
+def _class_of(variable: Any) -> type | None:
+    try:
+        cls = variable.python_type()
+    except Exception:  # noqa: BLE001 - torch raises many kinds where a variable has no Python type
+        return None
+    return cls if isinstance(cls, type) else None
+
+
+def is_tensor(value: Any) -> bool:
+    return any(base.__name__ == "Tensor" and base.__module__ == "torch" for base in type(value).__mro__)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"

@@ -1,0 +1,83 @@
+"""Watch Dynamo instruction by instruction, and see the innermost frame when a graph breaks.
+
+Torch: `InstructionTranslatorBase.step`, called once for each instruction of each frame; frames that inline others are in the
+middle of a step of their own. Alike in 2.11, 2.13 and 2.15.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from dynx._torch import hooks, translator
+from dynx._torch.capabilities import hook_point
+
+# the error, and the translators it went through, innermost first, each with its value stack before the instruction
+OnBreak = Callable[[BaseException, list[tuple[Any, list[Any]]]], None]
+
+
+class BreakWatch:
+    """Calls `on_break` once for each error that ends a graph, with the innermost frame still intact.
+
+    The first `step` that an error leaves is that of the innermost frame. An error in a frame that can break its own graph
+    never leaves the step; torch logs it, from there (`log_graph_break`).
+    """
+
+    def __init__(self, on_break: OnBreak, report: Callable[[str, BaseException], None]) -> None:
+        self._on_break, self._report = on_break, report
+        self._local = threading.local()
+        self._step = hooks.wrap(hook_point("step"), self._around_step)
+        self._log = hooks.subscribe(hook_point("graph_break"), self._logged, on_error=report)
+
+    def remove(self) -> None:
+        self._step.remove()
+        self._log.remove()
+
+    def _around_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        from torch._dynamo import exc
+
+        breaks = exc.Unsupported, exc.UserError
+        errors = (*breaks, exc.TorchRuntimeError, exc.BackendCompilerFailed, exc.InternalTorchDynamoError)
+        local = self._local
+
+        def step(tx: Any) -> Any:
+            outer = local.__dict__.get("under_way")
+            local.under_way = (tx, tx.stack.copy(), outer)
+            try:
+                return original(tx)
+            except errors as error:
+                self._see(error)
+                raise
+            finally:
+                local.under_way = outer
+
+        return step
+
+    def _logged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        error = kwargs["exc"] if "exc" in kwargs else args[3]
+        self._see(error)
+
+    def _see(self, error: BaseException) -> None:
+        """Tell of an error once, and of one that wraps another as of that other."""
+        under_way = self._local.__dict__.get("under_way")
+        if under_way is None or self in _seen_by(error):
+            return
+        _seen_by(error).append(self)
+        wrapped = error.__cause__ or error.__context__
+        if wrapped is not None and self in _seen_by(wrapped):
+            return
+        frames = []
+        while under_way is not None:
+            tx, stack, under_way = under_way
+            frames.append((tx, stack))
+        try:
+            self._on_break(error, frames[: len(list(translator.chain(frames[0][0])))])
+        except Exception as failure:  # noqa: BLE001 - an observer that fails must not fail the program
+            self._report("step", failure)
+
+
+def _seen_by(error: BaseException) -> list[BreakWatch]:
+    """Keep on the error itself who has seen it: it lives no longer than that."""
+    watches: list[BreakWatch] = error.__dict__.setdefault("_dynx_seen", [])
+    return watches

@@ -1,0 +1,181 @@
+"""Time, nodes, guards and exceptions of each traced line.
+
+Torch: `InstructionTranslatorBase.step` runs one instruction, and within it those of the functions it inlines;
+`OutputGraph.call_user_compiler` runs the backend within the last instruction. Alike in 2.11, 2.13 and 2.15.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+from types import CodeType
+from typing import Any
+
+from dynx._torch import hooks, translator
+from dynx._torch.capabilities import hook_point
+from dynx._torch.guards import guard_source
+from dynx._torch.stacks import RawFrame
+
+Line = tuple[CodeType, int]
+
+
+@dataclass(slots=True)
+class RawLine:
+    """What one line cost in one attempt."""
+
+    instructions: int = 0
+    seconds: float = 0.0
+    cumulative: float = 0.0
+    exceptions: int = 0
+    nodes: list[str] = field(default_factory=list)
+    guards: dict[tuple[str, str], None] = field(default_factory=dict)  # kind and source, in order
+    shape_guards: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class RawAttempt:
+    """One attempt at one compilation; plain data."""
+
+    trace_id: translator.TraceId
+    root: RawFrame
+    lines: dict[Line, RawLine] = field(default_factory=dict)
+    backend: float = 0.0
+
+
+class _Thread(threading.local):
+    """The step that is under way on a thread: the seconds of the steps within it, and its line."""
+
+    def __init__(self) -> None:
+        self.inner = 0.0
+        self.depth = 0
+        self.output: Callable[[], Any] = lambda: None  # a weak reference: nothing of torch is kept
+        self.attempt = RawAttempt(translator.TraceId("", 0), RawFrame("", 0, ""))
+        self.failed: BaseException | None = None
+        self.asked: list[tuple[str, str]] = []
+
+
+class TracingClock:
+    """Measures while it is open; `attempts` holds what it saw."""
+
+    def __init__(self, report: Callable[[str, BaseException], None]) -> None:
+        self.attempts: list[RawAttempt] = []
+        self._name = f"_dynx_attempt_{id(self)}"
+        self._thread = _Thread()
+        self._handles: list[Any] = [
+            hooks.wrap(hook_point("step"), self._around_step),
+            hooks.wrap(hook_point("backend"), self._around_backend),
+            hooks.subscribe(hook_point("guard_added"), self._guard_added, on_error=report),
+        ]
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _around_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        thread, enter, leave = self._thread, self._enter, self._leave
+
+        def step(tx: Any) -> Any:
+            outer = enter(tx)
+            start = perf_counter()
+            try:
+                return original(tx)
+            except BaseException as error:
+                thread.failed = error
+                raise
+            finally:
+                leave(tx, perf_counter() - start, outer)
+
+        return step
+
+    def _enter(self, tx: Any) -> tuple[Any, ...]:
+        """Begin a step within the one under way; gives what is needed to go back to that."""
+        thread = self._thread
+        output = tx.output
+        if output is not thread.output():
+            self._begin(tx)
+        graph = output.graph
+        outer = (graph, graph._len, len(output.shape_env.guards), thread.inner, thread.asked)
+        thread.inner, thread.asked, thread.failed = 0.0, [], None
+        thread.depth += 1
+        return outer
+
+    def _leave(self, tx: Any, elapsed: float, outer: tuple[Any, ...]) -> None:
+        thread = self._thread
+        graph, nodes, shapes, inner, asked = outer
+        line = self._line(tx)
+        line.instructions += 1
+        line.seconds += elapsed - thread.inner
+        line.cumulative += elapsed
+        if not thread.inner:  # else they belong to the lines within
+            if graph._len > nodes:
+                line.nodes += _newest(graph, graph._len - nodes)
+            found = tx.output.shape_env.guards
+            if len(found) > shapes:
+                line.shape_guards += [str(each.expr) for each in found[shapes:]]
+        if thread.asked:
+            line.guards.update(dict.fromkeys(thread.asked))
+        # one that is caught in the same frame never leaves the step
+        if thread.failed is None:
+            line.exceptions += tx.current_instruction.opname == "RAISE_VARARGS"
+        else:
+            line.exceptions += type(thread.failed).__name__.startswith("Observed")
+        thread.inner, thread.asked, thread.failed = inner + elapsed, asked, None
+        thread.depth -= 1
+        if not thread.depth:
+            thread.inner = 0.0
+
+    def _line(self, tx: Any) -> RawLine:
+        key = tx.f_code, tx.lineno
+        lines = self._thread.attempt.lines
+        line = lines.get(key)
+        if line is None:
+            line = lines[key] = RawLine()
+        return line
+
+    def _around_backend(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        thread = self._thread
+
+        def call_user_compiler(output: Any, *args: Any, **kwargs: Any) -> Any:
+            start = perf_counter()
+            try:
+                return original(output, *args, **kwargs)
+            finally:
+                elapsed = perf_counter() - start
+                thread.inner += elapsed  # not the time of the line that returns
+                thread.attempt.backend += elapsed
+
+        return call_user_compiler
+
+    def _begin(self, tx: Any) -> None:
+        """Note an attempt's first instruction; a compilation within another one comes back to the outer."""
+        thread = self._thread
+        thread.output = weakref.ref(tx.output)
+        known = vars(tx.output).get(self._name)  # kept there: it ends with the attempt
+        if known is None:
+            code = list(translator.chain(tx))[-1].f_code
+            root = RawFrame(code.co_filename, code.co_firstlineno, code.co_qualname)
+            known = RawAttempt(translator.trace_id(), root)
+            setattr(tx.output, self._name, known)
+            self.attempts.append(known)
+        thread.attempt = known
+
+    def _guard_added(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        guard = args[1] if len(args) > 1 else kwargs["guard"]
+        self._thread.asked.append((guard.create_fn_name(), guard_source(guard.originating_source)))
+
+
+def _newest(graph: Any, count: int) -> list[str]:
+    """Name the newest operations of a graph, oldest first, inputs left out.
+
+    Torch: nodes are a linked list whose root follows the last. Dynamo renames a node when it is assigned to a variable.
+    """
+    names = []
+    node = graph._root._prev
+    for _ in range(count):
+        if node.op != "placeholder":
+            names.append(str(node.name))
+        node = node._prev
+    return names[::-1]

@@ -1,0 +1,46 @@
+"""What callbacks at compile time say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dynx.records.location import Location, short_path
+from dynx.records.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Logged(Record):
+    """One `ctx.log(...)`, once per logical hit however often torch traced the line.
+
+    `outcome` says what became of the attempt: "skipped" and "failed" ones led to no compiled code.
+    """
+
+    id: str  # compile id, "0/1"
+    location: Location | None
+    values: Mapping[str, str]
+    outcome: Literal["committed", "skipped", "failed"] = "committed"
+
+    def __str__(self) -> str:
+        values = " ".join(f"{name}={value}" for name, value in self.values.items())
+        where = f"{short_path(self.location.file)}:{self.location.line} {self.location.function}" if self.location else "?"
+        return f"{where} [{self.id}] {values}"
+
+
+@dataclass(frozen=True, slots=True)
+class TracedGuard(Record):
+    """A guard that the trace has asked for so far, and the line that asked first."""
+
+    kind: str  # torch's name, "TENSOR_MATCH"
+    source: str  # "L['x']"; empty for guards on global state
+    location: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect(Record):
+    """A change to something outside of the traced code, which the compiled code makes when it has run."""
+
+    source: str  # "L['self'].step"
+    kind: Literal["attribute", "items", "cell", "global"]
+    after: str

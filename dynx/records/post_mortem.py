@@ -1,0 +1,49 @@
+"""The state of the trace where a graph broke."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dynx.records.comptime import TracedGuard
+from dynx.records.location import Location
+from dynx.records.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class FrameState(Record):
+    """One symbolic frame: what Dynamo knew there, as text."""
+
+    location: Location  # with the columns of the instruction
+    instruction: str  # "CALL 1"
+    stack: tuple[str, ...]  # Python's value stack before the instruction, the top last
+    locals: Mapping[str, str]  # by the user's names
+    source: tuple[str, ...] = ()  # the lines around it, as they were
+    first_line: int = 0  # number of the first of them
+
+
+@dataclass(frozen=True, slots=True)
+class BreakState(Record):
+    """Everything that was known where a graph broke, or where a compilation failed; one for each cause.
+
+    `frames` are the symbolic frames, innermost first; `graph` is the code traced so far in this graph.
+    """
+
+    id: str  # compile id
+    attempt: int
+    location: Location  # the innermost line of the user's code
+    reason: str  # torch's headline
+    kind: str  # torch's gb_type
+    explanation: str
+    hints: tuple[str, ...]
+    frames: tuple[FrameState, ...]
+    graph: str
+    nodes: int
+    guards: tuple[TracedGuard, ...]
+    resumable: bool = True
+    count: int = 1
+
+    @property
+    def cause(self) -> tuple[str, int, str]:
+        """What makes two breaks the same, as in `GraphBreak.cause`."""
+        return self.location.file, self.location.line, self.kind or self.reason

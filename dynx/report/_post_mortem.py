@@ -1,0 +1,164 @@
+"""What was known where a graph broke, with the source around it: for a terminal and for a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from jinja2 import Environment, Template
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dynx.records import BreakState, FrameState
+from dynx.report import _words as words
+
+_GUARDS = 6  # of the newest guards, which the code before the break asked for
+
+
+def screen(states: tuple[BreakState, ...]) -> RenderableType:
+    parts: list[RenderableType] = []
+    for number, state in enumerate(states, 1):
+        parts += [Text(""), *_state(number, state)] if parts else [*_state(number, state)]
+    return Group(*parts) if parts else Text("no graph break and no compile error was seen", style="dim")
+
+
+def _state(number: int, state: BreakState) -> Iterator[RenderableType]:
+    met = f", met {state.count} times" if state.count > 1 else ""
+    yield Text.assemble(
+        (f"post-mortem {number}  ", "bold"), (state.reason, "bold"), (f"  [{state.id}]{met}", "dim"), overflow="fold"
+    )
+    for depth, frame in enumerate(state.frames):
+        yield Padding(Group(*_frame(frame, innermost=depth == 0)), (0, 0, 0, 2))
+    facts = Table.grid(padding=(0, 2, 0, 0))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column()
+    facts.add_row("graph", Text(f"{words.plural(_operations(state), 'line')} of code so far"))
+    for label, text in _guards(state):
+        facts.add_row(label, Text(text))
+    for hint in state.hints:
+        facts.add_row("torch", Text(hint, style="green"))
+    yield Padding(facts, (0, 0, 0, 2))
+
+
+def _frame(frame: FrameState, *, innermost: bool) -> Iterator[RenderableType]:
+    place = f"{words.place(frame.location)}  {frame.location.function}"
+    yield Text.assemble("" if innermost else "called from  ", (place, "cyan"), (f"  at {frame.instruction}", "dim"))
+    yield _source(frame) if innermost else _line(frame)
+    values = Table.grid(padding=(0, 2, 0, 0))
+    values.add_column(style="dim", no_wrap=True)
+    values.add_column()
+    for name, value in _values(frame, innermost):
+        values.add_row(name, Text(value))
+    yield Padding(values, (0, 0, 0, 2))
+
+
+def _values(frame: FrameState, innermost: bool) -> list[tuple[str, str]]:
+    """Give the locals, and of the innermost frame the value stack without Python's own placeholders."""
+    stack = [each for each in frame.stack if each != "<null>"]
+    return [*frame.locals.items(), *([("stack", ", ".join(stack))] if innermost and stack else [])]
+
+
+def _source(frame: FrameState) -> RenderableType:
+    text = Text(no_wrap=True, overflow="ellipsis")
+    for offset, line in enumerate(frame.source):
+        number = frame.first_line + offset
+        here = number == frame.location.line
+        text.append(f"{'▶' if here else ' '} {number:>4}  ", style="bold red" if here else "dim")
+        text.append_text(_marked(line, frame) if here else Text(line, style="dim"))
+        text.append("\n")
+    text.rstrip()
+    return text
+
+
+def _line(frame: FrameState) -> RenderableType:
+    offset = frame.location.line - frame.first_line
+    line = frame.source[offset] if 0 <= offset < len(frame.source) else ""
+    return Text.assemble((f"  {frame.location.line:>4}  ", "dim"), _marked(line, frame), no_wrap=True, overflow="ellipsis")
+
+
+def _marked(line: str, frame: FrameState) -> Text:
+    before, marked, after = _parts(line, frame)
+    return Text.assemble(before, (marked, "bold underline"), after)
+
+
+def _operations(state: BreakState) -> int:
+    return max(0, len(state.graph.splitlines()) - 1)
+
+
+def _guards(state: BreakState) -> Iterator[tuple[str, str]]:
+    named = [each for each in state.guards if each.source]
+    label = f"{len(state.guards)} guards"
+    if not named:
+        yield label, ""
+    for each in named[-_GUARDS:]:
+        where = f"  asked for at {words.place(each.location)}" if each.location is not None else ""
+        yield label, f"{each.kind} {each.source}{where}"
+        label = ""
+
+
+_PAGE = """
+<div class="dynx-pm">
+<style>
+.dynx-pm { font: 13px/1.45 system-ui, sans-serif; color: inherit }
+.dynx-pm pre, .dynx-pm code { font: 12px/1.5 ui-monospace, monospace; background: none; color: inherit; padding: 0 }
+.dynx-pm pre { overflow-x: auto } .dynx-pm .dim { opacity: .6 }
+.dynx-pm .here { font-weight: 700 } .dynx-pm .here u { text-decoration: underline wavy #e5484d }
+.dynx-pm .frame { margin: .4em 0 .4em 1em; padding-left: .8em; border-left: 2px solid #8884 }
+.dynx-pm table { font-size: 12px; border-collapse: collapse; color: inherit; background: none }
+.dynx-pm td { padding: .1em .9em .1em 0; vertical-align: top; text-align: left; border: 0; background: none }
+.dynx-pm summary { cursor: pointer } .dynx-pm .do { color: #18794e }
+@media (prefers-color-scheme: dark) { .dynx-pm .do { color: #4cc38a } }
+body[data-jp-theme-light="false"] .dynx-pm .do, .vscode-dark .dynx-pm .do { color: #4cc38a }
+</style>
+{% for state in states %}
+<details {{ "open" if loop.first }}><summary><b>post-mortem {{ loop.index }}</b> {{ state.reason }}
+<span class="dim">[{{ state.id }}]{% if state.count > 1 %} met {{ state.count }} times{% endif %}</span></summary>
+{% for frame in state.frames %}
+<div class="frame"><div>{{ "" if loop.first else "called from " }}<code>{{ where(frame.location) }}</code>
+<span class="dim">at {{ frame.instruction }}</span></div>
+<pre>{% for number, before, marked, after, here in lines(frame, loop.first) -%}
+<span class="{{ "here" if here else "dim" }}">{{ "%5d" | format(number) }}  {{ before }}<u>{{ marked }}</u>{{ after }}
+</span>{% endfor %}</pre>
+<table>{% for name, value in values(frame, loop.first) %}
+<tr><td class="dim">{{ name }}</td><td><code>{{ value }}</code></td></tr>{% endfor %}</table></div>
+{% endfor %}
+{% for hint in state.hints %}<div class="frame do">{{ hint }}</div>{% endfor %}
+<details class="frame"><summary>graph so far</summary><pre>{{ state.graph }}</pre></details>
+<details class="frame"><summary>{{ state.guards | length }} guards</summary><table>
+{% for guard in state.guards %}<tr><td>{{ guard.kind }}</td><td><code>{{ guard.source }}</code></td>
+<td class="dim">{{ where(guard.location) if guard.location else "ambient" }}</td></tr>{% endfor %}</table></details>
+</details>
+{% else %}<div class="dim">no graph break and no compile error was seen</div>{% endfor %}
+</div>
+"""
+
+
+def fragment(states: tuple[BreakState, ...]) -> str:
+    """Everything that comes from the program is escaped."""
+    return _template().render(states=states, where=words.where, lines=_lines, values=_values)
+
+
+@cache
+def _template() -> Template:
+    return Environment(autoescape=True).from_string(_PAGE)
+
+
+def _lines(frame: FrameState, innermost: bool) -> list[tuple[int, str, str, str, bool]]:
+    found = []
+    for number, line in enumerate(frame.source, frame.first_line):
+        here = number == frame.location.line
+        if innermost or here:
+            found.append((number, *(_parts(line, frame) if here else (line, "", "")), here))
+    return found
+
+
+def _parts(line: str, frame: FrameState) -> tuple[str, str, str]:
+    """Part a line before and behind the instruction's columns, which count bytes, as Python does."""
+    start, end = frame.location.column, frame.location.end_column
+    if start is None:
+        return line, "", ""
+    raw = line.encode()
+    stop = len(raw) if end is None else end
+    return raw[:start].decode(errors="ignore"), raw[start:stop].decode(errors="ignore"), raw[stop:].decode(errors="ignore")

@@ -1,0 +1,127 @@
+"""What tracing cost, line by line: for a terminal and for a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+from jinja2 import Environment, Template
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dynx.records.timeline import LineCost, TracedCompile
+from dynx.report import _words as words
+
+_SHOWN = 20  # lines on a terminal
+_NAMES = 40  # nodes and guards named for one line on a page
+_PLACE = 32  # columns of a place
+
+
+def screen(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> RenderableType:
+    if not compiles:
+        return Text("nothing was traced", style="dim")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("self", "total", "nodes", "guards"):
+        table.add_column(name, justify="right", no_wrap=True, min_width=6)
+    table.add_column("where", no_wrap=True, min_width=_PLACE, max_width=_PLACE)
+    table.add_column("line", no_wrap=True, overflow="ellipsis")
+    for each in lines[:_SHOWN]:
+        table.add_row(
+            words.seconds(each.seconds),
+            words.seconds(each.cumulative),
+            str(len(each.nodes) or "-"),
+            str(len(each.guards) + len(each.shape_guards) or "-"),
+            Text(_short(_place(each)), style="cyan"),
+            Text(each.source.strip()),
+        )
+    more = len(lines) - _SHOWN
+    rest = [Text(f"and {more} more lines", style="dim")] if more > 0 else []
+    return Group(Text("   ".join(summary(compiles)), style="bold"), Text(""), table, *rest)
+
+
+def summary(compiles: tuple[TracedCompile, ...]) -> list[str]:
+    """Say where the time went."""
+    tracing = sum(each.seconds for each in compiles)
+    backend = sum(each.backend for each in compiles)
+    wasted = sum(each.wasted for each in compiles)
+    parts = [f"{words.seconds(tracing)} tracing", f"{words.seconds(backend)} in the backend"]
+    return [*parts, f"{words.seconds(wasted)} in discarded attempts", words.plural(len(compiles), "compile")]
+
+
+def _place(each: LineCost) -> str:
+    location = each.location
+    return words.short_name(location) if location.library is not None else words.place(location)
+
+
+def _short(place: str) -> str:
+    """Keep the end of a place that is too long for its column: the file's name and the line."""
+    return place if len(place) <= _PLACE else f"…{place[1 - _PLACE :]}"
+
+
+_PAGE = """
+<div class="dynx-tl">
+<style>
+.dynx-tl { font: 13px/1.45 system-ui, sans-serif; color: inherit }
+.dynx-tl .sum { display: flex; gap: 1.6em; flex-wrap: wrap; font-weight: 600; margin-bottom: .6em }
+.dynx-tl .l { font: 12px/1.5 ui-monospace, monospace; white-space: pre; overflow-x: auto }
+.dynx-tl .l > summary, .dynx-tl div.l { padding: 0 .4em; list-style: none; cursor: pointer }
+.dynx-tl .n { display: inline-block; width: 5.5em; text-align: right; opacity: .7 }
+.dynx-tl .more { white-space: normal; opacity: .8; padding: .2em 0 .4em 12em }
+.dynx-tl summary { cursor: pointer }
+</style>
+<div class="sum">{% for part in summary %}<span>{{ part }}</span>{% endfor %}</div>
+{% for title, total, rows in files %}
+<details {{ "open" if loop.index <= 3 }}><summary><b>{{ title }}</b> {{ seconds(total) }}</summary>
+{% for row, heat in rows %}<details class="l"><summary style="background: rgba(229, 72, 77, {{ "%.2f" | format(heat) }})"
+><span class="n">{{ seconds(row.seconds) }}</span><span class="n">{{ row.nodes | length or "" }}</span
+><span class="n">{{ row.guards | length or "" }}</span><span class="n">{{ row.location.line }}</span
+>  {{ row.source }}</summary>
+<div class="more">{{ row.instructions }} instructions, {{ seconds(row.cumulative) }} with what it inlined
+{%- if row.exceptions %}, {{ row.exceptions }} exceptions{% endif %}
+{%- if row.nodes %}<br>nodes: {{ names(row.nodes) }}{% endif %}
+{%- if row.guards %}<br>guards: {{ names(guards(row)) }}{% endif %}
+{%- if row.shape_guards %}<br>shape guards: {{ names(row.shape_guards) }}{% endif %}</div></details>
+{% endfor %}</details>
+{% else %}<div>nothing was traced</div>{% endfor %}
+</div>
+"""
+
+
+def fragment(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> str:
+    """The columns are seconds, nodes, guards and line number; everything that comes from the program is escaped."""
+    return _template().render(
+        summary=summary(compiles), files=_by_function(lines), seconds=words.seconds, names=_names, guards=_guards
+    )
+
+
+def _by_function(lines: tuple[LineCost, ...]) -> list[tuple[str, float, list[tuple[LineCost, float]]]]:
+    """Group lines by function in the order of their cost, with the heat of each line between 0 and 0.6."""
+    hottest = max((each.seconds for each in lines), default=0.0) or 1.0
+    groups: dict[str, list[LineCost]] = {}
+    for each in lines:
+        groups.setdefault(f"{each.location.function}  {_file(each)}", []).append(each)
+    found = []
+    for title, rows in groups.items():
+        ordered = sorted(rows, key=lambda each: each.location.line)
+        found.append((title, sum(each.seconds for each in rows), [(each, 0.6 * each.seconds / hottest) for each in ordered]))
+    return sorted(found, key=lambda each: -each[1])
+
+
+def _file(each: LineCost) -> str:
+    return _place(each).rpartition(":")[0]
+
+
+def _names(values: Iterable[str]) -> str:
+    named = list(values)
+    rest = f" … {len(named)} in all" if len(named) > _NAMES else ""
+    return ", ".join(named[:_NAMES]) + rest
+
+
+def _guards(row: LineCost) -> list[str]:
+    return [f"{each.kind} {each.source}".strip() for each in row.guards]
+
+
+@cache
+def _template() -> Template:
+    return Environment(autoescape=True).from_string(_PAGE)

@@ -1,0 +1,31 @@
+"""`dynx run --post-mortem`: the state at each break, on the screen and in the file."""
+
+from __future__ import annotations
+
+from dynx.records import Run
+
+SOURCE = """
+import torch
+
+@torch.compile(backend="eager")
+def f(x):
+    y = x + 1
+    print("hello")
+    return y * 2
+
+print(f(torch.ones(2)).tolist())
+"""
+
+
+def test_the_state_at_each_break(program, shell, tmp_path):
+    done = shell("-m", "dynx", "run", "--post-mortem", "--out", "run.dynx", program(SOURCE))
+    assert done.stdout == "hello\n[4.0, 4.0]\n"
+    assert "(post-mortem 1)" in done.stderr, "the finding names it"
+    assert '▶    7      print("hello")' in done.stderr
+    (state,) = Run.load(tmp_path / "run.dynx").post_mortem
+    assert state.frames[0].locals == {"x": "Tensor(float32, [2])", "y": "Tensor(float32, [2])"}
+
+
+def test_nothing_is_kept_without_it(program, shell, tmp_path):
+    shell("-m", "dynx", "run", "--out", "run.dynx", program(SOURCE))
+    assert Run.load(tmp_path / "run.dynx").post_mortem == ()

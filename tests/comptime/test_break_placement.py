@@ -1,0 +1,89 @@
+"""A graph break at any statement of generated functions splits the graph exactly there, and the result stays the same."""
+
+from __future__ import annotations
+
+import linecache
+import random
+
+import pytest
+import torch
+
+from dynx.comptime import probe
+
+
+def generate(seed):
+    """Write a program whose every statement but headers is one operation; its number is the operand."""
+    chance = random.Random(seed)
+    numbers = iter(range(1, 1000))
+    helpers, body = [], []
+
+    def operation():
+        return f"x = x * 1.{next(numbers):03}"
+
+    def block(out, indent, depth):
+        for _ in range(chance.randint(2, 4)):
+            kind = chance.choice(["op", "op", "op", "if", "with", "call"]) if depth < 3 else "op"
+            if kind == "op":
+                out.append(indent + operation())
+            elif kind == "if":
+                out.append(f"{indent}if flag is {chance.choice(['True', 'False'])}:")
+                block(out, indent + "    ", depth + 1)
+                out.append(f"{indent}else:")
+                block(out, indent + "    ", depth + 1)
+            elif kind == "with":
+                out.append(f"{indent}with torch.no_grad():")
+                block(out, indent + "    ", depth + 1)
+            else:
+                name = f"helper{len(helpers)}"
+                helpers.append(None)
+                own = [f"def {name}(x, flag):"]
+                block(own, "    ", depth + 1)
+                helpers[int(name[6:])] = [*own, "    return x"]
+                out.append(f"{indent}x = {name}(x, flag)")
+
+    body.append("def f(x, flag):")
+    block(body, "    ", 0)
+    lines = [line for helper in helpers for line in helper] + [*body, "    return x"]
+    return "\n".join(lines)
+
+
+def operands(graphs):
+    calls = [[node for node in graph.nodes if node.op == "call_function" and len(node.args) == 2] for graph in graphs]
+    return [[f"{node.args[1]:.3f}" for node in each] for each in calls]
+
+
+@pytest.mark.parametrize(
+    ("seed", "mode"), [*((seed, "hook") for seed in range(50)), *((seed, "rewrite") for seed in range(12))]
+)
+def test_the_graph_splits_exactly_there(seed, mode, tmp_path):
+    source = generate(seed)
+    file = str(tmp_path / "generated.py")
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    namespace = {"torch": torch}
+    exec(compile(source, file, "exec"), namespace)
+    f, x = namespace["f"], torch.ones(2)
+    expected = f(x, True)
+
+    def traced():
+        graphs = []
+
+        def backend(graph_module, example_inputs):
+            graphs.append(graph_module.graph)
+            return graph_module.forward
+
+        torch._dynamo.reset()
+        result = torch.compile(f, backend=backend)(x, True)
+        assert torch.equal(result, expected)
+        return operands(graphs)
+
+    (whole,) = traced()
+    torch._dynamo.reset()
+    chosen = random.Random(seed).choice(whole)
+    line = next(n for n, text in enumerate(source.splitlines(), 1) if text.strip().endswith(f"* {chosen}"))
+    with probe(f"{file}:{line}", do=lambda ctx: ctx.graph_break(), mode=mode) as armed:
+        parts = traced()
+    assert armed.hits == 1
+    assert [each for part in parts for each in part] == whole
+    at = whole.index(chosen)
+    assert at == 0 or chosen in [part[0] for part in parts]
+    assert traced() == [whole], "removed without a trace"

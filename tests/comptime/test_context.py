@@ -1,0 +1,233 @@
+"""What a context knows and shows."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+import dynx
+from dynx.comptime import comptime
+
+
+def at(callback, f=None, *args, **options):
+    """Compile a function that runs `callback` between two operations; gives what it returned."""
+    got = []
+    torch._dynamo.reset()
+
+    def program(x, n):
+        y = x + n
+        comptime(lambda ctx: got.append(callback(ctx)))
+        return y * 2
+
+    torch.compile(f or program, backend="eager", **options)(*(args or (torch.ones(3), 2)))
+    return got[0]
+
+
+def test_where_it_is():
+    def ask(ctx):
+        return ctx.compile_id, ctx.attempt, ctx.depth, ctx.is_resume, ctx.is_generator, ctx.in_subgraph
+
+    assert at(ask) == ("0/0", 0, 0, False, False, False)
+    location = at(lambda ctx: ctx.location)
+    assert location.file == __file__
+    assert location.function == "at.<locals>.program"
+
+
+def test_locals_are_those_of_the_user():
+    seen = at(lambda ctx: {name: repr(value) for name, value in ctx.locals().items()})
+    assert {name: seen[name] for name in "xny"} == {"x": "Tensor(float32, [3])", "n": "2", "y": "Tensor(float32, [3])"}
+    assert set(seen) == {"x", "n", "y", "callback", "got"}  # with what is closed over
+
+
+def test_a_missing_local_is_told_with_the_names_there_are():
+    def ask(ctx):
+        try:
+            ctx.local("z")
+        except KeyError as error:
+            return str(error)
+
+    assert "has no local z here; it has: " in at(ask)
+    assert "y" in at(ask)
+
+
+def test_sizes_and_symbols():
+    assert at(lambda ctx: ctx.local("y").size(0)) == 3
+    assert at(lambda ctx: str(ctx.local("x").size(0)), dynamic=True).startswith("s")
+    assert at(lambda ctx: ctx.local("n").as_python_constant()) == 2
+    assert at(lambda ctx: ctx.local("x").source) == "L['x']"
+    assert at(lambda ctx: ctx.local("y").source) is None
+
+
+def test_frames_and_the_value_stack():
+    seen = {}
+
+    def inner(z):
+        seen_here = z + 1
+        comptime(lambda ctx: seen.update(frames=[f.location.function for f in ctx.frames()], z=repr(ctx.local("x", level=1))))
+        return seen_here
+
+    def f(x):
+        return x * comptime.print_value_stack_and_return(inner(x))
+
+    torch.compile(f, backend="eager")(torch.ones(2))
+    assert [name.rpartition(".")[2] for name in seen["frames"]] == ["inner", "f"]
+    assert seen["z"] == "Tensor(float32, [2])"
+
+
+def test_guards_since():
+    marks = []
+
+    def f(x, y):
+        a = x + 1
+        comptime(lambda ctx: marks.append(ctx.guards()))
+        b = y + 1
+        comptime(lambda ctx: marks.append(ctx.guards(since=marks[0])))
+        return a + b
+
+    torch.compile(f, backend="eager")(torch.ones(2), torch.ones(2))
+    new = [(guard.kind, guard.source) for guard in marks[1]]
+    assert ("TENSOR_MATCH", "L['y']") in new
+    assert ("TENSOR_MATCH", "L['x']") not in new
+    (asked,) = [guard for guard in marks[1] if guard.source == "L['y']" and guard.kind == "TENSOR_MATCH"]
+    assert asked.location.function.endswith("f")
+
+
+def test_side_effects():
+    class Box:
+        pass
+
+    box, history, table = Box(), [], {}
+    found = []
+
+    def f(x):
+        box.step = 3
+        history.append(x)
+        table["k"] = 1
+        own = [1]
+        own.append(2)
+        comptime(lambda ctx: found.extend(ctx.side_effects()))
+        return x + 1
+
+    torch.compile(f, backend="eager")(torch.ones(2))
+    seen = {(each.source.rpartition("'")[2] if each.kind == "attribute" else each.kind, each.after) for each in found}
+    assert (".step", "3") in seen or any(each.source.endswith(".step") and each.after == "3" for each in found)
+    assert {each.after for each in found if each.kind == "items"} == {"[Tensor(float32, [2])]", "{'k': 1}"}
+    assert len(found) == 3
+
+
+def test_closed_over_cells_are_shown(capsys):
+    def f(x):
+        y = x + 1
+
+        def inner(z):
+            comptime.print(y)
+            comptime.print_locals()
+            return z + y
+
+        return inner(x)
+
+    torch.compile(f, backend="eager", fullgraph=True)(torch.ones(2))
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "Tensor(float32, [2])"
+    assert "y = Tensor(float32, [2])" in out
+    assert "z = Tensor(float32, [2])" in out
+
+
+def test_output_comes_once_however_often_the_line_is_traced(capsys):
+    """torch's comptime.print prints again on every restart."""
+    import torch._dynamo.comptime as theirs
+
+    def f(x, with_it):
+        with_it.print(x)
+        torch._dynamo.graph_break()
+        return x + 1
+
+    torch.compile(f, backend="eager")(torch.ones(2), theirs.comptime)
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    torch.compile(f, backend="eager")(torch.ones(2), comptime)
+    assert capsys.readouterr().out == "Tensor(float32, [2])\n"
+
+
+def test_an_attempt_that_comes_to_nothing_is_told(capsys):
+    def f(x):
+        comptime.print(x)
+        for _ in range(2):
+            torch._dynamo.graph_break()
+        return x + 1
+
+    torch.compile(f, backend="eager")(torch.ones(2))
+    seen = capsys.readouterr()
+    assert "Tensor(float32, [2])" in seen.out
+    assert "was not compiled" in seen.err
+
+
+def test_logs_are_records(tmp_path):
+    def f(x):
+        comptime(lambda ctx: ctx.log(x=ctx.local("x"), text="hello", n=3))
+        return x + 1
+
+    with dynx.watch(out=tmp_path / "run.dynx") as w:
+        torch.compile(f, backend="eager")(torch.ones(2))
+    (event,) = w.logs
+    assert event.values == {"x": "Tensor(float32, [2])", "text": "hello", "n": "3"}
+    assert dynx.Run.load(tmp_path / "run.dynx").logs == (event,)
+
+
+def test_helpers_print(capsys):
+    def g(x):
+        comptime.print_bt()
+        comptime.print_disas()
+        comptime.print_graph()
+        comptime.print_guards()
+        return x + 1
+
+    def f(x):
+        torch._dynamo.graph_break()
+        return g(x) * 2
+
+    torch.compile(f, backend="eager")(torch.ones(2))
+    out = capsys.readouterr().out
+    assert "torch_dynamo_resume_in" not in out.split("LOAD_")[0]
+    assert "-->" in out
+    assert "def forward(self" in out
+    assert re.search(r"CLOSURE_MATCH \S+  # \S+test_context.py:\d+ in g", out)
+
+
+def test_static_and_dynamic():
+    def f(x):
+        n = x.size(0)
+        comptime.force_static(n)
+        comptime.assert_static(n)
+        return x + n
+
+    run = torch.compile(f, backend="eager", dynamic=True)
+    with dynx.watch() as w:
+        run(torch.ones(3))
+        run(torch.ones(4))
+    assert len(w.recompiles) == 1
+
+
+def test_a_failed_compilation_shows_its_output_once(capsys):
+    def f(x):
+        comptime(lambda ctx: (ctx.print("said"), ctx.graph_break()))
+        return x + 1
+
+    try:
+        torch.compile(f, backend="eager", fullgraph=True)(torch.ones(1))
+    except torch._dynamo.exc.Unsupported:
+        pass
+    assert capsys.readouterr().out.count("said") == 1
+
+
+def test_a_part_without_operations_is_no_failure(capsys):
+    def f(x):
+        y = x + 1
+        torch._dynamo.graph_break()
+        comptime.print(y)
+        return y
+
+    torch.compile(f, backend="eager")(torch.ones(1))
+    seen = capsys.readouterr()
+    assert seen.out == "Tensor(float32, [1])\ntensor([2.])\n", "as it is traced, and as it then runs eagerly"
+    assert "was not compiled" not in seen.err

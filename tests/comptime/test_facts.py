@@ -1,0 +1,221 @@
+"""Facts about numbers that are known only at run time, and guards of the user's own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import dynx
+from dynx.comptime import comptime
+from dynx.errors import CheckFailed
+
+
+@pytest.fixture(autouse=True)
+def unbacked_numbers():
+    torch._dynamo.config.capture_scalar_outputs = True
+
+
+def compiled(f, graphs=None, **options):
+    def backend(graph_module, example_inputs):
+        if graphs is not None:
+            graphs.append(graph_module)
+        return graph_module.forward
+
+    return torch.compile(f, backend=backend, fullgraph=True, **options)
+
+
+def assertions(graph_module):
+    return [str(node.args[1]) for node in graph_module.graph.nodes if "_assert_scalar" in str(node.target)]
+
+
+def branch(t, x):
+    u = (t + 0).item()
+    if u > 4:
+        return x + 1
+    return x - 1
+
+
+def test_torch_cannot_branch_on_an_unbacked_number():
+    with pytest.raises(torch._dynamo.exc.UserError, match=r"(?i)data-dependent"):
+        compiled(branch)(torch.tensor(5), torch.ones(1))
+
+
+def checked(t, x):
+    u = (t + 0).item()
+    comptime(lambda ctx: ctx.check(ctx.local("u") > 4, "u is large"))
+    if u > 4:
+        return x + 1
+    return x - 1
+
+
+def test_a_check_is_asserted_at_run_time_and_names_the_line():
+    run = compiled(checked)
+    assert run(torch.tensor(5), torch.ones(1)).item() == 2
+    line = checked.__code__.co_firstlineno + 2
+    with pytest.raises(RuntimeError, match=rf"u is large, promised at .*test_facts.py:{line} in checked"):
+        run(torch.tensor(2), torch.ones(1))
+
+
+def test_a_check_on_a_relation():
+    def f(t, x):
+        u, v = (t + 0).tolist()
+        comptime(lambda ctx: ctx.check(ctx.local("u").value + ctx.local("v").value == 6))
+        return x + 1 if u + v == 6 else x
+
+    run = compiled(f)
+    assert run(torch.tensor([2, 4]), torch.ones(1)).item() == 2
+    with pytest.raises(RuntimeError, match=r"promised at .*test_facts.py"):
+        run(torch.tensor([2, 5]), torch.ones(1))
+
+
+def test_a_check_on_a_size_is_a_guard():
+    def f(x):
+        comptime(lambda ctx: ctx.check(ctx.local("x").size(0) >= 3))
+        return x + 1
+
+    run = compiled(f, dynamic=True)
+    with dynx.watch() as w:
+        run(torch.ones(4))
+        run(torch.ones(5))
+    assert len(w.compiles) == 1
+    with pytest.raises(CheckFailed, match=r"does not hold\n  promised at .*test_facts.py:\d+"):
+        run(torch.ones(2))
+
+
+def test_a_check_that_is_false_fails_the_compilation():
+    def f(x):
+        comptime(lambda ctx: ctx.check(ctx.local("x").size(0) == 7, "seven rows"))
+        return x
+
+    with pytest.raises(CheckFailed, match="seven rows: does not hold"):
+        compiled(f)(torch.ones(2))
+
+
+def test_something_that_is_no_condition_is_refused():
+    def f(x):
+        comptime(lambda ctx: ctx.check(ctx.local("x")))
+        return x
+
+    with pytest.raises(dynx.errors.ComptimeFailed, match=r"a condition is needed|Tensor\(float32"):
+        compiled(f)(torch.ones(2))
+
+
+def test_an_assumption_leaves_no_assertion_and_is_unsound():
+    def f(t, x):
+        u = (t + 0).item()
+        comptime(lambda ctx: ctx.assume(ctx.local("u") > 4))
+        return x + 1 if u > 4 else x - 1
+
+    graphs = []
+    run = compiled(f, graphs)
+    assert run(torch.tensor(5), torch.ones(1)).item() == 2
+    assert assertions(graphs[0]) == []
+    assert run(torch.tensor(2), torch.ones(1)).item() == 2, "unsound, as documented: eager would give 0"
+
+
+def test_an_assumption_about_a_relation():
+    def f(t, x):
+        u, v = (t + 0).tolist()
+        comptime(lambda ctx: ctx.assume(ctx.local("u").value + ctx.local("v").value == 6))
+        return x + 1 if u + v == 6 else x
+
+    assert compiled(f)(torch.tensor([2, 4]), torch.ones(1)).item() == 2
+
+
+def test_bounds_of_an_unbacked_number():
+    def f(t, x):
+        u = (t + 0).item()
+        comptime(lambda ctx: ctx.constrain(ctx.local("u"), min=5, max=10))
+        return x + 1 if u > 4 else x - 1
+
+    run = compiled(f)
+    assert run(torch.tensor(5), torch.ones(1)).item() == 2
+    with pytest.raises(RuntimeError, match=r"5 <= u0 <= 10, promised at .*test_facts.py"):
+        run(torch.tensor(2), torch.ones(1))
+    with pytest.raises(RuntimeError, match=r"5 <= u0 <= 10, promised at .*test_facts.py"):
+        run(torch.tensor(11), torch.ones(1))
+
+
+def test_bounds_of_a_size():
+    def f(x):
+        comptime(lambda ctx: ctx.constrain(ctx.local("x").size(0), min=2, max=6))
+        return x + 1
+
+    run = compiled(f, dynamic=True)
+    run(torch.ones(4))
+    with pytest.raises(CheckFailed, match="<= 6: does not hold"):
+        run(torch.ones(9))
+
+
+TEMPERATURE = 0.5
+
+
+def test_a_guard_of_ones_own_recompiles_and_is_named_with_both_values(monkeypatch):
+    def f(x):
+        comptime(lambda ctx: ctx.guard_on(lambda: TEMPERATURE, name="temperature"))
+        return x * 2
+
+    run = compiled(f)
+    with dynx.watch() as w:
+        run(torch.ones(1))
+        run(torch.ones(1))
+        monkeypatch.setitem(globals(), "TEMPERATURE", 0.7)
+        run(torch.ones(1))
+        run(torch.ones(1))
+    (recompile,) = w.recompiles
+    (reason,) = recompile.reasons
+    assert (reason.kind, reason.source, reason.expected, reason.got) == ("custom", "temperature", "0.5", "0.7")
+    assert reason.location.line == f.__code__.co_firstlineno + 1
+
+
+def test_a_guard_of_ones_own_stands_in_the_guard_tree():
+    def f(x):
+        comptime(lambda ctx: ctx.guard_on(lambda: TEMPERATURE, name="temperature"))
+        return x * 2
+
+    run = compiled(f)
+    run(torch.ones(1))
+    (entry,) = torch._dynamo.eval_frame._debug_get_cache_entry_list(f.__code__)
+    assert "___dynx_guard('temperature') == 0.5" in str(entry.guard_manager)
+
+
+def test_facts_hold_across_restarts():
+    def f(t, x):
+        u = (t + 0).item()
+        comptime(lambda ctx: ctx.check(ctx.local("u") > 4))
+        y = x + 1 if u > 4 else x - 1
+        torch._dynamo.graph_break()
+        return y * 2
+
+    assert torch.compile(f, backend="eager")(torch.tensor(5), torch.ones(1)).item() == 4
+
+
+def test_a_guard_notices_a_list_that_is_changed_in_place():
+    held = [1]
+
+    def f(x):
+        comptime(lambda ctx: ctx.guard_on(lambda: held, name="held") and None)
+        return x + 1
+
+    run = compiled(f)
+    with dynx.watch() as w:
+        run(torch.ones(1))
+        held.append(2)
+        run(torch.ones(1))
+    assert len(w.recompiles) == 1
+
+
+def test_each_violated_promise_names_its_own_line():
+    def f(t, x):
+        n = (t + 0).item()
+        torch._check(n < 50)
+        comptime(lambda ctx: ctx.check(ctx.local("n") > 4, "large"))
+        comptime(lambda ctx: ctx.check(ctx.local("n") < 20, "small"))
+        comptime(lambda ctx: ctx.check(ctx.local("n") != 7, "not seven"))
+        return x + 1 if n > 4 else x
+
+    run = compiled(f)
+    run(torch.tensor(5), torch.ones(1))
+    for value, text in ((3, "large"), (30, "small"), (7, "not seven")):
+        with pytest.raises(RuntimeError, match=text):
+            run(torch.tensor(value), torch.ones(1))

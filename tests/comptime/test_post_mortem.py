@@ -1,0 +1,130 @@
+"""`post_mortem`: the innermost line and the right stack for every kind of break, and no trace of the observer."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import linecache
+import re
+import warnings
+
+import pytest
+import torch
+from break_kinds import KINDS
+from torch._dynamo import symbolic_convert
+
+from dynx.comptime import post_mortem
+
+
+def load(source, file):
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    namespace = {"torch": torch}
+    exec(compile(source, file, "exec"), namespace)
+    return namespace
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_innermost_line_and_its_stack(name, tmp_path):
+    kind = KINDS[name]
+    file = str(tmp_path / "program.py")
+    line = next(n for n, text in enumerate(kind.source.splitlines(), 1) if "# here" in text)
+    program = load(kind.source, file)
+    with post_mortem() as pm, warnings.catch_warnings(), contextlib.suppress(RuntimeError):
+        warnings.simplefilter("ignore")
+        torch.compile(program["f"], backend="eager")(*program["args"])
+    here = [each for each in pm.breaks if (each.location.file, each.location.line) == (file, line)]
+    assert len(here) == 1, [(str(each.location), each.reason) for each in pm.breaks]
+    (state,) = here
+    innermost = state.frames[0]
+    assert innermost.location.function == kind.function
+    assert innermost.location.column is not None
+    assert state.frames[-1].location.function in ("f", kind.function)
+    if kind.top is not None:
+        assert innermost.stack[-1] == kind.top
+    assert all(not local.startswith("___") for frame in state.frames for local in frame.locals)
+    assert state.reason
+    assert state.graph.startswith("def forward(self")
+    assert state.guards
+
+
+def breaking(x):
+    y = x + 1
+    print(end="")
+    return y * 2
+
+
+def fingerprint(watched):
+    torch._dynamo.reset()
+    graphs = []
+
+    def backend(graph_module, example_inputs):
+        graphs.append(graph_module.code)
+        return graph_module.forward
+
+    with post_mortem() if watched else contextlib.nullcontext():
+        torch.compile(breaking, backend=backend)(torch.ones(3))
+    entries = torch._dynamo.eval_frame._debug_get_cache_entry_list(breaking.__code__)
+    # torch numbers some names through the whole process
+    guards = [sorted(re.sub(r"___\d+", "", line) for line in str(each.guard_manager).splitlines()) for each in entries]
+    return graphs, [each.code.co_code for each in entries], guards
+
+
+def test_the_same_graphs_code_and_guards_with_and_without():
+    assert fingerprint(True) == fingerprint(False)
+
+
+def test_one_record_for_one_cause_however_often_it_is_met():
+    def f(x):
+        return breaking(x) + breaking(x)
+
+    with post_mortem() as pm:
+        torch.compile(f, backend="eager", dynamic=False)(torch.ones(3))
+        torch.compile(f, backend="eager", dynamic=False)(torch.ones(4))
+    (state,) = pm.breaks
+    assert state.count > 1
+    assert [frame.location.function.rpartition(".")[2] for frame in state.frames] == ["breaking", "f"]
+    assert state.frames[0].locals == {"x": "Tensor(float32, [3])", "y": "Tensor(float32, [3])"}
+
+
+def test_the_callback_is_called_once_a_cause():
+    seen = []
+    with post_mortem(on_break=seen.append) as pm:
+        torch.compile(breaking, backend="eager")(torch.ones(3))
+    assert seen == list(pm.breaks)
+
+
+def test_a_failed_compilation_is_kept():
+    with post_mortem() as pm, pytest.raises(torch._dynamo.exc.Unsupported):
+        torch.compile(breaking, backend="eager", fullgraph=True)(torch.ones(3))
+    (state,) = pm.breaks
+    assert state.location.line == breaking.__code__.co_firstlineno + 2
+
+
+def alive():
+    torch._dynamo.reset()
+    gc.collect()
+    names = ("InstructionTranslator", "InliningInstructionTranslator", "FakeTensor", "TensorVariable", "OutputGraph")
+    return sum(type(each).__name__ in names for each in gc.get_objects())
+
+
+def test_nothing_is_left_behind():
+    counts = []
+    for _ in range(3):  # torch itself keeps some tensors of each compilation
+        torch.compile(breaking, backend="eager")(torch.ones(3))
+        counts.append(alive())
+    raw = vars(symbolic_convert.InstructionTranslatorBase)["step"]
+    with post_mortem():
+        assert symbolic_convert.InstructionTranslatorBase.step is not raw
+        with post_mortem() as inner:
+            torch.compile(breaking, backend="eager")(torch.ones(3))
+    assert symbolic_convert.InstructionTranslatorBase.step is raw
+    assert len(inner) == 1
+    assert alive() - counts[-1] <= counts[-1] - counts[-2]
+
+
+def test_one_that_raises_never_hurts_the_program():
+    def bad(state):
+        raise KeyError("mine")
+
+    with pytest.warns(UserWarning, match="KeyError"), post_mortem(on_break=bad):
+        assert torch.compile(breaking, backend="eager")(torch.ones(1)).item() == 4

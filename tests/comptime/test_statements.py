@@ -1,0 +1,111 @@
+"""Where statements begin in bytecode, against an oracle that counts executions by rewriting the source."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import types
+from collections import Counter
+from pathlib import Path
+
+import corpus
+import pytest
+import torch
+
+from dynx import _statements
+from dynx._code import with_call
+from dynx.comptime import probe
+
+FILE = corpus.__file__
+SOURCE = Path(FILE).read_text()
+
+
+def functions():
+    return {each.__name__: each for each in corpus.CORPUS}
+
+
+def lines_of(function):
+    """The lines at which statements of a function begin, but for its own `def` and docstrings."""
+    lines, first = inspect.getsourcelines(function)
+    own = range(first + 1, first + len(lines))
+    return sorted({each.first for each in _statements.statements(FILE) if each.first in own})
+
+
+def line_of(statement):
+    return min([statement.lineno, *(each.lineno for each in getattr(statement, "decorator_list", ()))])
+
+
+class Count(ast.NodeTransformer):
+    """Puts `_count(line)` before every statement; of several on a line before the outermost, the first."""
+
+    def __init__(self, tree):
+        self.owner = {}
+        for node in ast.walk(tree):  # outer ones come first
+            if isinstance(node, ast.stmt):
+                self.owner.setdefault(line_of(node), node)
+
+    def generic_visit(self, node):
+        super().generic_visit(node)
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+                setattr(node, name, [each for statement in block for each in self.counted(statement)])
+        return node
+
+    def counted(self, statement):
+        is_docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if is_docstring or self.owner.get(line_of(statement)) is not statement:
+            return [statement]
+        call = ast.Expr(ast.Call(ast.Name("_count", ast.Load()), [ast.Constant(line_of(statement))], []))
+        return [ast.copy_location(call, statement), statement]
+
+
+@functools.cache
+def executions(function):
+    """Count how often each statement is executed."""
+    counts = Counter()
+    tree = ast.parse(SOURCE)
+    tree = ast.fix_missing_locations(Count(tree).visit(tree))
+    namespace = {"_count": lambda line: counts.update([line]), "__name__": "counted"}
+    exec(compile(tree, FILE, "exec"), namespace)
+    counts.clear()
+    namespace[function.__name__](torch.ones(3))
+    return counts
+
+
+CASES = [(name, line) for name, function in functions().items() for line in lines_of(function)]
+
+
+@pytest.mark.parametrize(("name", "line"), CASES)
+def test_rewritten_code_calls_once_per_execution(name, line):
+    function = functions()[name]
+    expected = executions(function)[line]
+    calls = []
+    statement = _statements.statement_at(FILE, line)
+    code, _ = with_call(function.__code__, "_probe", statement)
+    rewritten = types.FunctionType(code, {**vars(corpus), "_probe": lambda: calls.append(1)}, name)
+    result = rewritten(torch.ones(3))
+    assert torch.equal(result, function(torch.ones(3)))
+    assert len(calls) == expected
+
+
+@pytest.mark.parametrize("mode", ["hook", "rewrite"])
+@pytest.mark.parametrize(("name", "line"), CASES)
+def test_a_probe_fires_once_per_execution(name, line, mode):
+    function = functions()[name]
+    expected = executions(function)[line]
+    seen = []
+    with probe(f"{FILE}:{line}", do=lambda ctx: seen.append(ctx.location.line), mode=mode) as armed:
+        result = torch.compile(function, backend="eager")(torch.ones(3))
+    assert torch.equal(result, function(torch.ones(3)))
+    assert armed.hits == expected
+    assert set(seen) <= {line, line + 1, line + 2}
+
+
+def test_every_mode_restores_the_code():
+    before = {name: function.__code__ for name, function in functions().items()}
+    for _, line in CASES:
+        probe(f"{FILE}:{line}", mode="rewrite").remove()
+    assert all(function.__code__ is before[name] for name, function in functions().items())
+    assert not [name for name in vars(corpus) if name.startswith("__dynx")]

@@ -1,0 +1,347 @@
+"""Where a callback can stand in traced code, and the forms it can have: the two axes of the comptime matrix.
+
+A place is a program with one line `@@`, at which the statement goes; it ends with a call of `run(f, ...)`. `hits` is how often
+that line runs in one call of `f`, `function` is where it stands.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    program: str
+    hits: int = 1
+    function: str = "f"
+
+
+PLACES = {
+    "function": Place("""
+def f(x):
+    y = x + 1
+    @@
+    return y * 2
+run(f, x)
+"""),
+    "inlined callee": Place(
+        """
+def g(x):
+    y = x + 1
+    @@
+    return y
+def f(x):
+    return g(x) * 2
+run(f, x)
+""",
+        function="g",
+    ),
+    "callee called twice": Place(
+        """
+def g(x):
+    y = x + 1
+    @@
+    return y
+def f(x):
+    return g(g(x))
+run(f, x)
+""",
+        hits=2,
+        function="g",
+    ),
+    "for loop": Place(
+        """
+def f(x):
+    for i in range(3):
+        y = x + i
+        @@
+    return y
+run(f, x)
+""",
+        hits=3,
+    ),
+    "while loop": Place(
+        """
+def f(x):
+    y, i = x, 0
+    while i < 2:
+        y, i = y + i, i + 1
+        @@
+    return y
+run(f, x)
+""",
+        hits=2,
+    ),
+    "with block": Place("""
+def f(x):
+    with torch.no_grad():
+        y = x + 1
+        @@
+    return y
+run(f, x)
+"""),
+    "try block": Place("""
+def f(x):
+    try:
+        y = x + 1
+        @@
+    finally:
+        z = 1
+    return y + z
+run(f, x)
+"""),
+    "except block": Place("""
+def f(x):
+    y = x + 1
+    try:
+        raise ValueError
+    except ValueError:
+        @@
+    return y
+run(f, x)
+"""),
+    "generator": Place(
+        """
+def g(x):
+    for i in range(2):
+        y = x + i
+        @@
+        yield y
+def f(x):
+    return sum(g(x))
+run(f, x)
+""",
+        hits=2,
+        function="g",
+    ),
+    "comprehension": Place(
+        """
+def g(x, i):
+    y = x + i
+    @@
+    return y
+def f(x):
+    return sum([g(x, i) for i in range(3)])
+run(f, x)
+""",
+        hits=3,
+        function="g",
+    ),
+    "closure": Place(
+        """
+def f(x):
+    def inner(z):
+        y = z + 1
+        @@
+        return y
+    return inner(x) + inner(x)
+run(f, x)
+""",
+        hits=2,
+        function="f.<locals>.inner",
+    ),
+    "module": Place(
+        """
+class Net(torch.nn.Module):
+    def forward(self, x):
+        y = x + 1
+        @@
+        return y
+run(Net(), x)
+""",
+        function="Net.forward",
+    ),
+    "method": Place(
+        """
+class Box:
+    def go(self, x):
+        y = x + 1
+        @@
+        return y
+box = Box()
+def f(x):
+    return box.go(x)
+run(f, x)
+""",
+        function="Box.go",
+    ),
+    "context manager": Place(
+        """
+import contextlib
+@contextlib.contextmanager
+def around(x):
+    y = x + 1
+    @@
+    yield y
+def f(x):
+    with around(x) as y:
+        return y * 2
+run(f, x)
+""",
+        function="around",
+    ),
+    "resume function": Place("""
+def f(x):
+    torch._dynamo.graph_break()
+    y = x + 1
+    @@
+    return y
+run(f, x)
+"""),
+    "before three breaks": Place("""
+def f(x):
+    y = x + 1
+    @@
+    y = y + 1
+    torch._dynamo.graph_break()
+    y = y + 1
+    torch._dynamo.graph_break()
+    y = y + 1
+    torch._dynamo.graph_break()
+    return y
+run(f, x)
+"""),
+    "between breaks": Place("""
+def f(x):
+    y = x + 1
+    torch._dynamo.graph_break()
+    y = y + 1
+    torch._dynamo.graph_break()
+    y = y + 1
+    @@
+    y = y + 1
+    torch._dynamo.graph_break()
+    return y + 1
+run(f, x)
+"""),
+    "callee that breaks after": Place(
+        """
+def g(x):
+    y = x + 1
+    @@
+    torch._dynamo.graph_break()
+    return y + 1
+def f(x):
+    return g(x) * 2
+run(f, x)
+""",
+        function="g",
+    ),
+    "three restarts": Place("""
+def f(x):
+    y = x + 1
+    @@
+    h(y)
+    y = y + len(seen)
+    seen.append(1)
+    h(y)
+    return y
+seen = []
+@torch._dynamo.disable
+def h(y):
+    pass
+run(f, x)
+"""),
+    "cond branch": Place(
+        """
+def f(x):
+    def yes(x):
+        y = x.sin()
+        @@
+        return y
+    def no(x):
+        return x.cos()
+    return torch.cond(x.sum() > 0, yes, no, (x,))
+run(f, x)
+""",
+        function="f.<locals>.yes",
+    ),
+    "checkpoint": Place(
+        """
+from torch.utils.checkpoint import checkpoint
+def g(x):
+    y = x.sin()
+    @@
+    return y
+def f(x):
+    return checkpoint(g, x, use_reentrant=False)
+run(f, x.clone().requires_grad_())
+""",
+        function="g",
+    ),
+    "scan": Place(
+        """
+from torch._higher_order_ops.scan import scan
+def step(carry, each):
+    y = carry + each
+    @@
+    return y, y.clone()
+def f(x):
+    return scan(step, torch.zeros(3), x)[0]
+run(f, torch.ones(2, 3))
+""",
+        function="step",
+    ),
+    "export": Place(
+        """
+class Net(torch.nn.Module):
+    def forward(self, x):
+        y = x + 1
+        @@
+        return y
+torch.export.export(Net(), (x,), strict=True)
+""",
+        function="Net.forward",
+    ),
+    "compiled autograd hook": Place(
+        """
+def hook(grad):
+    y = grad * 2
+    @@
+    return y
+leaf = torch.ones(3, requires_grad=True)
+out = leaf * 2
+out.register_hook(hook)
+with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager", fullgraph=True)):
+    out.sum().backward()
+""",
+        function="hook",
+    ),
+    "dynamic sizes": Place("""
+def f(x):
+    y = x + x.shape[0]
+    @@
+    return y
+run(f, x, dynamic=True)
+"""),
+}
+
+# what stands before the program, what stands at the place; every form logs y once a hit
+FORMS = {
+    "lambda": ("", 'comptime(lambda ctx: ctx.log(y=ctx.local("y")))'),
+    "named function": ("def say(ctx):\n    ctx.log(y=ctx.local('y'))\n", "comptime(say)"),
+    "decorated": ("", '@comptime\n@@def _(ctx):\n@@    ctx.log(y=ctx.local("y"))'),
+    "closure over a symbolic value": ("", "comptime(lambda ctx: ctx.log(y=y))"),
+    "closure over a constant": ("", 'name = "y"\n@@comptime(lambda ctx: ctx.log(**{name: ctx.local(name)}))'),
+    "closure over an object": (
+        "class Say:\n    name = 'y'\nsay = Say()\n",
+        "who = say\n@@comptime(lambda ctx: ctx.log(y=ctx.local(who.name)))",
+    ),
+    "bound method": ("class Say:\n    def y(self, ctx):\n        ctx.log(y=ctx.local('y'))\nsay = Say()\n", "comptime(say.y)"),
+    "partial": (
+        "import functools\ndef say(name, ctx):\n    ctx.log(y=ctx.local(name))\nbound = functools.partial(say, 'y')\n",
+        "comptime(bound)",
+    ),
+    "partial made in place": (
+        "import functools\ndef say(name, ctx):\n    ctx.log(y=ctx.local(name))\n",
+        "comptime(functools.partial(say, 'y'))",
+    ),
+    "callable object": (
+        "class Say:\n    def __call__(self, ctx):\n        ctx.log(y=ctx.local('y'))\nsay = Say()\n",
+        "comptime(say)",
+    ),
+    "defaults": ("", "comptime(lambda ctx, *, held=y, name='y': ctx.log(**{name: held}))"),
+    "helper in a closure": ("", "def helper(ctx): ctx.log(y=y)\n@@comptime(lambda ctx: helper(ctx))"),
+    "value in a branch": ("", "if comptime(lambda ctx: ctx.log(y=y) or True): y = y + 0"),
+    "value as an operand": ("", "y = y * comptime(lambda ctx: ctx.log(y=y) or 1)"),
+    "variable as a value": ("", "y = comptime(lambda ctx: ctx.log(y=y) or ctx.local('y'))"),
+}
