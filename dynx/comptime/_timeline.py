@@ -153,7 +153,8 @@ def _merged(attempts: Iterable[RawAttempt]) -> tuple[LineCost, ...]:
 
 
 def _key(code: CodeType, number: int) -> tuple[str, int, str]:
-    return code.co_filename, number or first_line(code), user_name(code.co_qualname)
+    # instructions before the first line have none
+    return code.co_filename, number if number > 0 else first_line(code), user_name(code.co_qualname)
 
 
 def _cost(file: str, number: int, function: str, line: RawLine) -> LineCost:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from jinja2 import Environment, Template
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -15,29 +15,43 @@ from dynx.report import _words as words
 
 _SHOWN = 20  # lines on a terminal
 _NAMES = 40  # nodes and guards named for one line on a page
-_PLACE = 32  # columns of a place
+_PLACE = 30  # columns of a place
+_NUMBER = 6  # columns of a number
 
 
 def screen(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> RenderableType:
     if not compiles:
         return Text("nothing was traced", style="dim")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("self", "total", "nodes", "guards"):
-        table.add_column(name, justify="right", no_wrap=True, min_width=6)
-    table.add_column("where", no_wrap=True, min_width=_PLACE, max_width=_PLACE)
-    table.add_column("line", no_wrap=True, overflow="ellipsis")
-    for each in lines[:_SHOWN]:
-        table.add_row(
-            words.seconds(each.seconds),
-            words.seconds(each.cumulative),
-            str(len(each.nodes) or "-"),
-            str(len(each.guards) + len(each.shape_guards) or "-"),
-            Text(_short(_place(each)), style="cyan"),
-            Text(each.source.strip()),
-        )
     more = len(lines) - _SHOWN
     rest = [Text(f"and {more} more lines", style="dim")] if more > 0 else []
-    return Group(Text("   ".join(summary(compiles)), style="bold"), Text(""), table, *rest)
+    return Group(Text("   ".join(summary(compiles)), style="bold"), Text(""), _Lines(lines[:_SHOWN]), *rest)
+
+
+class _Lines:
+    """One line of source a row, cut to what the terminal is wide."""
+
+    def __init__(self, lines: tuple[LineCost, ...]) -> None:
+        self._lines = lines
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        numbers = ("self", "total", "nodes", "guards")
+        for name in numbers:
+            table.add_column(name, justify="right", no_wrap=True, width=_NUMBER)
+        table.add_column("where", no_wrap=True, width=_PLACE)
+        table.add_column("line", no_wrap=True)
+        room = max(8, options.max_width - len(numbers) * (_NUMBER + 2) - _PLACE - 4)
+        for each in self._lines:
+            source = each.source.strip()
+            table.add_row(
+                words.seconds(each.seconds),
+                words.seconds(each.cumulative),
+                str(len(each.nodes) or "-"),
+                str(len(each.guards) + len(each.shape_guards) or "-"),
+                Text(_short(_place(each)), style="cyan"),
+                Text(source if len(source) <= room else f"{source[: room - 1]}…"),
+            )
+        yield table
 
 
 def summary(compiles: tuple[TracedCompile, ...]) -> list[str]:
@@ -71,6 +85,8 @@ _PAGE = """
 .dynx-tl summary { cursor: pointer }
 </style>
 <div class="sum">{% for part in summary %}<span>{{ part }}</span>{% endfor %}</div>
+{% if files %}<div class="l"><span class="n">self</span><span class="n">nodes</span><span class="n">guards</span
+><span class="n">line</span></div>{% endif %}
 {% for title, total, rows in files %}
 <details {{ "open" if loop.index <= 3 }}><summary><b>{{ title }}</b> {{ seconds(total) }}</summary>
 {% for row, heat in rows %}<details class="l"><summary style="background: rgba(229, 72, 77, {{ "%.2f" | format(heat) }})"

@@ -167,6 +167,7 @@ def test_it_can_be_read_elsewhere():
         torch.compile(program, backend="eager")(torch.ones(3), 2)
     data = json.loads(tl.to_json())
     assert len(data["compiles"]) == 1
+    assert all(each["location"]["line"] > 0 for each in data["lines"])
     page = tl._repr_html_()
     assert "a = x * n" in page
     assert "nodes: mul" in page

@@ -1,0 +1,53 @@
+"""The cost of tracing as people see it."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from dynx.records import Location, TracedGuard
+from dynx.records.timeline import LineCost, TracedCompile
+from dynx.report import timeline, timeline_html
+
+GUARD = TracedGuard("TENSOR_MATCH", "L['x']", None)
+LINES = (
+    LineCost(Location("model.py", 12, "f"), "    y = x @ <w>", 9, 0.02, 0.05, ("matmul",), (GUARD,), ("s0 > 2",), 0),
+    LineCost(
+        Location("/a/site-packages/lib/deep/helper_functions.py", 7, "g", library="lib"), "z", 3, 0.01, 0.01, (), (), (), 1
+    ),
+)
+COMPILES = (TracedCompile("0/0", Location("model.py", 10, "f"), 2, 0.03, 1.5, 0.2),)
+
+
+def shown(width):
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(timeline(COMPILES, LINES))
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_on_a_terminal():
+    assert shown(90) == [
+        "30 ms tracing   1.5 s in the backend   200 ms in discarded attempts   1 compile",
+        "",
+        "  self   total   nodes  guards  where                           line",
+        " 20 ms   50 ms       1       2  model.py:12                     y = x @ <w>",
+        " 10 ms   10 ms       -       -  deep/helper_functions.py:7      z",
+    ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_it_fits(width):
+    assert max(map(len, shown(width))) <= width
+
+
+def test_in_a_notebook_everything_is_escaped():
+    page = timeline_html(COMPILES, LINES)
+    assert "y = x @ &lt;w&gt;" in page
+    assert "shape guards: s0 &gt; 2" in page
+    assert "rgba(229, 72, 77, 0.60)" in page, "the hottest line"
+
+
+def test_nothing_traced():
+    assert "nothing was traced" in timeline_html((), ())
