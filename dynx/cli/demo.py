@@ -18,4 +18,6 @@ def add_to(commands: Any) -> None:
 def act(arguments: argparse.Namespace) -> Callable[[], int]:
     program = Path(__file__).with_name("demo_program.py")
     print(f"$ dynx run {program.name}      # a GPT-like model with mistakes people make; needs no download\n", flush=True)
-    return run.act(argparse.Namespace(target=str(program), rest=[], out=run.DEFAULT, full=False, post_mortem=False, module=False))
+    return run.act(
+        argparse.Namespace(target=str(program), rest=[], out=run.DEFAULT, full=False, post_mortem=False, module=False)
+    )
