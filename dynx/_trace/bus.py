@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ from dynx._trace.explain import EntryFacts, SeenValues, explain
 from dynx._trace.lifecycle import Generations, Scope, function_location
 from dynx._trace.reasons import parse_entry, parse_error
 from dynx._trace.userline import call_site, first_line, owner_of_file, user_location
-from dynx.errors import UnsupportedTorch
+from dynx.errors import DynxWarning, UnsupportedTorch
 from dynx.records import Backward, CacheEvent, GraphBreak, Location, Record, Skipped, TorchWarning, Trouble
 
 Listener = Callable[[Record], None]
@@ -73,6 +74,12 @@ def emit(record: Record) -> None:
         except Exception as error:  # noqa: BLE001 - one listener that fails must not stop the others, or the program
             if not isinstance(record, Trouble):
                 emit(Trouble("a listener", f"{type(error).__name__}: {error}"))
+
+
+def trouble(what: str, error: BaseException) -> None:
+    """Record that a tool could not do its work, and warn: nobody may be watching."""
+    emit(Trouble(what, f"{type(error).__name__}: {error}"))
+    warnings.warn(f"{what}: {type(error).__name__}: {error}; the program is not affected", DynxWarning, stacklevel=2)
 
 
 def _attach() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bdb
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from dynx._torch import breaking, comptime_variable, translator
 from dynx._torch.callbacks import Conversion
@@ -21,7 +21,7 @@ from dynx.records import Trouble
 from dynx.records.location import short_path
 
 OnError = Literal["raise", "warn", "record"]
-_ON_ERROR = ("raise", "warn", "record")
+ON_ERROR: tuple[str, ...] = get_args(OnError)
 _PARAMETERS = ("fn", "fallback", "on_error", "fallback_fn")
 
 
@@ -29,8 +29,8 @@ def call(tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Run `comptime(fn, fallback, on_error=...)` as the traced code calls it; gives the variable of fn's value."""
     given = _bind(args, kwargs)
     on_error: OnError = given["on_error"].as_python_constant() if "on_error" in given else "raise"
-    if on_error not in _ON_ERROR:
-        raise breaking.visible_to_user(f"on_error is {on_error!r}\n  at {_where(tx)}\n  give one of {', '.join(_ON_ERROR)}")
+    if on_error not in ON_ERROR:
+        raise breaking.visible_to_user(f"on_error is {on_error!r}\n  at {_where(tx)}\n  give one of {', '.join(ON_ERROR)}")
     conversion = Conversion(tx, lambda variable: ComptimeVar(tx, variable))
     try:
         function = conversion.callback(given["fn"])

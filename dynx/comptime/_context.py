@@ -33,8 +33,6 @@ class ComptimeContext:
         self._changes = changes  # called before the trace is changed on account of what the callback has read
         self._given: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    # --- where
-
     @property
     def compile_id(self) -> str:
         """The id of the compilation, "0/1"."""
@@ -76,8 +74,6 @@ class ComptimeContext:
     def frames(self) -> tuple[ComptimeContext, ...]:
         """Give the context of every symbolic frame, innermost first."""
         return tuple(self._give(ComptimeContext(tx, self._changes)) for tx in translator.chain(self._tx))
-
-    # --- what is known
 
     def local(self, name: str, level: int = 0) -> ComptimeVar:
         """Give a local variable, also one that is closed over. Raises NoSuchLocal with the names there are."""
@@ -128,8 +124,6 @@ class ComptimeContext:
     def side_effects(self) -> tuple[Effect, ...]:
         """List the changes to outside objects that the compiled code will make when it has run."""
         return tuple(Effect(each.source, each.kind, each.after) for each in pending.effects(self._tx))  # type: ignore[arg-type]
-
-    # --- facts, guards, breaks: these change the trace, on every attempt
 
     def check(self, cond: Any, msg: str | None = None) -> None:
         """Promise that a condition on dynamic numbers holds, and have it asserted.
@@ -199,8 +193,6 @@ class ComptimeContext:
         if val.is_dynamic():
             raise AssertionError(f"expected static but got dynamic: {val!r}")
 
-    # --- output, shown once per logical hit, when the attempt counts
-
     def log(self, **values: Any) -> None:
         """Show values on standard error and record them in every `dynx.watch()`, as `run.logs`."""
         texts = {name: each if isinstance(each, str) else _text(each) for name, each in values.items()}
@@ -240,8 +232,6 @@ class ComptimeContext:
     def _i_will_not_complain_if_bc_breaks_InstructionTranslator(self) -> Any:  # noqa: N802 - torch's name
         """Give torch's own object, which changes from release to release."""
         return self._tx
-
-    # --- within
 
     @property
     def _tx(self) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, Literal, TextIO
 from dynx._torch import frames, translator
 from dynx._torch.capabilities import hook_point
 from dynx._torch.hooks import subscribe
-from dynx._trace.bus import emit
+from dynx._trace.bus import emit, trouble
 from dynx._trace.userline import location_of, owner_of_file
 from dynx.errors import DynxWarning
 from dynx.records.comptime import Logged
@@ -103,7 +103,12 @@ def when_nothing_compiles(call: Callable[[], None]) -> None:
         call()
         return
     # torch tells the end of the outermost compilation
-    subscription = subscribe(hook_point("backward_end"), lambda args, kwargs: at_end, on_error=lambda hook, error: None)
+    subscription = subscribe(
+        hook_point("backward_end"),
+        lambda args, kwargs: at_end,
+        on_error=lambda hook, error: trouble("comptime output", error),
+        this_thread_only=True,
+    )
 
     def at_end(result: object, raised: BaseException | None) -> None:
         subscription.remove()

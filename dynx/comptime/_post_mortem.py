@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import linecache
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import TracebackType
@@ -14,10 +13,10 @@ from dynx._torch.breaks import read_break
 from dynx._torch.rendering import show
 from dynx._torch.stacks import of_summaries
 from dynx._torch.stepping import BreakWatch
-from dynx._trace.bus import emit
+from dynx._trace.bus import emit, trouble
 from dynx._trace.userline import location_of, named, owner_of_file, user_location
-from dynx.errors import DynxError, DynxWarning
-from dynx.records import Location, Trouble
+from dynx.errors import DynxError
+from dynx.records import Location
 from dynx.records.comptime import TracedGuard
 from dynx.records.post_mortem import BreakState, FrameState
 
@@ -159,5 +158,4 @@ def _around(location: Location) -> tuple[int, tuple[str, ...]]:
 
 
 def _report(hook: str, error: BaseException) -> None:
-    emit(Trouble("post-mortem", f"{type(error).__name__}: {error}"))
-    warnings.warn(f"a post-mortem could not be taken: {type(error).__name__}: {error}", DynxWarning, stacklevel=2)
+    trouble("post-mortem", error)

@@ -7,25 +7,23 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from types import CodeType, TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from dynx import _statements
 from dynx._torch import inlining, line_hook
 from dynx._torch.capabilities import hook_point
 from dynx._torch.hooks import Subscription, subscribe
-from dynx._trace.bus import emit
+from dynx._trace.bus import trouble
 from dynx.comptime import _output
-from dynx.comptime._calling import OnError, run
+from dynx.comptime._calling import ON_ERROR, OnError, run
 from dynx.comptime._context import ComptimeContext
 from dynx.comptime._rewritten import Rewritten
 from dynx.comptime._target import Target, codes_in, resolve
 from dynx.errors import DynxWarning, ProbeFailed
-from dynx.records import Trouble
 
 Status = Literal["armed", "hit", "removed"]
 Mode = Literal["hook", "rewrite"]
-_MODES = ("hook", "rewrite")
-_ON_ERROR = ("raise", "warn", "record")
+_MODES: tuple[str, ...] = get_args(Mode)
 _lock = threading.RLock()
 _armed: list[Probe] = []
 _subscription: Subscription | None = None
@@ -63,9 +61,9 @@ def probe(
     >>> p.hits
     1
     """
-    if mode not in _MODES or on_error not in _ON_ERROR:
+    if mode not in _MODES or on_error not in ON_ERROR:
         raise ProbeFailed(
-            f"probe(mode={mode!r}, on_error={on_error!r}): give one of {', '.join(_MODES)} and one of {', '.join(_ON_ERROR)}"
+            f"probe(mode={mode!r}, on_error={on_error!r}): give one of {', '.join(_MODES)} and one of {', '.join(ON_ERROR)}"
         )
     found = resolve(target, line)
     made = Probe(found, when, do or _log_locals, mode, on_error)
@@ -224,5 +222,4 @@ def _on_frame(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _report(hook: str, error: BaseException) -> None:
-    emit(Trouble("probes", f"{type(error).__name__}: {error}"))
-    warnings.warn(f"a probe could not be set: {type(error).__name__}: {error}", DynxWarning, stacklevel=2)
+    trouble("probes", error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import linecache
-import warnings
 from collections import Counter
 from collections.abc import Iterable
 from types import CodeType, TracebackType
@@ -12,11 +11,11 @@ from typing import Any, Self
 
 from dynx._torch.frames import user_name
 from dynx._torch.tracing_clock import RawAttempt, RawLine, TracingClock
-from dynx._trace.bus import emit
+from dynx._trace.bus import trouble
 from dynx._trace.requesters import short_source
 from dynx._trace.userline import first_line, is_visible, location_of, named, owner_of_file
-from dynx.errors import DynxError, DynxWarning
-from dynx.records import Location, Trouble
+from dynx.errors import DynxError
+from dynx.records import Location
 from dynx.records.codec import to_data
 from dynx.records.comptime import TracedGuard
 from dynx.records.timeline import LineCost, TracedCompile
@@ -173,5 +172,4 @@ def _cost(file: str, number: int, function: str, line: RawLine) -> LineCost:
 
 
 def _report(hook: str, error: BaseException) -> None:
-    emit(Trouble("timeline", f"{type(error).__name__}: {error}"))
-    warnings.warn(f"a timeline is incomplete: {type(error).__name__}: {error}", DynxWarning, stacklevel=2)
+    trouble("timeline", error)

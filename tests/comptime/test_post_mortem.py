@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import gc
 import linecache
-import re
 import warnings
 
 import pytest
 import torch
 from break_kinds import KINDS
+from fingerprint import fingerprint
 from torch._dynamo import symbolic_convert
 
 from dynx.comptime import post_mortem
@@ -53,24 +53,12 @@ def breaking(x):
     return y * 2
 
 
-def fingerprint(watched):
-    torch._dynamo.reset()
-    graphs = []
-
-    def backend(graph_module, example_inputs):
-        graphs.append(graph_module.code)
-        return graph_module.forward
-
-    with post_mortem() if watched else contextlib.nullcontext():
-        torch.compile(breaking, backend=backend)(torch.ones(3))
-    entries = torch._dynamo.eval_frame._debug_get_cache_entry_list(breaking.__code__)
-    # torch numbers some names through the whole process
-    guards = [sorted(re.sub(r"___\d+", "", line) for line in str(each.guard_manager).splitlines()) for each in entries]
-    return graphs, [each.code.co_code for each in entries], guards
-
-
 def test_the_same_graphs_code_and_guards_with_and_without():
-    assert fingerprint(True) == fingerprint(False)
+    args = (torch.ones(3),)
+    plain = fingerprint(breaking, args, contextlib.nullcontext())
+    assert plain[0]
+    assert plain[2]
+    assert fingerprint(breaking, args, post_mortem()) == plain
 
 
 def test_one_record_for_one_cause_however_often_it_is_met():
