@@ -27,6 +27,13 @@ def is_disabled(function: Any) -> bool:
     return bool(getattr(function, "_torchdynamo_disable", False))
 
 
+def is_compiled_callable(function: Any) -> bool:
+    """Tell whether `torch.compile` made this function or module. Torch: the mark `_torchdynamo_orig_callable`."""
+    from torch._dynamo.eval_frame import OptimizedModule
+
+    return isinstance(function, OptimizedModule) or hasattr(function, "_torchdynamo_orig_callable")
+
+
 def is_compiled(code: CodeType) -> bool:
     """Tell whether a code object has compiled code in torch's cache, which runs without being traced again.
 

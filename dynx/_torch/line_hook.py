@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
 from dynx._statements import Step
+from dynx._trail import Code
 
 Do = Callable[[Any], None]
 
@@ -41,17 +42,21 @@ def original_code(code: CodeType) -> CodeType:
     return ContinueExecutionCache.generated_code_metadata[code].code
 
 
-def shifted(tx: Any, indices: Sequence[int]) -> tuple[int, ...]:
-    """Translate indices into the original instructions to those of this frame.
+def traced_code(tx: Any) -> Code:
+    """Describe the code of a frame."""
+    return Code(tx.f_code, len(tx.instructions), original_code(tx.f_code), resumes_at(tx))
+
+
+def shifted(code: Code, indices: Iterable[int]) -> tuple[int, ...]:
+    """Translate indices into the original instructions to those of the code that is traced.
 
     The rest of a function is the whole function behind a prologue that jumps to where it goes on; what stands before that
     point is not reached again. Torch itself aligns the two from their ends (`generate_based_on_original_code_object`).
     """
-    start = resumes_at(tx)
-    if start is None:
+    if code.resumes_at is None:
         return tuple(indices)
-    shift = len(tx.instructions) - len(steps_of(original_code(tx.f_code)))
-    return tuple(index + shift for index in indices if index + shift >= start)
+    shift = code.length - len(steps_of(code.original))
+    return tuple(index + shift for index in indices if index + shift >= code.resumes_at)
 
 
 def resumes_at(tx: Any) -> int | None:

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import cache
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from dynx._torch.variables import cell_content, example_of, is_kind, is_lazy, items_of, settled, untouched_value
+from dynx._torch.variables import cell_content, class_names, example_of, is_kind, is_lazy, items_of, settled, untouched_value
 
 _MAX_TEXT = 80  # characters of one string or number
 _MAX_ITEMS = 10  # of one container
 _BRACKETS: Mapping[str, tuple[str, str]] = {"list": ("[", "]"), "tuple": ("(", ")"), "set": ("{", "}")}
 _CALLABLES: tuple[Any, ...] = (FunctionType, MethodType, BuiltinFunctionType)
-_FUNCTIONS = (
+_FUNCTIONS = {
     "BaseUserFunctionVariable",
     "BuiltinVariable",
     "BaseBuiltinVariable",
     "SkipFunctionVariable",
     "BaseTorchVariable",
     "PolyfilledFunctionVariable",
-)
+}
 
 
 def show(tx: Any, variable: Any, depth: int = 2) -> str:
@@ -32,23 +33,44 @@ def show(tx: Any, variable: Any, depth: int = 2) -> str:
     Tensors show dtype, sizes, device and requires_grad; symbolic numbers their expression; a value that torch has not looked
     at yet is shown as it is, and stays unlooked at.
     """
-    variable = settled(variable)
-    if is_lazy(variable):
-        return show_value(untouched_value(variable), depth)
-    if is_kind(variable, "CellVariable"):
+    manner = _manner_of(variable)
+    if manner == "lazy":
+        variable = settled(variable)
+        if is_lazy(variable):
+            return show_value(untouched_value(variable), depth)
+        manner = _manner_of(variable)
+    if manner == "constant" and "value" in vars(variable):
+        return show_value(variable.value, depth)
+    if manner == "function":
+        return f"function {_function_name(variable)}"
+    if manner == "null":
+        return "<null>"
+    if manner == "cell":
         content = cell_content(tx, variable)
         return "<empty cell>" if content is None else show(tx, content, depth)
     example = example_of(variable)
     if example is not None:
         return _show_example(example, _class_of(variable))
-    if is_kind(variable, "ConstantVariable") and "value" in vars(variable):
-        return show_value(variable.value, depth)
-    if is_kind(variable, "NullVariable", "DeletedVariable"):
-        return "<null>"
     items = items_of(variable)
     if items is not None:
         return _show_items(lambda item, rest: show(tx, item, rest), items, _class_of(variable) or list, depth)
     return _show_other(tx, variable)
+
+
+def _manner_of(variable: Any) -> str:
+    cls: Any = type(variable)
+    return _manner(cls)
+
+
+@cache
+def _manner(cls: Any) -> str:
+    """Say how variables of a class are shown; asked for every value of every traced instruction."""
+    names = class_names(cls)
+    kinds = ("lazy", {"LazyVariableTracker"}), ("cell", {"CellVariable"}), ("constant", {"ConstantVariable"})
+    for manner, named in (*kinds, ("null", {"NullVariable", "DeletedVariable"}), ("function", _FUNCTIONS)):
+        if not names.isdisjoint(named):
+            return manner
+    return ""
 
 
 def show_value(value: Any, depth: int = 2) -> str:
@@ -131,20 +153,18 @@ def _is_set_entry(value: Any) -> bool:
 
 
 def _show_other(tx: Any, variable: Any) -> str:
-    cls = _class_of(variable)
-    if cls is not None and issubclass(cls, Enum) and "value" in vars(variable):
-        return show_value(variable.value)
-    if is_kind(variable, "GetAttrVariable"):
-        return f"{show(tx, variable.obj, 1)}.{variable.name}"
+    if is_kind(variable, "GetAttrVariable", "CallMethodVariable"):  # the latter from 2.15 on
+        return f"{show(tx, variable.obj, 1)}.{getattr(variable, 'method_name', None) or variable.name}"
     if is_kind(variable, "PythonModuleVariable"):
         return f"module {variable.value.__name__}"
     if is_kind(variable, "UserDefinedClassVariable"):
         return f"class {getattr(variable.value, '__qualname__', variable.value)}"
-    if is_kind(variable, *_FUNCTIONS):
-        return f"function {_function_name(variable)}"
-    if cls is not None:
-        return f"<{cls.__qualname__}>"
-    return f"<{type(variable).__name__.removesuffix('Variable')}>"
+    cls = _class_of(variable)
+    if cls is None:
+        return f"<{type(variable).__name__.removesuffix('Variable')}>"
+    if issubclass(cls, Enum) and "value" in vars(variable):
+        return show_value(variable.value)
+    return f"<{cls.__qualname__}>"
 
 
 def _function_name(variable: Any) -> str:
@@ -157,11 +177,20 @@ def _function_name(variable: Any) -> str:
 
 
 def _class_of(variable: Any) -> type | None:
+    kind: Any = type(variable)
+    if _asks_for_the_value(kind):
+        return None
     try:
         cls = variable.python_type()
     except Exception:  # noqa: BLE001 - torch raises many kinds where a variable has no Python type
         return None
     return cls if isinstance(cls, type) else None
+
+
+@cache
+def _asks_for_the_value(cls: Any) -> bool:
+    """Tell whether a kind of variable takes its type from its value, which may add guards: those of attributes do."""
+    return "as_python_constant" in cls.python_type.__code__.co_names
 
 
 def is_tensor(value: Any) -> bool:

@@ -15,7 +15,7 @@ from dynx._torch.frames import user_name
 from dynx._torch.stacks import RawFrame
 
 # names that torch and Python make up
-_HIDDEN = ("___", "__nested_resume_fns", "__nested_frame_values", "__is_tracing_resume_prologue", ".")
+HIDDEN = ("___", "__nested_resume_fns", "__nested_frame_values", "__is_tracing_resume_prologue", ".")
 
 
 class TraceId(NamedTuple):
@@ -53,7 +53,7 @@ def place(tx: Any) -> RawFrame:
 
 def local_variables(tx: Any) -> dict[str, Any]:
     """Give the locals by the user's names."""
-    return {name: each for name, each in tx.symbolic_locals.items() if not name.startswith(_HIDDEN)}
+    return {name: each for name, each in tx.symbolic_locals.items() if not name.startswith(HIDDEN)}
 
 
 def is_resume(tx: Any) -> bool:
@@ -126,8 +126,7 @@ def node_count(tx: Any) -> int:
     return len(tx.output.graph.nodes)
 
 
-def instruction_text(tx: Any) -> str:
-    """Write the instruction as a disassembly does: `CALL 1`, `LOAD_FAST x`."""
-    instruction = tx.current_instruction
+def instruction_text(instruction: Any) -> str:
+    """Write an instruction as a disassembly does: `CALL 1`, `LOAD_FAST x`."""
     argument = instruction.argval if isinstance(instruction.argval, (str, int, float, bool)) else instruction.arg
     return str(instruction.opname) if argument is None else f"{instruction.opname} {argument}"

@@ -6,7 +6,7 @@ import copy
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TextIO
 
 from dynx._torch import breaking, facts, pending, translator
@@ -15,6 +15,7 @@ from dynx._torch.variables import cell_content, is_kind
 from dynx._trace.custom_guards import remember
 from dynx._trace.userline import location_of, named, user_location
 from dynx.comptime import _output
+from dynx.comptime._debug import open_here
 from dynx.comptime._var import ComptimeVar
 from dynx.errors import CheckFailed, ComptimeFailed, NoSuchLocal
 from dynx.records import Location
@@ -225,6 +226,10 @@ class ComptimeContext:
         """Print the guards asked for so far, one a line, with the line that asked first."""
         lines = [f"{each.kind} {each.source}  # {each.location or 'ambient'}" for each in self.guards()]
         self._write_lines(lines, file)
+
+    def debug(self, *, script: str | Iterable[str] | None = None) -> None:
+        """Open the symbolic debugger here, until the attempt ends; see `dynx.comptime.debug`."""
+        open_here(self._tx, script)
 
     def sleep(self, sec: float) -> None:
         time.sleep(sec)

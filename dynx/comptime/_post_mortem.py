@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import TracebackType
@@ -14,13 +13,12 @@ from dynx._torch.rendering import show
 from dynx._torch.stacks import of_summaries
 from dynx._torch.stepping import BreakWatch
 from dynx._trace.bus import emit, trouble
-from dynx._trace.userline import location_of, named, owner_of_file, user_location
+from dynx._trace.userline import named, owner_of_file, user_location
+from dynx.comptime._frames import frame_state
 from dynx.errors import DynxError
 from dynx.records import Location
 from dynx.records.comptime import TracedGuard
 from dynx.records.post_mortem import BreakState, FrameState
-
-_AROUND = 3  # lines of source before and after
 
 
 def post_mortem(on_break: Callable[[BreakState], Any] | None = None) -> PostMortem:
@@ -137,24 +135,9 @@ def _innermost(traced: Location, told: Location | None) -> Location:
 
 
 def _frame(tx: Any, stack: list[Any]) -> FrameState:
-    variables = translator.local_variables(tx)
-    location = named(location_of(translator.place(tx), owner_of_file(tx.f_code.co_filename)[1]))
-    first, source = _around(location)
-    return FrameState(
-        location,
-        translator.instruction_text(tx),
-        tuple(show(tx, each) for each in stack),
-        {name: show(tx, each) for name, each in variables.items()},
-        source,
-        first,
-    )
-
-
-def _around(location: Location) -> tuple[int, tuple[str, ...]]:
-    """Give the lines around a place and the number of the first."""
-    lines = linecache.getlines(location.file)
-    first = max(1, location.line - _AROUND)
-    return first, tuple(line.rstrip("\n") for line in lines[first - 1 : location.line + _AROUND])
+    variables = {name: show(tx, each) for name, each in translator.local_variables(tx).items()}
+    instruction = translator.instruction_text(tx.current_instruction)
+    return frame_state(translator.place(tx), instruction, tuple(show(tx, each) for each in stack), variables)
 
 
 def _report(hook: str, error: BaseException) -> None:

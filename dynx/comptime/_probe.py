@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import CodeType, TracebackType
 from typing import Any, Literal, Self, get_args
 
-from dynx import _statements
 from dynx._torch import inlining, line_hook
 from dynx._torch.capabilities import hook_point
 from dynx._torch.hooks import Subscription, subscribe
@@ -150,25 +149,12 @@ class Probe:
         assert target.statement is not None
         return any(map(inlining.is_compiled, codes_in(target.file, target.statement)))
 
-    def _begins(self, tx: Any) -> Mapping[int, list[line_hook.Do]]:
+    def _begins(self, tx: Any) -> tuple[int, ...]:
         """Give the instructions of a frame at which to fire."""
-        code = tx.f_code
-        original = line_hook.original_code(code)
-        if not self.target.covers(original):
-            return {}
-        places = self._places.get(original)
+        places = self._places.get(tx.f_code)
         if places is None:
-            places = self._places[original] = self._find(original)
-        if self.target.statement is None and original is not code:
-            return {}  # a function begins once
-        return {index: [self._fire] for index in line_hook.shifted(tx, places)}
-
-    def _find(self, code: CodeType) -> tuple[int, ...]:
-        steps = line_hook.steps_of(code)
-        if self.target.statement is not None:
-            return _statements.beginnings(steps, self.target.statement)
-        first = _statements.entry(steps)
-        return () if first is None else (first,)
+            places = self._places[tx.f_code] = self.target.begins(line_hook.traced_code(tx))
+        return places
 
     def _fire(self, tx: Any) -> None:
         if self._removed or self._fired_before_the_break(tx) or self._only_comes_back(tx):
@@ -215,8 +201,8 @@ def _on_frame(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     tx = args[0]
     actions: dict[int, list[line_hook.Do]] = {}
     for each in tuple(_armed):
-        for index, do in each._begins(tx).items():
-            actions.setdefault(index, []).extend(do)
+        for index in each._begins(tx):
+            actions.setdefault(index, []).append(each._fire)
     if actions:
         line_hook.at_instructions(tx, actions)
 

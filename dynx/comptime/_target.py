@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from dynx import _statements
 from dynx._statements import Statement, can_hold, nearest_line, statement_at
-from dynx._torch import inlining
+from dynx._torch import inlining, line_hook
+from dynx._trail import Code
 from dynx.errors import ProbeFailed
 from dynx.records.location import short_path
 
@@ -46,6 +48,15 @@ class Target:
         if self.statement is not None:
             return can_hold(code, self.statement)
         return self.function is not None and code is self.function.__code__
+
+    def begins(self, code: Code) -> tuple[int, ...]:
+        """Give the instructions of the code at which the statement, or the function, begins."""
+        if not self.covers(code.original):
+            return ()
+        if self.statement is None:
+            first = None if code.code is not code.original else _statements.entry(line_hook.steps_of(code.code))
+            return () if first is None else (first,)  # a function begins once, not in its rest after a break
+        return line_hook.shifted(code, _statements.beginnings(line_hook.steps_of(code.original), self.statement))
 
 
 def resolve(target: Any, line: int | None) -> Target:

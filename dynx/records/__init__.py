@@ -12,6 +12,7 @@ from dynx.records.post_mortem import BreakState, FrameState
 from dynx.records.recompile import Reason, Recompile
 from dynx.records.record import Record
 from dynx.records.run import Run
+from dynx.records.trace_state import TraceState
 
 __all__ = [
     "Attempt",
@@ -33,6 +34,7 @@ __all__ = [
     "Run",
     "Skipped",
     "TorchWarning",
+    "TraceState",
     "TracedGuard",
     "Trouble",
 ]

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from dynx.records import BreakState, FrameState
 from dynx.report import _words as words
+from dynx.report._frame import line, parts, source
 
 _GUARDS = 6  # of the newest guards, which the code before the break asked for
 
@@ -45,7 +46,7 @@ def _state(number: int, state: BreakState) -> Iterator[RenderableType]:
 def _frame(frame: FrameState, *, innermost: bool) -> Iterator[RenderableType]:
     place = f"{words.place(frame.location)}  {frame.location.function}"
     yield Text.assemble("" if innermost else "called from  ", (place, "cyan"), (f"  at {frame.instruction}", "dim"))
-    yield _source(frame) if innermost else _line(frame)
+    yield source(frame) if innermost else line(frame)
     values = Table.grid(padding=(0, 2, 0, 0))
     values.add_column(style="dim", no_wrap=True)
     values.add_column()
@@ -58,29 +59,6 @@ def _values(frame: FrameState, innermost: bool) -> list[tuple[str, str]]:
     """Give the locals, and of the innermost frame the value stack without Python's own placeholders."""
     stack = [each for each in frame.stack if each != "<null>"]
     return [*frame.locals.items(), *([("stack", ", ".join(stack))] if innermost and stack else [])]
-
-
-def _source(frame: FrameState) -> RenderableType:
-    text = Text(no_wrap=True, overflow="ellipsis")
-    for offset, line in enumerate(frame.source):
-        number = frame.first_line + offset
-        here = number == frame.location.line
-        text.append(f"{'▶' if here else ' '} {number:>4}  ", style="bold red" if here else "dim")
-        text.append_text(_marked(line, frame) if here else Text(line, style="dim"))
-        text.append("\n")
-    text.rstrip()
-    return text
-
-
-def _line(frame: FrameState) -> RenderableType:
-    offset = frame.location.line - frame.first_line
-    line = frame.source[offset] if 0 <= offset < len(frame.source) else ""
-    return Text.assemble((f"  {frame.location.line:>4}  ", "dim"), _marked(line, frame), no_wrap=True, overflow="ellipsis")
-
-
-def _marked(line: str, frame: FrameState) -> Text:
-    before, marked, after = _parts(line, frame)
-    return Text.assemble(before, (marked, "bold underline"), after)
 
 
 def _operations(state: BreakState) -> int:
@@ -147,18 +125,8 @@ def _template() -> Template:
 
 def _lines(frame: FrameState, innermost: bool) -> list[tuple[int, str, str, str, bool]]:
     found = []
-    for number, line in enumerate(frame.source, frame.first_line):
+    for number, text in enumerate(frame.source, frame.first_line):
         here = number == frame.location.line
         if innermost or here:
-            found.append((number, *(_parts(line, frame) if here else (line, "", "")), here))
+            found.append((number, *(parts(text, frame) if here else (text, "", "")), here))
     return found
-
-
-def _parts(line: str, frame: FrameState) -> tuple[str, str, str]:
-    """Part a line before and behind the instruction's columns, which count bytes, as Python does."""
-    start, end = frame.location.column, frame.location.end_column
-    if start is None:
-        return line, "", ""
-    raw = line.encode()
-    stop = len(raw) if end is None else end
-    return raw[:start].decode(errors="ignore"), raw[start:stop].decode(errors="ignore"), raw[stop:].decode(errors="ignore")

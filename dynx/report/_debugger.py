@@ -1,0 +1,91 @@
+"""What the symbolic debugger shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dynx.records import FrameState, TracedGuard, TraceState
+from dynx.report import _words as words
+from dynx.report._frame import marked, source
+
+
+def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> RenderableType:
+    """Show where the debugger stands: place, counts, and the line; `exact` marks the instruction within it."""
+    frame = state.frames[level]
+    attempt = f" attempt {state.attempt}" if state.attempt else ""
+    facts = [f"[{state.id}{attempt}]", words.plural(state.nodes, "node"), words.plural(state.guards, "guard")]
+    if exact:
+        facts.append(f"at {frame.instruction.strip()}")
+    if state.exception:
+        facts.append(state.exception)
+    head = Text.assemble(
+        (f"{words.place(frame.location)}  {frame.location.function}", "cyan"), (f"  {'  '.join(facts)}", "dim")
+    )
+    if ago:
+        head.append(f"  {words.plural(ago, 'instruction')} back", style="yellow")
+    line = marked(_text(frame), frame) if exact else Text(_text(frame))
+    reason = [Text(f"graph break: {why}", style="bold red")] if why else []
+    return Group(*reason, head, Text.assemble(("-> ", "bold"), line[_indent(frame) :]))
+
+
+def over(compiles: int, instructions: int) -> RenderableType:
+    return Text(
+        f"the trace is over: {words.plural(instructions, 'instruction')} in {words.plural(compiles, 'compilation')}; "
+        "back and rs go through it, c leaves",
+        style="bold",
+    )
+
+
+def nothing_traced() -> RenderableType:
+    return Text(
+        "nothing was traced: this is compiled already for such arguments, or torch leaves it alone\n"
+        "  call torch._dynamo.reset() first, or ask `dynx doctor`"
+    )
+
+
+def end_of_history(*, backwards: bool) -> RenderableType:
+    return Text("this is where the trace began" if backwards else "this is the present", style="dim")
+
+
+def table(rows: Iterable[tuple[str, str]]) -> RenderableType | None:
+    found = Table.grid(padding=(0, 2, 0, 0))
+    found.add_column(style="dim", no_wrap=True)
+    found.add_column(overflow="fold")
+    for name, value in rows:
+        found.add_row(name, Text(value))
+    return found if found.rows else None
+
+
+def guards(found: list[TracedGuard]) -> RenderableType:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for each in found:
+        where = words.place(each.location) if each.location is not None else "ambient"
+        grid.add_row(Text(each.kind, style="dim"), Text(each.source), Text(where, style="dim"))
+    return grid if found else Text("no guards yet", style="dim")
+
+
+def frames(state: TraceState, level: int) -> RenderableType:
+    lines = []
+    for number, frame in reversed(list(enumerate(state.frames))):
+        arrow = "-> " if number == level else "   "
+        place = f"{words.place(frame.location)}  {frame.location.function}"
+        lines.append(Text.assemble((arrow, "bold"), (place, "cyan"), f"  {_text(frame).strip()}"))
+    return Group(*lines)
+
+
+def around(frame: FrameState) -> RenderableType:
+    return source(frame)
+
+
+def _text(frame: FrameState) -> str:
+    offset = frame.location.line - frame.first_line
+    return frame.source[offset] if 0 <= offset < len(frame.source) else ""
+
+
+def _indent(frame: FrameState) -> int:
+    text = _text(frame)
+    return len(text) - len(text.lstrip())
