@@ -98,14 +98,17 @@ class Recorder:
     def after(self) -> None:
         self._under_way.pop()
 
-    def row_of(self, tx: Any) -> int:
-        """Give the row of the instruction at which a frame stands, also of one whose instructions were not written down."""
+    def row_of(self, tx: Any, *, calls: bool = True) -> int:
+        """Give the row of the instruction at which a frame stands, also of one whose instructions were not written down.
+
+        Such a frame `calls` the one that is being traced, or is that one, about to go on.
+        """
         if tx is None:
             return NOTHING
         frame = vars(tx).get(self._mark)
         if frame is not None:
             return int(frame.row)
-        return self._write(tx, self.row_of(getattr(tx, "parent", None)), max(0, tx.instruction_pointer - 1))
+        return self._write(tx, self.row_of(getattr(tx, "parent", None)), tx.instruction_pointer - calls)
 
     def _write(self, tx: Any, caller: int, pointer: int) -> int:
         frame = vars(tx).get(self._mark) or self._enter(tx)

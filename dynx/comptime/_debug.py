@@ -116,6 +116,7 @@ class Session:
     def ask_at(self, tx: Any) -> None:
         """Ask in the middle of an instruction, also where nothing was recorded so far."""
         if not self.has_left:
+            self.recorder.row_of(tx, calls=False)
             self._ask(tx)
 
     def _around_step(self, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from dynx._statements import Statement, statements
 from dynx._torch import translator
 from dynx._torch.peeking import Names
 from dynx.comptime import _history
 from dynx.comptime._stops import Breakpoint, Stop
-from dynx.comptime._target import resolve
+from dynx.comptime._target import Target, resolve
 from dynx.errors import DynxError, ProbeFailed
 from dynx.report import _debugger as screen
 
@@ -161,7 +162,7 @@ class Debugger(cmd.Cmd):
             return False
         where, _, condition = arg.partition(" if ")
         try:
-            target = resolve(*self._target(where.strip()))
+            target = self._target(where.strip())
             code = compile(condition.strip(), "<condition>", "eval") if condition.strip() else None
         except ProbeFailed as error:
             return self._complain(str(error))
@@ -316,17 +317,21 @@ class Debugger(cmd.Cmd):
         self._say(screen.stop(state, level, "", 0, exact=level > 0))
         return False
 
-    def _target(self, where: str) -> tuple[Any, int | None]:
+    def _target(self, where: str) -> Target:
+        """Find what a person means by a place. Raises ProbeFailed."""
         if where.isdigit():
-            return f"{_history.file_of(self._trail, self._at())}:{where}", None
+            file, line = _history.file_of(self._trail, self._at()), int(where)
+            if not statements(file):  # no source to find statements in
+                return Target(file, None, Statement(line, line))
+            return resolve(f"{file}:{line}", None)
         if ":" in where:
-            return where, None
+            return resolve(where, None)
         found = self._function(where)
         if found is None:
             raise ProbeFailed(
                 f"there is no function {where} here\n  give LINE, FILE:LINE, a function or package.module:function"
             )
-        return found, None
+        return resolve(found, None)
 
     def _function(self, name: str) -> Any:
         try:

@@ -27,7 +27,7 @@ def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> R
     )
     if ago:
         head.append(f"  {words.plural(ago, 'instruction')} back", style="yellow")
-    line = marked(_text(frame), frame) if exact else Text(_text(frame))
+    line = marked(_text(frame), frame) if exact else Text(_text(frame) or f"(no source) {frame.instruction}")
     reason = [Text(f"graph break: {why}", style="bold red")] if why else []
     return Group(*reason, head, Text.assemble(("-> ", "bold"), line[_indent(frame) :]))
 

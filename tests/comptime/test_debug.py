@@ -1,0 +1,230 @@
+"""`debug` at its doors: a terminal, IPython, a script, a callback; and what it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+import torch
+
+from dynx.comptime import comptime, debug, probe
+
+
+def inner(x):
+    y = x.sin()
+    return y + 1
+
+
+def outer(x):
+    z = inner(x)
+    return z * 2
+
+
+def breaking(x):
+    y = x + 1
+    torch._dynamo.graph_break()
+    return y * 2
+
+
+PROGRAM = """
+    import torch
+    from dynx.comptime import debug
+
+    def f(x):
+        y = x + 1
+        return y * 2
+
+    print("result", debug(f)(torch.ones(2)).tolist())
+"""
+
+
+def run(tmp_path, command, lines):
+    (tmp_path / "program.py").write_text(textwrap.dedent(PROGRAM))
+    talk = "\n".join(lines) + "\n"
+    return subprocess.run(command, input=talk, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+
+
+def test_in_a_terminal(tmp_path):
+    done = run(tmp_path, [sys.executable, "program.py"], ["n", "p y", "", "c", "back 2", "c", "q"])
+    assert "program.py:6  f" in done.stdout
+    assert "Tensor(float32, [2])" in done.stdout
+    assert "the trace is over" in done.stdout
+    assert "result [4.0, 4.0]" in done.stdout
+    assert done.stderr == ""
+
+
+def test_the_end_of_the_input_leaves_the_debugger(tmp_path):
+    done = run(tmp_path, [sys.executable, "program.py"], ["n"])
+    assert "result [4.0, 4.0]" in done.stdout
+    assert done.returncode == 0
+
+
+def test_in_ipython(tmp_path):
+    command = [sys.executable, "-m", "IPython", "--simple-prompt", "--no-banner", "--colors=NoColor", "-i", "program.py"]
+    done = run(tmp_path, command, ["n", "p y.shape", "q", "1 + 1", "exit"])
+    assert "(2,)" in done.stdout
+    assert "result [4.0, 4.0]" in done.stdout
+    assert "Out[1]: 2" in done.stdout, "the shell goes on"
+
+
+def test_a_script_is_text_or_lines(capsys):
+    torch._dynamo.reset()
+    assert debug(outer, script="n; p z")(torch.zeros(2)).tolist() == [2.0, 2.0]
+    first = capsys.readouterr().out
+    torch._dynamo.reset()
+    debug(outer, script=["n", "p z"])(torch.zeros(2))
+    assert capsys.readouterr().out == first
+    assert "(dynx) p z\nTensor(float32, [2])\n" in first
+
+
+def test_a_compiled_function_keeps_its_backend(capsys):
+    torch._dynamo.reset()
+    seen = []
+
+    def backend(graph_module, example_inputs):
+        seen.append(graph_module)
+        return graph_module.forward
+
+    debug(torch.compile(outer, backend=backend), script="c")(torch.zeros(2))
+    assert len(seen) == 1
+
+
+def test_what_is_compiled_already_is_told(capsys):
+    torch._dynamo.reset()
+    compiled = torch.compile(outer, backend="eager")
+    compiled(torch.zeros(2))
+    assert debug(compiled, script="n")(torch.zeros(2)).tolist() == [2.0, 2.0]
+    assert "nothing was traced: this is compiled already" in capsys.readouterr().out
+
+
+def test_a_recompilation_is_another_trace(capsys):
+    torch._dynamo.reset()
+    compiled = torch.compile(outer, backend="eager", dynamic=False)
+    compiled(torch.zeros(2))
+    debug(compiled, script="p x.shape")(torch.zeros(3))
+    out = capsys.readouterr().out
+    assert "[0/1]" in out
+    assert "(3,)" in out
+
+
+def test_each_call_runs_the_script_anew(capsys):
+    torch._dynamo.reset()
+    debugged = debug(torch.compile(outer, backend="eager", dynamic=False), script="p x.shape")
+    debugged(torch.zeros(2))
+    debugged(torch.zeros(3))
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("(")] == [
+        *("(dynx) p x.shape", "(2,)"),
+        *("(dynx) p x.shape", "(3,)"),
+    ]
+
+
+def test_an_error_of_the_compilation_reaches_the_caller(capsys):
+    torch._dynamo.reset()
+    compiled = torch.compile(breaking, backend="eager", fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        debug(compiled, script="c; locals; c")(torch.ones(2))
+    assert "graph break" in capsys.readouterr().out
+
+
+def test_from_a_probe(capsys):
+    torch._dynamo.reset()
+    line = inner.__code__.co_firstlineno + 2
+    with probe(inner, line, do=lambda ctx: ctx.debug(script="w; p y; u; locals; d; n; q")):
+        result = torch.compile(outer, backend="eager")(torch.zeros(2))
+    assert result.tolist() == [2.0, 2.0]
+    out = capsys.readouterr().out
+    assert f"-> tests/comptime/test_debug.py:{line}  inner  return y + 1" in out
+    assert "(dynx) p y\nTensor(float32, [2])" in out
+    assert "(dynx) locals\nx  Tensor(float32, [2])" in out
+    assert "return z * 2" in out, "n goes on in the function that called"
+
+
+def test_from_a_callback_and_across_a_restart(capsys):
+    def f(x):
+        y = x + 1
+        comptime(lambda ctx: ctx.debug(script="p y"))
+        print(end="")
+        return y * 2
+
+    torch._dynamo.reset()
+    assert torch.compile(f, backend="eager")(torch.ones(2)).tolist() == [4.0, 4.0]
+    assert capsys.readouterr().out.count("(dynx) p y") == 2, "a debugger acts at once, in each attempt"
+
+
+def test_a_callback_within_a_session_stops_in_it(capsys):
+    def f(x):
+        y = x + 1
+        comptime(lambda ctx: ctx.debug())
+        return y * 2
+
+    torch._dynamo.reset()
+    debug(f, script="c; p y; back 1; forward 1; c")(torch.ones(2))
+    out = capsys.readouterr().out
+    assert "(dynx) p y\nTensor(float32, [2])" in out
+    assert "the trace is over" not in out
+
+
+def test_internals_shows_the_code_of_torch(capsys):
+    linear = torch.nn.Linear(2, 2)
+
+    def f(x):
+        return linear(x) + 1
+
+    torch._dynamo.reset()
+    debug(f, script="s; s; q", internals=True)(torch.ones(2))
+    assert "linear.py" in capsys.readouterr().out
+    torch._dynamo.reset()
+    debug(f, script="s; s; q")(torch.ones(2))
+    assert "linear.py" not in capsys.readouterr().out
+
+
+def test_other_threads_are_left_alone(capsys):
+    @torch.compiler.disable
+    def elsewhere():
+        thread = threading.Thread(target=lambda: torch.compile(inner, backend="eager")(torch.ones(2)))
+        thread.start()
+        thread.join()
+
+    def f(x):
+        y = x + 1
+        elsewhere()
+        return y * 2
+
+    torch._dynamo.reset()
+    debug(f, script="s; s; s; s; s")(torch.ones(2))
+    out = capsys.readouterr().out
+    assert "return y * 2" in out
+    assert "x.sin()" not in out
+
+
+def test_code_without_source(capsys):
+    names = {"torch": torch}
+    exec("def f(x):\n    y = x + 1\n    return y * 2\n", names)
+    torch._dynamo.reset()
+    debug(names["f"], script="b 3; c; p y; q")(torch.ones(2))
+    out = capsys.readouterr().out
+    assert "breakpoint 1 at <string>:3" in out
+    assert "<string>:3  f  [0/0]  2 nodes" in out
+    assert "-> (no source) LOAD_FAST y" in out
+    assert "(dynx) p y\nTensor(float32, [2])" in out
+
+
+def test_it_looks_like_what_it_wraps():
+    assert debug(outer).__name__ == "outer"
+    assert debug(torch.nn.Linear(1, 1))(torch.ones(1, 1)).shape == (1, 1)
+
+
+def test_a_failure_of_the_debugger_leaves_the_program_alone(monkeypatch):
+    from dynx._torch import recording
+    from dynx.errors import DynxWarning
+
+    def fail(tx, variable, depth=2):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(recording, "show", fail)
+    torch._dynamo.reset()
+    with pytest.warns(DynxWarning, match="debugger: RuntimeError: no; the program is not affected"):
+        assert debug(outer, script="n")(torch.zeros(2)).tolist() == [2.0, 2.0]
