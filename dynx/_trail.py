@@ -42,6 +42,7 @@ class Attempt:
     nth: int  # attempt at this compilation, from 0
     replays: int  # rows at its beginning that repeat those of the attempt before
     rows: int = 0
+    frames: int = 0
     is_superseded: bool = False  # by a later attempt
     guards: array[int] = field(default_factory=lambda: array("i"))  # of each text of its kind, of its source, row that asked
 
@@ -82,6 +83,7 @@ class Trail:
         self.graphs: list[array[int]] = []  # of each the texts of its nodes
         self._numbers: dict[str, int] = {}
         self._rows = array("i")
+        self.add = self._rows.extend  # appends a row, its values in the order of `Row`
         self._places = array("i")
         self._below, self._values = array("i"), array("i")
         self._before, self._names, self._bound = array("i"), array("i"), array("i")
@@ -109,11 +111,6 @@ class Trail:
             number = self._numbers[text] = len(self.texts)
             self.texts.append(text)
         return number
-
-    def add(self, row: tuple[int, ...]) -> int:
-        """Append a row, its values in the order of `Row`; gives its number."""
-        self._rows.extend(row)
-        return len(self._rows) // _WIDTH - 1
 
     def add_place(self, place: Place) -> int:
         columns = (NOTHING if each is None else each for each in place[2:])

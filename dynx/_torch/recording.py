@@ -1,7 +1,7 @@
 """Write down what the tracer knows before each instruction, without changing it.
 
-Torch: `stack`, `symbolic_locals` and `exn_vt_stack` of `InstructionTranslatorBase`, `graph` and `guards` of `OutputGraph`;
-alike in 2.11, 2.13 and 2.15.
+Torch: `exn_vt_stack` and `instructions` of `InstructionTranslatorBase`, `graph` and `guards` of `OutputGraph`; alike in 2.11,
+2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -14,68 +14,30 @@ from typing import Any
 
 from dynx._torch import line_hook, translator
 from dynx._torch.guards import guard_source
+from dynx._torch.recorded_frame import RecordedFrame
 from dynx._torch.rendering import show
-from dynx._torch.variables import cell_content, example_of, is_kind, is_lazy, items_of, settled
 from dynx._trail import NOTHING, Attempt, Frame, Place, Trail
 
-# instructions that change no value unless they run traced code
-_QUIET = frozenset(
-    "BINARY_SUBSCR BUILD_CONST_KEY_MAP BUILD_LIST BUILD_MAP BUILD_SLICE BUILD_STRING BUILD_TUPLE CACHE COMPARE_OP "  # noqa: SIM905
-    "CONTAINS_OP COPY EXTENDED_ARG FORMAT_VALUE GET_ITER IS_OP JUMP_BACKWARD JUMP_FORWARD KW_NAMES LOAD_ATTR LOAD_CLOSURE "
-    "LOAD_CONST LOAD_DEREF LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_LOAD_FAST LOAD_GLOBAL LOAD_METHOD MAKE_FUNCTION NOP "
-    "POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_BACKWARD_IF_TRUE POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_NONE "
-    "POP_JUMP_FORWARD_IF_NOT_NONE POP_JUMP_FORWARD_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE "
-    "POP_JUMP_IF_TRUE POP_TOP PRECALL PUSH_NULL RESUME RETURN_VALUE STORE_FAST STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST "
-    "SWAP UNPACK_SEQUENCE COPY_FREE_VARS MAKE_CELL".split()
+_IDLE = frozenset("CACHE EXTENDED_ARG JUMP_BACKWARD JUMP_FORWARD KW_NAMES NOP PRECALL RESUME".split())  # noqa: SIM905
+# what only moves values between the stack, locals and constants, without a look at them
+_MOVES = frozenset(
+    "COPY COPY_FREE_VARS LOAD_CLOSURE LOAD_CONST LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_LOAD_FAST MAKE_CELL POP_TOP "  # noqa: SIM905
+    "PUSH_NULL STORE_FAST STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST SWAP".split()
 )
-_ASSIGNING = frozenset({"STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST", "COPY_FREE_VARS", "MAKE_CELL"})
-_FIXED, _TENSOR, _OPEN = range(3)  # a value whose text stays, may change when the graph grows, may change at any time
-
-
-class _Attempt:
-    """What is known of an attempt while it is under way; lives on its OutputGraph and ends with it."""
-
-    __slots__ = ("frames", "graphs", "record")
-
-    def __init__(self, record: Attempt) -> None:
-        self.record = record
-        self.frames = 0
-        self.graphs: dict[Any, int] = {}  # to their numbers
-
-
-class _Frame:
-    """What is known of a frame while it is traced; lives on its translator and ends with it."""
-
-    __slots__ = (
-        "attempt",
-        "bindings",
-        "cells",
-        "is_root",
-        "kinds",
-        "links",
-        "nodes",
-        "number",
-        "places",
-        "row",
-        "stack",
-        "stack_texts",
-        "texts",
-        "values",
-    )
-
-    def __init__(self, number: int, attempt: _Attempt, places: array[int]) -> None:
-        self.number, self.attempt, self.places = number, attempt, places
-        self.is_root = False
-        self.row = -2  # the last one; before the first one none comes right after it
-        self.nodes = 0  # of the graph then
-        self.stack: list[Any] = []
-        self.stack_texts: list[int] = []
-        self.links: list[int] = []
-        self.values: dict[str, Any] = {}
-        self.texts: dict[str, int] = {}
-        self.kinds: dict[str, int] = {}
-        self.cells: set[str] = set()
-        self.bindings = NOTHING
+_ASSIGN = frozenset("COPY_FREE_VARS MAKE_CELL STORE_FAST STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST".split())  # noqa: SIM905
+# what may change values, but assigns no local
+_CHANGES = frozenset(
+    "BINARY_OP CALL CALL_FUNCTION_EX CALL_KW DICT_MERGE DICT_UPDATE FOR_ITER LIST_APPEND LIST_EXTEND MAP_ADD SET_ADD "  # noqa: SIM905
+    "STORE_ATTR STORE_SUBSCR".split()
+)
+# what may look at a value, but changes none unless it runs traced code
+_LOOKS = frozenset(
+    "BINARY_SUBSCR BUILD_CONST_KEY_MAP BUILD_LIST BUILD_MAP BUILD_SLICE BUILD_STRING BUILD_TUPLE COMPARE_OP CONTAINS_OP "  # noqa: SIM905
+    "FORMAT_VALUE GET_ITER IS_OP LOAD_ATTR LOAD_DEREF LOAD_GLOBAL LOAD_METHOD MAKE_FUNCTION POP_JUMP_BACKWARD_IF_FALSE "
+    "POP_JUMP_BACKWARD_IF_TRUE POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE "
+    "POP_JUMP_FORWARD_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE POP_JUMP_IF_TRUE RETURN_VALUE "
+    "TO_BOOL UNPACK_SEQUENCE".split()
+)
 
 
 class Recorder:
@@ -84,19 +46,26 @@ class Recorder:
     def __init__(self) -> None:
         self.trail = Trail()
         self._rows = 0
+        self._add = self.trail.add
         self._under_way: list[int] = []  # rows of instructions that are being traced, outermost first
+        self.after = self._under_way.pop
+        self._frames: dict[Any, RecordedFrame] = {}
         self._mark = f"_dynx_recorded_{id(self)}"
         self._codes: dict[CodeType, tuple[int, array[int]]] = {}
+        self._constants: dict[int, int] = {}
 
     def before(self, tx: Any) -> int:
         """Write down the state before the next instruction of a frame, which `after` ends; gives the number of its row."""
-        caller = self._under_way[-1] if self._under_way else self.row_of(getattr(tx, "parent", None))
+        under_way = self._under_way
+        caller = under_way[-1] if under_way else self.row_of(getattr(tx, "parent", None))
         row = self._write(tx, caller, tx.instruction_pointer)
-        self._under_way.append(row)
+        under_way.append(row)
         return row
 
-    def after(self) -> None:
-        self._under_way.pop()
+    def close(self) -> None:
+        """Let go of everything of torch."""
+        self._frames.clear()
+        self._under_way.clear()
 
     def row_of(self, tx: Any, *, calls: bool = True) -> int:
         """Give the row of the instruction at which a frame stands, also of one whose instructions were not written down.
@@ -105,141 +74,96 @@ class Recorder:
         """
         if tx is None:
             return NOTHING
-        frame = vars(tx).get(self._mark)
+        frame = self._frames.get(tx)
         if frame is not None:
             return int(frame.row)
         return self._write(tx, self.row_of(getattr(tx, "parent", None)), tx.instruction_pointer - calls)
 
     def _write(self, tx: Any, caller: int, pointer: int) -> int:
-        frame = vars(tx).get(self._mark) or self._enter(tx)
-        trail, attempt, output, last = self.trail, frame.attempt, tx.output, tx.current_instruction
-        record = attempt.record
-        number = self._rows
-        graph = output.graph
-        length = graph._len
-        quiet = frame.row == number - 1 and last.opname in _QUIET
-        assigning = last.opname in _ASSIGNING
-        grown = length != frame.nodes
-        self._read_stack(tx, frame, quiet, grown)
-        if assigning or not quiet:
-            self._read_locals(tx, frame, quiet, grown)
-        known = attempt.graphs.get(graph)
-        if known is None:
-            known = attempt.graphs[graph] = len(trail.graphs)
-            trail.graphs.append(array("i"))
-        nodes = trail.graphs[known]
-        if length != len(nodes) or assigning:  # torch renames what is assigned
-            self._read_nodes(graph, nodes)
-        guards = output.guards.inner
-        if len(guards) != len(record.guards) // 3:
-            self._read_guards(guards, record.guards, number - 1 if record.rows else NOTHING)
-        handled = tx.exn_vt_stack
-        exception = NOTHING if handled._current_exception is None and not len(handled) else self._exception(tx)
+        frame = self._frames.get(tx) or self._enter(tx)
+        number, last = self._rows, tx.current_instruction
+        name, follows = last.opname, frame.row == self._rows - 1
+        if follows and name in _MOVES:
+            frame.moved(tx, last)
+            if name in _ASSIGN:
+                frame.read_locals(tx, opened=False, grown=False)
+                self._rename(tx.output.graph, self.trail.graphs[frame.graph])  # torch names what is assigned
+        elif not follows or name not in _IDLE:
+            nodes, guards = frame.nodes, frame.guards
+            self._read_progress(tx, frame)
+            grown = frame.nodes != nodes
+            opened = not follows or name not in _LOOKS or frame.guards != guards
+            frame.read_stack(tx, opened=opened, grown=grown)
+            if follows and (name in _LOOKS or name in _CHANGES):
+                frame.reread_locals(tx, opened=opened, grown=grown)
+            else:
+                frame.read_locals(tx, opened=opened, grown=grown)
         place = frame.places[pointer]
         if place == NOTHING:
             place = frame.places[pointer] = self._place(tx, pointer)
-        frame.row, frame.nodes, self._rows = number, length, number + 1
-        record.rows += 1
-        top = frame.links[-1] if frame.links else NOTHING
+        frame.row, frame.place, self._rows = number, place, number + 1
+        frame.attempt.rows += 1
         outer = NOTHING if frame.is_root else caller
-        trail.add((frame.number, place, outer, top, frame.bindings, known, length, len(guards), exception))
+        counts = (frame.graph, frame.nodes, frame.guards, frame.exception)
+        self._add((frame.number, place, outer, frame.top, frame.bindings, *counts))
         return number
 
-    def _enter(self, tx: Any) -> _Frame:
+    def _enter(self, tx: Any) -> RecordedFrame:
         trail, output = self.trail, tx.output
-        attempt = vars(output).get(self._mark)
-        if attempt is None:
-            attempt = _Attempt(trail.begin(*translator.trace_id()))
-            setattr(output, self._mark, attempt)
+        if not hasattr(output, self._mark):  # kept there: it ends with the attempt
+            self._frames = {each: self._frames[each] for each in translator.chain(tx) if each in self._frames}
+            setattr(output, self._mark, (trail.begin(*translator.trace_id()), {}))
+        attempt, graphs = getattr(output, self._mark)
         known = self._codes.get(tx.f_code)
         if known is None:
             known = self._codes[tx.f_code] = (len(trail.codes), array("i", [NOTHING]) * len(tx.instructions))
             trail.codes.append(line_hook.traced_code(tx))
-        frame = _Frame(len(trail.frames), attempt, known[1])
-        frame.is_root = getattr(tx, "parent", None) is None
-        trail.frames.append(Frame(known[0], attempt.record.number, attempt.frames))
+        frame = RecordedFrame(trail, len(trail.frames), attempt, graphs, known[1], self._constants)
+        trail.frames.append(Frame(known[0], attempt.number, attempt.frames))
         attempt.frames += 1
-        setattr(tx, self._mark, frame)
+        parent = getattr(tx, "parent", None)
+        frame.is_root = parent is None
+        caller = None if parent is None else self._frames.get(parent)
+        frame.passed = {} if caller is None else caller.on_stack()
+        self._frames[tx] = frame
         return frame
 
-    def _read_stack(self, tx: Any, frame: _Frame, quiet: bool, grown: bool) -> None:
-        known, texts, stack = frame.stack, frame.stack_texts, tx.stack
-        same = 0
-        for before, now in zip(known, stack):  # noqa: B905 - they differ in length
-            if before is not now:
-                break
-            if not quiet and (kind := _kind(now)) != _FIXED and (grown or kind == _OPEN) and self._text(tx, now) != texts[same]:
-                break
-            same += 1
-        if same == len(stack) == len(known):
-            return
-        links, trail = frame.links, self.trail
-        del known[same:], texts[same:], links[same:]
-        below = links[-1] if links else NOTHING
-        argument: Any = tx.current_instruction.argval if quiet else None  # of LOAD_FAST
-        for value in stack[same:]:
-            text = frame.texts.get(argument) if frame.values.get(argument) is value else None
-            if text is None:
-                text = self._text(tx, value)
-            below = trail.push(below, text)
-            known.append(value)
-            texts.append(text)
-            links.append(below)
-
-    def _read_locals(self, tx: Any, frame: _Frame, quiet: bool, grown: bool) -> None:
-        values, texts, kinds, trail = frame.values, frame.texts, frame.kinds, self.trail
-        variables = tx.symbolic_locals
-        passed = self._passed(tx) if not values else None
-        for name, value in variables.items():
-            kind = kinds.get(name)
-            if kind is None and is_kind(value, "CellVariable"):
-                frame.cells.add(name)
-            if name in frame.cells:
-                value = cell_content(tx, value) or value
-            if values.get(name) is value and (quiet or kind == _FIXED or (kind == _TENSOR and not grown)):
-                continue
-            values[name] = value
-            kinds[name] = _kind(value)
-            if name.startswith(translator.HIDDEN):
-                continue
-            text = passed.get(id(value)) if passed else None
-            if text is None:
-                text = self._text(tx, value)
-            if texts.get(name) != text:
-                texts[name] = text
-                frame.bindings = trail.bind(frame.bindings, trail.text(name), text)
-        if len(values) != len(variables):
-            for name in [each for each in values if each not in variables]:
-                del values[name]
-                if texts.pop(name, None) is not None:
-                    frame.bindings = trail.bind(frame.bindings, trail.text(name), NOTHING)
-
-    def _passed(self, tx: Any) -> dict[int, int]:
-        """Give the texts of what the caller has on its stack: what it passes on is among it."""
-        caller = vars(tx.parent).get(self._mark) if getattr(tx, "parent", None) is not None else None
-        return {} if caller is None else dict(zip(map(id, caller.stack), caller.stack_texts, strict=True))
-
-    def _text(self, tx: Any, value: Any) -> int:
-        return self.trail.text(show(tx, value))
+    def _read_progress(self, tx: Any, frame: RecordedFrame) -> None:
+        """Count nodes and guards, and see what exception is under way."""
+        output, trail, attempt = tx.output, self.trail, frame.attempt
+        graph = output.tracers[-1].graph
+        guards, handled = output.tracing_context.guards_context.dynamo_guards.inner, tx.exn_vt_stack
+        known = frame.graphs.get(graph)
+        if known is None:
+            known = frame.graphs[graph] = len(trail.graphs)
+            trail.graphs.append(array("i"))
+        if graph._len != len(trail.graphs[known]):
+            self._read_nodes(graph, trail.graphs[known])
+        if len(guards) != len(attempt.guards) // 3:
+            self._read_guards(guards, attempt)
+        frame.graph, frame.nodes, frame.guards = known, graph._len, len(guards)
+        is_calm = handled._current_exception is None and not len(handled)
+        frame.exception = NOTHING if is_calm else self._exception(tx)
 
     def _read_nodes(self, graph: Any, nodes: array[int]) -> None:
-        text = self.trail.text
-        newest = graph._root._prev
-        if nodes and graph._len == len(nodes):
-            if not self.trail.texts[nodes[-1]].startswith(f"{newest.name} ="):
-                nodes[-1] = text(_node_text(newest))
-            return
+        """Write down the newest nodes. Torch: a linked list whose root follows the last."""
         del nodes[graph._len :]
-        added = []
+        node, added = graph._root._prev, []
         for _ in range(graph._len - len(nodes)):
-            added.append(text(_node_text(newest)))
-            newest = newest._prev
+            added.append(self.trail.text(_node_text(node)))
+            node = node._prev
         nodes.extend(added[::-1])
 
-    def _read_guards(self, guards: Any, known: array[int], asked_by: int) -> None:
-        text = self.trail.text
-        for guard in [*islice(reversed(guards), len(guards) - len(known) // 3)][::-1]:
-            known.extend((text(guard.create_fn_name()), text(guard_source(guard.originating_source)), asked_by))
+    def _rename(self, graph: Any, nodes: array[int]) -> None:
+        node = graph._root._prev
+        if nodes and len(nodes) == graph._len and not self.trail.texts[nodes[-1]].startswith(f"{node.name} ="):
+            nodes[-1] = self.trail.text(_node_text(node))
+
+    def _read_guards(self, guards: Any, attempt: Attempt) -> None:
+        """Write down the newest guards. Torch: an `OrderedSet`."""
+        text, asked_by = self.trail.text, self._rows - 1 if attempt.rows else NOTHING
+        for guard in [*islice(reversed(guards), len(guards) - len(attempt.guards) // 3)][::-1]:
+            attempt.guards.extend((text(guard.create_fn_name()), text(guard_source(guard.originating_source)), asked_by))
 
     def _exception(self, tx: Any) -> int:
         handled = tx.exn_vt_stack
@@ -255,16 +179,6 @@ class Recorder:
             return self.trail.add_place(Place(index, text, tx.lineno, None, None))
         end = positions.end_col_offset if positions.end_lineno == positions.lineno else None
         return self.trail.add_place(Place(index, text, positions.lineno, positions.col_offset, end))
-
-
-def _kind(value: Any) -> int:
-    """Say when the text of a value may change."""
-    if is_kind(value, "ConstantVariable"):
-        return _FIXED
-    value = settled(value)
-    if is_lazy(value) or is_kind(value, "CellVariable") or items_of(value) is not None:
-        return _OPEN
-    return _FIXED if example_of(value) is None else _TENSOR
 
 
 def _node_text(node: Any) -> str:

@@ -11,7 +11,17 @@ from functools import cache
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from dynx._torch.variables import cell_content, class_names, example_of, is_kind, is_lazy, items_of, settled, untouched_value
+from dynx._torch.variables import (
+    cell_content,
+    class_names,
+    example_of,
+    is_kind,
+    is_lazy,
+    items_of,
+    own,
+    settled,
+    untouched_value,
+)
 
 _MAX_TEXT = 80  # characters of one string or number
 _MAX_ITEMS = 10  # of one container
@@ -39,7 +49,7 @@ def show(tx: Any, variable: Any, depth: int = 2) -> str:
         if is_lazy(variable):
             return show_value(untouched_value(variable), depth)
         manner = _manner_of(variable)
-    if manner == "constant" and "value" in vars(variable):
+    if manner == "constant":
         return show_value(variable.value, depth)
     if manner == "function":
         return f"function {_function_name(variable)}"
@@ -162,17 +172,17 @@ def _show_other(tx: Any, variable: Any) -> str:
     cls = _class_of(variable)
     if cls is None:
         return f"<{type(variable).__name__.removesuffix('Variable')}>"
-    if issubclass(cls, Enum) and "value" in vars(variable):
+    if issubclass(cls, Enum) and own(variable, "value") is not None:
         return show_value(variable.value)
     return f"<{cls.__qualname__}>"
 
 
 def _function_name(variable: Any) -> str:
     for name in ("fn", "value"):
-        qualname = getattr(vars(variable).get(name), "__qualname__", None)
+        qualname = getattr(own(variable, name), "__qualname__", None)
         if qualname is not None:
             return str(qualname)
-    fn_name = vars(variable).get("fn_name")
+    fn_name = own(variable, "fn_name")
     return str(fn_name.value) if fn_name is not None else "?"
 
 

@@ -49,6 +49,21 @@ def class_names(cls: Any) -> frozenset[str]:
     return frozenset(base.__name__ for base in cls.__mro__)
 
 
+def own(variable: Any, name: str) -> Any:
+    """Read an attribute of a variable itself, None where it has none; runs no code of its class.
+
+    `vars` would make Python give the object a dictionary of its own, which slows down all that torch does with it.
+    """
+    cls: Any = type(variable)
+    return vars(variable).get(name) if _answers_itself(cls, name) else getattr(variable, name, None)
+
+
+@cache
+def _answers_itself(cls: Any, name: str) -> bool:
+    """Tell whether a class has a method or property of a name, or makes up attributes as lazy variables do."""
+    return hasattr(cls, "__getattr__") or any(name in vars(base) for base in cls.__mro__)
+
+
 def is_dynamic(variable: Any) -> bool:
     """Tell whether a variable is a number that the graph computes with symbolically."""
     from torch.fx.experimental.symbolic_shapes import free_symbols
@@ -72,7 +87,7 @@ def example_of(variable: Any) -> Any | None:
         return None
     if is_kind(variable, "SymNodeVariable"):
         return variable.sym_num
-    proxy = vars(variable).get("proxy")
+    proxy = own(variable, "proxy")
     return None if proxy is None else proxy.node.meta.get("example_value")
 
 
@@ -95,15 +110,23 @@ def items_of(variable: Any) -> list[Any] | dict[Any, Any] | None:
     Torch: `.items`, a list for sequences and a dict for mappings and sets. Subclasses of containers keep theirs in
     `_list_vt`, `_dict_vt`, `_set_vt` and `_tuple_vt` (2.11), in `_base_vt` (2.13) or inherit (2.15).
     """
-    own = vars(variable)
+    cls: Any = type(variable)
+    if not _may_hold_items(cls):
+        return None
     for name in ("items", "set_items"):
-        held = own.get(name)
+        held = own(variable, name)
         if isinstance(held, (list, dict)):
             return held
         if isinstance(held, tuple):
             return list(held)
     for name in ("_base_vt", "_list_vt", "_dict_vt", "_set_vt", "_tuple_vt"):
-        inner = own.get(name)
+        inner = own(variable, name)
         if inner is not None:
             return items_of(inner)
     return None
+
+
+@cache
+def _may_hold_items(cls: Any) -> bool:
+    words = ("Dict", "List", "Tuple", "Set", "Size", "Range", "Deque", "Iterator", "Slice")
+    return any(word in name for name in class_names(cls) for word in words)

@@ -102,6 +102,7 @@ class Session:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         for handle in self._handles:
             handle.remove()
+        self.recorder.close()
         _on_thread.session = self._outer
 
     def leave(self) -> None:
