@@ -1,7 +1,8 @@
 """What the tools of `dynx.comptime` cost while torch traces a 12-layer GPT-2.
 
 python benchmarks/comptime.py [--out benchmarks/results/comptime.json]
-Armed but not hit: at most 1.03x; post_mortem 1.03x; timeline 1.15x; the debugger's recorder 1.25x. Unarmed costs nothing: no attribute of torch is wrapped.
+Armed but not hit: at most 1.03x; post_mortem 1.03x; timeline 1.15x; the debugger's recorder 1.25x.
+Unarmed costs nothing: no attribute of torch is wrapped.
 """
 
 from __future__ import annotations

@@ -12,23 +12,23 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, get_args
 
 from dynx._spawned import watch_children
 from dynx._torch.hooks import Subscription
 from dynx._trace.bus import Listening, emit, listen
 from dynx.errors import DynxError
-from dynx.records import Run
+from dynx.records import Compile, Run
 from dynx.records.observed import Trouble
 from dynx.records.record import Record
 from dynx.records.runfile import RunWriter
 
 if TYPE_CHECKING:
+    from dynx.comptime import PostMortem, Timeline
     from dynx.records import (
         BecameDynamic,
         BreakState,
         CacheEvent,
-        Compile,
         Finding,
         GaveUp,
         GraphBreak,
@@ -37,17 +37,21 @@ if TYPE_CHECKING:
         Skipped,
         TorchWarning,
     )
+    from dynx.records.timeline import LineCost, TracedCompile
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Detail = Literal["normal", "full"]
 
 
-def watch(*, out: str | Path | None = None, detail: Literal["normal"] = "normal") -> Watch:
+def watch(*, out: str | Path | None = None, detail: Detail = "normal") -> Watch:
     """Watch torch.compile for as long as the block, or each call of the decorated function, lasts.
 
     `out` names a run file that grows while the program runs. Watching changes nothing: the same graphs, guards, bytecode and
     results with and without. Watches nest; each sees everything that is compiled while it is open, on every thread. A
-    decorated function carries the last finished run as `function.dynx.run`. Raises DynxError when a watch is entered twice.
+    decorated function carries the last finished run as `function.dynx.run`. `detail="full"` adds what each line cost while it
+    was traced (`run.timeline`) and what was known at each graph break (`run.post_mortem`), and makes tracing up to a tenth
+    slower. Raises DynxError when a watch is entered twice.
 
     >>> import torch, dynx
     >>> f = torch.compile(lambda x: x + 1, backend="eager")
@@ -56,16 +60,24 @@ def watch(*, out: str | Path | None = None, detail: Literal["normal"] = "normal"
     >>> w.recompiles[0].reasons[0].expected, w.recompiles[0].reasons[0].got
     ('3', '4')
     """
-    if detail != "normal":
-        raise DynxError(f'watch(detail={detail!r}): only "normal" exists so far\n  leave it out')
-    return Watch(None if out is None else Path(out))
+    if detail not in get_args(Detail):
+        raise DynxError(f'watch(detail={detail!r}): there is "normal" and "full"')
+    return Watch(None if out is None else Path(out), detail=detail)
 
 
 class Watch:
     """A watch that is open or done; has every property of `dynx.Run`, up to date at each look."""
 
-    def __init__(self, out: Path | None = None, *, command: Sequence[str] | None = None, parent: int | None = None) -> None:
+    def __init__(
+        self,
+        out: Path | None = None,
+        *,
+        detail: Detail = "normal",
+        command: Sequence[str] | None = None,
+        parent: int | None = None,
+    ) -> None:
         self._out = out
+        self._detail: Detail = detail
         self._command = command
         self._parent = parent  # the process that spawned this one
         self._events: list[Record] = []
@@ -74,6 +86,8 @@ class Watch:
         self._writer: RunWriter | None = None
         self._listening: Listening | None = None
         self._children: Subscription | None = None
+        self._timeline: Timeline | None = None
+        self._post_mortem: PostMortem | None = None
         self._started = 0.0
 
     @property
@@ -91,6 +105,10 @@ class Watch:
         self._writer = RunWriter(self._out, self._header) if self._out is not None else None
         self._started = time.perf_counter()
         self._listening = listen(self._record)
+        if self._detail == "full":
+            from dynx.comptime import PostMortem, Timeline
+
+            self._timeline, self._post_mortem = Timeline().__enter__(), PostMortem().__enter__()
         if self._out is not None:
             self._children = watch_children(self._out, self._header["command"], _unwatched_child)
         return self
@@ -102,6 +120,9 @@ class Watch:
         """Stop watching and complete the run file; doing it twice does nothing."""
         if self._listening is None:
             return
+        if self._timeline is not None and self._post_mortem is not None:
+            self._timeline.__exit__(None, None, None)
+            self._post_mortem.__exit__(None, None, None)
         self._listening.remove()
         self._listening = None
         if self._children is not None:
@@ -121,20 +142,23 @@ class Watch:
 
         @functools.wraps(fn)
         def watched(*args: P.args, **kwargs: P.kwargs) -> T:
-            each = Watch(self._out)
+            each = Watch(self._out, detail=self._detail)
             try:
                 with each:
                     return fn(*args, **kwargs)
             finally:
                 watched.dynx = each  # type: ignore[attr-defined]
 
-        watched.dynx = Watch(self._out)  # type: ignore[attr-defined]
+        watched.dynx = Watch(self._out, detail=self._detail)  # type: ignore[attr-defined]
         return watched
 
     def _record(self, record: Record) -> None:
         self._events.append(record)
         if self._writer is not None:
             self._writer.write(record)
+        if self._timeline is not None and isinstance(record, Compile):
+            for each in self._timeline.take(record.id):
+                self._record(each)
 
     if TYPE_CHECKING:
         compiles: tuple[Compile, ...]
@@ -146,6 +170,8 @@ class Watch:
         dynamic: tuple[BecameDynamic, ...]
         logs: tuple[Logged, ...]
         post_mortem: tuple[BreakState, ...]
+        traced: tuple[TracedCompile, ...]
+        timeline: tuple[LineCost, ...]
         warnings: tuple[TorchWarning, ...]
         findings: tuple[Finding, ...]
         seconds: float

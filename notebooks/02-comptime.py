@@ -18,12 +18,14 @@
 # in code that you have written and in code that you have not. Here it is GPT-2 from `transformers`, unmodified, with random weights.
 
 # %%
+import inspect
+
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.models.gpt2 import modeling_gpt2
 
 import dynx
-from dynx.comptime import comptime, post_mortem, probe, timeline
+from dynx.comptime import comptime, debug, post_mortem, probe, timeline
 
 torch.manual_seed(0)
 config = GPT2Config(n_layer=2, n_embd=64, n_head=2, vocab_size=128, bos_token_id=0, eos_token_id=0)
@@ -135,6 +137,30 @@ tl
 # %%
 for line in tl.by_line()[:5]:
     print(f"{len(line.nodes):3} nodes {len(line.guards):3} guards  {line.location}")
+
+# %% [markdown]
+# ## Step through the trace, also back
+#
+# `debug` asks at a prompt; here a script answers. A breakpoint in the attention of the second layer, a look at what is known, and then
+# backwards over the recorded instructions: nothing runs again.
+
+# %%
+torch._dynamo.reset()
+script = """
+b modeling_gpt2.py:{line} if self.layer_idx == 1
+c
+w
+p query_states.shape
+changes query_states
+back 5
+stack
+rs
+q
+"""
+lines = inspect.getsourcelines(modeling_gpt2.GPT2Attention.forward)
+line = next(lines[1] + n for n, text in enumerate(lines[0]) if "shape_q = " in text)
+with torch.no_grad():
+    debug(model, script=script.format(line=line))(tokens)
 
 # %% [markdown]
 # Nothing stays behind: every attribute of torch is the original object again, and what was compiled meanwhile is what would have been

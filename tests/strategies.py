@@ -8,17 +8,22 @@ from dynx.records import (
     Attempt,
     Backward,
     BecameDynamic,
+    BreakState,
     CacheEvent,
     Compile,
+    FrameState,
     GaveUp,
     GraphBreak,
     Location,
+    Logged,
     Reason,
     Recompile,
     Skipped,
     TorchWarning,
+    TracedGuard,
     Trouble,
 )
+from dynx.records.timeline import LineCost, TracedCompile
 
 # printable text survives a file unchanged; the rest becomes visible escapes, see test_runfile.py
 texts = st.text(st.characters(categories=("L", "N", "P", "S", "Zs")), max_size=20).filter(str.isprintable)
@@ -66,7 +71,28 @@ breaks = st.builds(
     resumable=st.booleans(),
     compiles=st.lists(st.tuples(counts, ids), max_size=3).map(tuple),
 )
+guards = st.lists(st.builds(TracedGuard, texts, texts, st.none() | locations(0)), max_size=3).map(tuple)
+names = st.lists(texts, max_size=3).map(tuple)
+frames = st.builds(FrameState, locations(0), texts, names, st.dictionaries(texts, texts, max_size=3), names, counts)
+states = st.builds(
+    BreakState,
+    ids,
+    counts,
+    locations(),
+    texts,
+    texts,
+    texts,
+    names,
+    st.lists(frames, min_size=1, max_size=2).map(tuple),
+    texts,
+    counts,
+    guards,
+)
 records = st.one_of(
+    states,
+    st.builds(Logged, ids, locations(), st.dictionaries(texts, texts, max_size=3)),
+    st.builds(TracedCompile, ids, locations(), counts, seconds, seconds, seconds),
+    st.builds(LineCost, locations(0), texts, counts, seconds, seconds, names, guards, names, counts),
     compiles,
     recompiles,
     breaks,

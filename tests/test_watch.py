@@ -112,6 +112,36 @@ def test_entering_twice_is_refused_and_harms_nothing():
     assert len(w.compiles) == 1
 
 
+def test_full_detail_adds_the_timeline_and_the_state_at_breaks(tmp_path):
+    def f(x):
+        y = x.sin()
+        torch._dynamo.graph_break()
+        return y + 1
+
+    first = f.__code__.co_firstlineno
+    path = tmp_path / "run.dynx"
+    with dynx.watch(detail="full", out=path) as w:
+        compiled = torch.compile(f, backend="eager", dynamic=False)
+        compiled(torch.ones(2))
+        compiled(torch.ones(3))
+    run = w.run
+    (line,) = [each for each in run.timeline if each.location.line == first + 1]
+    assert line.nodes == ("sin", "sin"), "of both compilations, without attempts that were thrown away"
+    assert line.seconds > 0
+    assert [each.id for each in run.traced] == [each.id for each in run.compiles]
+    assert [each.attempts for each in run.traced] == [len(each.attempts) for each in run.compiles]
+    (state,) = run.post_mortem
+    assert state.location.line == first + 2
+    assert Run.load(path) == run
+
+
+def test_full_detail_is_in_the_file_when_the_process_is_killed(tmp_path):
+    path = tmp_path / "run.dynx"
+    with dynx.watch(detail="full", out=path):
+        torch.compile(add, backend="eager")(torch.ones(2))
+        assert Run.load(path).timeline
+
+
 def test_an_unknown_detail_is_refused():
     with pytest.raises(DynxError, match="detail='everything'"):
         dynx.watch(detail="everything")

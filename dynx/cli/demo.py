@@ -19,5 +19,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     program = Path(__file__).with_name("demo_program.py")
     print(f"$ dynx run {program.name}      # a GPT-like model with mistakes people make; needs no download\n", flush=True)
     return run.act(
-        argparse.Namespace(target=str(program), rest=[], out=run.DEFAULT, full=False, post_mortem=False, module=False)
+        argparse.Namespace(
+            target=str(program), rest=[], out=run.DEFAULT, full=False, detail="normal", post_mortem=False, module=False
+        )
     )

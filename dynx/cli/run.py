@@ -35,12 +35,18 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "run",
         help="run a program and explain what torch.compile did",
-        usage="dynx run [--out FILE] [--full] [--post-mortem] [-m] target [arguments of the program …]",
+        usage="dynx run [--out FILE] [--full] [--post-mortem] [--detail full] [-m] target [arguments of the program …]",
     )
     parser.add_argument(
         "--out", type=Path, default=DEFAULT, metavar="FILE", help=f"where the run is saved (default: {DEFAULT})"
     )
     parser.add_argument("--post-mortem", action="store_true", help="show what the tracer knew at each graph break")
+    parser.add_argument(
+        "--detail",
+        choices=("normal", "full"),
+        default="normal",
+        help="full adds the cost of every traced line, and --post-mortem",
+    )
     parser.add_argument("--full", action="store_true", help="show every table, not only what needs attention")
     parser.add_argument("-m", dest="module", action="store_true", help="target is a module, as in python -m")
     parser.add_argument("target")
@@ -53,7 +59,7 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
         return list(argv), []
     position = 1
     while position < len(argv) and argv[position].startswith("-"):
-        position += 2 if argv[position] == "--out" else 1
+        position += 2 if argv[position] in ("--out", "--detail") else 1
     return list(argv[: position + 1]), list(argv[position + 1 :])
 
 
@@ -72,7 +78,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
         from dynx.session import Watch
 
         command = ["dynx", "run", *(["-m"] if arguments.module else []), arguments.target, *arguments.rest]
-        watch = Watch(saved, command=command)
+        watch = Watch(saved, detail=arguments.detail, command=command)
         ending = _Ending(watch, PostMortem(), saved, full=arguments.full)
         if arguments.module:
             sys.argv[0] = module.__file__ or ""
@@ -80,7 +86,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
         atexit.register(ending.report)  # the first to be registered is the last to run
         ending.progress.__enter__()
         watch.__enter__()
-        if arguments.post_mortem:
+        if arguments.post_mortem and arguments.detail == "normal":
             ending.post_mortem.__enter__()
         try:
             exec(load(), module.__dict__)

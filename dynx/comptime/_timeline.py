@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import linecache
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
 from types import CodeType, TracebackType
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from dynx._trace.bus import trouble
 from dynx._trace.requesters import short_source
 from dynx._trace.userline import first_line, is_visible, location_of, named, owner_of_file
 from dynx.errors import DynxError
-from dynx.records import Location
+from dynx.records import Location, merge
 from dynx.records.codec import to_data
 from dynx.records.comptime import TracedGuard
 from dynx.records.timeline import LineCost, TracedCompile
@@ -44,14 +44,15 @@ class Timeline:
     def __init__(self) -> None:
         self._clock: TracingClock | None = None
         self._attempts: list[RawAttempt] = []
-        self._lines: tuple[LineCost, ...] | None = None
+        self._lines: dict[bool, tuple[LineCost, ...]] = {}
+        self._taken: set[int] = set()
 
     def __enter__(self) -> Self:
         if self._clock is not None:
             raise DynxError("this timeline is open already\n  make another one")
         self._clock = TracingClock(_report)
         self._attempts = self._clock.attempts
-        self._lines = None
+        self._lines = {}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
@@ -76,9 +77,10 @@ class Timeline:
 
     def by_line(self, *, internals: bool = False) -> tuple[LineCost, ...]:
         """Give the lines, most expensive first; those inside of torch and the standard library only with `internals`."""
-        if self._lines is None or self._clock is not None:
-            self._lines = _merged(attempts[-1] for attempts in self._by_compile())
-        return tuple(each for each in self._lines if internals or is_visible(each.location.file))
+        if internals not in self._lines or self._clock is not None:
+            last = (attempts[-1] for attempts in self._by_compile())
+            self._lines[internals] = merge.lines(each for one in last for each in _costs(one, internals=internals))
+        return self._lines[internals]
 
     def guard_origins(self, name: str) -> tuple[Location, ...]:
         """Give every line that asked for a guard on a value, most expensive first: `"L['x']"`, or `"x"` for short."""
@@ -89,6 +91,13 @@ class Timeline:
         """Give everything as one JSON document."""
         data = {"compiles": [to_data(each) for each in self.compiles], "lines": [to_data(each) for each in self.by_line()]}
         return json.dumps(data, indent=1)
+
+    def take(self, compile_id: str) -> tuple[TracedCompile | LineCost, ...]:
+        """Give what was measured of a compilation that has ended, once."""
+        new = [n for n, each in enumerate(self._attempts) if n not in self._taken and each.trace_id.compile_id == compile_id]
+        self._taken.update(new)
+        attempts = [self._attempts[n] for n in new]
+        return (_compile(attempts), *_costs(attempts[-1], internals=False)) if attempts else ()
 
     def _by_compile(self) -> list[list[RawAttempt]]:
         """Group the attempts by compilation; the last of each is the one that counts."""
@@ -134,32 +143,19 @@ def _seconds(attempt: RawAttempt) -> float:
     return sum(line.seconds for line in attempt.lines.values())
 
 
-def _merged(attempts: Iterable[RawAttempt]) -> tuple[LineCost, ...]:
-    """Sum the lines of all compilations; the rest of a function after a break is the same function."""
-    merged: dict[tuple[str, int, str], RawLine] = {}
-    for attempt in attempts:
-        for (code, number), line in attempt.lines.items():
-            total = merged.setdefault(_key(code, number), RawLine())
-            total.instructions += line.instructions
-            total.seconds += line.seconds
-            total.cumulative += line.cumulative
-            total.exceptions += line.exceptions
-            total.nodes += line.nodes
-            total.guards.update(line.guards)
-            total.shape_guards += line.shape_guards
-    costs = [_cost(*key, line) for key, line in merged.items()]
-    return tuple(sorted(costs, key=lambda each: -each.seconds))
+def _costs(attempt: RawAttempt, *, internals: bool) -> Iterator[LineCost]:
+    for (code, number), line in attempt.lines.items():
+        if internals or is_visible(code.co_filename):
+            # instructions before the first line have none
+            yield _cost(code, number if number > 0 else first_line(code), line)
 
 
-def _key(code: CodeType, number: int) -> tuple[str, int, str]:
-    # instructions before the first line have none
-    return code.co_filename, number if number > 0 else first_line(code), user_name(code.co_qualname)
-
-
-def _cost(file: str, number: int, function: str, line: RawLine) -> LineCost:
-    location = Location(file, number, function, library=owner_of_file(file)[1])
+def _cost(code: CodeType, number: int, line: RawLine) -> LineCost:
+    """The rest of a function after a break counts as the function."""
+    file = code.co_filename
+    location = named(Location(file, number, user_name(code.co_qualname), library=owner_of_file(file)[1]))
     return LineCost(
-        named(location),
+        location,
         linecache.getline(file, number).rstrip("\n"),
         line.instructions,
         line.seconds,

@@ -23,6 +23,7 @@ from dynx.records.observed import BecameDynamic, CacheEvent, TorchWarning, Troub
 from dynx.records.post_mortem import BreakState
 from dynx.records.recompile import Reason, Recompile
 from dynx.records.record import Record
+from dynx.records.timeline import LineCost, TracedCompile
 
 R = TypeVar("R", bound=Record)
 
@@ -38,6 +39,8 @@ NAMES: Mapping[str, type[Record]] = {
     "warning": TorchWarning,
     "logged": Logged,
     "break_state": BreakState,
+    "traced_compile": TracedCompile,
+    "line_cost": LineCost,
     "trouble": Trouble,
 }
 _NAME_OF = {cls: name for name, cls in NAMES.items()}

@@ -10,6 +10,7 @@ from dynx.records.compile import GaveUp, Skipped
 from dynx.records.graph_break import GraphBreak
 from dynx.records.observed import CacheEvent, TorchWarning, Trouble
 from dynx.records.post_mortem import BreakState
+from dynx.records.timeline import LineCost
 
 T = TypeVar("T")
 C = TypeVar("C", Skipped, CacheEvent, TorchWarning, Trouble)
@@ -57,6 +58,25 @@ def warnings(found: Iterable[TorchWarning]) -> tuple[TorchWarning, ...]:
 
 def troubles(found: Iterable[Trouble]) -> tuple[Trouble, ...]:
     return _counted(found, lambda each: (each.what, each.why))
+
+
+def lines(found: Iterable[LineCost]) -> tuple[LineCost, ...]:
+    """Sum a line over the compilations that traced it, most expensive first."""
+    merged = _merge(found, lambda each: (each.location.file, each.location.line, each.location.function), _sum)
+    return tuple(sorted(merged, key=lambda each: -each.seconds))
+
+
+def _sum(one: LineCost, other: LineCost) -> LineCost:
+    return replace(
+        one,
+        instructions=one.instructions + other.instructions,
+        seconds=one.seconds + other.seconds,
+        cumulative=one.cumulative + other.cumulative,
+        nodes=one.nodes + other.nodes,
+        guards=tuple(dict.fromkeys(one.guards + other.guards)),
+        shape_guards=one.shape_guards + other.shape_guards,
+        exceptions=one.exceptions + other.exceptions,
+    )
 
 
 def _counted(found: Iterable[C], key: Callable[[C], Hashable]) -> tuple[C, ...]:

@@ -18,6 +18,7 @@ from dynx.records.observed import BecameDynamic, CacheEvent, TorchWarning, Troub
 from dynx.records.post_mortem import BreakState
 from dynx.records.recompile import Reason, Recompile
 from dynx.records.record import Record
+from dynx.records.timeline import LineCost, TracedCompile
 
 if TYPE_CHECKING:
     from dynx.records.finding import Finding
@@ -109,6 +110,16 @@ class Run:
         return merge.break_states(self._of(BreakState))
 
     @property
+    def traced(self) -> tuple[TracedCompile, ...]:
+        """What tracing each compilation cost, where `watch(detail="full")` measured it."""
+        return self._of(TracedCompile)
+
+    @property
+    def timeline(self) -> tuple[LineCost, ...]:
+        """What each line cost while it was traced, most expensive first, where `watch(detail="full")` measured it."""
+        return merge.lines(self._of(LineCost))
+
+    @property
     def troubles(self) -> tuple[Trouble, ...]:
         return merge.troubles(self._of(Trouble))
 
@@ -166,6 +177,8 @@ class Run:
             "warnings": self.warnings,
             "logs": self.logs,
             "post_mortem": self.post_mortem,
+            "traced": self.traced,
+            "timeline": self.timeline,
             "troubles": self.troubles,
         }
         lists = {name: [to_data(record) for record in records] for name, records in groups.items()}

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import count
 from typing import Any
 
 from jinja2 import Environment, Template
+from markupsafe import Markup
 
 from dynx.records import Run
 from dynx.report import _words as words
+from dynx.report._post_mortem import fragment as post_mortem
+from dynx.report._timeline import fragment as timeline
 
+_pages = count(1)  # several runs may stand in one notebook
 _PAGE = """
 <div class="dynx">
 <style>
@@ -25,7 +30,7 @@ _PAGE = """
 .dynx .do { color: #18794e } .dynx .warn { color: #ad5700 }
 @media (prefers-color-scheme: dark) { .dynx .do { color: #4cc38a } .dynx .warn { color: #ffb224 } }
 body[data-jp-theme-light="false"] .dynx .do, .vscode-dark .dynx .do { color: #4cc38a }
-.dynx summary { cursor: pointer; font-weight: 600; margin: .3em 0 }
+.dynx > details > summary { cursor: pointer; font-weight: 600; margin: .3em 0 }
 </style>
 <div class="cost">
 {% for part in summary %}<span>{{ part }}</span>{% endfor %}<span class="dim">{{ environment }}</span></div>
@@ -34,7 +39,9 @@ body[data-jp-theme-light="false"] .dynx .do, .vscode-dark .dynx .do { color: #4c
 <table><tr><th class="n">lost</th><th>rule</th><th>where</th><th>what happened</th><th>do this</th></tr>
 {% for f in findings %}<tr><td class="n">{{ seconds(f.seconds) }}</td>
 <td title="{{ f.evidence | join('\n') }}"><b>{{ f.rule }}</b></td>
-<td><code>{{ where(f.location) }}</code></td><td>{{ f.title }}</td><td class="do">{{ f.advice }}</td></tr>
+<td><code>{{ where(f.location) }}</code></td>
+<td>{{ f.title }}{% if state(f) %} <a href="#{{ anchor }}{{ state(f) }}">post-mortem {{ state(f) }}</a>
+{%- endif %}</td><td class="do">{{ f.advice }}</td></tr>
 {% endfor %}</table>
 {% else %}<div class="do">{{ calm }}</div>{% endif %}
 {% for title, columns, rows in tables %}
@@ -43,13 +50,21 @@ body[data-jp-theme-light="false"] .dynx .do, .vscode-dark .dynx .do { color: #4c
 {% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
 {% endfor %}</table></details>
 {% endfor %}
+{% if post_mortem %}<h4>Post-mortem</h4>{{ post_mortem }}{% endif %}
+{% if timeline %}<h4>Tracing, line by line</h4>{{ timeline }}{% endif %}
 </div>
 """
 
 
 def fragment(run: Run) -> str:
     """Render the run; everything that comes from the program is escaped."""
+    anchor = f"dynx-pm-{next(_pages)}-"
+    states = {(each.location.file, each.location.line): number for number, each in enumerate(run.post_mortem, 1)}
     return _template().render(
+        anchor=anchor,
+        state=lambda finding: states.get((finding.location.file, finding.location.line)),
+        post_mortem=Markup(post_mortem(run.post_mortem, anchor)) if run.post_mortem else "",  # escaped there
+        timeline=Markup(timeline(run.traced, run.timeline)) if run.traced else "",  # escaped there
         summary=words.summary(run),
         environment=" · ".join(words.environment(run)),
         problems=run.problems[:5],

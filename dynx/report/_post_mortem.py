@@ -91,7 +91,8 @@ _PAGE = """
 body[data-jp-theme-light="false"] .dynx-pm .do, .vscode-dark .dynx-pm .do { color: #4cc38a }
 </style>
 {% for state in states %}
-<details {{ "open" if loop.first }}><summary><b>post-mortem {{ loop.index }}</b> {{ state.reason }}
+<details id="{{ anchor }}{{ loop.index }}" {{ "open" if loop.first }}>
+<summary><b>post-mortem {{ loop.index }}</b> {{ state.reason }}
 <span class="dim">[{{ state.id }}]{% if state.count > 1 %} met {{ state.count }} times{% endif %}</span></summary>
 {% for frame in state.frames %}
 <div class="frame"><div>{{ "" if loop.first else "called from " }}<code>{{ where(frame.location) }}</code>
@@ -113,9 +114,9 @@ body[data-jp-theme-light="false"] .dynx-pm .do, .vscode-dark .dynx-pm .do { colo
 """
 
 
-def fragment(states: tuple[BreakState, ...]) -> str:
-    """Everything that comes from the program is escaped."""
-    return _template().render(states=states, where=words.where, lines=_lines, values=_values)
+def fragment(states: tuple[BreakState, ...], anchor: str = "dynx-pm-") -> str:
+    """Everything that comes from the program is escaped; `anchor` and a number make the id of each state."""
+    return _template().render(states=states, anchor=anchor, where=words.where, lines=_lines, values=_values)
 
 
 @cache

@@ -14,6 +14,7 @@ from dynx.advice.recompiles import subject_of
 from dynx.records import Finding, Location, Reason, Run
 from dynx.report import _words as words
 from dynx.report._post_mortem import screen as post_mortem
+from dynx.report._timeline import screen as timeline
 
 _SHOWN = 5  # damaged lines named one by one
 _WIDE = 110  # columns from which findings fit on one line each
@@ -45,6 +46,9 @@ def _parts(run: Run, *, full: bool) -> Iterator[RenderableType]:
     if run.post_mortem:
         yield Text("")
         yield post_mortem(run.post_mortem)
+    if run.traced:
+        yield Text("")
+        yield timeline(run.traced, run.timeline)
     rules = [finding.rule for finding in run.findings]
     if rules:
         yield Text("")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dynx.records import Run
 
 SOURCE = """
@@ -24,6 +26,19 @@ def test_the_state_at_each_break(program, shell, tmp_path):
     assert '▶    7      print("hello")' in done.stderr
     (state,) = Run.load(tmp_path / "run.dynx").post_mortem
     assert state.frames[0].locals == {"x": "Tensor(float32, [2])", "y": "Tensor(float32, [2])"}
+
+
+def test_full_detail_adds_the_cost_of_every_line(program, shell, tmp_path):
+    done = shell("-m", "dynx", "run", "--detail", "full", "--out", "run.dynx", program(SOURCE), "--detail", "mine")
+    assert done.stdout == "hello\n[4.0, 4.0]\n"
+    assert "(post-mortem 1)" in done.stderr
+    assert "in discarded attempts" in done.stderr
+    run = Run.load(tmp_path / "run.dynx")
+    assert {each.location.line for each in run.timeline} >= {6, 7, 8}
+    page = run._repr_html_()
+    (anchor,) = re.findall(r'<a href="#([^"]*)">post-mortem 1</a>', page)
+    assert f'id="{anchor}"' in page, "the finding leads to it"
+    assert "Tracing, line by line" in page
 
 
 def test_nothing_is_kept_without_it(program, shell, tmp_path):
