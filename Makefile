@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
 
-.PHONY: demo test lint types contracts notebooks matrix matrix-smoke fuzz bench ci clean
+.PHONY: demo test lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch bench ci clean
 
 demo: $(READY)
 	$(BIN)/dynx demo
@@ -40,6 +40,18 @@ fuzz-%: .matrix/python-%/.ready
 .matrix/python-%/.ready: $(READY)
 	$(BIN)/uv venv -q --allow-existing -p $* .matrix/python-$*
 	VIRTUAL_ENV=.matrix/python-$* $(BIN)/uv pip install -q bytecode
+	touch $@
+
+# The same with code of torch among it, on the Pythons that the tests do not run on (10 GB).
+fuzz-torch: fuzz-torch-3.12 fuzz-torch-3.13
+
+fuzz-torch-%: .matrix/python-torch-%/.ready
+	PYTHONPATH=. .matrix/python-torch-$*/bin/python tests/fuzz/rewrite.py --pairs $(PAIRS) --seed $(SEED) --torch
+
+.PRECIOUS: .matrix/python-torch-%/.ready
+.matrix/python-torch-%/.ready: $(READY)
+	$(BIN)/uv venv -q --allow-existing -p $* .matrix/python-torch-$*
+	VIRTUAL_ENV=.matrix/python-torch-$* $(BIN)/uv pip install -q bytecode rich jinja2 torch==2.15.0
 	touch $@
 
 bench: $(READY)

@@ -23,7 +23,7 @@ def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> R
     if state.exception:
         facts.append(state.exception)
     head = Text.assemble(
-        (f"{words.place(frame.location)}  {frame.location.function}", "cyan"), (f"  {'  '.join(facts)}", "dim")
+        (f"{words.line(frame.location)}  {frame.location.function}", "cyan"), (f"  {'  '.join(facts)}", "dim")
     )
     if ago:
         head.append(f"  {words.plural(ago, 'instruction')} back", style="yellow")
@@ -72,7 +72,7 @@ def frames(state: TraceState, level: int) -> RenderableType:
     lines = []
     for number, frame in reversed(list(enumerate(state.frames))):
         arrow = "-> " if number == level else "   "
-        place = f"{words.place(frame.location)}  {frame.location.function}"
+        place = f"{words.line(frame.location)}  {frame.location.function}"
         lines.append(Text.assemble((arrow, "bold"), (place, "cyan"), f"  {_text(frame).strip()}"))
     return Group(*lines)
 

@@ -48,7 +48,7 @@ class _Lines:
                 words.seconds(each.cumulative),
                 str(len(each.nodes) or "-"),
                 str(len(each.guards) + len(each.shape_guards) or "-"),
-                Text(_short(_place(each)), style="cyan"),
+                Text(_short(words.line(each.location)), style="cyan"),
                 Text(source if len(source) <= room else f"{source[: room - 1]}…"),
             )
         yield table
@@ -61,11 +61,6 @@ def summary(compiles: tuple[TracedCompile, ...]) -> list[str]:
     wasted = sum(each.wasted for each in compiles)
     parts = [f"{words.seconds(tracing)} tracing", f"{words.seconds(backend)} in the backend"]
     return [*parts, f"{words.seconds(wasted)} in discarded attempts", words.plural(len(compiles), "compile")]
-
-
-def _place(each: LineCost) -> str:
-    location = each.location
-    return words.short_name(location) if location.library is not None else words.place(location)
 
 
 def _short(place: str) -> str:
@@ -125,7 +120,7 @@ def _by_function(lines: tuple[LineCost, ...]) -> list[tuple[str, float, list[tup
 
 
 def _file(each: LineCost) -> str:
-    return _place(each).rpartition(":")[0]
+    return words.line(each.location).rpartition(":")[0]
 
 
 def _names(values: Iterable[str]) -> str:

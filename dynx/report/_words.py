@@ -66,6 +66,11 @@ def place(location: Location) -> str:
     return f"{short_path(own.file)}:{own.line}"
 
 
+def line(location: Location) -> str:
+    """Give the place of the line itself, a library's by the end of its path."""
+    return short_name(location) if location.library is not None else place(location)
+
+
 def where(location: Location) -> str:
     """Give the place with its function, and the library line that it stands for."""
     own = location.own
