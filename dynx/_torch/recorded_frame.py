@@ -120,7 +120,11 @@ class RecordedFrame:
     def reread_locals(self, tx: Any, *, opened: bool, grown: bool) -> None:
         """Read those locals whose text may have changed, where none was assigned."""
         variables = tx.symbolic_locals
-        for name in (*(self._cells if opened else ()), *(self._open if opened else ()), *(self._tensors if grown else ())):
+        if opened:
+            for name in self._cells:
+                if cell_content(tx, variables[name]) is not self._values[name]:
+                    self._read_local(tx, name, variables[name], opened, grown)
+        for name in (*(self._open if opened else ()), *(self._tensors if grown else ())):
             self._read_local(tx, name, variables[name], opened, grown)
 
     def _read_local(self, tx: Any, name: str, value: Any, opened: bool, grown: bool) -> None:
@@ -198,6 +202,8 @@ def _kind(value: Any) -> int:
     if is_kind(value, "ConstantVariable", "NullVariable", "BaseUserFunctionVariable"):
         return _FIXED
     value = settled(value)
+    if is_kind(value, "TupleVariable"):  # itself it never changes
+        return max(map(_kind, items_of(value) or ()), default=_FIXED)
     if is_lazy(value) or is_kind(value, "CellVariable") or items_of(value) is not None:
         return _OPEN
     return _FIXED if example_of(value) is None else _TENSOR
