@@ -43,6 +43,8 @@ class Attempt:
     replays: int  # rows at its beginning that repeat those of the attempt before
     rows: int = 0
     frames: int = 0
+    shape_guards: int = 0
+    shapes: list[tuple[int, int]] = field(default_factory=list)  # of each shape guard its text, and the row that asked
     is_superseded: bool = False  # by a later attempt
     guards: array[int] = field(default_factory=lambda: array("i"))  # of each text of its kind, of its source, row that asked
 

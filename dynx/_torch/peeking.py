@@ -5,16 +5,18 @@ Reading a size of a dynamic tensor through torch adds guards; this reads the val
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator, Mapping
+from functools import partial
 from math import prod
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from dynx._torch.rendering import is_tensor, show, show_value
 from dynx._torch.variables import cell_content, example_of, is_kind, is_lazy, items_of, settled, untouched_value
 from dynx.errors import NotConstant
 
-_PLAIN = (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
+_FUNCTIONS: tuple[Any, ...] = (FunctionType, BuiltinFunctionType, MethodType, partial)
 
 
 class Unknown:
@@ -50,9 +52,20 @@ class TensorFacts(Unknown):
 
     def __init__(self, text: str, tensor: Any) -> None:
         super().__init__(text)
+        cls: Any = type(tensor)
+        self._class = cls.__base__ if cls.__name__ == "FakeTensor" else cls
         self.dtype, self.device, self.requires_grad = tensor.dtype, tensor.device, tensor.requires_grad
         self.shape = tuple(map(_number, tensor.shape))
         self.ndim = len(self.shape)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return self._class  # what `isinstance` asks
+
+    def __getattr__(self, name: str) -> Any:
+        if not hasattr(self._class, name):
+            raise AttributeError(f"a {self._class.__name__} has no attribute {name}")
+        return super().__getattr__(name)
 
     def dim(self) -> int:
         return self.ndim
@@ -70,13 +83,19 @@ class TensorFacts(Unknown):
 class Held:
     """An object from outside the trace, its attributes as the traced code has changed them so far."""
 
+    __slots__ = ("_real", "_tx")
+
     def __init__(self, tx: Any, real: Any) -> None:
         self._tx, self._real = tx, real
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self._real)
 
     def __getattr__(self, name: str) -> Any:
         changed = _pending(self._tx, self._real).get(name)
         if changed is None:
-            return _held(self._tx, getattr(self._real, name))
+            return held(self._tx, getattr(self._real, name))
         if is_kind(changed, "DeletedVariable"):
             raise AttributeError(f"{self!r} has no attribute {name} here: it was deleted")
         return peek(self._tx, changed)
@@ -84,28 +103,57 @@ class Held:
     def __repr__(self) -> str:
         return show_value(self._real)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._real(*args, **kwargs)
+
+    def __len__(self) -> int:
+        return len(self._real)
+
+    def __getitem__(self, key: Any) -> Any:
+        return held(self._tx, self._real[key])
+
+    def __iter__(self) -> Iterator[Any]:
+        return (held(self._tx, each) for each in self._real)
+
+    def __eq__(self, other: object) -> Any:
+        return self._real == (other._real if type(other) is Held else other)
+
+    def __hash__(self) -> int:
+        return hash(self._real)
+
 
 class Names(Mapping[str, Any]):
-    """The locals of a frame by name, each read when it is asked for."""
+    """The locals and globals of a frame by name, each read when it is asked for; lists, dicts and sets are copies."""
 
     def __init__(self, tx: Any, variables: Mapping[str, Any]) -> None:
         self._tx, self._variables = tx, variables
 
     def __getitem__(self, name: str) -> Any:
-        return peek(self._tx, self._variables[name])
+        if name in self._variables:
+            return peek(self._tx, self._variables[name])
+        if name in self._tx.f_globals:
+            return held(self._tx, self._tx.f_globals[name])
+        if name == "type":
+            return _class_of
+        raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._variables)
+        return iter({**self._variables, **self._tx.f_globals})
 
     def __len__(self) -> int:
-        return len(self._variables)
+        return len({**self._variables, **self._tx.f_globals})
+
+
+def evaluate(tx: Any, variables: Mapping[str, Any], expression: Any) -> Any:
+    """Evaluate an expression, text or compiled, over what is known in a frame. Raises whatever it raises."""
+    return eval(expression, {"__builtins__": builtins}, Names(tx, variables))
 
 
 def peek(tx: Any, variable: Any) -> Any:
     """Give a Python value, facts of a tensor, or Unknown; containers hold the same. Nothing of the trace is given away."""
     variable = settled(variable)
     if is_lazy(variable):
-        return _held(tx, untouched_value(variable))
+        return held(tx, untouched_value(variable))
     if is_kind(variable, "CellVariable"):
         content = cell_content(tx, variable)
         return Unknown("<empty cell>") if content is None else peek(tx, content)
@@ -121,15 +169,25 @@ def peek(tx: Any, variable: Any) -> Any:
     if isinstance(items, dict):
         return {_key(tx, key): peek(tx, each) for key, each in items.items()}
     real = next((vars(variable)[name] for name in ("value", "fn") if vars(variable).get(name) is not None), None)
-    return Unknown(show(tx, variable)) if real is None else _held(tx, real)
+    return Unknown(show(tx, variable)) if real is None else held(tx, real)
 
 
-def _held(tx: Any, value: Any) -> Any:
-    """Give a Python value of the program, unless the trace may know better."""
+def held(tx: Any, value: Any) -> Any:
+    """Give a Python value of the program so that looking at it changes nothing: containers are copies."""
     if is_tensor(value):
         return TensorFacts(show_value(value), value)
-    is_plain = isinstance(value, (type, ModuleType, *_PLAIN)) or not hasattr(value, "__dict__")
-    return value if is_plain or (callable(value) and not hasattr(value, "forward")) else Held(tx, value)
+    cls = type(value)
+    if cls in (list, tuple, set, frozenset):
+        return cls(held(tx, each) for each in value)
+    if cls is dict:
+        return {key: held(tx, each) for key, each in value.items()}
+    is_plain = isinstance(value, (type, ModuleType, bool, int, float, complex, str, bytes)) or not hasattr(value, "__dict__")
+    return value if is_plain or isinstance(value, _FUNCTIONS) else Held(tx, value)
+
+
+def _class_of(value: Any) -> Any:
+    """Give what `type` would: the class of what is held, not of its holder."""
+    return value.__class__ if type(value) in (Held, TensorFacts) else type(value)
 
 
 def _pending(tx: Any, real: Any) -> Mapping[str, Any]:

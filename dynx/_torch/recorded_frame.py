@@ -46,7 +46,7 @@ class RecordedFrame:
         trail: Trail,
         number: int,
         attempt: Attempt,
-        graphs: dict[Any, int],  # of the attempt, their numbers
+        graphs: dict[Any, Any],  # of the attempt, what the recorder knows of them
         places: array[int],
         constants: dict[int, int],  # places of LOAD_CONST to texts
     ) -> None:

@@ -10,7 +10,7 @@ from array import array
 from functools import cache
 from itertools import islice
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 from dynx._torch import line_hook, translator
 from dynx._torch.guards import guard_source
@@ -38,6 +38,13 @@ _LOOKS = frozenset(
     "POP_JUMP_FORWARD_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE POP_JUMP_IF_TRUE RETURN_VALUE "
     "TO_BOOL UNPACK_SEQUENCE".split()
 )
+
+
+class _LoggedGraph(NamedTuple):
+    """A graph of the attempt under way: its number in the trail, and where each of its nodes stands there."""
+
+    number: int
+    places: dict[Any, int]
 
 
 class Recorder:
@@ -87,7 +94,7 @@ class Recorder:
             frame.moved(tx, last)
             if name in _ASSIGN:
                 frame.read_locals(tx, opened=False, grown=False)
-                self._rename(tx.output.graph, self.trail.graphs[frame.graph])  # torch names what is assigned
+                self._rename(frame.graphs.get(tx.output.graph), tx.output.graph)  # torch names what is assigned
         elif not follows or name not in _IDLE:
             nodes, guards = frame.nodes, frame.guards
             self._read_progress(tx, frame)
@@ -130,34 +137,51 @@ class Recorder:
 
     def _read_progress(self, tx: Any, frame: RecordedFrame) -> None:
         """Count nodes and guards, and see what exception is under way."""
-        output, trail, attempt = tx.output, self.trail, frame.attempt
+        output, attempt = tx.output, frame.attempt
         graph = output.tracers[-1].graph
         guards, handled = output.tracing_context.guards_context.dynamo_guards.inner, tx.exn_vt_stack
-        known = frame.graphs.get(graph)
-        if known is None:
-            known = frame.graphs[graph] = len(trail.graphs)
-            trail.graphs.append(array("i"))
-        if graph._len != len(trail.graphs[known]):
-            self._read_nodes(graph, trail.graphs[known])
+        logged = frame.graphs.get(graph)
+        if logged is None or graph._len != len(logged.places):
+            logged = frame.graphs[graph] = self._read_nodes(graph, logged)
+        shapes = output.shape_env.guards
+        if len(shapes) != attempt.shape_guards:
+            attempt.shapes.extend((self.trail.text(str(each.expr)), self._rows - 1) for each in shapes[attempt.shape_guards :])
+            attempt.shape_guards = len(shapes)
         if len(guards) != len(attempt.guards) // 3:
             self._read_guards(guards, attempt)
-        frame.graph, frame.nodes, frame.guards = known, graph._len, len(guards)
+        frame.graph, frame.nodes, frame.guards = logged.number, graph._len, len(guards)
         is_calm = handled._current_exception is None and not len(handled)
         frame.exception = NOTHING if is_calm else self._exception(tx)
 
-    def _read_nodes(self, graph: Any, nodes: array[int]) -> None:
-        """Write down the newest nodes. Torch: a linked list whose root follows the last."""
-        del nodes[graph._len :]
-        node, added = graph._root._prev, []
-        for _ in range(graph._len - len(nodes)):
-            added.append(self.trail.text(_node_text(node)))
-            node = node._prev
-        nodes.extend(added[::-1])
+    def _read_nodes(self, graph: Any, logged: _LoggedGraph | None) -> _LoggedGraph:
+        """Write down the nodes that are new, in the order they came; begin anew when some were taken away.
 
-    def _rename(self, graph: Any, nodes: array[int]) -> None:
+        Torch: a linked list whose root follows the last; inputs are put among the first.
+        """
+        if logged is None or graph._len < len(logged.places):
+            logged = _LoggedGraph(len(self.trail.graphs), {})
+            self.trail.graphs.append(array("i"))
+        known, node, added = logged.places, graph._root._prev, []
+        while node is not graph._root and node not in known:
+            added.append(node)
+            node = node._prev
+        node = graph._root._next
+        while len(known) + len(added) < graph._len and node is not graph._root:
+            if node not in known:
+                added.append(node)
+            node = node._next
+        log = self.trail.graphs[logged.number]
+        for each in reversed(added):
+            known[each] = len(log)
+            log.append(self.trail.text(_node_text(each)))
+        return logged
+
+    def _rename(self, logged: _LoggedGraph | None, graph: Any) -> None:
         node = graph._root._prev
-        if nodes and len(nodes) == graph._len and not self.trail.texts[nodes[-1]].startswith(f"{node.name} ="):
-            nodes[-1] = self.trail.text(_node_text(node))
+        if logged is not None and node in logged.places:
+            log, place = self.trail.graphs[logged.number], logged.places[node]
+            if not self.trail.texts[log[place]].startswith(f"{node.name} ="):
+                log[place] = self.trail.text(_node_text(node))
 
     def _read_guards(self, guards: Any, attempt: Attempt) -> None:
         """Write down the newest guards. Torch: an `OrderedSet`."""
@@ -176,7 +200,8 @@ class Recorder:
         positions = instruction.positions
         text = translator.instruction_text(instruction)
         if positions is None or positions.lineno is None:
-            return self.trail.add_place(Place(index, text, tx.lineno, None, None))
+            line = tx.lineno if tx.lineno > 0 else tx.f_code.co_firstlineno
+            return self.trail.add_place(Place(index, text, line, None, None))
         end = positions.end_col_offset if positions.end_lineno == positions.lineno else None
         return self.trail.add_place(Place(index, text, positions.lineno, positions.col_offset, end))
 

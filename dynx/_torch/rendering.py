@@ -25,7 +25,14 @@ from dynx._torch.variables import (
 
 _MAX_TEXT = 80  # characters of one string or number
 _MAX_ITEMS = 10  # of one container
-_BRACKETS: Mapping[str, tuple[str, str]] = {"list": ("[", "]"), "tuple": ("(", ")"), "set": ("{", "}")}
+_BRACKETS: Mapping[str, tuple[str, str]] = {
+    "list": ("[", "]"),
+    "tuple": ("(", ")"),
+    "set": ("{", "}"),
+    "frozenset": ("frozenset({", "})"),
+    "torch.Size": ("torch.Size([", "])"),
+    "deque": ("deque([", "])"),
+}
 _CALLABLES: tuple[Any, ...] = (FunctionType, MethodType, BuiltinFunctionType)
 _FUNCTIONS = {
     "BaseUserFunctionVariable",
@@ -138,7 +145,7 @@ def _show_items(show_one: Callable[[Any, int], str], items: Any, cls: type, dept
     if isinstance(items, dict) and (is_mapping or issubclass(cls, Mapping)):
         opening, closing = ("{", "}") if name == "dict" else (f"{name}({{", "})")
     if not items:
-        return f"{opening}{closing}" if name in ("dict", "list", "tuple") or name not in _BRACKETS else "set()"
+        return f"{name}()" if name in ("set", "frozenset") else f"{opening}{closing}"
     if depth == 0:
         return f"{opening}…{len(items)}…{closing}"
     shown = []

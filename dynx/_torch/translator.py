@@ -15,7 +15,7 @@ from dynx._torch.frames import user_name
 from dynx._torch.stacks import RawFrame
 
 # names that torch and Python make up
-HIDDEN = ("___", "__nested_resume_fns", "__nested_frame_values", "__is_tracing_resume_prologue", ".")
+HIDDEN = ("___", "__nested_resume_fns", "__nested_frame_values", "__is_tracing_resume_prologue", ".", "implicit")
 
 
 class TraceId(NamedTuple):

@@ -29,8 +29,9 @@ def debug(fn: Callable[..., Any], *, script: str | Iterable[str] | None = None, 
 
     `fn` may be compiled already; what is not gets the eager backend. Code that torch has compiled for these arguments is not
     traced again: call `torch._dynamo.reset()` first. `script` are commands to run instead of asking, one a line; when they are
-    used up the function goes on. `internals` also shows the code of torch and the standard library. Changes nothing: the same
-    guards and graphs, also for what `p` and conditions ask.
+    used up the function goes on; `;` parts them too. `internals` also shows the code of torch and the standard library.
+    Changes nothing: the same guards and graphs. `p` and conditions read without a guard, and from copies; functions that they
+    call really run.
 
     >>> import torch
     >>> from dynx.comptime import debug
@@ -44,8 +45,12 @@ def debug(fn: Callable[..., Any], *, script: str | Iterable[str] | None = None, 
 
     def debugged(*args: Any, **kwargs: Any) -> Any:
         with Session(None if commands is None else list(commands), internals) as session:
-            result = compiled(*args, **kwargs)
-            session.over()
+            try:
+                result = compiled(*args, **kwargs)
+            except Exception as error:
+                session.over(f"{type(error).__name__} leaves the function")
+                raise
+            session.over("the trace is over")
             return result
 
     return update_wrapper(debugged, fn) if hasattr(fn, "__name__") else debugged
@@ -85,6 +90,8 @@ class Session:
         self.internals = internals
         self.stops = Stops(self.trail, internals)
         self.breakpoints: list[Breakpoint] = []
+        self.breaks: dict[int, str] = {}  # rows at which a graph broke, and why
+        self._broke: dict[tuple[str, int], str] = {}  # the same by compile id and number of rows in the attempt
         self.stop: Stop | None = self.stops.step(NOTHING)
         self.has_left = False
         self._thread = threading.get_ident()
@@ -109,10 +116,10 @@ class Session:
         """Let the function go on without the debugger."""
         self.has_left = True
 
-    def over(self) -> None:
-        """The call has returned: what was traced can still be looked at."""
+    def over(self, why: str) -> None:
+        """The call has ended: what was traced can still be looked at."""
         if not self.has_left:
-            self._debugger.over()
+            self._debugger.over(why)
 
     def ask_at(self, tx: Any) -> None:
         """Ask in the middle of an instruction, also where nothing was recorded so far."""
@@ -132,7 +139,7 @@ class Session:
                 self._fail(failure)
                 return original(tx)
             try:
-                if (self.stop is not None or self.breakpoints) and self._wants(row, tx):
+                if (self.stop is not None or self.breakpoints or self.breaks) and self._wants(row, tx):
                     self._ask(tx)
                 return original(tx)
             finally:
@@ -144,6 +151,11 @@ class Session:
         """Tell whether to stop here; what an attempt only repeats was gone through before."""
         attempt = self.trail.attempt(row)
         if attempt.rows <= attempt.replays:
+            if (attempt.compile_id, attempt.rows) in self._broke:
+                self.breaks[row] = self._broke[attempt.compile_id, attempt.rows]
+            for each in self.breakpoints:
+                if each.condition is not None and self.stops.is_at(each, row) and self._debugger.holds(each, tx, quietly=True):
+                    each.held.add(row)
             return False
         met = [each for each in self.breakpoints if self.stops.is_at(each, row) and self._debugger.holds(each, tx)]
         for each in met:
@@ -153,7 +165,12 @@ class Session:
 
     def _at_break(self, error: BaseException, frames: list[tuple[Any, list[Any]]]) -> None:
         if not self.has_left and threading.get_ident() == self._thread:
-            self._ask(frames[0][0], read_break("", error).headline)
+            tx, found = frames[0][0], read_break("", error)
+            row = self.recorder.row_of(tx)
+            rest = "" if found.resumable else "; torch gives the function up: it runs as Python, what it calls may be compiled"
+            attempt = self.trail.attempt(row)
+            self.breaks[row] = self._broke[attempt.compile_id, attempt.rows] = f"{found.headline}{rest}"
+            self._ask(tx, self.breaks[row])
 
     def _ask(self, tx: Any, why: str = "") -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cmd
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,10 @@ from rich.table import Table
 
 from dynx._statements import Statement, statements
 from dynx._torch import translator
-from dynx._torch.peeking import Names
+from dynx._torch.peeking import Held, evaluate
 from dynx.comptime import _history
 from dynx.comptime._stops import Breakpoint, Stop
-from dynx.comptime._target import Target, resolve
+from dynx.comptime._target import Target, find_file, functions_in, resolve
 from dynx.errors import DynxError, ProbeFailed
 from dynx.report import _debugger as screen
 
@@ -42,6 +43,7 @@ class Debugger(cmd.Cmd):
         self._row = self._present = 0
         self._level = 0  # of the frame looked at, among those shown
         self._known: list[int] | None = None
+        self._numbered = 0  # breakpoints so far: a number is not used again
         self._console = Console(highlight=False)
         self.cmdqueue = commands or []
 
@@ -54,28 +56,30 @@ class Debugger(cmd.Cmd):
         finally:
             self._tx = None
 
-    def over(self) -> None:
+    def over(self, why: str) -> None:
         """Ask once more, when nothing is traced any longer."""
         history = _history.history(self._trail, self._session.internals)
         self._is_over = True
         if not history:
-            self._say(screen.nothing_traced())
+            self._say(screen.nothing_traced(only_internals=len(self._trail) > 0))
             return
         if self._scripted and not self.cmdqueue:
             return
         self._present = history[-1]
         self._row, self._level = self._present, 0
         compiles = sum(not each.is_superseded for each in self._trail.attempts)
-        self._say(screen.over(compiles, len(history)))
+        self._say(screen.over(why, compiles, len(history)))
         self._converse()
 
-    def holds(self, breakpoint: Breakpoint, tx: Any) -> bool:
+    def holds(self, breakpoint: Breakpoint, tx: Any, *, quietly: bool = False) -> bool:
         """Tell whether a breakpoint's condition holds here; one that cannot be asked stops."""
         if breakpoint.condition is None:
             return True
         try:
-            return bool(eval(breakpoint.condition, tx.f_globals, names_of(tx)))
-        except Exception as error:  # noqa: BLE001 - whatever the condition raises
+            return bool(evaluate(tx, translator.local_variables(tx), breakpoint.condition))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the condition raises
+            if quietly:
+                return True
             self._complain(f"{breakpoint.text}: {type(error).__name__}: {error}")
             return True
 
@@ -123,8 +127,10 @@ class Debugger(cmd.Cmd):
         return self._go_on(self._session.stops.until(self._at(), int(arg) if arg else None))
 
     def do_r(self, arg: str) -> bool:
-        """r(eturn): to where this function returns"""
-        return self._go_on(self._session.stops.returning(self._at()))
+        """r(eturn): to where this function returns; there, to where the one that called it does"""
+        callers = self._trail.callers(self._at())
+        returns = len(callers) > 1 and self._session.stops.is_return(self._at())
+        return self._go_on(self._session.stops.returning(callers[1] if returns else self._at()))
 
     def do_c(self, arg: str) -> bool:
         """c(ontinue): to the next breakpoint or graph break"""
@@ -160,17 +166,19 @@ class Debugger(cmd.Cmd):
         if not arg:
             self._say("\n".join(map(str, self._session.breakpoints)) or "no breakpoints")
             return False
-        where, _, condition = arg.partition(" if ")
+        where, _, condition = f"{arg} ".partition(" if ")
         try:
             target = self._target(where.strip())
             code = compile(condition.strip(), "<condition>", "eval") if condition.strip() else None
-        except ProbeFailed as error:
+        except DynxError as error:
             return self._complain(str(error))
         except SyntaxError as error:
             return self._complain(f"the condition {condition.strip()}: {error.msg}")
-        number = max((each.number for each in self._session.breakpoints), default=0) + 1
+        self._numbered = number = self._numbered + 1
         self._session.breakpoints.append(Breakpoint(number, target, code, condition.strip()))
         self._say(f"breakpoint {number} at {target.place}")
+        if code is not None and (self._row != self._present or self._is_over):
+            self._say("a condition is asked while torch traces: for what lies in the past it is taken not to hold")
         return False
 
     def do_clear(self, arg: str) -> bool:
@@ -195,14 +203,16 @@ class Debugger(cmd.Cmd):
         """p EXPRESSION: of locals, globals and what is known of tensors (x.shape, x.dtype); in the past, the name of a local"""
         state = self._state()
         known = state.frames[self._level].locals
-        if arg in known:
+        if not arg:
+            self._complain("p needs an expression")
+        elif arg in known:
             self._say(known[arg])
         elif self._row != self._present or self._is_over:
             self._complain(f"{arg}: no local here; in the past only the names of locals can be printed: {', '.join(known)}")
         else:
             try:
                 self._say(repr(self._evaluate(arg)))
-            except Exception as error:  # noqa: BLE001 - whatever the expression raises
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the expression raises
                 self._complain(f"{type(error).__name__}: {error}")
         return False
 
@@ -219,6 +229,8 @@ class Debugger(cmd.Cmd):
 
     def do_changes(self, arg: str) -> bool:
         """changes NAME: each value that a local has had in this frame, with the line that gave it"""
+        if not arg:
+            return self._complain("changes needs the name of a local")
         found = _history.values_of(self._trail, self._at(), arg)
         rows = [(f"line {_history.line_of(self._trail, row)}", value) for row, value in found]
         self._say(screen.table(rows) if rows else f"{arg} has had no value here")
@@ -247,7 +259,10 @@ class Debugger(cmd.Cmd):
 
     def do_help(self, arg: str) -> bool:
         """h(elp): this list"""
+        arg = _LONG.get(arg, arg)
         texts = [(name, getattr(self, f"do_{name}").__doc__) for name in _ORDER if arg in ("", name)]
+        if not texts:
+            return self._complain(f"there is no command {arg}; help lists them")
         self._say(screen.table([(text.partition(": ")[0], text.partition(": ")[2]) for _, text in texts]))
         return False
 
@@ -268,10 +283,10 @@ class Debugger(cmd.Cmd):
             self._session.stop = stop
             return True
         for row in self._rows_behind():
-            if (stop is not None and stop(row)) or any(
-                row in each.held or self._passes(each, row) for each in self._breakpoints()
-            ):
+            is_met = any(row in each.held or self._passes(each, row) for each in self._session.breakpoints)
+            if is_met or row in self._session.breaks or (stop is not None and stop(row)):
                 return self._go_to(row)
+        self._say(screen.end_of_history(backwards=False))
         return self._go_to(self._present)
 
     def _go_back(self, stop: Stop) -> bool:
@@ -297,14 +312,12 @@ class Debugger(cmd.Cmd):
     def _rows_behind(self) -> Iterator[int]:
         return (row for row in self._history() if row > self._row)
 
-    def _breakpoints(self) -> list[Breakpoint]:
-        return self._session.breakpoints
-
     def _passes(self, breakpoint: Breakpoint, row: int) -> bool:
         return breakpoint.condition is None and self._session.stops.is_at(breakpoint, row)
 
     def _go_to(self, row: int, why: str = "") -> bool:
         self._row, self._level = row, 0
+        why = why or self._session.breaks.get(row, "")
         ago = 0 if row == self._present else len(self._history()) - 1 - self._history().index(row)
         self._say(screen.stop(self._state(), 0, why, ago, exact=not self._session.stops.begins(row) or bool(why)))
         return False
@@ -324,20 +337,33 @@ class Debugger(cmd.Cmd):
             if not statements(file):  # no source to find statements in
                 return Target(file, None, Statement(line, line))
             return resolve(f"{file}:{line}", None)
-        if ":" in where:
+        file, _, name = where.rpartition(":")
+        if file and name.isdigit():
             return resolve(where, None)
-        found = self._function(where)
+        if file and file.endswith(".py"):
+            found = self._function(name, file)
+        elif file:
+            if file not in sys.modules:  # to import it here would run it
+                raise ProbeFailed(f"no module {file} is loaded\n  give LINE, FILE:LINE, a function or package.module:function")
+            return resolve(where, None)
+        else:
+            found = self._function(name, _history.file_of(self._trail, self._at()))
         if found is None:
             raise ProbeFailed(
                 f"there is no function {where} here\n  give LINE, FILE:LINE, a function or package.module:function"
             )
         return resolve(found, None)
 
-    def _function(self, name: str) -> Any:
-        try:
-            return self._evaluate(name)
-        except Exception:  # noqa: BLE001 - not a function, whatever it is
+    def _function(self, name: str, file: str) -> Any:
+        """Find a function by the name it has in this frame, or in its file."""
+        if not all(part.isidentifier() for part in name.split(".")):
             return None
+        try:
+            found = self._evaluate(name)
+            return found._real if type(found) is Held else found
+        except Exception:  # noqa: BLE001 - no such name
+            names = (name, *((name.rpartition(".")[2],) if "." not in name else ()))
+            return next((each for each in functions_in(find_file(file), None) if each.__qualname__ in names), None)
 
     def _evaluate(self, expression: str) -> Any:
         """Evaluate in the frame that is looked at; raises DynxError where it is no longer traced."""
@@ -345,7 +371,7 @@ class Debugger(cmd.Cmd):
         tx = next((each for each in translator.chain(self._tx) if row_of(each) == self._at()), None)
         if tx is None:
             raise DynxError("this frame is not traced any longer; its locals can be printed by name")
-        return eval(expression, tx.f_globals, names_of(tx))
+        return evaluate(tx, translator.local_variables(tx), expression)
 
     def _say(self, what: Any) -> None:
         self._console.print(what, markup=False, soft_wrap=not isinstance(what, Table))
@@ -353,10 +379,6 @@ class Debugger(cmd.Cmd):
     def _complain(self, text: str) -> bool:
         self._say(f"*** {text}")
         return False
-
-
-def names_of(tx: Any) -> Names:
-    return Names(tx, translator.local_variables(tx))
 
 
 _ORDER = (

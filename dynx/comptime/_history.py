@@ -50,14 +50,16 @@ def frames(trail: Trail, row: int, internals: bool = False) -> list[int]:
 def graph(trail: Trail, row: int) -> list[str]:
     """Give the operations of the graph up to an instruction, as lines of code."""
     found = trail.row(row)
-    return [trail.texts[each] for each in trail.graphs[found.graph][: found.nodes]]
+    lines = [trail.texts[each] for each in trail.graphs[found.graph][: found.nodes]] if found.nodes else []
+    return sorted(lines, key=lambda line: " = input " not in line)  # torch makes an input when it is first used
 
 
 def guards(trail: Trail, row: int) -> list[TracedGuard]:
-    """Give the guards asked for up to an instruction, oldest first, with the line that asked."""
+    """Give the guards asked for up to an instruction, oldest first, then those on sizes, with the line that asked."""
     texts, found = trail.texts, trail.attempt(row).guards
     asked = [found[start : start + 3] for start in range(0, 3 * trail.row(row).guards, 3)]
-    return [TracedGuard(texts[kind], texts[source], _asked_at(trail, by)) for kind, source, by in asked]
+    shapes = [TracedGuard("SHAPE", texts[text], _asked_at(trail, by)) for text, by in trail.attempt(row).shapes if by < row]
+    return [*(TracedGuard(texts[kind], texts[source], _asked_at(trail, by)) for kind, source, by in asked), *shapes]
 
 
 def values_of(trail: Trail, row: int, name: str) -> list[tuple[int, str]]:

@@ -80,14 +80,13 @@ class Stops:
         at_least = line if line is not None else line_of(self._trail, start) + 1
         return lambda row: beyond(row) and (not self._is_same(start, row) or line_of(self._trail, row) >= at_least)
 
+    def is_return(self, row: int) -> bool:
+        text = self._trail.place(self._trail.row(row).place).instruction
+        return text.startswith("RETURN_") and "GENERATOR" not in text
+
     def returning(self, start: int) -> Stop:
         """Stop where the function is about to return."""
-        return lambda row: (
-            row != start
-            and self._trail.place(self._trail.row(row).place).instruction.startswith("RETURN_")
-            and "GENERATOR" not in self._trail.place(self._trail.row(row).place).instruction
-            and self._is_same(start, row)
-        )
+        return lambda row: row != start and self.is_return(row) and self._is_same(start, row)
 
     def _is_same(self, start: int, row: int) -> bool:
         """Tell whether a row is of the same call of a function, also of its rest after a graph break."""

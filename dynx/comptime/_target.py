@@ -64,7 +64,7 @@ def resolve(target: Any, line: int | None) -> Target:
     if isinstance(target, str):
         file, colon, rest = target.rpartition(":")
         if colon and rest.isdigit():
-            return _at_line(_file(file, target), None, int(rest))
+            return _at_line(find_file(file, target), None, int(rest))
         target = _by_name(target)
     function = _function(target)
     if line is None:
@@ -97,7 +97,7 @@ def real_path(file: str) -> str:
     return os.path.realpath(file)
 
 
-def _file(name: str, target: str) -> str:
+def find_file(name: str, target: str = "") -> str:
     if os.path.isfile(name):
         return os.path.abspath(name)
     if name in linecache.cache:

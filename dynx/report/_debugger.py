@@ -22,9 +22,7 @@ def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> R
         facts.append(f"at {frame.instruction.strip()}")
     if state.exception:
         facts.append(state.exception)
-    head = Text.assemble(
-        (f"{words.line(frame.location)}  {frame.location.function}", "cyan"), (f"  {'  '.join(facts)}", "dim")
-    )
+    head = Text.assemble((f"{words.line(frame.location)}  {frame.location.function}", "cyan"), (f"  {'  '.join(facts)}", "dim"))
     if ago:
         head.append(f"  {words.plural(ago, 'instruction')} back", style="yellow")
     line = marked(_text(frame), frame) if exact else Text(_text(frame) or f"(no source) {frame.instruction}")
@@ -32,15 +30,17 @@ def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> R
     return Group(*reason, head, Text.assemble(("-> ", "bold"), line[_indent(frame) :]))
 
 
-def over(compiles: int, instructions: int) -> RenderableType:
+def over(why: str, compiles: int, instructions: int) -> RenderableType:
     return Text(
-        f"the trace is over: {words.plural(instructions, 'instruction')} in {words.plural(compiles, 'compilation')}; "
+        f"{why}: {words.plural(instructions, 'instruction')} in {words.plural(compiles, 'compilation')}; "
         "back and rs go through it, c leaves",
         style="bold",
     )
 
 
-def nothing_traced() -> RenderableType:
+def nothing_traced(*, only_internals: bool) -> RenderableType:
+    if only_internals:
+        return Text("only code of torch and the standard library was traced\n  debug(..., internals=True) shows it")
     return Text(
         "nothing was traced: this is compiled already for such arguments, or torch leaves it alone\n"
         "  call torch._dynamo.reset() first, or ask `dynx doctor`"

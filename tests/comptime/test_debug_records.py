@@ -133,7 +133,7 @@ def test_back_and_forward_give_the_same_records(count, capsys):
     torch._dynamo.reset()
     with Session(["c", f"back {count}", f"forward {count}", "q"], internals=False) as session:
         torch.compile(changes, backend="eager")(torch.ones(3))
-        session.over()
+        session.over("over")
     trail = session.trail
     rows = history(trail)
     before = [state(trail, row) for row in rows]
