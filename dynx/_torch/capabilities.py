@@ -131,6 +131,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
         "probes behind a graph break",
     ),
     "trace_rules": ("torch._dynamo.trace_rules:lookup", "what is never traced"),
+    "compiled_module": ("torch._dynamo.eval_frame:OptimizedModule", "what is compiled already"),
     "cache_entries": ("torch._dynamo.eval_frame:_debug_get_cache_entry_list", "what is compiled already"),
     "user_error": ("torch._dynamo.exc:UserError", "what breaks a graph by the user's doing"),
 }

@@ -24,7 +24,7 @@ class RecordedFrame:
     """The state of a frame at its last row. Lives on its translator and ends with it."""
 
     __slots__ = (
-        *("attempt", "bindings", "graph", "graphs", "is_root", "number", "passed", "place", "places", "row"),
+        *("attempt", "bindings", "graph", "graphs", "is_root", "links", "number", "passed", "place", "places", "row"),
         *(
             "_cells",
             "_constants",
@@ -62,18 +62,13 @@ class RecordedFrame:
         self._constants = constants
         self._stack: list[Any] = []
         self._stack_texts: list[int] = []
-        self._links: list[int] = []
+        self.links: list[int] = []
         self._values: dict[str, Any] = {}
         self._texts: dict[str, int] = {}
         self._cells: set[str] = set()
         self._open: set[str] = set()  # names of values whose text may change at any time
         self._members: dict[str, list[Any]] = {}  # of containers whose text changes only when these do
         self._tensors: set[str] = set()  # those whose text changes at most when the graph grows
-
-    @property
-    def top(self) -> int:
-        """The link of the value on top of the stack."""
-        return self._links[-1] if self._links else NOTHING
 
     def on_stack(self) -> dict[int, int]:
         """Give the texts of the values on the stack by identity."""
@@ -90,21 +85,37 @@ class RecordedFrame:
         else:
             self.read_stack(tx, opened=False, grown=False)
 
-    def read_stack(self, tx: Any, *, opened: bool, grown: bool) -> None:
-        known, stack = self._stack, tx.stack
-        same, length = 0, len(known)
-        if length and length < len(stack) and stack[length - 1] is known[-1] and not (opened or grown):
-            same = length  # one was pushed, those below are as they were
+    def stored(self, tx: Any, name: str | None) -> None:
+        """Follow the last instruction, which assigned a local, or any where the name is None."""
+        self.read_stack(tx, opened=False, grown=False)
+        if name is None or name not in self._values:
+            self.read_locals(tx, opened=False, grown=False)
         else:
-            may_change = opened or grown
+            self._read_local(tx, name, tx.symbolic_locals[name], opened=False, grown=False)
+
+    def read_stack(self, tx: Any, *, opened: bool, grown: bool, loaded: str | None = None) -> None:
+        """Read the value stack; `loaded` names the local that the last instruction may have put on top."""
+        known, texts, stack = self._stack, self._stack_texts, tx.stack
+        same, length, text = 0, len(known), None
+        if opened or grown:
             for before, now in zip(known, stack):  # noqa: B905 - they differ in length
-                if before is not now or (may_change and self._has_changed(tx, same, now, opened, grown)):
+                if before is not now or (text := self._changed_text(tx, same, now, opened, grown)) is not None:
                     break
                 same += 1
-            if same < length:
-                del known[same:], self._stack_texts[same:], self._links[same:]
+        elif length and length < len(stack) and stack[length - 1] is known[-1]:
+            same = length  # one was pushed, those below are as they were
+        else:
+            for before, now in zip(known, stack):  # noqa: B905
+                if before is not now:
+                    break
+                same += 1
+        if same < length:
+            del known[same:], texts[same:], self.links[same:]
         for value in stack[same:]:
-            self._push(tx, value, None)
+            if text is None and loaded is not None and self._values.get(loaded) is value:
+                text = self._texts.get(loaded)
+            self._push(tx, value, text)
+            text = None
 
     def read_locals(self, tx: Any, *, opened: bool, grown: bool) -> None:
         """Read every local; one may have been assigned."""
@@ -112,7 +123,7 @@ class RecordedFrame:
         for name, value in variables.items():
             if name not in self._values and is_kind(value, "CellVariable"):
                 self._cells.add(name)
-            self._read_local(tx, name, value, opened, grown)
+            self._read_local(tx, name, value, opened=opened, grown=grown)
         self.passed = {}
         if len(self._values) != len(variables):
             self._forget(variables)
@@ -123,11 +134,11 @@ class RecordedFrame:
         if opened:
             for name in self._cells:
                 if cell_content(tx, variables[name]) is not self._values[name]:
-                    self._read_local(tx, name, variables[name], opened, grown)
+                    self._read_local(tx, name, variables[name], opened=opened, grown=grown)
         for name in (*(self._open if opened else ()), *(self._tensors if grown else ())):
-            self._read_local(tx, name, variables[name], opened, grown)
+            self._read_local(tx, name, variables[name], opened=opened, grown=grown)
 
-    def _read_local(self, tx: Any, name: str, value: Any, opened: bool, grown: bool) -> None:
+    def _read_local(self, tx: Any, name: str, value: Any, *, opened: bool, grown: bool) -> None:
         if name in self._cells:
             value = cell_content(tx, value) or value
         if self._values.get(name) is not value:
@@ -166,16 +177,18 @@ class RecordedFrame:
     def _push(self, tx: Any, value: Any, text: int | None) -> None:
         if text is None:
             text = self._trail.text(show(tx, value))
-        links = self._links
+        links = self.links
         links.append(self._trail.push(links[-1] if links else NOTHING, text))
         self._stack.append(value)
         self._stack_texts.append(text)
 
-    def _has_changed(self, tx: Any, index: int, value: Any, opened: bool, grown: bool) -> bool:
+    def _changed_text(self, tx: Any, index: int, value: Any, opened: bool, grown: bool) -> int | None:
+        """Give the text of a value on the stack if it differs from what it was."""
         kind = _kind(value)
         if kind == _FIXED or not (grown if kind == _TENSOR else opened):
-            return False
-        return self._trail.text(show(tx, value)) != self._stack_texts[index]
+            return None
+        text = self._trail.text(show(tx, value))
+        return None if text == self._stack_texts[index] else text
 
     def _forget(self, variables: dict[str, Any]) -> None:
         for name in [each for each in self._values if each not in variables]:

@@ -7,6 +7,7 @@ Torch: `exn_vt_stack` and `instructions` of `InstructionTranslatorBase`, `graph`
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 from functools import cache
 from itertools import islice
 from types import CodeType
@@ -18,26 +19,26 @@ from dynx._torch.recorded_frame import RecordedFrame
 from dynx._torch.rendering import show
 from dynx._trail import NOTHING, Attempt, Frame, Place, Trail
 
-_IDLE = frozenset("CACHE EXTENDED_ARG JUMP_BACKWARD JUMP_FORWARD KW_NAMES NOP PRECALL RESUME".split())  # noqa: SIM905
-# what only moves values between the stack, locals and constants, without a look at them
-_MOVES = frozenset(
-    "COPY COPY_FREE_VARS LOAD_CLOSURE LOAD_CONST LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_LOAD_FAST MAKE_CELL POP_TOP "  # noqa: SIM905
-    "PUSH_NULL STORE_FAST STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST SWAP".split()
-)
-_ASSIGN = frozenset("COPY_FREE_VARS MAKE_CELL STORE_FAST STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST".split())  # noqa: SIM905
-# what may change values, but assigns no local
-_CHANGES = frozenset(
-    "BINARY_OP CALL CALL_FUNCTION_EX CALL_KW DICT_MERGE DICT_UPDATE FOR_ITER LIST_APPEND LIST_EXTEND MAP_ADD SET_ADD "  # noqa: SIM905
-    "STORE_ATTR STORE_SUBSCR".split()
-)
-# what may look at a value, but changes none unless it runs traced code
-_LOOKS = frozenset(
-    "BINARY_SUBSCR BUILD_CONST_KEY_MAP BUILD_LIST BUILD_MAP BUILD_SLICE BUILD_STRING BUILD_TUPLE COMPARE_OP CONTAINS_OP "  # noqa: SIM905
-    "FORMAT_VALUE GET_ITER IS_OP LOAD_ATTR LOAD_DEREF LOAD_GLOBAL LOAD_METHOD MAKE_FUNCTION POP_JUMP_BACKWARD_IF_FALSE "
-    "POP_JUMP_BACKWARD_IF_TRUE POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE "
-    "POP_JUMP_FORWARD_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE POP_JUMP_IF_TRUE RETURN_VALUE "
-    "TO_BOOL UNPACK_SEQUENCE".split()
-)
+# what an instruction may do to values: nothing at all; move them between the stack, locals and constants; look at them; change
+# them. All but the first two may also run traced code, and what is in none of the lists may do anything.
+
+_EFFECTS: Mapping[str, str] = {
+    name: effect
+    for effect, names in {
+        "idle": "CACHE EXTENDED_ARG JUMP_BACKWARD JUMP_FORWARD KW_NAMES NOP PRECALL RESUME",
+        "move": "COPY LOAD_CLOSURE LOAD_CONST LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_LOAD_FAST POP_TOP PUSH_NULL SWAP",
+        "store": "STORE_FAST",
+        "cells": "COPY_FREE_VARS MAKE_CELL STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST",
+        "look": "BINARY_SUBSCR BUILD_CONST_KEY_MAP BUILD_LIST BUILD_MAP BUILD_SLICE BUILD_STRING BUILD_TUPLE COMPARE_OP "
+        "CONTAINS_OP FORMAT_VALUE GET_ITER IS_OP LOAD_ATTR LOAD_DEREF LOAD_GLOBAL LOAD_METHOD MAKE_FUNCTION "
+        "POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_BACKWARD_IF_TRUE POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_NONE "
+        "POP_JUMP_FORWARD_IF_NOT_NONE POP_JUMP_FORWARD_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE "
+        "POP_JUMP_IF_TRUE RETURN_VALUE TO_BOOL UNPACK_SEQUENCE",
+        "change": "BINARY_OP CALL CALL_FUNCTION_EX CALL_KW DICT_MERGE DICT_UPDATE FOR_ITER LIST_APPEND LIST_EXTEND MAP_ADD "
+        "SET_ADD STORE_ATTR STORE_SUBSCR",
+    }.items()
+    for name in names.split()
+}
 
 
 class _LoggedGraph(NamedTuple):
@@ -89,30 +90,32 @@ class Recorder:
     def _write(self, tx: Any, caller: int, pointer: int) -> int:
         frame = self._frames.get(tx) or self._enter(tx)
         number, last = self._rows, tx.current_instruction
-        name, follows = last.opname, frame.row == self._rows - 1
-        if follows and name in _MOVES:
+        effect = _EFFECTS.get(last.opname) if frame.row == number - 1 else None  # else other frames were traced meanwhile
+        if effect == "move":
             frame.moved(tx, last)
-            if name in _ASSIGN:
-                frame.read_locals(tx, opened=False, grown=False)
-                self._rename(frame.graphs.get(tx.output.graph), tx.output.graph)  # torch names what is assigned
-        elif not follows or name not in _IDLE:
+        elif effect in ("store", "cells"):
+            frame.stored(tx, last.argval if effect == "store" else None)
+            self._rename(frame.graphs.get(tx.output.graph), tx.output.graph)  # torch names what is assigned
+        elif effect != "idle":
             nodes, guards = frame.nodes, frame.guards
             self._read_progress(tx, frame)
             grown = frame.nodes != nodes
-            opened = not follows or name not in _LOOKS or frame.guards != guards
-            frame.read_stack(tx, opened=opened, grown=grown)
-            if follows and (name in _LOOKS or name in _CHANGES):
-                frame.reread_locals(tx, opened=opened, grown=grown)
-            else:
+            opened = effect != "look" or frame.guards != guards
+            loaded = last.argval if last.opname == "LOAD_DEREF" else None
+            frame.read_stack(tx, opened=opened, grown=grown, loaded=loaded)
+            if effect is None:
                 frame.read_locals(tx, opened=opened, grown=grown)
+            elif opened or grown:
+                frame.reread_locals(tx, opened=opened, grown=grown)
         place = frame.places[pointer]
         if place == NOTHING:
             place = frame.places[pointer] = self._place(tx, pointer)
         frame.row, frame.place, self._rows = number, place, number + 1
         frame.attempt.rows += 1
         outer = NOTHING if frame.is_root else caller
+        top = frame.links[-1] if frame.links else NOTHING
         counts = (frame.graph, frame.nodes, frame.guards, frame.exception)
-        self._add((frame.number, place, outer, frame.top, frame.bindings, *counts))
+        self._add((frame.number, place, outer, top, frame.bindings, *counts))
         return number
 
     def _enter(self, tx: Any) -> RecordedFrame:
@@ -140,6 +143,7 @@ class Recorder:
         output, attempt = tx.output, frame.attempt
         graph = output.tracers[-1].graph
         guards, handled = output.tracing_context.guards_context.dynamo_guards.inner, tx.exn_vt_stack
+        asked = len(guards)
         logged = frame.graphs.get(graph)
         if logged is None or graph._len != len(logged.places):
             logged = frame.graphs[graph] = self._read_nodes(graph, logged)
@@ -147,9 +151,9 @@ class Recorder:
         if len(shapes) != attempt.shape_guards:
             attempt.shapes.extend((self.trail.text(str(each.expr)), self._rows - 1) for each in shapes[attempt.shape_guards :])
             attempt.shape_guards = len(shapes)
-        if len(guards) != len(attempt.guards) // 3:
+        if asked * 3 != len(attempt.guards):
             self._read_guards(guards, attempt)
-        frame.graph, frame.nodes, frame.guards = logged.number, graph._len, len(guards)
+        frame.graph, frame.nodes, frame.guards = logged.number, graph._len, asked
         is_calm = handled._current_exception is None and not len(handled)
         frame.exception = NOTHING if is_calm else self._exception(tx)
 

@@ -34,13 +34,24 @@ _BRACKETS: Mapping[str, tuple[str, str]] = {
     "deque": ("deque([", "])"),
 }
 _CALLABLES: tuple[Any, ...] = (FunctionType, MethodType, BuiltinFunctionType)
-_FUNCTIONS = {
-    "BaseUserFunctionVariable",
-    "BuiltinVariable",
-    "BaseBuiltinVariable",
-    "SkipFunctionVariable",
-    "BaseTorchVariable",
-    "PolyfilledFunctionVariable",
+_MANNERS: Mapping[str, frozenset[str]] = {
+    "lazy": frozenset({"LazyVariableTracker"}),
+    "cell": frozenset({"CellVariable"}),
+    "constant": frozenset({"ConstantVariable"}),
+    "null": frozenset({"NullVariable", "DeletedVariable"}),
+    "function": frozenset(
+        {
+            "BaseUserFunctionVariable",
+            "BuiltinVariable",
+            "BaseBuiltinVariable",
+            "SkipFunctionVariable",
+            "BaseTorchVariable",
+            "PolyfilledFunctionVariable",
+        }
+    ),
+    "attribute": frozenset({"GetAttrVariable", "CallMethodVariable"}),  # the latter from 2.15 on
+    "module": frozenset({"PythonModuleVariable"}),
+    "class": frozenset({"UserDefinedClassVariable"}),
 }
 
 
@@ -65,13 +76,19 @@ def show(tx: Any, variable: Any, depth: int = 2) -> str:
     if manner == "cell":
         content = cell_content(tx, variable)
         return "<empty cell>" if content is None else show(tx, content, depth)
+    if manner == "attribute":
+        return f"{show(tx, variable.obj, 1)}.{getattr(variable, 'method_name', None) or variable.name}"
+    if manner == "module":
+        return f"module {variable.value.__name__}"
+    if manner == "class":
+        return f"class {getattr(variable.value, '__qualname__', variable.value)}"
     example = example_of(variable)
     if example is not None:
         return _show_example(example, _class_of(variable))
     items = items_of(variable)
     if items is not None:
         return _show_items(lambda item, rest: show(tx, item, rest), items, _class_of(variable) or list, depth)
-    return _show_other(tx, variable)
+    return _show_other(variable)
 
 
 def _manner_of(variable: Any) -> str:
@@ -83,11 +100,7 @@ def _manner_of(variable: Any) -> str:
 def _manner(cls: Any) -> str:
     """Say how variables of a class are shown; asked for every value of every traced instruction."""
     names = class_names(cls)
-    kinds = ("lazy", {"LazyVariableTracker"}), ("cell", {"CellVariable"}), ("constant", {"ConstantVariable"})
-    for manner, named in (*kinds, ("null", {"NullVariable", "DeletedVariable"}), ("function", _FUNCTIONS)):
-        if not names.isdisjoint(named):
-            return manner
-    return ""
+    return next((manner for manner, named in _MANNERS.items() if not names.isdisjoint(named)), "")
 
 
 def show_value(value: Any, depth: int = 2) -> str:
@@ -169,13 +182,7 @@ def _is_set_entry(value: Any) -> bool:
     return is_kind(settled(value), "ConstantVariable") and not is_lazy(settled(value)) and value.value is None
 
 
-def _show_other(tx: Any, variable: Any) -> str:
-    if is_kind(variable, "GetAttrVariable", "CallMethodVariable"):  # the latter from 2.15 on
-        return f"{show(tx, variable.obj, 1)}.{getattr(variable, 'method_name', None) or variable.name}"
-    if is_kind(variable, "PythonModuleVariable"):
-        return f"module {variable.value.__name__}"
-    if is_kind(variable, "UserDefinedClassVariable"):
-        return f"class {getattr(variable.value, '__qualname__', variable.value)}"
+def _show_other(variable: Any) -> str:
     cls = _class_of(variable)
     if cls is None:
         return f"<{type(variable).__name__.removesuffix('Variable')}>"

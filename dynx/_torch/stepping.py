@@ -35,10 +35,7 @@ class BreakWatch:
         self._log.remove()
 
     def _around_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        from torch._dynamo import exc
-
-        breaks = exc.Unsupported, exc.UserError
-        errors = (*breaks, exc.TorchRuntimeError, exc.BackendCompilerFailed, exc.InternalTorchDynamoError)
+        errors = break_errors()
         local = self._local
 
         def step(tx: Any) -> Any:
@@ -55,17 +52,11 @@ class BreakWatch:
         return step
 
     def _logged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        error = kwargs["exc"] if "exc" in kwargs else args[3]
-        self._see(error)
+        self._see(logged_error(args, kwargs))
 
     def _see(self, error: BaseException) -> None:
-        """Tell of an error once, and of one that wraps another as of that other."""
         under_way = self._local.__dict__.get("under_way")
-        if under_way is None or self in _seen_by(error):
-            return
-        _seen_by(error).append(self)
-        wrapped = error.__cause__ or error.__context__
-        if wrapped is not None and self in _seen_by(wrapped):
+        if under_way is None or not is_new(error, self):
             return
         frames = []
         while under_way is not None:
@@ -77,7 +68,30 @@ class BreakWatch:
             self._report("step", failure)
 
 
-def _seen_by(error: BaseException) -> list[BreakWatch]:
+def break_errors() -> tuple[type[BaseException], ...]:
+    """Give what ends a graph or a compilation when it leaves a step."""
+    from torch._dynamo import exc
+
+    breaks = exc.Unsupported, exc.UserError
+    return (*breaks, exc.TorchRuntimeError, exc.BackendCompilerFailed, exc.InternalTorchDynamoError)
+
+
+def logged_error(args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseException:
+    """Read the arguments of `log_graph_break`, which torch calls for an error that does not leave the step."""
+    error: BaseException = kwargs["exc"] if "exc" in kwargs else args[3]
+    return error
+
+
+def is_new(error: BaseException, watcher: Any) -> bool:
+    """Tell whether a watcher meets an error for the first time; one that wraps another is that other."""
+    if watcher in _seen_by(error):
+        return False
+    _seen_by(error).append(watcher)
+    wrapped = error.__cause__ or error.__context__
+    return wrapped is None or watcher not in _seen_by(wrapped)
+
+
+def _seen_by(error: BaseException) -> list[Any]:
     """Keep on the error itself who has seen it: it lives no longer than that."""
-    watches: list[BreakWatch] = error.__dict__.setdefault("_dynx_seen", [])
-    return watches
+    watchers: list[Any] = error.__dict__.setdefault("_dynx_seen", [])
+    return watchers

@@ -12,7 +12,7 @@ from dynx._torch import hooks, inlining, translator
 from dynx._torch.breaks import read_break
 from dynx._torch.capabilities import hook_point
 from dynx._torch.recording import Recorder
-from dynx._torch.stepping import BreakWatch
+from dynx._torch.stepping import break_errors, is_new, logged_error
 from dynx._trace.bus import trouble
 from dynx._trail import NOTHING
 from dynx.comptime._debugger import Debugger
@@ -98,10 +98,13 @@ class Session:
         self._debugger = Debugger(self, commands)
         self._handles: list[Any] = []
         self._outer: Session | None = None
+        self._innermost: Any = None  # frame, whose instruction began last
 
     def __enter__(self) -> Self:
-        # the watch first: at a break the row of the innermost frame is still under way
-        self._handles = [BreakWatch(self._at_break, _report), hooks.wrap(hook_point("step"), self._around_step)]
+        self._handles = [
+            hooks.wrap(hook_point("step"), self._around_step),
+            hooks.subscribe(hook_point("graph_break"), self._logged, on_error=_report, this_thread_only=True),
+        ]
         self._outer = vars(_on_thread).get("session")
         _on_thread.session = self
         return self
@@ -110,6 +113,7 @@ class Session:
         for handle in self._handles:
             handle.remove()
         self.recorder.close()
+        self._innermost = None
         _on_thread.session = self._outer
 
     def leave(self) -> None:
@@ -128,7 +132,7 @@ class Session:
             self._ask(tx)
 
     def _around_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        thread, before, after = self._thread, self.recorder.before, self.recorder.after
+        thread, before, after, errors = self._thread, self.recorder.before, self.recorder.after, break_errors()
 
         def step(tx: Any) -> Any:
             if self.has_left or threading.get_ident() != thread or tx.instruction_pointer is None:
@@ -138,14 +142,22 @@ class Session:
             except Exception as failure:  # noqa: BLE001 - a debugger that fails must not fail the program
                 self._fail(failure)
                 return original(tx)
+            outer, self._innermost = self._innermost, tx
             try:
                 if (self.stop is not None or self.breakpoints or self.breaks) and self._wants(row, tx):
                     self._ask(tx)
                 return original(tx)
+            except errors as error:
+                self._at_break(error, tx)
+                raise
             finally:
+                self._innermost = outer
                 after()
 
         return step
+
+    def _logged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._at_break(logged_error(args, kwargs), self._innermost)
 
     def _wants(self, row: int, tx: Any) -> bool:
         """Tell whether to stop here; what an attempt only repeats was gone through before."""
@@ -163,14 +175,16 @@ class Session:
             each.held.add(row)
         return bool(met) or (self.stop is not None and self.stop(row))
 
-    def _at_break(self, error: BaseException, frames: list[tuple[Any, list[Any]]]) -> None:
-        if not self.has_left and threading.get_ident() == self._thread:
-            tx, found = frames[0][0], read_break("", error)
-            row = self.recorder.row_of(tx)
-            rest = "" if found.resumable else "; torch gives the function up: it runs as Python, what it calls may be compiled"
-            attempt = self.trail.attempt(row)
-            self.breaks[row] = self._broke[attempt.compile_id, attempt.rows] = f"{found.headline}{rest}"
-            self._ask(tx, self.breaks[row])
+    def _at_break(self, error: BaseException, tx: Any) -> None:
+        """Stop in the innermost frame: the first that an error leaves, or the last that was traced."""
+        if self.has_left or tx is None or not is_new(error, self):
+            return
+        found = read_break("", error)
+        rest = "" if found.resumable else "; torch gives the function up: it runs as Python, what it calls may be compiled"
+        row = self.recorder.row_of(tx)
+        attempt = self.trail.attempt(row)
+        self.breaks[row] = self._broke[attempt.compile_id, attempt.rows] = f"{found.headline}{rest}"
+        self._ask(tx, self.breaks[row])
 
     def _ask(self, tx: Any, why: str = "") -> None:
         try:
