@@ -52,7 +52,7 @@ def class_names(cls: Any) -> frozenset[str]:
 def own(variable: Any, name: str) -> Any:
     """Read an attribute of a variable itself, None where it has none; runs no code of its class.
 
-    `vars` would make Python give the object a dictionary of its own, which slows down all that torch does with it.
+    `vars` would make Python give each object a dictionary of its own.
     """
     cls: Any = type(variable)
     return vars(variable).get(name) if _answers_itself(cls, name) else getattr(variable, name, None)
