@@ -9,7 +9,7 @@ from typing import Any
 
 from bytecode import Bytecode, Instr
 
-from dynx._statements import Statement, Step, beginnings, can_hold, entry
+from dynx._statements import Statement, beginnings, can_hold, entry, step_at
 
 
 def with_call(code: CodeType, name: str, statement: Statement | None) -> tuple[CodeType, int]:
@@ -43,19 +43,11 @@ def with_call(code: CodeType, name: str, statement: Statement | None) -> tuple[C
 
 def _places(body: Bytecode, statement: Statement | None) -> tuple[int, ...]:
     """Give the indices among the instructions, labels not counted."""
-    steps = [_step(item) for item in body if isinstance(item, Instr)]
+    steps = [step_at(item.name, item.arg, item.location) for item in body if isinstance(item, Instr)]
     if statement is not None:
         return beginnings(steps, statement)
     first = entry(steps)
     return () if first is None else (first,)
-
-
-def _step(instruction: Instr) -> Step:
-    argument = instruction.arg if isinstance(instruction.arg, str) else None
-    place = instruction.location
-    if place is None or place.lineno is None:
-        return Step(instruction.name, argument, None)
-    return Step(instruction.name, argument, place.lineno, place.end_lineno, place.col_offset, place.end_col_offset)
 
 
 def _call(name: str, location: Any) -> list[Instr]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # instructions that belong to no statement though they have a line
 PRELUDE = frozenset(
@@ -31,6 +31,14 @@ class Step(NamedTuple):
     end_line: int | None = None
     column: int | None = None
     end_column: int | None = None
+
+
+def step_at(name: str, argument: object, place: Any) -> Step:
+    """Make a step of an instruction; `place` has Python's names for positions, or is None."""
+    known = argument if isinstance(argument, str) else None
+    if place is None or place.lineno is None:
+        return Step(name, known, None)
+    return Step(name, known, place.lineno, place.end_lineno, place.col_offset, place.end_col_offset)
 
 
 @dataclass(frozen=True, slots=True)

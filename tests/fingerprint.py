@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 
 import torch
@@ -22,3 +23,11 @@ def fingerprint(function, args, observer):
     # torch numbers some names through the whole process
     guards = [sorted(re.sub(r"___\d+", "", line) for line in str(each.guard_manager).splitlines()) for each in entries]
     return graphs, [each.code.co_code for each in entries], guards
+
+
+def alive():
+    """Count what of a trace is still there when it is over."""
+    torch._dynamo.reset()
+    gc.collect()
+    names = ("InstructionTranslator", "InliningInstructionTranslator", "FakeTensor", "TensorVariable", "OutputGraph")
+    return sum(type(each).__name__ in names for each in gc.get_objects())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
-from dynx._statements import Step
+from dynx._statements import Step, step_at
 from dynx._trail import Code
 
 Do = Callable[[Any], None]
@@ -19,15 +19,7 @@ def steps_of(code: CodeType) -> list[Step]:
     """
     from torch._dynamo.bytecode_transformation import cleaned_instructions
 
-    return [_step(instruction) for instruction in cleaned_instructions(code)]
-
-
-def _step(instruction: Any) -> Step:
-    argument = instruction.argval if isinstance(instruction.argval, str) else None
-    place = instruction.positions
-    if place is None or place.lineno is None:
-        return Step(instruction.opname, argument, None)
-    return Step(instruction.opname, argument, place.lineno, place.end_lineno, place.col_offset, place.end_col_offset)
+    return [step_at(each.opname, each.argval, each.positions) for each in cleaned_instructions(code)]
 
 
 def original_code(code: CodeType) -> CodeType:

@@ -129,7 +129,7 @@ class Session:
         """Ask in the middle of an instruction, also where nothing was recorded so far."""
         if not self.has_left:
             self.recorder.row_of(tx, calls=False)
-            self._ask(tx)
+            self._guarded(self._debugger.stopped, tx)
 
     def _around_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         thread, before, after, errors = self._thread, self.recorder.before, self.recorder.after, break_errors()
@@ -144,11 +144,11 @@ class Session:
                 return original(tx)
             outer, self._innermost = self._innermost, tx
             try:
-                if (self.stop is not None or self.breakpoints or self.breaks) and self._wants(row, tx):
-                    self._ask(tx)
+                if self.stop is not None or self.breakpoints or self.breaks:
+                    self._guarded(self._stop_if_wanted, row, tx)
                 return original(tx)
             except errors as error:
-                self._at_break(error, tx)
+                self._guarded(self._at_break, error, tx)
                 raise
             finally:
                 self._innermost = outer
@@ -157,7 +157,18 @@ class Session:
         return step
 
     def _logged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._at_break(logged_error(args, kwargs), self._innermost)
+        self._guarded(self._at_break, logged_error(args, kwargs), self._innermost)
+
+    def _guarded(self, work: Callable[..., Any], *args: Any) -> None:
+        """Do work of the debugger; should it fail, the program goes on without."""
+        try:
+            work(*args)
+        except Exception as failure:  # noqa: BLE001 - see above
+            self._fail(failure)
+
+    def _stop_if_wanted(self, row: int, tx: Any) -> None:
+        if self._wants(row, tx):
+            self._debugger.stopped(tx)
 
     def _wants(self, row: int, tx: Any) -> bool:
         """Tell whether to stop here; what an attempt only repeats was gone through before."""
@@ -184,13 +195,7 @@ class Session:
         row = self.recorder.row_of(tx)
         attempt = self.trail.attempt(row)
         self.breaks[row] = self._broke[attempt.compile_id, attempt.rows] = f"{found.headline}{rest}"
-        self._ask(tx, self.breaks[row])
-
-    def _ask(self, tx: Any, why: str = "") -> None:
-        try:
-            self._debugger.stopped(tx, why)
-        except Exception as failure:  # noqa: BLE001 - see above
-            self._fail(failure)
+        self._debugger.stopped(tx, self.breaks[row])
 
     def _fail(self, failure: Exception) -> None:
         self.leave()

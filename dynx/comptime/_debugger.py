@@ -18,6 +18,7 @@ from dynx.comptime._stops import Breakpoint, Stop
 from dynx.comptime._target import Target, find_file, functions_in, resolve
 from dynx.errors import DynxError, ProbeFailed
 from dynx.report import _debugger as screen
+from dynx.report._frame import source
 
 if TYPE_CHECKING:
     from dynx.comptime._debug import Session
@@ -254,7 +255,7 @@ class Debugger(cmd.Cmd):
 
     def do_l(self, arg: str) -> bool:
         """l(ist): the source around the line"""
-        self._say(screen.around(self._state().frames[self._level]))
+        self._say(source(self._state().frames[self._level]))
         return False
 
     def do_help(self, arg: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dynx._torch.frames import user_name
 from dynx._torch.stacks import RawFrame
-from dynx._trace.userline import is_visible, location_of, named
+from dynx._trace.userline import is_visible, location_of
 from dynx._trail import NOTHING, Trail
 from dynx.comptime._frames import frame_state
 from dynx.records import FrameState, Location, TraceState
@@ -86,10 +86,6 @@ def file_of(trail: Trail, row: int) -> str:
 
 def line_of(trail: Trail, row: int) -> int:
     return trail.place(trail.row(row).place).line
-
-
-def location(trail: Trail, row: int) -> Location:
-    return named(location_of(_place(trail, row)))
 
 
 def _asked_at(trail: Trail, row: int) -> Location | None:

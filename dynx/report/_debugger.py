@@ -10,7 +10,7 @@ from rich.text import Text
 
 from dynx.records import FrameState, TracedGuard, TraceState
 from dynx.report import _words as words
-from dynx.report._frame import marked, source
+from dynx.report._frame import marked
 
 
 def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> RenderableType:
@@ -75,10 +75,6 @@ def frames(state: TraceState, level: int) -> RenderableType:
         place = f"{words.line(frame.location)}  {frame.location.function}"
         lines.append(Text.assemble((arrow, "bold"), (place, "cyan"), f"  {_text(frame).strip()}"))
     return Group(*lines)
-
-
-def around(frame: FrameState) -> RenderableType:
-    return source(frame)
 
 
 def _text(frame: FrameState) -> str:

@@ -228,3 +228,30 @@ def test_a_failure_of_the_debugger_leaves_the_program_alone(monkeypatch):
     torch._dynamo.reset()
     with pytest.warns(DynxWarning, match="debugger: RuntimeError: no; the program is not affected"):
         assert debug(outer, script="n")(torch.zeros(2)).tolist() == [2.0, 2.0]
+
+
+def test_what_is_asked_does_not_change_what_the_program_sees(capsys):
+    def f(x, values, table):
+        if len(values) > 1 or table:
+            x = x * 1000
+        return x + 1
+
+    values, table = [1], {}
+    torch._dynamo.reset()
+    script = "p values.append(3); p table.update(a=1); b 1 if values.append(4); p values; c"
+    assert debug(f, script=script)(torch.ones(1), values, table).tolist() == [2.0]
+    assert (values, table) == ([1], {})
+    assert "(dynx) p values\n[1]" in capsys.readouterr().out
+
+
+def test_a_failure_while_a_stop_is_looked_for_leaves_the_program_alone(monkeypatch):
+    from dynx.comptime import _stops
+    from dynx.errors import DynxWarning
+
+    def fail(code):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(_stops, "_beginnings", fail)
+    torch._dynamo.reset()
+    with pytest.warns(DynxWarning, match="debugger: RuntimeError: no; the program is not affected"):
+        assert debug(outer, script="n")(torch.zeros(2)).tolist() == [2.0, 2.0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import sys
 from array import array
 from types import CodeType
@@ -11,7 +10,7 @@ from types import CodeType
 import corpus
 import pytest
 import torch
-from fingerprint import fingerprint
+from fingerprint import alive, fingerprint
 from torch._dynamo import symbolic_convert
 
 from dynx._torch import hooks, translator
@@ -171,13 +170,6 @@ def test_an_instruction_takes_less_than_200_bytes():
         torch.compile(model, backend="eager")(torch.ones(1, 4, 8))
     assert len(session.trail) > 2000
     assert size(session.trail) / len(session.trail) <= 200
-
-
-def alive():
-    torch._dynamo.reset()
-    gc.collect()
-    names = ("InstructionTranslator", "InliningInstructionTranslator", "FakeTensor", "TensorVariable", "OutputGraph")
-    return sum(type(each).__name__ in names for each in gc.get_objects())
 
 
 def test_nothing_is_left_behind():

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import linecache
 import warnings
 
 import pytest
 import torch
 from break_kinds import KINDS
-from fingerprint import fingerprint
+from fingerprint import alive, fingerprint
 from torch._dynamo import symbolic_convert
 
 from dynx.comptime import post_mortem
@@ -86,13 +85,6 @@ def test_a_failed_compilation_is_kept():
         torch.compile(breaking, backend="eager", fullgraph=True)(torch.ones(3))
     (state,) = pm.breaks
     assert state.location.line == breaking.__code__.co_firstlineno + 2
-
-
-def alive():
-    torch._dynamo.reset()
-    gc.collect()
-    names = ("InstructionTranslator", "InliningInstructionTranslator", "FakeTensor", "TensorVariable", "OutputGraph")
-    return sum(type(each).__name__ in names for each in gc.get_objects())
 
 
 def test_nothing_is_left_behind():
