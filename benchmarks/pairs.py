@@ -32,7 +32,7 @@ class Ratio:
     def __str__(self) -> str:
         verdict = "ok" if self.holds else "MISSED"
         interval = f"{self.low:.3f}-{self.high:.3f}"
-        return f"{self.name:<28} {self.median:6.3f}x  95% {interval}  {self.pairs} pairs  bound {self.bound:.2f}x  {verdict}"
+        return f"{self.name:<40} {self.median:6.3f}x  95% {interval}  {self.pairs} pairs  bound {self.bound:.2f}x  {verdict}"
 
 
 def ratio(name: str, with_it: Callable[[], float], without: Callable[[], float], *, bound: float, pairs: int = 15) -> Ratio:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
+from struct import Struct
 from types import CodeType
 from typing import NamedTuple
 
@@ -65,6 +66,12 @@ class Row(NamedTuple):
     caller: int  # row of the instruction that is calling this frame; NOTHING in the compiled function
     stack: int  # top link
     bindings: int  # newest binding
+    progress: int
+
+
+class Progress(NamedTuple):
+    """How far a trace has come."""
+
     graph: int
     nodes: int  # of that graph so far
     guards: int  # of the attempt so far
@@ -72,6 +79,7 @@ class Row(NamedTuple):
 
 
 _WIDTH = len(Row._fields)
+pack_row = Struct(f"{_WIDTH}i").pack  # of a row's values in order; a row is added to a trail so, it is the quickest
 
 
 class Trail:
@@ -81,12 +89,11 @@ class Trail:
         self.texts: list[str] = []
         self.codes: list[Code] = []
         self.attempts: list[Attempt] = []
-        self.frames: list[Frame] = []
         self.graphs: list[array[int]] = []  # of each the texts of its nodes
         self._numbers: dict[str, int] = {}
         self._rows = array("i")
-        self.add = self._rows.extend  # appends a row, its values in the order of `Row`
-        self._places = array("i")
+        self.add = self._rows.frombytes  # of a packed row
+        self._frames, self._places, self._progress = array("i"), array("i"), array("i")
         self._below, self._values = array("i"), array("i")
         self._before, self._names, self._bound = array("i"), array("i"), array("i")
 
@@ -119,6 +126,16 @@ class Trail:
         self._places.extend((place.number, self.text(place.instruction), *columns))
         return len(self._places) // len(place) - 1
 
+    def add_frame(self, frame: Frame) -> int:
+        """Add a frame; gives its number."""
+        self._frames.extend(frame)
+        return len(self._frames) // len(frame) - 1
+
+    def add_progress(self, progress: Progress) -> int:
+        """Add how far a trace has come; gives its number."""
+        self._progress.extend(progress)
+        return len(self._progress) // len(progress) - 1
+
     def push(self, below: int, text: int) -> int:
         """Add a value on top of a stack; gives the new top."""
         self._below.append(below)
@@ -142,7 +159,13 @@ class Trail:
 
     def frame(self, number: int) -> Frame:
         """Give the frame of a row."""
-        return self.frames[self._rows[number * _WIDTH]]
+        at = self._rows[number * _WIDTH] * len(Frame._fields)
+        return Frame(*self._frames[at : at + len(Frame._fields)])
+
+    def progress(self, number: int) -> Progress:
+        """Give how far the trace had come at a row."""
+        at = self._rows[(number + 1) * _WIDTH - 1] * len(Progress._fields)
+        return Progress(*self._progress[at : at + len(Progress._fields)])
 
     def callers(self, number: int) -> list[int]:
         """Give a row and those of the instructions that called its frame, innermost first."""

@@ -1,7 +1,7 @@
 """What is known of one symbolic frame while it is traced, so that only what changed is written down.
 
-A value's text changes when the traced code changes the value, or when torch looks at it for the first time. Instructions that
-only move values do neither; others that add no guard looked at nothing, and without a new node of the graph no tensor changed.
+Instructions that only move values change no text; others that add no guard looked at nothing, and without a new node of the
+graph no tensor changed.
 
 Torch: `stack` and `symbolic_locals` of `InstructionTranslatorBase`; alike in 2.11, 2.13 and 2.15.
 """
@@ -9,36 +9,36 @@ Torch: `stack` and `symbolic_locals` of `InstructionTranslatorBase`; alike in 2.
 from __future__ import annotations
 
 from array import array
-from operator import is_
 from typing import Any
 
-from dynx._torch.rendering import show
+from dynx._torch.rendering import manner_of
 from dynx._torch.translator import HIDDEN
-from dynx._torch.variables import cell_content, example_of, is_kind, is_lazy, items_of, settled
+from dynx._torch.value_texts import FIXED, OPEN, TENSOR, ValueTexts
+from dynx._torch.variables import cell_content
 from dynx._trail import NOTHING, Attempt, Trail
 
-_FIXED, _TENSOR, _OPEN = range(3)  # a text that stays; changes at most when the graph grows; may change at any time
+_LOOKING: tuple[Any, ...] = (super, isinstance, issubclass, len, callable)
 
 
 class RecordedFrame:
     """The state of a frame at its last row. Lives on its translator and ends with it."""
 
     __slots__ = (
-        *("attempt", "bindings", "graph", "graphs", "is_root", "links", "number", "passed", "place", "places", "row"),
         *(
-            "_cells",
-            "_constants",
-            "_links",
-            "_members",
-            "_open",
-            "_stack",
-            "_stack_texts",
-            "_tensors",
-            "_texts",
-            "_trail",
-            "_values",
+            "attempt",
+            "bindings",
+            "counted",
+            "graphs",
+            "guards",
+            "is_root",
+            "nodes",
+            "number",
+            "place",
+            "places",
+            "progress",
+            "row",
         ),
-        *("exception", "guards", "nodes"),
+        *("_cells", "_constants", "_kinds", "_link", "_stack", "_texts", "_trail", "_value_texts", "_values"),
     )
 
     def __init__(
@@ -47,84 +47,90 @@ class RecordedFrame:
         number: int,
         attempt: Attempt,
         graphs: dict[Any, Any],  # of the attempt, what the recorder knows of them
+        value_texts: ValueTexts,  # of the attempt
         places: array[int],
         constants: dict[int, int],  # places of LOAD_CONST to texts
     ) -> None:
-        self._trail = trail
+        self._trail, self._value_texts, self._constants, self._link = trail, value_texts, constants, trail.push
         self.number, self.attempt, self.graphs, self.places = number, attempt, graphs, places
         self.is_root = False
-        self.row = -2  # the last one; before the first one none comes right after it
-        self.graph = self.nodes = self.guards = 0
-        self.exception = NOTHING
-        self.bindings = NOTHING
+        self.row = NOTHING  # the last one
         self.place = NOTHING  # of the last row
-        self.passed: dict[int, int] = {}  # of values that the caller may have passed on, by identity, their texts
-        self._constants = constants
-        self._stack: list[Any] = []
-        self._stack_texts: list[int] = []
-        self.links: list[int] = []
+        self.nodes = self.guards = 0
+        self.counted: tuple[Any, Any, Any, Any] = (None, (), (), None)  # graph, guards, shape guards, exceptions handled
+        self.progress = self.bindings = NOTHING
+        self._stack: list[tuple[Any, int, int, int]] = []  # values, their texts, when those may change, links of the trail
         self._values: dict[str, Any] = {}
         self._texts: dict[str, int] = {}
+        self._kinds: dict[str, int] = {}  # when the texts of locals may change, but of those that stay
         self._cells: set[str] = set()
-        self._open: set[str] = set()  # names of values whose text may change at any time
-        self._members: dict[str, list[Any]] = {}  # of containers whose text changes only when these do
-        self._tensors: set[str] = set()  # those whose text changes at most when the graph grows
 
-    def on_stack(self) -> dict[int, int]:
-        """Give the texts of the values on the stack by identity."""
-        return dict(zip(map(id, self._stack), self._stack_texts, strict=True))
+    def top(self) -> int:
+        """Give the link of the value on top of the stack."""
+        return self._stack[-1][3] if self._stack else NOTHING
+
+    def has_only_looked(self, last: Any) -> bool:
+        """Tell whether the last instruction called a builtin that changes nothing, from the stack as it was before."""
+        end = len(self._stack) - last.arg
+        called = [value.fn for value, *_ in self._stack[max(end - 2, 0) : end] if type(value).__name__ == "BuiltinVariable"]
+        return any(fn is each for fn in called for each in _LOOKING)
 
     def moved(self, tx: Any, last: Any) -> None:
         """Follow the last instruction, which only moved values."""
         name = last.opname
         if name == "LOAD_FAST":
-            self._push(tx, tx.stack[-1], self._texts.get(last.argval))
+            self._push_local(tx, tx.stack[-1], last.argval)
         elif name == "LOAD_CONST":
-            self._push(tx, tx.stack[-1], self._constants.get(self.place))
-            self._constants[self.place] = self._stack_texts[-1]
+            value, text = tx.stack[-1], self._constants.get(self.place)
+            if text is None:
+                text = self._constants[self.place] = self._value_texts.of(tx, value)[0]
+            self._push(value, text, FIXED)
         else:
             self.read_stack(tx, opened=False, grown=False)
 
-    def stored(self, tx: Any, name: str | None) -> None:
-        """Follow the last instruction, which assigned a local, or any where the name is None."""
-        self.read_stack(tx, opened=False, grown=False)
-        if name is None or name not in self._values:
-            self.read_locals(tx, opened=False, grown=False)
+    def stored(self, tx: Any, name: str | None) -> bool:
+        """Follow the last instruction, which assigned a local, or any where the name is None; tells if one may be a tensor."""
+        known, stack = self._stack, tx.stack
+        if len(known) == len(stack) + 1 and (not stack or stack[-1] is known[-2][0]):
+            del known[-1]
         else:
-            self._read_local(tx, name, tx.symbolic_locals[name], opened=False, grown=False)
+            self.read_stack(tx, opened=False, grown=False)
+        if name is None:
+            self.read_locals(tx, reread=False)
+            return True
+        self._read_local(tx, name, tx.symbolic_locals[name])
+        return self._kinds.get(name) == TENSOR
 
     def read_stack(self, tx: Any, *, opened: bool, grown: bool, loaded: str | None = None) -> None:
         """Read the value stack; `loaded` names the local that the last instruction may have put on top."""
-        known, texts, stack = self._stack, self._stack_texts, tx.stack
-        same, length, text = 0, len(known), None
+        known, stack = self._stack, tx.stack
+        length = len(known)
         if opened or grown:
-            for before, now in zip(known, stack):  # noqa: B905 - they differ in length
-                if before is not now or (text := self._changed_text(tx, same, now, opened, grown)) is not None:
-                    break
-                same += 1
-        elif length and length < len(stack) and stack[length - 1] is known[-1]:
+            same = self._count_same(tx, opened, grown)
+        elif length and length < len(stack) and stack[length - 1] is known[-1][0]:
             same = length  # one was pushed, those below are as they were
         else:
-            for before, now in zip(known, stack):  # noqa: B905
-                if before is not now:
+            same = 0
+            for before, now in zip(known, stack):  # noqa: B905 - they differ in length
+                if before[0] is not now:
                     break
                 same += 1
-        if same < length:
-            del known[same:], texts[same:], self.links[same:]
+        del known[same:]
         for value in stack[same:]:
-            if text is None and loaded is not None and self._values.get(loaded) is value:
-                text = self._texts.get(loaded)
-            self._push(tx, value, text)
-            text = None
+            if loaded is not None and self._values.get(loaded) is value:
+                self._push_local(tx, value, loaded)
+            else:
+                self._push(value, *self._value_texts.of(tx, value))
 
-    def read_locals(self, tx: Any, *, opened: bool, grown: bool) -> None:
-        """Read every local; one may have been assigned."""
+    def read_locals(self, tx: Any, *, reread: bool) -> None:
+        """Read the locals that were assigned, and those whose text may have changed."""
         variables = tx.symbolic_locals
         for name, value in variables.items():
-            if name not in self._values and is_kind(value, "CellVariable"):
+            known = self._values.get(name)
+            if known is None and manner_of(value) == "cell":
                 self._cells.add(name)
-            self._read_local(tx, name, value, opened=opened, grown=grown)
-        self.passed = {}
+            if reread or known is not value:
+                self._read_local(tx, name, value)
         if len(self._values) != len(variables):
             self._forget(variables)
 
@@ -133,90 +139,57 @@ class RecordedFrame:
         variables = tx.symbolic_locals
         if opened:
             for name in self._cells:
-                if cell_content(tx, variables[name]) is not self._values[name]:
-                    self._read_local(tx, name, variables[name], opened=opened, grown=grown)
-        for name in (*(self._open if opened else ()), *(self._tensors if grown else ())):
-            self._read_local(tx, name, variables[name], opened=opened, grown=grown)
+                self._read_local(tx, name, variables[name])
+        if self._kinds:
+            for name, kind in [*self._kinds.items()]:
+                if (opened and kind == OPEN) or (grown and kind == TENSOR):
+                    self._read_local(tx, name, variables[name])
 
-    def _read_local(self, tx: Any, name: str, value: Any, *, opened: bool, grown: bool) -> None:
+    def _read_local(self, tx: Any, name: str, value: Any) -> None:
         if name in self._cells:
             value = cell_content(tx, value) or value
-        if self._values.get(name) is not value:
-            self._values[name] = value
-        elif not self._may_differ(name, value, opened, grown):
+        if self._values.get(name) is value and name not in self._kinds:
             return
-        self._classify(name, value)
+        self._values[name] = value
         if name.startswith(HIDDEN):
             return
-        text = self.passed.get(id(value)) if self.passed else None
-        if text is None:
-            text = self._trail.text(show(tx, value))
+        text, kind = self._value_texts.of(tx, value)
+        if kind == FIXED:
+            self._kinds.pop(name, None)
+        else:
+            self._kinds[name] = kind
         if self._texts.get(name) != text:
             self._texts[name] = text
             self.bindings = self._trail.bind(self.bindings, self._trail.text(name), text)
 
-    def _may_differ(self, name: str, value: Any, opened: bool, grown: bool) -> bool:
-        """Tell whether the text of a local may have changed though it is the same value."""
-        if name in self._tensors:
-            return grown
-        if name not in self._open or not (opened or grown):
-            return False
-        members = self._members.get(name)
-        return grown or members is None or not _are_same(members, _members_of(value))
-
-    def _classify(self, name: str, value: Any) -> None:
-        kind = _kind(value)
-        (self._open.add if kind == _OPEN else self._open.discard)(name)
-        (self._tensors.add if kind == _TENSOR else self._tensors.discard)(name)
-        members = _members_of(value) if kind == _OPEN else None
-        if members and not any(_kind(each) == _OPEN for each in members):
-            self._members[name] = members
-        else:
-            self._members.pop(name, None)
-
-    def _push(self, tx: Any, value: Any, text: int | None) -> None:
+    def _push_local(self, tx: Any, value: Any, name: str) -> None:
+        """Push the value of a local, whose text is known unless it is one that torch has added."""
+        text = self._texts.get(name)
         if text is None:
-            text = self._trail.text(show(tx, value))
-        links = self.links
-        links.append(self._trail.push(links[-1] if links else NOTHING, text))
-        self._stack.append(value)
-        self._stack_texts.append(text)
+            self._push(value, *self._value_texts.of(tx, value))
+        else:
+            stack = self._stack
+            stack.append((value, text, self._kinds.get(name, FIXED), self._link(stack[-1][3] if stack else NOTHING, text)))
 
-    def _changed_text(self, tx: Any, index: int, value: Any, opened: bool, grown: bool) -> int | None:
-        """Give the text of a value on the stack if it differs from what it was."""
-        kind = _kind(value)
-        if kind == _FIXED or not (grown if kind == _TENSOR else opened):
-            return None
-        text = self._trail.text(show(tx, value))
-        return None if text == self._stack_texts[index] else text
+    def _push(self, value: Any, text: int, kind: int) -> None:
+        stack = self._stack
+        stack.append((value, text, kind, self._link(stack[-1][3] if stack else NOTHING, text)))
+
+    def _count_same(self, tx: Any, opened: bool, grown: bool) -> int:
+        """Count the values of the stack, from the bottom, that are the same with the same text."""
+        same = 0
+        for (before, text, kind, _), now in zip(self._stack, tx.stack):  # noqa: B905 - see above
+            if before is not now:
+                break
+            if kind and (opened if kind == OPEN else grown) and self._value_texts.of(tx, now)[0] != text:
+                break
+            same += 1
+        return same
 
     def _forget(self, variables: dict[str, Any]) -> None:
         for name in [each for each in self._values if each not in variables]:
             del self._values[name]
-            self._open.discard(name)
-            self._tensors.discard(name)
+            self._kinds.pop(name, None)
             self._cells.discard(name)
             if self._texts.pop(name, None) is not None:
                 self.bindings = self._trail.bind(self.bindings, self._trail.text(name), NOTHING)
-
-
-def _members_of(value: Any) -> list[Any]:
-    value = settled(value)
-    items = None if is_lazy(value) else items_of(value)
-    return [*items, *items.values()] if isinstance(items, dict) else list(items or ())
-
-
-def _are_same(before: list[Any], now: list[Any]) -> bool:
-    return len(before) == len(now) and all(map(is_, before, now))
-
-
-def _kind(value: Any) -> int:
-    """Say when the text of a value may change."""
-    if is_kind(value, "ConstantVariable", "NullVariable", "BaseUserFunctionVariable"):
-        return _FIXED
-    value = settled(value)
-    if is_kind(value, "TupleVariable"):  # itself it never changes
-        return max(map(_kind, items_of(value) or ()), default=_FIXED)
-    if is_lazy(value) or is_kind(value, "CellVariable") or items_of(value) is not None:
-        return _OPEN
-    return _FIXED if example_of(value) is None else _TENSOR

@@ -10,14 +10,14 @@ from array import array
 from collections.abc import Mapping
 from functools import cache
 from itertools import islice
-from types import CodeType
 from typing import Any, NamedTuple
 
 from dynx._torch import line_hook, translator
 from dynx._torch.guards import guard_source
 from dynx._torch.recorded_frame import RecordedFrame
 from dynx._torch.rendering import show
-from dynx._trail import NOTHING, Attempt, Frame, Place, Trail
+from dynx._torch.value_texts import ValueTexts
+from dynx._trail import NOTHING, Attempt, Frame, Place, Progress, Trail, pack_row
 
 # what an instruction may do to values: nothing at all; move them between the stack, locals and constants; look at them; change
 # them. All but the first two may also run traced code, and what is in none of the lists may do anything.
@@ -57,22 +57,21 @@ class Recorder:
         self._add = self.trail.add
         self._under_way: list[int] = []  # rows of instructions that are being traced, outermost first
         self.after = self._under_way.pop
-        self._frames: dict[Any, RecordedFrame] = {}
         self._mark = f"_dynx_recorded_{id(self)}"
-        self._codes: dict[CodeType, tuple[int, array[int]]] = {}
+        self._codes: dict[int, tuple[int, array[int]]] = {}  # by identity, since hashing code takes long; the trail keeps it
         self._constants: dict[int, int] = {}
+        self._newest: Progress | None = None
+        self._newest_number = NOTHING
 
     def before(self, tx: Any) -> int:
         """Write down the state before the next instruction of a frame, which `after` ends; gives the number of its row."""
         under_way = self._under_way
-        caller = under_way[-1] if under_way else self.row_of(getattr(tx, "parent", None))
-        row = self._write(tx, caller, tx.instruction_pointer)
+        row = self._write(tx, under_way[-1] if under_way else self.row_of(getattr(tx, "parent", None)), tx.instruction_pointer)
         under_way.append(row)
         return row
 
     def close(self) -> None:
         """Let go of everything of torch."""
-        self._frames.clear()
         self._under_way.clear()
 
     def row_of(self, tx: Any, *, calls: bool = True) -> int:
@@ -82,29 +81,34 @@ class Recorder:
         """
         if tx is None:
             return NOTHING
-        frame = self._frames.get(tx)
+        frame = getattr(tx, self._mark, None)
         if frame is not None:
             return int(frame.row)
         return self._write(tx, self.row_of(getattr(tx, "parent", None)), tx.instruction_pointer - calls)
 
     def _write(self, tx: Any, caller: int, pointer: int) -> int:
-        frame = self._frames.get(tx) or self._enter(tx)
+        frame = getattr(tx, self._mark, None) or self._enter(tx)
         number, last = self._rows, tx.current_instruction
-        effect = _EFFECTS.get(last.opname) if frame.row == number - 1 else None  # else other frames were traced meanwhile
+        effect = _EFFECTS.get(last.opname)
+        if frame.row != number - 1 or number == 0:  # other frames were traced meanwhile, or this is its first row
+            effect = "change" if effect in ("look", "change") and frame.row != NOTHING else None
+        elif last.opname == "CALL" and frame.has_only_looked(last):
+            effect = "look"
         if effect == "move":
             frame.moved(tx, last)
-        elif effect in ("store", "cells"):
-            frame.stored(tx, last.argval if effect == "store" else None)
-            self._rename(frame.graphs.get(tx.output.graph), tx.output.graph)  # torch names what is assigned
+        elif effect == "store" or effect == "cells":
+            if frame.stored(tx, last.argval if effect == "store" else None):
+                self._rename(frame, tx.output.tracers[-1].graph)
         elif effect != "idle":
             nodes, guards = frame.nodes, frame.guards
-            self._read_progress(tx, frame)
+            if effect != "look" or not _is_as_before(frame):
+                self._read_progress(tx, frame)
             grown = frame.nodes != nodes
             opened = effect != "look" or frame.guards != guards
-            loaded = last.argval if last.opname == "LOAD_DEREF" else None
+            loaded = last.argval if last.opname == "LOAD_DEREF" and not opened else None
             frame.read_stack(tx, opened=opened, grown=grown, loaded=loaded)
             if effect is None:
-                frame.read_locals(tx, opened=opened, grown=grown)
+                frame.read_locals(tx, reread=True)
             elif opened or grown:
                 frame.reread_locals(tx, opened=opened, grown=grown)
         place = frame.places[pointer]
@@ -113,49 +117,48 @@ class Recorder:
         frame.row, frame.place, self._rows = number, place, number + 1
         frame.attempt.rows += 1
         outer = NOTHING if frame.is_root else caller
-        top = frame.links[-1] if frame.links else NOTHING
-        counts = (frame.graph, frame.nodes, frame.guards, frame.exception)
-        self._add((frame.number, place, outer, top, frame.bindings, *counts))
+        self._add(pack_row(frame.number, place, outer, frame.top(), frame.bindings, frame.progress))
         return number
 
     def _enter(self, tx: Any) -> RecordedFrame:
         trail, output = self.trail, tx.output
-        if not hasattr(output, self._mark):  # kept there: it ends with the attempt
-            self._frames = {each: self._frames[each] for each in translator.chain(tx) if each in self._frames}
-            setattr(output, self._mark, (trail.begin(*translator.trace_id()), {}))
-        attempt, graphs = getattr(output, self._mark)
-        known = self._codes.get(tx.f_code)
+        known = getattr(output, self._mark, None)
+        if known is None:  # kept there: it ends with the attempt, as frames do with their translators
+            known = trail.begin(*translator.trace_id()), {}, ValueTexts(trail)
+            setattr(output, self._mark, known)
+        attempt, graphs, value_texts = known
+        known = self._codes.get(id(tx.f_code))
         if known is None:
-            known = self._codes[tx.f_code] = (len(trail.codes), array("i", [NOTHING]) * len(tx.instructions))
+            known = self._codes[id(tx.f_code)] = (len(trail.codes), array("i", [NOTHING]) * len(tx.instructions))
             trail.codes.append(line_hook.traced_code(tx))
-        frame = RecordedFrame(trail, len(trail.frames), attempt, graphs, known[1], self._constants)
-        trail.frames.append(Frame(known[0], attempt.number, attempt.frames))
+        number = trail.add_frame(Frame(known[0], attempt.number, attempt.frames))
+        frame = RecordedFrame(trail, number, attempt, graphs, value_texts, known[1], self._constants)
         attempt.frames += 1
-        parent = getattr(tx, "parent", None)
-        frame.is_root = parent is None
-        caller = None if parent is None else self._frames.get(parent)
-        frame.passed = {} if caller is None else caller.on_stack()
-        self._frames[tx] = frame
+        frame.is_root = getattr(tx, "parent", None) is None
+        setattr(tx, self._mark, frame)
         return frame
 
     def _read_progress(self, tx: Any, frame: RecordedFrame) -> None:
         """Count nodes and guards, and see what exception is under way."""
         output, attempt = tx.output, frame.attempt
         graph = output.tracers[-1].graph
-        guards, handled = output.tracing_context.guards_context.dynamo_guards.inner, tx.exn_vt_stack
-        asked = len(guards)
+        context, handled = output.tracing_context, tx.exn_vt_stack
+        guards, shapes = context.guards_context.dynamo_guards.inner, context.fake_mode.shape_env.guards
+        nodes, asked, newest = graph._len, len(guards), self._newest
+        is_calm = handled._current_exception is None and not len(handled)
         logged = frame.graphs.get(graph)
-        if logged is None or graph._len != len(logged.places):
+        if logged is None or nodes != len(logged.places):
             logged = frame.graphs[graph] = self._read_nodes(graph, logged)
-        shapes = output.shape_env.guards
         if len(shapes) != attempt.shape_guards:
             attempt.shapes.extend((self.trail.text(str(each.expr)), self._rows - 1) for each in shapes[attempt.shape_guards :])
             attempt.shape_guards = len(shapes)
         if asked * 3 != len(attempt.guards):
             self._read_guards(guards, attempt)
-        frame.graph, frame.nodes, frame.guards = logged.number, graph._len, asked
-        is_calm = handled._current_exception is None and not len(handled)
-        frame.exception = NOTHING if is_calm else self._exception(tx)
+        if not is_calm or (logged.number, nodes, asked, NOTHING) != newest:
+            newest = self._newest = Progress(logged.number, nodes, asked, NOTHING if is_calm else self._exception(tx))
+            self._newest_number = self.trail.add_progress(newest)
+        frame.nodes, frame.guards, frame.progress = nodes, asked, self._newest_number
+        frame.counted = graph, guards, shapes, handled if is_calm else None
 
     def _read_nodes(self, graph: Any, logged: _LoggedGraph | None) -> _LoggedGraph:
         """Write down the nodes that are new, in the order they came; begin anew when some were taken away.
@@ -180,8 +183,9 @@ class Recorder:
             log.append(self.trail.text(_node_text(each)))
         return logged
 
-    def _rename(self, logged: _LoggedGraph | None, graph: Any) -> None:
-        node = graph._root._prev
+    def _rename(self, frame: RecordedFrame, graph: Any) -> None:
+        """Torch names a tensor after the variable that it is assigned to."""
+        logged, node = frame.graphs.get(graph), graph._root._prev
         if logged is not None and node in logged.places:
             log, place = self.trail.graphs[logged.number], logged.places[node]
             if not self.trail.texts[log[place]].startswith(f"{node.name} ="):
@@ -208,6 +212,19 @@ class Recorder:
             return self.trail.add_place(Place(index, text, line, None, None))
         end = positions.end_col_offset if positions.end_lineno == positions.lineno else None
         return self.trail.add_place(Place(index, text, positions.lineno, positions.col_offset, end))
+
+
+def _is_as_before(frame: RecordedFrame) -> bool:
+    """Tell whether nothing was counted and no exception raised since the frame's last row; it has gone on by itself."""
+    graph, guards, shapes, handled = frame.counted
+    return bool(
+        handled is not None
+        and graph._len == frame.nodes
+        and len(guards) == frame.guards
+        and len(shapes) == frame.attempt.shape_guards
+        and handled._current_exception is None
+        and not len(handled)
+    )
 
 
 def _node_text(node: Any) -> str:

@@ -61,12 +61,12 @@ def show(tx: Any, variable: Any, depth: int = 2) -> str:
     Tensors show dtype, sizes, device and requires_grad; symbolic numbers their expression; a value that torch has not looked
     at yet is shown as it is, and stays unlooked at.
     """
-    manner = _manner_of(variable)
+    manner = manner_of(variable)
     if manner == "lazy":
         variable = settled(variable)
         if is_lazy(variable):
             return show_value(untouched_value(variable), depth)
-        manner = _manner_of(variable)
+        manner = manner_of(variable)
     if manner == "constant":
         return show_value(variable.value, depth)
     if manner == "function":
@@ -77,7 +77,7 @@ def show(tx: Any, variable: Any, depth: int = 2) -> str:
         content = cell_content(tx, variable)
         return "<empty cell>" if content is None else show(tx, content, depth)
     if manner == "attribute":
-        return f"{show(tx, variable.obj, 1)}.{getattr(variable, 'method_name', None) or variable.name}"
+        return f"{show(tx, variable.obj, 1)}.{attribute_name(variable)}"
     if manner == "module":
         return f"module {variable.value.__name__}"
     if manner == "class":
@@ -91,14 +91,15 @@ def show(tx: Any, variable: Any, depth: int = 2) -> str:
     return _show_other(variable)
 
 
-def _manner_of(variable: Any) -> str:
+def manner_of(variable: Any) -> str:
+    """Name how a variable is shown; empty for those of which the value decides."""
     cls: Any = type(variable)
-    return _manner(cls)
+    return manner_of_class(cls)
 
 
 @cache
-def _manner(cls: Any) -> str:
-    """Say how variables of a class are shown; asked for every value of every traced instruction."""
+def manner_of_class(cls: Any) -> str:
+    """Name how variables of a class are shown; asked for every value of every traced instruction."""
     names = class_names(cls)
     return next((manner for manner, named in _MANNERS.items() if not names.isdisjoint(named)), "")
 
@@ -191,6 +192,11 @@ def _show_other(variable: Any) -> str:
     return f"<{cls.__qualname__}>"
 
 
+def attribute_name(variable: Any) -> str:
+    """Name the attribute that a variable of manner "attribute" stands for."""
+    return str(getattr(variable, "method_name", None) or variable.name)
+
+
 def _function_name(variable: Any) -> str:
     for name in ("fn", "value"):
         qualname = getattr(own(variable, name), "__qualname__", None)
@@ -218,7 +224,15 @@ def _asks_for_the_value(cls: Any) -> bool:
 
 
 def is_tensor(value: Any) -> bool:
-    return any(base.__name__ == "Tensor" and base.__module__ == "torch" for base in type(value).__mro__)
+    """Tell by the class itself; `isinstance` asks the value too."""
+    return issubclass(type(value), _tensor())
+
+
+@cache
+def _tensor() -> type:
+    from torch import Tensor
+
+    return Tensor
 
 
 def _cut(text: str) -> str:

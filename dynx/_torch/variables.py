@@ -110,8 +110,7 @@ def items_of(variable: Any) -> list[Any] | dict[Any, Any] | None:
     Torch: `.items`, a list for sequences and a dict for mappings and sets. Subclasses of containers keep theirs in
     `_list_vt`, `_dict_vt`, `_set_vt` and `_tuple_vt` (2.11), in `_base_vt` (2.13) or inherit (2.15).
     """
-    cls: Any = type(variable)
-    if not _may_hold_items(cls):
+    if not may_hold_items(variable):
         return None
     for name in ("items", "set_items"):
         held = own(variable, name)
@@ -124,6 +123,12 @@ def items_of(variable: Any) -> list[Any] | dict[Any, Any] | None:
         if inner is not None:
             return items_of(inner)
     return None
+
+
+def may_hold_items(variable: Any) -> bool:
+    """Tell whether a variable is of a kind that `items_of` looks into."""
+    cls: Any = type(variable)
+    return _may_hold_items(cls)
 
 
 @cache

@@ -133,9 +133,10 @@ class Session:
 
     def _around_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         thread, before, after, errors = self._thread, self.recorder.before, self.recorder.after, break_errors()
+        this_thread = threading.get_ident
 
         def step(tx: Any) -> Any:
-            if self.has_left or threading.get_ident() != thread or tx.instruction_pointer is None:
+            if self.has_left or this_thread() != thread or tx.instruction_pointer is None:
                 return original(tx)
             try:
                 row = before(tx)

@@ -29,7 +29,7 @@ def history(trail: Trail, internals: bool = False) -> list[int]:
 
 def state(trail: Trail, row: int, internals: bool = False) -> TraceState:
     """Give what was known before an instruction."""
-    found = trail.row(row)
+    found = trail.progress(row)
     attempt = trail.attempt(row)
     return TraceState(
         row,
@@ -49,7 +49,7 @@ def frames(trail: Trail, row: int, internals: bool = False) -> list[int]:
 
 def graph(trail: Trail, row: int) -> list[str]:
     """Give the operations of the graph up to an instruction, as lines of code."""
-    found = trail.row(row)
+    found = trail.progress(row)
     lines = [trail.texts[each] for each in trail.graphs[found.graph][: found.nodes]] if found.nodes else []
     return sorted(lines, key=lambda line: " = input " not in line)  # torch makes an input when it is first used
 
@@ -57,7 +57,7 @@ def graph(trail: Trail, row: int) -> list[str]:
 def guards(trail: Trail, row: int) -> list[TracedGuard]:
     """Give the guards asked for up to an instruction, oldest first, then those on sizes, with the line that asked."""
     texts, found = trail.texts, trail.attempt(row).guards
-    asked = [found[start : start + 3] for start in range(0, 3 * trail.row(row).guards, 3)]
+    asked = [found[start : start + 3] for start in range(0, 3 * trail.progress(row).guards, 3)]
     shapes = [TracedGuard("SHAPE", texts[text], _asked_at(trail, by)) for text, by in trail.attempt(row).shapes if by < row]
     return [*(TracedGuard(texts[kind], texts[source], _asked_at(trail, by)) for kind, source, by in asked), *shapes]
 

@@ -75,14 +75,43 @@ def method_of_a_dict(x, table=None):
     return x + table.get("a")
 
 
-OWN = (changes, passes_on, yields, method_of_a_dict)
+def grows_while_called(x):
+    """While `items.append` and `y.add` lie on the stack, the list and the tensor change."""
+    items, table = [1], {"x": x, "y": [x]}
+
+    def more(value):
+        items.append(len(items))
+        y = value.view(1, 3)
+        y.squeeze_(0)
+        return y.requires_grad, isinstance(table, dict)
+
+    def turn(value):
+        value.unsqueeze_(0)
+        return 1
+
+    y = x + 1
+    items.append(more(y))
+    items.append(more(table["y"][0]))
+    return y.add(turn(y)) + len(items)
+
+
+def looks_later(x, table=None):
+    """Members of a container that came from outside are looked at one after the other."""
+    first = {"all": table, "a": table["a"]}
+    second = [table["b"], table["a"]]
+    total = first["a"] + second[0]
+    size = x.size()
+    return x.reshape(size[0], 1) * total + len(first) + size.numel()
+
+
+OWN = (changes, passes_on, yields, method_of_a_dict, grows_while_called, looks_later)
 PROGRAMS = {
     each.__name__: each for each in (*OWN, *(f for f in vars(corpus).values() if callable(f) and hasattr(f, "__code__")))
 }
 
 
 def arguments(name):
-    return (torch.ones(3), {"a": 1, "b": 2}) if name == "method_of_a_dict" else (torch.ones(3),)
+    return (torch.ones(3), {"a": 1, "b": 2}) if name in ("method_of_a_dict", "looks_later") else (torch.ones(3),)
 
 
 class Oracle:
@@ -106,11 +135,12 @@ class Oracle:
         return step
 
 
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_is_kept_is_what_was_there(name):
+def test_what_is_kept_is_what_was_there(name, dynamic):
     torch._dynamo.reset()
     with Session(["c"] * 20, internals=True) as session, Oracle() as oracle:
-        torch.compile(PROGRAMS[name], backend="eager")(*arguments(name))
+        torch.compile(PROGRAMS[name], backend="eager", dynamic=dynamic or None)(*arguments(name))
     assert len(session.trail) == len(oracle.seen) > 0
     for row, (stack, variables, guards) in enumerate(oracle.seen):
         kept = state(session.trail, row, internals=True)
