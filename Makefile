@@ -57,6 +57,7 @@ fuzz-torch-%: .matrix/python-torch-%/.ready
 bench: $(READY)
 	$(BIN)/python benchmarks/observers.py
 	$(BIN)/python benchmarks/comptime.py
+	$(BIN)/python benchmarks/guards.py
 
 # The same tests on the oldest and the newest supported torch, each in an environment of its own (about 5 GB, cached by uv).
 MATRIX := 2.11.0 2.15.0

@@ -14,8 +14,8 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """The median of paired ratios with a bootstrap 95 % interval, against a bound."""
+class Measured:
+    """The median of paired ratios, or differences, with a bootstrap 95 % interval, against a bound."""
 
     name: str
     median: float
@@ -23,6 +23,7 @@ class Ratio:
     high: float
     pairs: int
     bound: float
+    unit: str = "x"
 
     @property
     def holds(self) -> bool:
@@ -31,14 +32,33 @@ class Ratio:
 
     def __str__(self) -> str:
         verdict = "ok" if self.holds else "MISSED"
-        interval = f"{self.low:.3f}-{self.high:.3f}"
-        return f"{self.name:<40} {self.median:6.3f}x  95% {interval}  {self.pairs} pairs  bound {self.bound:.2f}x  {verdict}"
+        found = f"{self.median:6.3f}{self.unit}  95% {self.low:.3f}-{self.high:.3f}  {self.pairs} pairs"
+        return f"{self.name:<40} {found}  bound {self.bound:.2f}{self.unit}  {verdict}"
 
 
-def ratio(name: str, with_it: Callable[[], float], without: Callable[[], float], *, bound: float, pairs: int = 15) -> Ratio:
+def difference(
+    name: str, with_it: Callable[[], float], without: Callable[[], float], *, bound: float, unit: str, pairs: int = 31
+) -> Measured:
+    """Measure both in turn, as `ratio`, and give what the first has more."""
+    return _measured(name, with_it, without, lambda a, b: a - b, bound, unit, pairs)
+
+
+def ratio(name: str, with_it: Callable[[], float], without: Callable[[], float], *, bound: float, pairs: int = 15) -> Measured:
     """Measure both in turn; the order within a pair alternates. The functions give the quantity, seconds or bytes."""
+    return _measured(name, with_it, without, lambda a, b: a / b, bound, "x", pairs)
+
+
+def _measured(
+    name: str,
+    with_it: Callable[[], float],
+    without: Callable[[], float],
+    compare: Callable[[float, float], float],
+    bound: float,
+    unit: str,
+    pairs: int,
+) -> Measured:
     with_it(), without()  # warm up
-    ratios = []
+    values = []
     for number in range(pairs):
         if number % 2:
             b = without()
@@ -46,9 +66,9 @@ def ratio(name: str, with_it: Callable[[], float], without: Callable[[], float],
         else:
             a = with_it()
             b = without()
-        ratios.append(a / b)
-    low, high = _bootstrap(ratios)
-    return Ratio(name, statistics.median(ratios), low, high, pairs, bound)
+        values.append(compare(a, b))
+    low, high = _bootstrap(values)
+    return Measured(name, statistics.median(values), low, high, pairs, bound, unit)
 
 
 def _bootstrap(values: list[float], rounds: int = 4000) -> tuple[float, float]:
@@ -57,12 +77,12 @@ def _bootstrap(values: list[float], rounds: int = 4000) -> tuple[float, float]:
     return medians[int(rounds * 0.025)], medians[int(rounds * 0.975)]
 
 
-def report(title: str, ratios: list[Ratio], out: Path | None) -> int:
+def report(title: str, measured: list[Measured], out: Path | None) -> int:
     """Print the table, write it as JSON when asked, and give the exit code: 1 when a bound is missed."""
     import torch
 
     print(f"{title}   torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}")
-    for each in ratios:
+    for each in measured:
         print(" ", each)
     if out is not None:
         device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
@@ -71,11 +91,11 @@ def report(title: str, ratios: list[Ratio], out: Path | None) -> int:
             "torch": str(torch.__version__),
             "device": device,
             "date": datetime.now(UTC).date().isoformat(),
-            "ratios": [asdict(each) | {"holds": each.holds} for each in ratios],
+            "ratios": [asdict(each) | {"holds": each.holds} for each in measured],
         }
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(data, indent=1) + "\n")
-    return 0 if all(each.holds for each in ratios) else 1
+    return 0 if all(each.holds for each in measured) else 1
 
 
 def out_option() -> Path | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ["docs/comptime.md"]
+DOCUMENTS = ["docs/comptime.md", "docs/guards.md"]
 BLOCKS = [
     pytest.param(block, id=f"{name}-{number}")
     for name in DOCUMENTS

@@ -133,6 +133,11 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "trace_rules": ("torch._dynamo.trace_rules:lookup", "what is never traced"),
     "compiled_module": ("torch._dynamo.eval_frame:OptimizedModule", "what is compiled already"),
     "cache_entries": ("torch._dynamo.eval_frame:_debug_get_cache_entry_list", "what is compiled already"),
+    "optimize": ("torch._dynamo.eval_frame:_optimize", "dynx.compile"),
+    "innermost_fn": ("torch._dynamo.eval_frame:innermost_fn", "dynx.compile of what is compiled already"),
+    "wrap_inline": ("torch._dynamo.external_utils:wrap_inline", "a cache for each built-in module"),
+    "stance": ("torch._dynamo.eval_frame:_stance", "a cache for the backend that a stance forces"),
+    "config_hash": ("torch.utils._config_module:ConfigModule.get_hash", "a cache for each configuration"),
     "user_error": ("torch._dynamo.exc:UserError", "what breaks a graph by the user's doing"),
 }
 

@@ -8,6 +8,7 @@ from types import CodeType
 from typing import Any, Literal
 
 from dynx._torch.capabilities import hook_point
+from dynx._torch.compiling import key_of
 
 _RESUME = "torch_dynamo_resume_in_"  # resume_execution.TORCH_DYNAMO_RESUME_IN_PREFIX, the same in 2.11, 2.13 and 2.15
 _LIMIT = "Dynamo recompile limit exceeded"
@@ -25,6 +26,7 @@ class CompileCall:
     nth: int
     backend: str
     fullgraph: bool
+    cache_key: Any = None  # of a backend that has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ def compile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompileCall:
         compile_id.frame_compile_id or 0,
         backend_name(given["compiler_fn"]),
         bool(given["one_graph"]),
+        key_of(given["compiler_fn"]),
     )
 
 

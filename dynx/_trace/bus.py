@@ -20,6 +20,7 @@ from dynx._torch.guards import recompile_call
 from dynx._torch.hooks import After, Before, Subscription, subscribe
 from dynx._torch.messages import listen_to_messages
 from dynx._torch.metrics import global_state
+from dynx._trace.cache_keys import CompiledFor
 from dynx._trace.explain import EntryFacts, SeenValues, explain
 from dynx._trace.lifecycle import Generations, Scope, function_location
 from dynx._trace.reasons import parse_entry, parse_error
@@ -38,6 +39,7 @@ _under_way = threading.local()
 _generations = Generations()
 _facts: dict[tuple[int, str], EntryFacts] = {}
 _history = SeenValues()
+_compiled_for = CompiledFor()
 
 
 class Listening:
@@ -99,6 +101,7 @@ def _detach() -> None:
         _subscriptions.pop().remove()
     _facts.clear()
     _history.clear()
+    _compiled_for.clear()
 
 
 def _report(hook: str, error: BaseException) -> None:
@@ -132,6 +135,10 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
         if raised is not None and call.fullgraph:
             scope.note_failure(raised)
         ending = frames.ending(result, raised, fullgraph=call.fullgraph)
+        if call.cache_key is not None:
+            if all(each.kind == "backend" for each in scope.reasons):  # torch sees no more than another backend, if anything
+                scope.reasons = _compiled_for.changes(scope.generation, call.code, call.cache_key, site)
+            _compiled_for.remember(scope.generation, call.code, call.cache_key, call.id)
         if ending.outcome == "compiled":
             _remember(scope.key, EntryFacts(scope.requests.named(), state, call.backend))
         records = scope.finish(ending)

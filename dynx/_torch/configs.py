@@ -1,0 +1,47 @@
+"""The configuration of torch's compiler: what changes compiled code, as a fingerprint and as values.
+
+Torch: `get_hash` of its configuration modules, which is kept until a value changes and leaves out what does not change code;
+alike in 2.11, 2.13 and 2.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_NAMES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
+
+
+def fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...]]:
+    """Give a function that gives the fingerprint: it runs on every call, so what it needs is bound here.
+
+    With it goes the backend that a stance forces (`torch.compiler.set_stance`). Torch: `eval_frame._stance`.
+    """
+    from torch._dynamo import eval_frame
+
+    if not of_config:
+        return lambda: (eval_frame._stance.backend,)
+    dynamo, inductor, functorch = (module.get_hash for module in _modules())
+    return lambda: (eval_frame._stance.backend, dynamo(), inductor(), functorch())
+
+
+def values() -> dict[str, Any]:
+    """Give every setting that changes compiled code, by its full name."""
+    found: dict[str, Any] = {}
+    for name, module in zip(_NAMES, _modules(), strict=True):
+        ignored: Any = getattr(module, "_compile_ignored_keys", ())
+        found |= {f"{name}.{key}": value for key, value in module.get_config_copy().items() if key not in ignored}
+    return found
+
+
+def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Give the settings that differ, with both values."""
+    return {name: (before.get(name), value) for name, value in now.items() if repr(before.get(name)) != repr(value)}
+
+
+def _modules() -> tuple[Any, Any, Any]:
+    import torch._dynamo.config
+    import torch._functorch.config
+    import torch._inductor.config
+
+    return torch._dynamo.config, torch._inductor.config, torch._functorch.config
