@@ -136,6 +136,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "optimize": ("torch._dynamo.eval_frame:_optimize", "dynx.compile"),
     "innermost_fn": ("torch._dynamo.eval_frame:innermost_fn", "dynx.compile of what is compiled already"),
     "wrap_inline": ("torch._dynamo.external_utils:wrap_inline", "a cache for each built-in module"),
+    "cached_backends": ("torch._dynamo.eval_frame:cached_backends", "backends that are reset once"),
     "stance": ("torch._dynamo.eval_frame:_stance", "a cache for the backend that a stance forces"),
     "config_hash": ("torch.utils._config_module:ConfigModule.get_hash", "a cache for each configuration"),
     "user_error": ("torch._dynamo.exc:UserError", "what breaks a graph by the user's doing"),

@@ -12,10 +12,9 @@ from collections.abc import Callable, Hashable
 from functools import cache
 from types import CodeType, FunctionType, MethodType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from dynx._torch.capabilities import capability
-
-_ANSWERS = frozenset({"get_compiler_config"})  # what torch hangs on what it compiled
 
 
 def torch_backend(backend: Any, **named: Any) -> Any:
@@ -25,29 +24,46 @@ def torch_backend(backend: Any, **named: Any) -> Any:
     function closes over.
     """
     import torch
-    from torch._dynamo.eval_frame import innermost_backend
+    from torch._dynamo.eval_frame import cached_backends, innermost_backend
 
     def nothing() -> None: ...
 
+    known = set(cached_backends)
     compiled: Any = torch.compile(nothing, backend=backend, **named)
     if compiled is nothing:  # torch.compile is switched off, or an export is under way
         return None
     cells = dict(zip(compiled.__code__.co_freevars, compiled.__closure__, strict=True))
-    return innermost_backend(cells["callback"].cell_contents)
+    made = innermost_backend(cells["callback"].cell_contents)
+    if id(made) not in known:
+        cached_backends.pop(id(made), None)  # what is made of it is reset in its place
+    return made
 
 
-def keyed_backend(backend: Any, key: Hashable) -> Any:
-    """Make a copy of what `torch_backend` gives that is equal to nothing but itself, and carries `dynx_key`."""
+def keyed_backend(backend: Any, key: Any, key_now: Callable[[], Hashable]) -> Any:
+    """Make a copy of what `torch_backend` gives that is equal to nothing but itself, and carries its key.
+
+    Should `key_now` have become another value when it compiles, the copy is not shared any more.
+    """
     cls: Any = type(backend)
     copy = object.__new__(_keyed_class(cls))
-    vars(copy).update(vars(backend), dynx_key=key)
+    vars(copy).update(vars(backend), dynx_key=key, dynx_key_now=key_now, dynx_is_shared=True)
     return copy
 
 
 @cache  # of torch's own few classes
 def _keyed_class(cls: Any) -> Any:
+    def compile_graph(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.dynx_is_shared = self.dynx_is_shared and self.dynx_key_now() == self.dynx_key.value
+        return cls.__call__(self, *args, **kwargs)
+
     own = {"__eq__": object.__eq__, "__hash__": object.__hash__, "__module__": cls.__module__, "__doc__": cls.__doc__}
-    return type(cls.__name__, (cls,), own)
+    return type(cls.__name__, (cls,), {**own, "__call__": compile_graph})
+
+
+def shared_key(backend: Any) -> Hashable | None:
+    """Give the value of a keyed backend's key, None when it is not what it was made for any more."""
+    key: Hashable = backend.dynx_key.value
+    return key if backend.dynx_is_shared and backend.dynx_key_now() == key else None
 
 
 def key_of(backend: Any) -> Any:
@@ -91,12 +107,27 @@ def compiler(
 def _in_region(made: Any, backend: Any, fn: Any) -> Any:
     """Compile in the region of the backend.
 
-    All functions share one, but those whose code is torch's wrapper: built-in modules, which would share one limit.
+    All functions share one, but those whose code is torch's wrapper, which would share one limit.
     """
-    regions = vars(backend).setdefault("dynx_regions", {})
-    whose = getattr(fn, "__wrapped__", fn) if _has_code_of_torch(fn) else None
-    made._isolate_recompiles_id = regions.setdefault(id(whose), (made._isolate_recompiles_id, whose))[0]
+    whose = _owner(fn)
+    regions = vars(backend).setdefault("dynx_regions", WeakKeyDictionary())
+    made._isolate_recompiles_id = regions.setdefault(whose, made._isolate_recompiles_id)
     return made(fn)
+
+
+def _owner(fn: Any) -> Any:
+    """Give what entries are kept apart by besides the code: the class of a module or object whose code is torch's wrapper.
+
+    All built-in modules and callable objects share that code; of one class, torch's own guards tell them apart.
+    """
+    if not _has_code_of_torch(fn):
+        return _Everything
+    inner = getattr(fn, "__wrapped__", fn)
+    return inner if isinstance(inner, (FunctionType, type)) else type(inner)
+
+
+class _Everything:
+    """Owns what has code of its own."""
 
 
 def _own_code(backend: Any, fn: Any) -> Any:
@@ -111,9 +142,8 @@ def _own_code(backend: Any, fn: Any) -> Any:
         return fn
     if not isinstance(function, FunctionType):
         fn = function = wrap_inline(fn)
-    codes = vars(backend).setdefault("dynx_codes", {})
-    whose = getattr(fn, "__wrapped__", fn) if _has_code_of_torch(fn) else function.__code__
-    code = codes.setdefault(id(whose), (function.__code__.replace(), whose))[0]
+    codes = vars(backend).setdefault("dynx_codes", WeakKeyDictionary()).setdefault(_owner(fn), {})
+    code = codes.setdefault(id(function.__code__), (function.__code__.replace(), function.__code__))[0]
     copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__ = function.__kwdefaults__
     functools.update_wrapper(copy, function)
@@ -141,11 +171,12 @@ def optimized_module(module: Any, context: Any) -> Any:
     """Wrap a module as torch does; `context` compiles its call. Torch: `OptimizedModule`."""
     from torch._dynamo.eval_frame import OptimizedModule
 
-    wrapped = OptimizedModule(innermost(module), context)
-    wrapped._torchdynamo_orig_callable = wrapped._orig_mod.forward
+    context.compiler()(module)  # raises what torch raises for a module it does not take
+    wrapped = OptimizedModule(module, context)
+    wrapped._torchdynamo_orig_callable = module.forward
     wrapped._torchdynamo_wrapper_id = id(wrapped)
-    for name in _ANSWERS & vars(wrapped.forward).keys():
-        setattr(wrapped, name, getattr(wrapped.forward, name))
+    if hasattr(wrapped.forward, "get_compiler_config"):
+        wrapped.get_compiler_config = wrapped.forward.get_compiler_config
     return wrapped
 
 
@@ -165,10 +196,10 @@ def is_module_class(cls: Any) -> bool:
 
 def pass_for_compiled(wrapper: Any, fn: Any, run: Any) -> None:
     """Mark a function as one that compiles `fn`, as `run` is: traced code then goes on in `fn`, and tools find it."""
-    for name in _ANSWERS & vars(run).keys():
-        setattr(wrapper, name, vars(run)[name])
-    wrapper._torchdynamo_inline = fn
-    wrapper._torchdynamo_orig_callable = fn
+    inner = vars(run).get("_torchdynamo_orig_callable")
+    for name, value in vars(run).items():
+        if name not in ("__wrapped__", "_torchdynamo_wrapper_id"):
+            setattr(wrapper, name, fn if value is inner else value)
     wrapper._torchdynamo_wrapper_id = id(wrapper)
 
 

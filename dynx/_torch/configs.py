@@ -6,7 +6,7 @@ alike in 2.11, 2.13 and 2.15.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 _NAMES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
@@ -20,9 +20,13 @@ def fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...]]:
     from torch._dynamo import eval_frame
 
     if not of_config:
-        return lambda: (eval_frame._stance.backend,)
+        return lambda: (_name(eval_frame._stance.backend),)
     dynamo, inductor, functorch = (module.get_hash for module in _modules())
-    return lambda: (eval_frame._stance.backend, dynamo(), inductor(), functorch())
+    return lambda: (_name(eval_frame._stance.backend), dynamo(), inductor(), functorch())
+
+
+def _name(backend: Any) -> Hashable:
+    return backend if backend is None or type(backend) is str else id(backend)
 
 
 def values() -> dict[str, Any]:

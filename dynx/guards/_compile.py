@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from typing import Any
-from weakref import WeakValueDictionary
 
 from dynx._torch import compiling, configs
+from dynx._torch.rendering import show_value
 from dynx._trace.cache_keys import CacheKey
+from dynx.guards._interned import Interned
 from dynx.guards._keyed import Keyed, key_for, text_of
 from dynx.guards._value import value_of
 
 _FOR_TORCH = ("shapes_spec", "dynamic_shapes")  # what torch's context takes besides
 
-_lock = threading.Lock()
-_backends: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
+_backends = Interned()
 
 
 def compile(
@@ -54,64 +54,61 @@ def compile(
     >>> y = f(torch.ones(3)); y = f(torch.ones(3)); len(compiled)
     1
     """
-    if fn is None:
-        given: dict[str, Any] = {
-            "backend": backend,
-            "fullgraph": fullgraph,
-            "dynamic": dynamic,
-            "mode": mode,
-            "options": options,
-            "disable": disable,
-            "key": key,
-            "guard_config": guard_config,
-            "per_backend_limit": per_backend_limit,
-        }
-        return functools.partial(compile, **given, **torch_keywords)
-    chosen = dict(options or {})  # torch takes what it knows out of the dict it is given
-    named = {"mode": mode, "options": chosen or None, "dynamic": dynamic, "disable": disable, **torch_keywords}
-    guard_filter_fn = chosen.get("guard_filter_fn")
-    made = compiling.torch_backend(backend.backend if isinstance(backend, Keyed) else backend, **named)
-    if made is None:
-        return fn
-    limit = per_backend_limit if per_backend_limit is not None else torch_keywords.get("recompile_limit")
-    said = {"fullgraph": fullgraph, **named, "options": dict(options) if options else None, "recompile_limit": limit}
-    alone = object() if torch_keywords.get("isolate_recompiles") else None
-    value = key_for(backend, key), value_of(functools.partial(_settings, alone, **said)).key
-    for_torch = {name: torch_keywords[name] for name in _FOR_TORCH if name in torch_keywords}
-
-    def make(config: Hashable) -> Callable[[Any], Any]:
-        with _lock:
-            mine = _backends.get((value, config))
-            if mine is None:
-                settings = {**said, **(configs.values() if guard_config else {})}
-                words = {"backend": text_of(backend), **{name: repr(each) for name, each in settings.items()}}
-                mine = compiling.keyed_backend(made, CacheKey((value, config), words))
-                _backends[value, config] = mine
-        return compiling.compiler(
-            mine, fullgraph=fullgraph, dynamic=dynamic, guard_filter_fn=guard_filter_fn, recompile_limit=limit, **for_torch
-        )
-
-    return _Dispatch(make, configs.fingerprint(of_config=guard_config))(fn)
+    given = _Given(backend, fullgraph, dynamic, mode, options, disable, key, guard_config, per_backend_limit, torch_keywords)
+    if fn is None and "model" in torch_keywords:  # as torch names it
+        fn = torch_keywords.pop("model")
+    dispatch = _Dispatch(given)
+    return dispatch if fn is None else dispatch(fn)
 
 
-def _settings(*_: Any, **__: Any) -> None: ...
+@dataclass(frozen=True)
+class _Given:
+    """The arguments of `compile`."""
+
+    backend: Any
+    fullgraph: bool
+    dynamic: bool | None
+    mode: str | None
+    options: Mapping[str, Any] | None
+    disable: bool
+    key: Hashable
+    guard_config: bool
+    per_backend_limit: int | None
+    torch_keywords: dict[str, Any]
 
 
 class _Dispatch:
     """Stands where torch has its context: what it is called with is compiled once for each configuration."""
 
-    def __init__(self, make: Callable[[Hashable], Callable[[Any], Any]], fingerprint: Callable[[], Hashable]) -> None:
-        self._make, self._fingerprint = make, fingerprint
+    def __init__(self, given: _Given) -> None:
+        self._given = given
+        keywords, chosen = given.torch_keywords, dict(given.options or {})  # torch takes what it knows out of its dict
+        self._guard_filter_fn = chosen.get("guard_filter_fn")
+        self._backend = given.backend.backend if isinstance(given.backend, Keyed) else given.backend
+        named = {"mode": given.mode, "options": chosen or None, "dynamic": given.dynamic, "disable": given.disable, **keywords}
+        self._made = compiling.torch_backend(self._backend, **named)
+        self._limit = given.per_backend_limit if given.per_backend_limit is not None else keywords.get("recompile_limit")
+        told = {"options": dict(given.options) if given.options else None, "recompile_limit": self._limit}
+        self._said = {"fullgraph": given.fullgraph, **named, **told}
+        self._alone = object() if keywords.get("isolate_recompiles") else None
+        self._fingerprint = configs.fingerprint(of_config=given.guard_config)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Dispatch, (self._given,)
 
     def __call__(self, fn: Any) -> Any:
+        if self._made is None:
+            return fn
+        if isinstance(fn, staticmethod):
+            return staticmethod(self(fn.__func__))
+        fn = compiling.innermost(fn)
         if compiling.is_module(fn):
             return compiling.optimized_module(fn, self)
         if inspect.isclass(fn):
             return compiling.compile_class(fn, self)
-        fn = compiling.innermost(fn)
         fingerprint = self._fingerprint
         now = fingerprint()
-        first = self._make(now)(fn)  # at once: what cannot be compiled is told here, as torch does
+        first = self.compiler(now)(fn)  # at once: what cannot be compiled is told here, as torch does
         table = {now: first}
         compiled_for = table.get
 
@@ -119,8 +116,34 @@ class _Dispatch:
         def compiled(*args: Any, **kwargs: Any) -> Any:
             run = compiled_for(now := fingerprint())
             if run is None:
-                run = table.setdefault(now, self._make(now)(fn))
+                run = table.setdefault(now, self.compiler(now)(fn))
             return run(*args, **kwargs)
 
         compiling.pass_for_compiled(compiled, fn, first)
         return compiled
+
+    def _value(self) -> Hashable:
+        settings = value_of(functools.partial(_settings, self._alone, **self._said)).key
+        return key_for(self._given.backend, self._given.key), settings
+
+    def compiler(self, config: Hashable = None) -> Callable[[Any], Any]:
+        """Make what compiles for a configuration, or that of now: with the backend of others of the same key, if any."""
+        key = self._value(), config or self._fingerprint()
+        mine = _backends.get(key, compiling.shared_key, lambda: self._keyed(key))
+        keywords = self._given.torch_keywords
+        return compiling.compiler(
+            mine,
+            fullgraph=self._given.fullgraph,
+            dynamic=self._given.dynamic,
+            guard_filter_fn=self._guard_filter_fn,
+            recompile_limit=self._limit,
+            **{name: keywords[name] for name in _FOR_TORCH if name in keywords},
+        )
+
+    def _keyed(self, key: tuple[Hashable, Hashable]) -> Any:
+        settings = {**self._said, **(configs.values() if self._given.guard_config else {})}
+        words = {"backend": text_of(self._given.backend), **{name: show_value(each) for name, each in settings.items()}}
+        return compiling.keyed_backend(self._made, CacheKey(key, words), lambda: (self._value(), key[1]))
+
+
+def _settings(*_: Any, **__: Any) -> None: ...

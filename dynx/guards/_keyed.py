@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
 
 from dynx._torch.rendering import show_value
 from dynx.errors import DynxWarning
+from dynx.guards._interned import Interned
 from dynx.guards._value import Value, value_of
 
+_OURS = str(Path(__file__).parent)
+
 _lock = threading.Lock()
-_known: WeakValueDictionary[Hashable, Keyed] = WeakValueDictionary()
-_met: dict[Hashable, Hashable] = {}  # of backends that look alike, the key of the first
-_told: set[Hashable] = set()
+_known = Interned()
+_met: dict[int, int] = {}  # of backends that look alike, the hash of the key of the first
+_told: set[int] = set()
 
 
 class Keyed:
@@ -56,8 +60,7 @@ def keyed(backend: Any, *, key: Hashable = None) -> Any:
     if not callable(backend):
         raise TypeError(f"a backend is a name or a function of a graph module and example inputs, not {backend!r}")
     found = key_for(backend, key)
-    with _lock:
-        return _known.setdefault(found, Keyed(backend, found))
+    return _known.get(found, lambda each: each.key, lambda: Keyed(backend, found))
 
 
 def key_for(backend: Any, key: Hashable = None) -> Hashable:
@@ -74,9 +77,9 @@ def key_for(backend: Any, key: Hashable = None) -> Hashable:
 def _tell_apart(backend: Any, value: Value) -> None:
     if not value.by_identity:
         return
-    likeness = value.likeness
+    likeness, key = hash(value.likeness), hash(value.key)
     with _lock:
-        if _met.setdefault(likeness, value.key) == value.key or likeness in _told:
+        if _met.setdefault(likeness, key) == key or likeness in _told:
             return
         _told.add(likeness)
     name = getattr(backend, "__qualname__", type(backend).__qualname__)
@@ -85,8 +88,19 @@ def _tell_apart(backend: Any, value: Value) -> None:
         " it is compared by identity, so everything is compiled again\n"
         "  reuse one backend object, or say what makes it the same: dynx.compile(..., key=...)",
         DynxWarning,
-        stacklevel=4,
+        stacklevel=_levels_to_the_user(),
     )
+
+
+def _levels_to_the_user() -> int:
+    frames = enumerate(_outwards(sys._getframe(1)), 1)
+    return next((level for level, each in frames if not each.f_code.co_filename.startswith(_OURS)), 1)
+
+
+def _outwards(frame: Any) -> Iterator[Any]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 def text_of(backend: Any) -> str:

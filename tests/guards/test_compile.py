@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
+import weakref
 
 import pytest
 import torch
@@ -343,3 +345,120 @@ def test_isolated_calls_stay_isolated(backends):
     for _ in range(3):
         dynx.compile(add, backend=backend, isolate_recompiles=True)(torch.ones(3))
     assert backends.asked == ["one"] * 3
+
+
+@BOTH
+def test_what_is_compiled_already_can_be_compiled(compile, backends):
+    x = torch.ones(2, 3)
+    for module in (torch.nn.Linear(3, 3), Layers()):
+        compiled = compile(compile(module, backend="eager"), backend="eager")
+        assert torch.equal(compiled(x), module(x))
+    assert torch.equal(compile(torch.compile(add, backend="eager"), backend="eager")(x), add(x))
+
+
+@BOTH
+def test_instances_of_one_class_share_what_was_compiled(compile, backends):
+    backend = backends.named("one")
+    for _ in range(20):
+        compile(torch.nn.ReLU(), backend=backend)(torch.ones(3))
+    assert backends.asked == ["one"]
+
+
+def scaling(level):
+    class Scales:
+        def __init__(self):
+            self.level = level
+
+        def __call__(self, gm, inputs):
+            level = self.level
+            return lambda *args: [each * level for each in gm(*args)]
+
+    return Scales
+
+
+@BOTH
+def test_a_backend_that_was_changed_is_another(compile, backends):
+    Scales = scaling(1)
+    changed, x = Scales(), torch.ones(1)
+    compile(torch.neg, backend=changed)(x)
+    changed.level = 2
+    assert compile(torch.neg, backend=Scales())(x).item() == -1
+    assert compile(torch.cos, backend=changed)(torch.zeros(1)).item() == 2
+    assert compile(torch.cos, backend=Scales())(torch.zeros(1)).item() == 1
+
+
+@BOTH
+def test_a_backend_changed_before_it_compiles_is_not_shared(compile, backends):
+    Scales = scaling(1)
+    changed = Scales()
+    f = compile(torch.cos, backend=changed)
+    changed.level = 2
+    assert f(torch.zeros(1)).item() == 2
+    changed.level = 1
+    assert compile(torch.cos, backend=Scales())(torch.zeros(1)).item() == 1
+
+
+@BOTH
+def test_a_compiled_module_can_be_saved(compile, backends, tmp_path):
+    x, module = torch.ones(2, 3), compile(torch.nn.Linear(3, 3), backend="eager")
+    torch.save(module, tmp_path / "module.pt")
+    loaded = torch.load(tmp_path / "module.pt", weights_only=False)
+    assert type(loaded) is type(module)
+    assert torch.equal(loaded(x), module(x))
+
+
+@BOTH
+def test_nothing_is_kept_alive(compile, backends):
+    kept = compile(torch.nn.ReLU(), backend="eager")
+    module = torch.nn.Linear(3, 3)
+    compiled = compile(module, backend="eager")
+    compiled(torch.ones(2, 3))
+    backend = backends.named("mine")
+    f = compile(add, backend=backend)
+    f(torch.ones(3))
+    gone = [weakref.ref(each) for each in (module, backend, f)]
+    del module, compiled, backend, f
+    torch._dynamo.reset()
+    gc.collect()
+    assert [each() for each in gone] == [None] * 3
+    assert kept(torch.ones(1)).item() == 1
+
+
+@BOTH
+def test_a_backend_is_reset_once(compile, backends):
+    class Resets:
+        def __call__(self, gm, inputs):
+            return gm.forward
+
+        def reset(self):
+            backends.asked.append("reset")
+
+    f = compile(add, backend=Resets())
+    f(torch.ones(3))
+    torch._dynamo.reset()
+    assert backends.asked == ["reset"]
+
+
+def test_a_forced_backend_needs_no_hash(backends):
+    class Forced:
+        __hash__ = None
+
+        def __call__(self, gm, inputs):
+            return gm.forward
+
+    f = dynx.compile(add, backend=backends.named("own"))
+    with torch.compiler.set_stance("default", force_backend=Forced()):
+        assert torch.equal(f(torch.ones(3)), add(torch.ones(3)))
+
+
+def test_static_methods_and_the_name_of_the_argument(backends):
+    class Holds:
+        @dynx.compile(backend="eager")
+        @staticmethod
+        def static(x):
+            return x + 1
+
+    assert Holds().static(torch.ones(1)).item() == Holds.static(torch.ones(1)).item() == 2
+    assert torch.equal(dynx.compile(model=add, backend="eager")(torch.ones(3)), add(torch.ones(3)))
+    with pytest.raises(TypeError, match="no_such_keyword"):
+        dynx.compile(backend="eager", no_such_keyword=1)

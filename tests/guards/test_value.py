@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
+import gc
 import math
+import threading
 import types
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -93,6 +97,87 @@ class Equal:
         return gm.forward
 
 
+def threading_local():
+    return threading.local()
+
+
+class OfPartial(functools.partial):
+    pass
+
+
+class Slots:
+    __slots__ = ("level",)
+
+
+class WithSlots(Slots):
+    def __init__(self, level):
+        self.level, self.more = level, 1
+
+    def __call__(self, gm, inputs):
+        return gm.forward
+
+
+class Static:
+    @staticmethod
+    def read():
+        return LEVEL
+
+    def __call__(self, gm, inputs):
+        return gm.forward
+
+
+class Sets(Options):
+    def __call__(self, gm, inputs):
+        setattr(self, "level", 2)  # noqa: B010 - as users write
+
+
+class OfClass:
+    level = 1
+
+    def __call__(self, gm, inputs):
+        return gm.forward
+
+
+class KeepsItsMethod:
+    def __init__(self):
+        self.inner = self.go
+
+    def go(self, gm, inputs):
+        return gm.forward
+
+    __call__ = go
+
+
+Named = collections.namedtuple("Named", "level")
+
+
+def with_attribute(level):
+    def attributed(gm, inputs):
+        return gm.forward
+
+    attributed.level = level
+    return attributed
+
+
+def counting():
+    count = 0
+
+    def counts(gm, inputs):
+        nonlocal count
+        count += 1
+        return gm.forward
+
+    return counts
+
+
+def counting_globally():
+    def counts(gm, inputs):
+        global LEVEL
+        LEVEL += 1
+
+    return counts
+
+
 SAME = {
     "name": lambda: "inductor",
     "function": lambda: backend,
@@ -112,8 +197,13 @@ SAME = {
     "equal": lambda: Equal("a"),
     "method": lambda: Options(2).__call__,
     "method of a list": lambda: SHARED.append,
+    "instance that keeps its method": KeepsItsMethod,
+    "namedtuple": lambda: closing_over(Named(1)),
+    "attribute of a function": lambda: with_attribute(1),
 }
 SHARED: list = []
+
+
 DIFFERENT = {
     "option": lambda n: functools.partial(backend, level=n),
     "type of an option": lambda n: functools.partial(backend, level=(1, True)[n]),
@@ -127,6 +217,10 @@ DIFFERENT = {
     "class": lambda n: (Options, Counts)[n](1),
     "frozen": lambda n: Frozen(n),
     "equal": lambda n: Equal(str(n)),
+    "attribute of a function": lambda n: with_attribute(n),
+    "namedtuple": lambda n: closing_over(Named((1, 1.0)[n])),
+    "partial of a kind": lambda n: OfPartial(backend, level=n),
+    "slots": lambda n: WithSlots(n),
     "dtype": lambda n: closing_over((torch.float32, torch.float64)[n]),
 }
 BY_IDENTITY = {
@@ -136,6 +230,12 @@ BY_IDENTITY = {
     "list": lambda: functools.partial(backend, found=[1]),
     "instance that counts": lambda: Counts(0),
     "instance that holds a list": lambda: Options([1]),
+    "slots": lambda: WithSlots(1),
+    "static method": lambda: Static(),
+    "instance that sets": lambda: Sets(1),
+    "partial of a kind": lambda: OfPartial(backend, level=1),
+    "function that counts": counting,
+    "function that counts globally": counting_globally,
     "unhashable": lambda: types.SimpleNamespace(a=1),
 }
 
@@ -190,6 +290,54 @@ def test_plain_values_are_the_same_exactly_when_they_read_alike(one, other):
 
     same = value_of(closing_over(one)).key == value_of(closing_over(other)).key
     assert same == (spelled(one) == spelled(other))
+
+
+def test_a_class_attribute_counts(monkeypatch):
+    before = value_of(OfClass()).key
+    assert value_of(OfClass()).key == before
+    monkeypatch.setattr(OfClass, "level", 2)
+    assert value_of(OfClass()).key != before
+
+
+def partial_of_itself():
+    options = {}
+    options["self"] = options
+    return functools.partial(backend, options=options)
+
+
+def parent_and_child():
+    parent = Options(1)
+    parent.child = Options(2)
+    parent.child.parent = parent
+    return parent
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial_of_itself,
+        parent_and_child,
+        lambda: types.MethodType(functools.partial(backend), 1),
+        lambda: types.MethodType(functools.lru_cache(backend), 1),
+        lambda: functools.lru_cache(backend),
+        lambda: functools.partialmethod(backend),
+        lambda: functools.singledispatch(backend),
+        threading_local,
+    ],
+)
+def test_odd_backends_have_a_value(make):
+    odd = make()
+    assert value_of(odd).key == value_of(odd).key
+
+
+def test_a_key_keeps_nothing_alive():
+    one = Options([1])
+    key = value_of(one).key
+    gone = weakref.ref(one)
+    del one
+    gc.collect()
+    assert gone() is None
+    assert key != value_of(Options([1])).key
 
 
 def test_nothing_of_the_users_is_called():
