@@ -163,15 +163,10 @@ def innermost(fn: Any) -> Any:
     return innermost_fn(fn)
 
 
-def is_module(value: Any) -> bool:
-    return is_module_class(type(value))
-
-
 def optimized_module(module: Any, context: Any) -> Any:
     """Wrap a module as torch does; `context` compiles its call. Torch: `OptimizedModule`."""
     from torch._dynamo.eval_frame import OptimizedModule
 
-    context.compiler()(module)  # raises what torch raises for a module it does not take
     wrapped = OptimizedModule(module, context)
     wrapped._torchdynamo_orig_callable = module.forward
     wrapped._torchdynamo_wrapper_id = id(wrapped)
@@ -182,16 +177,12 @@ def optimized_module(module: Any, context: Any) -> Any:
 
 def compile_class(cls: Any, context: Callable[[Any], Any]) -> Any:
     """Compile the call of a class in place, as torch does when it decorates one."""
-    cls.__call__ = context(cls.__call__)
-    if is_module_class(cls):
-        cls._call_impl = context(cls._call_impl)
-    return cls
-
-
-def is_module_class(cls: Any) -> bool:
     from torch.nn import Module
 
-    return issubclass(cls, Module)
+    cls.__call__ = context(cls.__call__)
+    if issubclass(cls, Module):
+        cls._call_impl = context(cls._call_impl)
+    return cls
 
 
 def pass_for_compiled(wrapper: Any, fn: Any, run: Any) -> None:
@@ -206,4 +197,4 @@ def pass_for_compiled(wrapper: Any, fn: Any, run: Any) -> None:
 def _has_code_of_torch(fn: Any) -> bool:
     from torch._dynamo.external_utils import wrap_inline
 
-    return getattr(fn, "__code__", None) in (None, wrap_inline(is_module).__code__)
+    return getattr(fn, "__code__", None) in (None, wrap_inline(innermost).__code__)

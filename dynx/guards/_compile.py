@@ -11,6 +11,7 @@ from typing import Any
 from dynx._torch import compiling, configs
 from dynx._torch.rendering import show_value
 from dynx._trace.cache_keys import CacheKey
+from dynx._trace.values import is_module
 from dynx.guards._interned import Interned
 from dynx.guards._keyed import Keyed, key_for, text_of
 from dynx.guards._value import value_of
@@ -49,10 +50,11 @@ def compile(
     >>> import torch, dynx
     >>> compiled = []
     >>> def backend(gm, inputs): compiled.append(gm); return gm.forward
-    >>> f = dynx.compile(lambda x: x.sum(), backend=backend)
-    >>> with torch._dynamo.config.patch(verbose=True): y = f(torch.ones(3))
-    >>> y = f(torch.ones(3)); y = f(torch.ones(3)); len(compiled)
-    1
+    >>> f = dynx.compile(lambda x: x + 1, backend=backend)
+    >>> for scalars in (False, True, False, True):
+    ...     with torch._dynamo.config.patch(capture_scalar_outputs=scalars): y = f(torch.ones(3))
+    >>> len(compiled)
+    2
     """
     given = _Given(backend, fullgraph, dynamic, mode, options, disable, key, guard_config, per_backend_limit, torch_keywords)
     if fn is None and "model" in torch_keywords:  # as torch names it
@@ -84,9 +86,9 @@ class _Dispatch:
         self._given = given
         keywords, chosen = given.torch_keywords, dict(given.options or {})  # torch takes what it knows out of its dict
         self._guard_filter_fn = chosen.get("guard_filter_fn")
-        self._backend = given.backend.backend if isinstance(given.backend, Keyed) else given.backend
+        backend = given.backend.backend if isinstance(given.backend, Keyed) else given.backend
         named = {"mode": given.mode, "options": chosen or None, "dynamic": given.dynamic, "disable": given.disable, **keywords}
-        self._made = compiling.torch_backend(self._backend, **named)
+        self._made = compiling.torch_backend(backend, **named)
         self._limit = given.per_backend_limit if given.per_backend_limit is not None else keywords.get("recompile_limit")
         told = {"options": dict(given.options) if given.options else None, "recompile_limit": self._limit}
         self._said = {"fullgraph": given.fullgraph, **named, **told}
@@ -102,7 +104,8 @@ class _Dispatch:
         if isinstance(fn, staticmethod):
             return staticmethod(self(fn.__func__))
         fn = compiling.innermost(fn)
-        if compiling.is_module(fn):
+        if is_module(fn):
+            self.compiler()(fn)  # raises what torch raises for a module it does not take
             return compiling.optimized_module(fn, self)
         if inspect.isclass(fn):
             return compiling.compile_class(fn, self)

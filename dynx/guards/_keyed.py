@@ -7,15 +7,15 @@ import threading
 import warnings
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from dynx._torch.rendering import show_value
+from dynx._trace.userline import owner_of_file
 from dynx.errors import DynxWarning
 from dynx.guards._interned import Interned
 from dynx.guards._value import Value, value_of
 
-_OURS = str(Path(__file__).parent)
+_CHOSEN = ("chosen",)  # begins keys that the user gave
 
 _lock = threading.Lock()
 _known = Interned()
@@ -28,13 +28,20 @@ class Keyed:
 
     def __init__(self, backend: Any, key: Hashable) -> None:
         self.backend, self.key = backend, key
+        self._is_shared = True
         self.__name__ = getattr(backend, "__name__", None) or type(backend).__name__
         if hasattr(backend, "reset"):
             self.reset = backend.reset
 
     def __call__(self, graph_module: Any, example_inputs: Any, **options: Any) -> Callable[..., Any]:
+        self._is_shared = self.shared_key() is not None
         compiled: Callable[..., Any] = self.backend(graph_module, example_inputs, **options)
         return compiled
+
+    def shared_key(self) -> Hashable | None:
+        """Give the key, None once the backend was another, when it compiled or now."""
+        is_chosen = self.key[:1] == _CHOSEN if isinstance(self.key, tuple) else False
+        return self.key if self._is_shared and (is_chosen or value_of(self.backend).key == self.key) else None
 
     def __repr__(self) -> str:
         return f"<keyed backend {self.__name__}>"
@@ -60,7 +67,7 @@ def keyed(backend: Any, *, key: Hashable = None) -> Any:
     if not callable(backend):
         raise TypeError(f"a backend is a name or a function of a graph module and example inputs, not {backend!r}")
     found = key_for(backend, key)
-    return _known.get(found, lambda each: each.key, lambda: Keyed(backend, found))
+    return _known.get(found, Keyed.shared_key, lambda: Keyed(backend, found))
 
 
 def key_for(backend: Any, key: Hashable = None) -> Hashable:
@@ -68,7 +75,7 @@ def key_for(backend: Any, key: Hashable = None) -> Hashable:
     if isinstance(backend, Keyed):
         return backend.key
     if key is not None:
-        return "chosen", key
+        return (*_CHOSEN, key)
     value = value_of(backend)
     _tell_apart(backend, value)
     return value.key
@@ -94,7 +101,7 @@ def _tell_apart(backend: Any, value: Value) -> None:
 
 def _levels_to_the_user() -> int:
     frames = enumerate(_outwards(sys._getframe(1)), 1)
-    return next((level for level, each in frames if not each.f_code.co_filename.startswith(_OURS)), 1)
+    return next((level for level, each in frames if owner_of_file(each.f_code.co_filename)[0] == "user"), 1)
 
 
 def _outwards(frame: Any) -> Iterator[Any]:

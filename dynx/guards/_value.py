@@ -115,7 +115,7 @@ class _Reader:
             named = tuple((name, self._option(each)) for name, each in sorted(value.keywords.items()))
             return partial, self.read(value.func, what), positional, named
         if cls is FunctionType:
-            return self._function(value, what)
+            return self._function(value)
         if cls is MethodType and type(value.__func__) is FunctionType:
             return MethodType, self.read(value.__func__, what), self.read(value.__self__, what)
         if cls is BuiltinFunctionType:
@@ -136,9 +136,9 @@ class _Reader:
             return found
         return self.read(value, "an option")
 
-    def _function(self, fn: Any, what: str) -> Hashable:
+    def _function(self, fn: Any) -> Hashable:
         code, name = fn.__code__, fn.__qualname__
-        if _is_of_a_library(code) and not fn.__closure__:
+        if _is_of_a_library(code.co_filename) and not fn.__closure__:
             return _Itself(fn)
         if not _leaves_the_outside_alone(code):
             return self._by_identity(fn, f"{name} assigns or imports what is outside of it, and")
@@ -196,8 +196,8 @@ def _content(cell: Any) -> Any:
         return _ABSENT
 
 
-def _is_of_a_library(code: CodeType) -> bool:
-    owner, library = owner_of_file(code.co_filename)
+def _is_of_a_library(file: str) -> bool:
+    owner, library = owner_of_file(file)
     return owner != "user" or library is not None
 
 
@@ -244,10 +244,7 @@ def _leaves_the_outside_alone(code: CodeType) -> bool:
 
 def _is_library_module(name: str) -> bool:
     file = getattr(sys.modules.get(name), "__file__", None)
-    if file is None:
-        return name in sys.builtin_module_names
-    owner, library = owner_of_file(file)
-    return owner != "user" or library is not None
+    return name in sys.builtin_module_names if file is None else _is_of_a_library(file)
 
 
 def _has_own_equality(cls: Any) -> bool:

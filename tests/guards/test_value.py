@@ -364,6 +364,22 @@ def test_keyed_gives_one_object():
         keyed(3)
 
 
+def test_a_keyed_backend_that_was_changed_is_not_shared():
+    changed = Options(1)
+    one = keyed(changed)
+    changed.level = 2
+    assert keyed(Options(1)) is not one
+
+
+def test_a_keyed_backend_that_compiled_as_another_is_not_shared():
+    changed = Options(7)
+    one = keyed(changed)
+    changed.level = 2
+    torch.compile(torch.sin, backend=one)(torch.zeros(1))
+    changed.level = 7
+    assert keyed(Options(7)) is not one
+
+
 def test_keyed_lets_torch_reuse(count_compiles):
     for _ in range(5):
         torch.compile(lambda x: x + 1, backend=keyed(lambda gm, inputs: count_compiles(gm, inputs)))
