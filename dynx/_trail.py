@@ -45,6 +45,7 @@ class Attempt:
     rows: int = 0
     frames: int = 0
     shape_guards: int = 0
+    changes: int = 0  # operations and guards that may have changed what is shown of tensors and symbolic sizes
     shapes: list[tuple[int, int]] = field(default_factory=list)  # of each shape guard its text, and the row that asked
     is_superseded: bool = False  # by a later attempt
     guards: array[int] = field(default_factory=lambda: array("i"))  # of each text of its kind, of its source, row that asked

@@ -11,13 +11,14 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
-from dynx._torch.rendering import manner_of
+from dynx._torch.rendering import attribute_name, manner_of
 from dynx._torch.translator import HIDDEN
 from dynx._torch.value_texts import FIXED, OPEN, TENSOR, ValueTexts
 from dynx._torch.variables import cell_content
 from dynx._trail import NOTHING, Attempt, Trail
 
 _LOOKING: tuple[Any, ...] = (super, isinstance, issubclass, len, callable)
+_LOOKING_METHODS = frozenset({"get", "__getattribute__"})  # the latter runs no traced code where no frame was traced
 
 
 class RecordedFrame:
@@ -27,6 +28,7 @@ class RecordedFrame:
         *(
             "attempt",
             "bindings",
+            "changes",
             "counted",
             "graphs",
             "guards",
@@ -56,7 +58,7 @@ class RecordedFrame:
         self.is_root = False
         self.row = NOTHING  # the last one
         self.place = NOTHING  # of the last row
-        self.nodes = self.guards = 0
+        self.nodes = self.guards = self.changes = 0  # of the attempt so far
         self.counted: tuple[Any, Any, Any, Any] = (None, (), (), None)  # graph, guards, shape guards, exceptions handled
         self.progress = self.bindings = NOTHING
         self._stack: list[tuple[Any, int, int, int]] = []  # values, their texts, when those may change, links of the trail
@@ -70,10 +72,20 @@ class RecordedFrame:
         return self._stack[-1][3] if self._stack else NOTHING
 
     def has_only_looked(self, last: Any) -> bool:
-        """Tell whether the last instruction called a builtin that changes nothing, from the stack as it was before."""
+        """Tell whether the last instruction, which traced no other frame, called something that changes no Python value.
+
+        Judges by the stack as it was before; the graph tells what became of tensors.
+        """
         end = len(self._stack) - last.arg
-        called = [value.fn for value, *_ in self._stack[max(end - 2, 0) : end] if type(value).__name__ == "BuiltinVariable"]
-        return any(fn is each for fn in called for each in _LOOKING)
+        for entry in self._stack[max(end - 2, 0) : end]:
+            name = type(entry[0]).__name__
+            if name == "BuiltinVariable":
+                return entry[0].fn in _LOOKING
+            if name == "TorchInGraphFunctionVariable":
+                return True
+            if name == "GetAttrVariable":
+                return attribute_name(entry[0]) in _LOOKING_METHODS or type(entry[0].obj).__name__ == "TensorVariable"
+        return False
 
     def moved(self, tx: Any, last: Any) -> None:
         """Follow the last instruction, which only moved values."""
@@ -134,15 +146,14 @@ class RecordedFrame:
         if len(self._values) != len(variables):
             self._forget(variables)
 
-    def reread_locals(self, tx: Any, *, opened: bool, grown: bool) -> None:
+    def reread_locals(self, tx: Any, *, grown: bool) -> None:
         """Read those locals whose text may have changed, where none was assigned."""
         variables = tx.symbolic_locals
-        if opened:
-            for name in self._cells:
-                self._read_local(tx, name, variables[name])
+        for name in self._cells:
+            self._read_local(tx, name, variables[name])
         if self._kinds:
             for name, kind in [*self._kinds.items()]:
-                if (opened and kind == OPEN) or (grown and kind == TENSOR):
+                if kind == OPEN or grown:
                     self._read_local(tx, name, variables[name])
 
     def _read_local(self, tx: Any, name: str, value: Any) -> None:

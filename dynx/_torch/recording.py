@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from dynx._torch import line_hook, translator
 from dynx._torch.guards import guard_source
+from dynx._torch.node_effects import may_change_tensors
 from dynx._torch.recorded_frame import RecordedFrame
 from dynx._torch.rendering import show
 from dynx._torch.value_texts import ValueTexts
@@ -100,17 +101,17 @@ class Recorder:
             if frame.stored(tx, last.argval if effect == "store" else None):
                 self._rename(frame, tx.output.tracers[-1].graph)
         elif effect != "idle":
-            nodes, guards = frame.nodes, frame.guards
+            changes, guards = frame.changes, frame.guards
             if effect != "look" or not _is_as_before(frame):
                 self._read_progress(tx, frame)
-            grown = frame.nodes != nodes
-            opened = effect != "look" or frame.guards != guards
+            grown = frame.changes != changes
+            opened = effect != "look" or grown or frame.guards != guards
             loaded = last.argval if last.opname == "LOAD_DEREF" and not opened else None
             frame.read_stack(tx, opened=opened, grown=grown, loaded=loaded)
             if effect is None:
                 frame.read_locals(tx, reread=True)
-            elif opened or grown:
-                frame.reread_locals(tx, opened=opened, grown=grown)
+            elif opened:
+                frame.reread_locals(tx, grown=grown)
         place = frame.places[pointer]
         if place == NOTHING:
             place = frame.places[pointer] = self._place(tx, pointer)
@@ -148,8 +149,10 @@ class Recorder:
         is_calm = handled._current_exception is None and not len(handled)
         logged = frame.graphs.get(graph)
         if logged is None or nodes != len(logged.places):
-            logged = frame.graphs[graph] = self._read_nodes(graph, logged)
+            any_may = bool(context.fake_mode.shape_env.var_to_range)  # symbolic sizes are replaced when more is known of them
+            logged = frame.graphs[graph] = self._read_nodes(graph, logged, attempt, any_may)
         if len(shapes) != attempt.shape_guards:
+            attempt.changes += 1
             attempt.shapes.extend((self.trail.text(str(each.expr)), self._rows - 1) for each in shapes[attempt.shape_guards :])
             attempt.shape_guards = len(shapes)
         if asked * 3 != len(attempt.guards):
@@ -158,16 +161,20 @@ class Recorder:
             newest = self._newest = Progress(logged.number, nodes, asked, NOTHING if is_calm else self._exception(tx))
             self._newest_number = self.trail.add_progress(newest)
         frame.nodes, frame.guards, frame.progress = nodes, asked, self._newest_number
+        frame.changes = attempt.changes
         frame.counted = graph, guards, shapes, handled if is_calm else None
 
-    def _read_nodes(self, graph: Any, logged: _LoggedGraph | None) -> _LoggedGraph:
+    def _read_nodes(self, graph: Any, logged: _LoggedGraph | None, attempt: Attempt, any_may: bool) -> _LoggedGraph:
         """Write down the nodes that are new, in the order they came; begin anew when some were taken away.
+
+        Counts as changes of the attempt those that may change a tensor, all where `any_may`.
 
         Torch: a linked list whose root follows the last; inputs are put among the first.
         """
         if logged is None or graph._len < len(logged.places):
             logged = _LoggedGraph(len(self.trail.graphs), {})
             self.trail.graphs.append(array("i"))
+            attempt.changes += 1
         known, node, added = logged.places, graph._root._prev, []
         while node is not graph._root and node not in known:
             added.append(node)
@@ -181,6 +188,7 @@ class Recorder:
         for each in reversed(added):
             known[each] = len(log)
             log.append(self.trail.text(_node_text(each)))
+            attempt.changes += any_may or may_change_tensors(each)
         return logged
 
     def _rename(self, frame: RecordedFrame, graph: Any) -> None:

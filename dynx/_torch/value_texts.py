@@ -14,6 +14,7 @@ from dynx._trail import Trail
 
 FIXED, TENSOR, OPEN = range(3)  # a text that stays; changes at most when the graph grows; may change at any time
 
+_UNKNOWN: tuple[Any, ...] = ()  # of a value that cannot be compared
 _QUICK = frozenset({"constant", "null", "function", "module", "class"})  # sooner written than looked up, and fixed
 
 
@@ -56,8 +57,9 @@ class ValueTexts:
             self._known[id(value)] = value, _facts_of(value), text, kind
         elif kind == OPEN:
             members = _members_of(value)
-            if all(is_lazy(each) or kind_of(each) == FIXED for each in members):
-                self._known[id(value)] = value, members, text, kind
+            facts = [each for each in map(_facts_of_member, members) if each is not None]
+            if _UNKNOWN not in facts:
+                self._known[id(value)] = value, (members, facts), text, kind
         return text, kind
 
     def _of_attribute(self, tx: Any, value: Any) -> tuple[int, int]:
@@ -97,8 +99,19 @@ def _is_as(value: Any, known: tuple[Any, Any, int, int]) -> bool:
         return kind != TENSOR
     if kind == TENSOR:
         return bool(before == _facts_of(value))
+    members, facts = before
     now = _members_of(value)
-    return len(before) == len(now) and all(map(is_, before, now))
+    if len(members) != len(now) or not all(map(is_, members, now)):
+        return False
+    return not facts or facts == [each for each in map(_facts_of_member, now) if each is not None]
+
+
+def _facts_of_member(value: Any) -> tuple[Any, ...] | None:
+    """Give what can be told of a member of a container that stays the same; None where nothing of it can change."""
+    kind = FIXED if is_lazy(value) else kind_of(value)
+    if kind == FIXED:
+        return None
+    return (_facts_of(value) or _UNKNOWN) if kind == TENSOR and not may_hold_items(value) else _UNKNOWN
 
 
 def _facts_of(value: Any) -> tuple[Any, ...] | None:

@@ -1,0 +1,27 @@
+"""Which operations of the graph may change the sizes, the dtype or the gradients of a tensor that was there before.
+
+Torch: operations in place end in an underscore, take `out` or `inplace`, or are the ones of `operator`. What comes from
+elsewhere (higher-order operations, a user's own) may do anything.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+_KNOWN = frozenset({"torch", "torch._C", "torch._C._nn", "torch.functional", "torch.nn.functional", "_operator"})
+_IN_PLACE = frozenset({"setitem", "delitem", *(name for name in dir(operator) if name[0] == "i" and name[1:] in dir(operator))})
+
+
+def may_change_tensors(node: Any) -> bool:
+    """Tell whether a node of the graph may change a tensor in a way that shows."""
+    if node.op in ("placeholder", "get_attr"):
+        return False
+    if node.op == "call_method":
+        name = node.target
+    elif node.op == "call_function" and (getattr(node.target, "__module__", "") or "torch") in _KNOWN:
+        name = getattr(node.target, "__name__", "_")
+    else:
+        return True
+    is_in_place = name.endswith("_") or (name in _IN_PLACE and node.op == "call_function")
+    return is_in_place or "out" in node.kwargs or "inplace" in node.kwargs or any(each is True for each in node.args)
