@@ -122,18 +122,19 @@ class Trail:
             self.texts.append(text)
         return number
 
-    def add_place(self, place: Place) -> int:
-        columns = (NOTHING if each is None else each for each in place[2:])
-        self._places.extend((place.number, self.text(place.instruction), *columns))
-        return len(self._places) // len(place) - 1
+    def add_place(self, number: int, instruction: str, line: int, column: int | None, end_column: int | None) -> int:
+        """Add an instruction of a code object; gives its number."""
+        start, end = (NOTHING if each is None else each for each in (column, end_column))
+        self._places.extend((number, self.text(instruction), line, start, end))
+        return len(self._places) // len(Place._fields) - 1
 
-    def add_frame(self, frame: Frame) -> int:
+    def add_frame(self, code: int, attempt: int, ordinal: int) -> int:
         """Add a frame; gives its number."""
-        self._frames.extend(frame)
-        return len(self._frames) // len(frame) - 1
+        self._frames.extend((code, attempt, ordinal))
+        return len(self._frames) // len(Frame._fields) - 1
 
-    def add_progress(self, progress: Progress) -> int:
-        """Add how far a trace has come; gives its number."""
+    def add_progress(self, progress: tuple[int, int, int, int]) -> int:
+        """Add how far a trace has come, the values of `Progress` in order; gives its number."""
         self._progress.extend(progress)
         return len(self._progress) // len(progress) - 1
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from dynx._torch.rendering import attribute_name, manner_of
 from dynx._torch.translator import HIDDEN
-from dynx._torch.value_texts import FIXED, OPEN, TENSOR, ValueTexts
+from dynx._torch.value_texts import FIXED, NEVER, OPEN, TENSOR, ValueTexts
 from dynx._torch.variables import cell_content
 from dynx._trail import NOTHING, Attempt, Trail
 
@@ -39,8 +39,9 @@ class RecordedFrame:
             "places",
             "progress",
             "row",
+            "stack",
         ),
-        *("_cells", "_constants", "_kinds", "_link", "_stack", "_texts", "_trail", "_value_texts", "_values"),
+        *("_cells", "_changing", "_constants", "_link", "_shown", "_trail", "_value_texts", "_values"),
     )
 
     def __init__(
@@ -61,23 +62,19 @@ class RecordedFrame:
         self.nodes = self.guards = self.changes = 0  # of the attempt so far
         self.counted: tuple[Any, Any, Any, Any] = (None, (), (), None)  # graph, guards, shape guards, exceptions handled
         self.progress = self.bindings = NOTHING
-        self._stack: list[tuple[Any, int, int, int]] = []  # values, their texts, when those may change, links of the trail
+        self.stack: list[tuple[Any, int, int, int]] = []  # values, their texts, when those may change, links of the trail
         self._values: dict[str, Any] = {}
-        self._texts: dict[str, int] = {}
-        self._kinds: dict[str, int] = {}  # when the texts of locals may change, but of those that stay
+        self._shown: dict[str, tuple[int, int]] = {}  # texts of locals, and when those may change
+        self._changing: set[str] = set()  # those of which the text does not stay
         self._cells: set[str] = set()
-
-    def top(self) -> int:
-        """Give the link of the value on top of the stack."""
-        return self._stack[-1][3] if self._stack else NOTHING
 
     def has_only_looked(self, last: Any) -> bool:
         """Tell whether the last instruction, which traced no other frame, called something that changes no Python value.
 
         Judges by the stack as it was before; the graph tells what became of tensors.
         """
-        end = len(self._stack) - last.arg
-        for entry in self._stack[max(end - 2, 0) : end]:
+        end = len(self.stack) - last.arg
+        for entry in self.stack[max(end - 2, 0) : end]:
             name = type(entry[0]).__name__
             if name == "BuiltinVariable":
                 return entry[0].fn in _LOOKING
@@ -98,35 +95,40 @@ class RecordedFrame:
                 text = self._constants[self.place] = self._value_texts.of(tx, value)[0]
             self._push(value, text, FIXED)
         else:
-            self.read_stack(tx, opened=False, grown=False)
+            self.read_stack(tx, NEVER)
 
     def stored(self, tx: Any, name: str | None) -> bool:
         """Follow the last instruction, which assigned a local, or any where the name is None; tells if one may be a tensor."""
-        known, stack = self._stack, tx.stack
+        known, stack, top = self.stack, tx.stack, None
         if len(known) == len(stack) + 1 and (not stack or stack[-1] is known[-2][0]):
-            del known[-1]
+            top = known.pop()
         else:
-            self.read_stack(tx, opened=False, grown=False)
+            self.read_stack(tx, NEVER)
         if name is None:
             self.read_locals(tx, reread=False)
             return True
-        self._read_local(tx, name, tx.symbolic_locals[name])
-        return self._kinds.get(name) == TENSOR
-
-    def read_stack(self, tx: Any, *, opened: bool, grown: bool, loaded: str | None = None) -> None:
-        """Read the value stack; `loaded` names the local that the last instruction may have put on top."""
-        known, stack = self._stack, tx.stack
-        length = len(known)
-        if opened or grown:
-            same = self._count_same(tx, opened, grown)
-        elif length and length < len(stack) and stack[length - 1] is known[-1][0]:
-            same = length  # one was pushed, those below are as they were
+        value = tx.symbolic_locals[name]
+        if top is not None and top[0] is value and name not in self._cells and not name.startswith(HIDDEN):
+            self._values[name] = value
+            self._bind(name, top[1], top[2])
         else:
+            self._read_local(tx, name, value)
+        return name in self._changing and self._shown[name][1] == TENSOR
+
+    def read_stack(self, tx: Any, level: int, loaded: str | None = None) -> None:
+        """Read the value stack, in which texts that change as easily as `level` or more may have changed.
+
+        `loaded` names the local that the last instruction may have put on top.
+        """
+        known, stack = self.stack, tx.stack
+        if level != NEVER:
+            same = self._count_same(tx, level)
+        elif tx.current_instruction.opname == "SWAP":
             same = 0
-            for before, now in zip(known, stack):  # noqa: B905 - they differ in length
-                if before[0] is not now:
-                    break
-                same += 1
+        else:  # an instruction changes the top of a stack and leaves the rest
+            same = min(len(known), len(stack))
+            while same and known[same - 1][0] is not stack[same - 1]:
+                same -= 1
         del known[same:]
         for value in stack[same:]:
             if loaded is not None and self._values.get(loaded) is value:
@@ -146,53 +148,54 @@ class RecordedFrame:
         if len(self._values) != len(variables):
             self._forget(variables)
 
-    def reread_locals(self, tx: Any, *, grown: bool) -> None:
-        """Read those locals whose text may have changed, where none was assigned."""
+    def reread_locals(self, tx: Any, level: int) -> None:
+        """Read those locals whose text changes as easily as `level` or more, where none was assigned."""
         variables = tx.symbolic_locals
-        for name in self._cells:
-            self._read_local(tx, name, variables[name])
-        if self._kinds:
-            for name, kind in [*self._kinds.items()]:
-                if kind == OPEN or grown:
+        if level != OPEN:  # looking assigns nothing
+            for name in self._cells:
+                self._read_local(tx, name, variables[name])
+        if self._changing:
+            for name in [*self._changing]:
+                if self._shown[name][1] >= level:
                     self._read_local(tx, name, variables[name])
 
     def _read_local(self, tx: Any, name: str, value: Any) -> None:
         if name in self._cells:
             value = cell_content(tx, value) or value
-        if self._values.get(name) is value and name not in self._kinds:
+        if self._values.get(name) is value and name not in self._changing:
             return
         self._values[name] = value
         if name.startswith(HIDDEN):
             return
-        text, kind = self._value_texts.of(tx, value)
-        if kind == FIXED:
-            self._kinds.pop(name, None)
-        else:
-            self._kinds[name] = kind
-        if self._texts.get(name) != text:
-            self._texts[name] = text
+        self._bind(name, *self._value_texts.of(tx, value))
+
+    def _bind(self, name: str, text: int, kind: int) -> None:
+        before = self._shown.get(name)
+        if before is None or before[1] != kind:
+            (self._changing.discard if kind == FIXED else self._changing.add)(name)
+        elif before[0] == text:
+            return
+        self._shown[name] = text, kind
+        if before is None or before[0] != text:
             self.bindings = self._trail.bind(self.bindings, self._trail.text(name), text)
 
     def _push_local(self, tx: Any, value: Any, name: str) -> None:
         """Push the value of a local, whose text is known unless it is one that torch has added."""
-        text = self._texts.get(name)
-        if text is None:
-            self._push(value, *self._value_texts.of(tx, value))
-        else:
-            stack = self._stack
-            stack.append((value, text, self._kinds.get(name, FIXED), self._link(stack[-1][3] if stack else NOTHING, text)))
-
-    def _push(self, value: Any, text: int, kind: int) -> None:
-        stack = self._stack
+        text, kind = self._shown.get(name) or self._value_texts.of(tx, value)
+        stack = self.stack
         stack.append((value, text, kind, self._link(stack[-1][3] if stack else NOTHING, text)))
 
-    def _count_same(self, tx: Any, opened: bool, grown: bool) -> int:
+    def _push(self, value: Any, text: int, kind: int) -> None:
+        stack = self.stack
+        stack.append((value, text, kind, self._link(stack[-1][3] if stack else NOTHING, text)))
+
+    def _count_same(self, tx: Any, level: int) -> int:
         """Count the values of the stack, from the bottom, that are the same with the same text."""
         same = 0
-        for (before, text, kind, _), now in zip(self._stack, tx.stack):  # noqa: B905 - see above
+        for (before, text, kind, _), now in zip(self.stack, tx.stack):  # noqa: B905 - see above
             if before is not now:
                 break
-            if kind and (opened if kind == OPEN else grown) and self._value_texts.of(tx, now)[0] != text:
+            if kind >= level and self._value_texts.of(tx, now)[0] != text:
                 break
             same += 1
         return same
@@ -200,7 +203,7 @@ class RecordedFrame:
     def _forget(self, variables: dict[str, Any]) -> None:
         for name in [each for each in self._values if each not in variables]:
             del self._values[name]
-            self._kinds.pop(name, None)
+            self._changing.discard(name)
             self._cells.discard(name)
-            if self._texts.pop(name, None) is not None:
+            if self._shown.pop(name, None) is not None:
                 self.bindings = self._trail.bind(self.bindings, self._trail.text(name), NOTHING)

@@ -17,8 +17,8 @@ from dynx._torch.guards import guard_source
 from dynx._torch.node_effects import may_change_tensors
 from dynx._torch.recorded_frame import RecordedFrame
 from dynx._torch.rendering import show
-from dynx._torch.value_texts import ValueTexts
-from dynx._trail import NOTHING, Attempt, Frame, Place, Progress, Trail, pack_row
+from dynx._torch.value_texts import ITEMS, NEVER, OPEN, TENSOR, ValueTexts
+from dynx._trail import NOTHING, Attempt, Trail, pack_row
 
 # what an instruction may do to values: nothing at all; move them between the stack, locals and constants; look at them; change
 # them. All but the first two may also run traced code, and what is in none of the lists may do anything.
@@ -61,7 +61,7 @@ class Recorder:
         self._mark = f"_dynx_recorded_{id(self)}"
         self._codes: dict[int, tuple[int, array[int]]] = {}  # by identity, since hashing code takes long; the trail keeps it
         self._constants: dict[int, int] = {}
-        self._newest: Progress | None = None
+        self._newest: tuple[int, int, int, int] | None = None  # progress
         self._newest_number = NOTHING
 
     def before(self, tx: Any) -> int:
@@ -102,23 +102,27 @@ class Recorder:
                 self._rename(frame, tx.output.tracers[-1].graph)
         elif effect != "idle":
             changes, guards = frame.changes, frame.guards
-            if effect != "look" or not _is_as_before(frame):
+            if effect is None or not _is_as_before(frame):
                 self._read_progress(tx, frame)
-            grown = frame.changes != changes
-            opened = effect != "look" or grown or frame.guards != guards
-            loaded = last.argval if last.opname == "LOAD_DEREF" and not opened else None
-            frame.read_stack(tx, opened=opened, grown=grown, loaded=loaded)
+            if frame.changes != changes:
+                level = TENSOR
+            elif effect != "look":
+                level = ITEMS
+            else:
+                level = OPEN if frame.guards != guards else NEVER
+            frame.read_stack(tx, level, last.argval if last.opname == "LOAD_DEREF" and level == NEVER else None)
             if effect is None:
                 frame.read_locals(tx, reread=True)
-            elif opened:
-                frame.reread_locals(tx, grown=grown)
+            elif level != NEVER:
+                frame.reread_locals(tx, level)
         place = frame.places[pointer]
         if place == NOTHING:
             place = frame.places[pointer] = self._place(tx, pointer)
         frame.row, frame.place, self._rows = number, place, number + 1
         frame.attempt.rows += 1
-        outer = NOTHING if frame.is_root else caller
-        self._add(pack_row(frame.number, place, outer, frame.top(), frame.bindings, frame.progress))
+        stack = frame.stack
+        outer, top = NOTHING if frame.is_root else caller, stack[-1][3] if stack else NOTHING
+        self._add(pack_row(frame.number, place, outer, top, frame.bindings, frame.progress))
         return number
 
     def _enter(self, tx: Any) -> RecordedFrame:
@@ -132,7 +136,7 @@ class Recorder:
         if known is None:
             known = self._codes[id(tx.f_code)] = (len(trail.codes), array("i", [NOTHING]) * len(tx.instructions))
             trail.codes.append(line_hook.traced_code(tx))
-        number = trail.add_frame(Frame(known[0], attempt.number, attempt.frames))
+        number = trail.add_frame(known[0], attempt.number, attempt.frames)
         frame = RecordedFrame(trail, number, attempt, graphs, value_texts, known[1], self._constants)
         attempt.frames += 1
         frame.is_root = getattr(tx, "parent", None) is None
@@ -142,11 +146,9 @@ class Recorder:
     def _read_progress(self, tx: Any, frame: RecordedFrame) -> None:
         """Count nodes and guards, and see what exception is under way."""
         output, attempt = tx.output, frame.attempt
-        graph = output.tracers[-1].graph
-        context, handled = output.tracing_context, tx.exn_vt_stack
+        graph, context, handled = output.tracers[-1].graph, output.tracing_context, tx.exn_vt_stack
         guards, shapes = context.guards_context.dynamo_guards.inner, context.fake_mode.shape_env.guards
-        nodes, asked, newest = graph._len, len(guards), self._newest
-        is_calm = handled._current_exception is None and not len(handled)
+        nodes, asked = graph._len, len(guards)
         logged = frame.graphs.get(graph)
         if logged is None or nodes != len(logged.places):
             any_may = bool(context.fake_mode.shape_env.var_to_range)  # symbolic sizes are replaced when more is known of them
@@ -157,9 +159,10 @@ class Recorder:
             attempt.shape_guards = len(shapes)
         if asked * 3 != len(attempt.guards):
             self._read_guards(guards, attempt)
-        if not is_calm or (logged.number, nodes, asked, NOTHING) != newest:
-            newest = self._newest = Progress(logged.number, nodes, asked, NOTHING if is_calm else self._exception(tx))
-            self._newest_number = self.trail.add_progress(newest)
+        is_calm = handled._current_exception is None and not len(handled)
+        reached = (logged.number, nodes, asked, NOTHING if is_calm else self._exception(tx))
+        if reached != self._newest:
+            self._newest, self._newest_number = reached, self.trail.add_progress(reached)
         frame.nodes, frame.guards, frame.progress = nodes, asked, self._newest_number
         frame.changes = attempt.changes
         frame.counted = graph, guards, shapes, handled if is_calm else None
@@ -217,13 +220,13 @@ class Recorder:
         text = translator.instruction_text(instruction)
         if positions is None or positions.lineno is None:
             line = tx.lineno if tx.lineno > 0 else tx.f_code.co_firstlineno
-            return self.trail.add_place(Place(index, text, line, None, None))
+            return self.trail.add_place(index, text, line, None, None)
         end = positions.end_col_offset if positions.end_lineno == positions.lineno else None
-        return self.trail.add_place(Place(index, text, positions.lineno, positions.col_offset, end))
+        return self.trail.add_place(index, text, positions.lineno, positions.col_offset, end)
 
 
 def _is_as_before(frame: RecordedFrame) -> bool:
-    """Tell whether nothing was counted and no exception raised since the frame's last row; it has gone on by itself."""
+    """Tell whether nothing was counted since the frame's last row, and no exception is under way."""
     graph, guards, shapes, handled = frame.counted
     return bool(
         handled is not None

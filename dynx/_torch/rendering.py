@@ -52,6 +52,7 @@ _MANNERS: Mapping[str, frozenset[str]] = {
     "attribute": frozenset({"GetAttrVariable", "CallMethodVariable"}),  # the latter from 2.15 on
     "module": frozenset({"PythonModuleVariable"}),
     "class": frozenset({"UserDefinedClassVariable"}),
+    "super": frozenset({"SuperVariable"}),
 }
 
 
@@ -67,21 +68,14 @@ def show(tx: Any, variable: Any, depth: int = 2) -> str:
         if is_lazy(variable):
             return show_value(untouched_value(variable), depth)
         manner = manner_of(variable)
-    if manner == "constant":
-        return show_value(variable.value, depth)
-    if manner == "function":
-        return f"function {_function_name(variable)}"
-    if manner == "null":
-        return "<null>"
+    plain = PLAIN.get(manner)
+    if plain is not None:
+        return plain(variable)
     if manner == "cell":
         content = cell_content(tx, variable)
         return "<empty cell>" if content is None else show(tx, content, depth)
     if manner == "attribute":
         return f"{show(tx, variable.obj, 1)}.{attribute_name(variable)}"
-    if manner == "module":
-        return f"module {variable.value.__name__}"
-    if manner == "class":
-        return f"class {getattr(variable.value, '__qualname__', variable.value)}"
     example = example_of(variable)
     if example is not None:
         return _show_example(example, _class_of(variable))
@@ -132,7 +126,7 @@ def _show_example(example: Any, cls: type | None) -> str:
     if not is_tensor(example):
         return _show_symbol(example)
     name = cls.__name__ if cls is not None and cls.__name__ not in ("FakeTensor", "Tensor") else "Tensor"
-    parts = [str(example.dtype).removeprefix("torch."), f"[{', '.join(map(_show_symbol, example.shape))}]"]
+    parts = [_dtype_name(example.dtype), f"[{', '.join(map(_show_symbol, example.shape))}]"]
     if example.device.type != "cpu":
         parts.append(str(example.device))
     if example.requires_grad and name != "Parameter":
@@ -140,12 +134,17 @@ def _show_example(example: Any, cls: type | None) -> str:
     return f"{name}({', '.join(parts)})"
 
 
+@cache
+def _dtype_name(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def _show_symbol(number: Any) -> str:
     """Write a symbolic number with the value it has in this call, where there is one: `s77=8`, `2*s77=16`, `u0`.
 
     Torch: `SymNode.expr` and `_hint`; the latter is only read, since `hint` may compute it.
     """
-    node = getattr(number, "node", None)
+    node = None if type(number) is int else getattr(number, "node", None)
     if node is None:
         return str(number)
     hint = getattr(node, "_hint", None)
@@ -233,6 +232,17 @@ def _tensor() -> type:
     from torch import Tensor
 
     return Tensor
+
+
+# what is shown of variables that hold one Python value, which stays
+PLAIN: Mapping[str, Callable[[Any], str]] = {
+    "class": lambda variable: f"class {getattr(variable.value, '__qualname__', variable.value)}",
+    "constant": lambda variable: show_value(variable.value),
+    "function": lambda variable: f"function {_function_name(variable)}",
+    "module": lambda variable: f"module {variable.value.__name__}",
+    "null": lambda variable: "<null>",
+    "super": lambda variable: "<super>",
+}
 
 
 def _cut(text: str) -> str:

@@ -104,7 +104,25 @@ def looks_later(x, table=None):
     return x.reshape(size[0], 1) * total + len(first) + size.numel()
 
 
-OWN = (changes, passes_on, yields, method_of_a_dict, grows_while_called, looks_later)
+WEIGHT = torch.ones(3, requires_grad=True)
+
+
+def changes_tensors_in_place(x):
+    """Every way in which an operation changes a tensor that is there already, while a list, a tuple and a dict hold it."""
+    tensors = [torch.zeros(3), torch.zeros(3), torch.zeros(3), torch.zeros(3), torch.zeros(3), torch.zeros(1, 3)]
+    held, table = (tensors[0], [tensors[1]]), {"a": tensors[2], "b": (tensors[5],)}
+    tensors[0][0] = WEIGHT[0]
+    tensors[1].copy_(WEIGHT)
+    table["a"] += WEIGHT
+    torch.nn.functional.relu(tensors[3].add_(WEIGHT), True)
+    torch.nn.functional.leaky_relu(tensors[4].mul_(WEIGHT), 0.1, inplace=True)
+    total = torch.cos(x) + torch.add(x, 1, out=torch.empty(3)) + torch.where(x > 0, x, 1.0)
+    table["b"][0].squeeze_(0)
+    tensors[5].t_().unsqueeze_(0)
+    return total + sum(each.sum() for each in tensors) + held[0].sum() + len(table)
+
+
+OWN = (changes_tensors_in_place, changes, passes_on, yields, method_of_a_dict, grows_while_called, looks_later)
 PROGRAMS = {
     each.__name__: each for each in (*OWN, *(f for f in vars(corpus).values() if callable(f) and hasattr(f, "__code__")))
 }
