@@ -1,7 +1,8 @@
 """Which operations of the graph may change the sizes, the dtype or the gradients of a tensor that was there before.
 
-Torch: operations in place end in an underscore, take `out` or `inplace`, or are the ones of `operator`. What comes from
-elsewhere (higher-order operations, a user's own) may do anything.
+Torch: operations in place end in an underscore or are the ones of `operator`; those of `nn.functional` with `inplace=True` change
+numbers only, and Dynamo breaks the graph where `out` would be resized. What comes from elsewhere (higher-order operations, a
+user's own) may do anything.
 """
 
 from __future__ import annotations
@@ -23,5 +24,4 @@ def may_change_tensors(node: Any) -> bool:
         name = getattr(node.target, "__name__", "_")
     else:
         return True
-    is_in_place = name.endswith("_") or (name in _IN_PLACE and node.op == "call_function")
-    return is_in_place or "out" in node.kwargs or "inplace" in node.kwargs or any(each is True for each in node.args)
+    return name.endswith("_") or (name in _IN_PLACE and node.op == "call_function")

@@ -98,8 +98,10 @@ def grows_while_called(x):
 def looks_later(x, table=None):
     """Members of a container that came from outside are looked at one after the other."""
     first = {"all": table, "a": table["a"]}
-    second = [table["b"], table["a"]]
-    total = first["a"] + second[0]
+    second = [table["b"], table["a"], table["c"]]
+    is_number = isinstance(second[2], int)  # a range is shown otherwise from here on
+    second_too = second
+    total = first["a"] + second[0] + is_number + len(second_too)
     size = x.size()
     return x.reshape(size[0], 1) * total + len(first) + size.numel()
 
@@ -116,20 +118,39 @@ def changes_tensors_in_place(x):
     table["a"] += WEIGHT
     torch.nn.functional.relu(tensors[3].add_(WEIGHT), True)
     torch.nn.functional.leaky_relu(tensors[4].mul_(WEIGHT), 0.1, inplace=True)
-    total = torch.cos(x) + torch.add(x, 1, out=torch.empty(3)) + torch.where(x > 0, x, 1.0)
+    held_out = torch.empty(0)
+    total = torch.cos(x) + torch.add(x, 1, out=held_out) + torch.where(x > 0, x, 1.0)
     table["b"][0].squeeze_(0)
     tensors[5].t_().unsqueeze_(0)
     return total + sum(each.sum() for each in tensors) + held[0].sum() + len(table)
 
 
-OWN = (changes_tensors_in_place, changes, passes_on, yields, method_of_a_dict, grows_while_called, looks_later)
+def learns_of_sizes(x, table=None):
+    """A symbolic number becomes another when more is known of it, also one that lies in a container."""
+    number = x.sum().int().item()
+    held = [number, x.size(0), table]
+    doubled = x.size(0) * 2
+    torch._check(number == 3)
+    known = number
+    if held[2]["b"] > 1:
+        known = number + 0
+    if x.size(0) == 3:
+        known = known + 1
+    return x * known + doubled + len(held)
+
+
+OWN = (learns_of_sizes, changes_tensors_in_place, changes, passes_on, yields, method_of_a_dict, grows_while_called, looks_later)
 PROGRAMS = {
     each.__name__: each for each in (*OWN, *(f for f in vars(corpus).values() if callable(f) and hasattr(f, "__code__")))
 }
 
 
 def arguments(name):
-    return (torch.ones(3), {"a": 1, "b": 2}) if name in ("method_of_a_dict", "looks_later") else (torch.ones(3),)
+    return (
+        (torch.ones(3), {"a": 1, "b": 2, "c": range(3)})
+        if name in ("learns_of_sizes", "method_of_a_dict", "looks_later")
+        else (torch.ones(3),)
+    )
 
 
 class Oracle:
@@ -157,7 +178,8 @@ class Oracle:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_kept_is_what_was_there(name, dynamic):
     torch._dynamo.reset()
-    with Session(["c"] * 20, internals=True) as session, Oracle() as oracle:
+    known = torch._dynamo.config.patch(capture_scalar_outputs=True)
+    with known, Session(["c"] * 20, internals=True) as session, Oracle() as oracle:
         torch.compile(PROGRAMS[name], backend="eager", dynamic=dynamic or None)(*arguments(name))
     assert len(session.trail) == len(oracle.seen) > 0
     for row, (stack, variables, guards) in enumerate(oracle.seen):
