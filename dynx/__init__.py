@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dynx._doctor import doctor
-    from dynx.guards import compile
+    from dynx.guards import compile, would_recompile
     from dynx.records import Run
     from dynx.session import watch
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "compile", "doctor", "watch"]
+__all__ = ["Run", "__version__", "compile", "doctor", "watch", "would_recompile"]
 
-_HOMES = {"Run": "dynx.records", "compile": "dynx.guards", "doctor": "dynx._doctor", "watch": "dynx.session"}
+_HOMES = {
+    "Run": "dynx.records",
+    "compile": "dynx.guards",
+    "doctor": "dynx._doctor",
+    "watch": "dynx.session",
+    "would_recompile": "dynx.guards",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -124,7 +124,7 @@ class Trail:
 
     def add_place(self, number: int, instruction: str, line: int, column: int | None, end_column: int | None) -> int:
         """Add an instruction of a code object; gives its number."""
-        start, end = (NOTHING if each is None else each for each in (column, end_column))
+        start, end = NOTHING if column is None else column, NOTHING if end_column is None else end_column
         self._places.extend((number, self.text(instruction), line, start, end))
         return len(self._places) // len(Place._fields) - 1
 

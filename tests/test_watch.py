@@ -45,7 +45,7 @@ def test_importing_dynx_does_not_import_torch():
 
 
 def test_the_public_names():
-    assert dynx.__all__ == ["Run", "__version__", "compile", "doctor", "watch"]
+    assert dynx.__all__ == ["Run", "__version__", "compile", "doctor", "watch", "would_recompile"]
     assert dir(dynx) == sorted(dynx.__all__)
     assert callable(dynx.doctor)
     importlib.import_module("dynx._doctor")  # must not hide the verb

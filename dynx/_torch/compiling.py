@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 from functools import cache
 from types import CodeType, FunctionType, MethodType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from dynx._torch.capabilities import capability
 
@@ -47,7 +47,11 @@ def keyed_backend(backend: Any, key: Any, key_now: Callable[[], Hashable]) -> An
     cls: Any = type(backend)
     copy = object.__new__(_keyed_class(cls))
     vars(copy).update(vars(backend), dynx_key=key, dynx_key_now=key_now, dynx_is_shared=True)
+    _keyed.add(copy)
     return copy
+
+
+_keyed: WeakSet[Any] = WeakSet()  # backends that live
 
 
 @cache  # of torch's own few classes
@@ -56,7 +60,10 @@ def _keyed_class(cls: Any) -> Any:
         self.dynx_is_shared = self.dynx_is_shared and self.dynx_key_now() == self.dynx_key.value
         return cls.__call__(self, *args, **kwargs)
 
-    own = {"__eq__": object.__eq__, "__hash__": object.__hash__, "__module__": cls.__module__, "__doc__": cls.__doc__}
+    def is_same(self: Any, other: Any) -> bool:  # torch's own class must not be asked: it finds equal what was given the same
+        return self is other
+
+    own = {"__eq__": is_same, "__hash__": object.__hash__, "__module__": cls.__module__, "__doc__": cls.__doc__}
     return type(cls.__name__, (cls,), {**own, "__call__": compile_graph})
 
 
@@ -101,6 +108,7 @@ def compiler(
     if recompile_limit is not None:
         limit = torch._dynamo.config._make_closure_patcher(recompile_limit=recompile_limit)
         made.enter_exit_hooks.append(limit)
+        made.callback.dynx_recompile_limit = recompile_limit  # to be found again
     return lambda fn: made(_own_code(backend, fn))
 
 
@@ -138,7 +146,7 @@ def _own_code(backend: Any, fn: Any) -> Any:
     from torch._dynamo.external_utils import wrap_inline
 
     function = fn.__func__ if isinstance(fn, MethodType) else fn
-    if getattr(function, "__code__", None) is _code_of_module_calls() or not callable(fn):
+    if is_module_call(fn) or not callable(fn):
         return fn
     if not isinstance(function, FunctionType):
         fn = function = wrap_inline(fn)
@@ -148,6 +156,29 @@ def _own_code(backend: Any, fn: Any) -> Any:
     copy.__kwdefaults__ = function.__kwdefaults__
     functools.update_wrapper(copy, function)
     return MethodType(copy, fn.__self__) if isinstance(fn, MethodType) else copy
+
+
+def copies_of(code: CodeType) -> list[CodeType]:
+    """List the copies of a code object that were made to have entries of their own."""
+    kept = [codes for backend in tuple(_keyed) for codes in vars(backend).get("dynx_codes", {}).values()]
+    return [copy for codes in kept for copy, original in tuple(codes.values()) if original is code]
+
+
+def original_module(compiled: Any) -> Any | None:
+    """Give the module that was compiled, as a new one around it or in place; None for anything else."""
+    from torch._dynamo.eval_frame import OptimizedModule
+
+    if issubclass(type(compiled), OptimizedModule):
+        return compiled._orig_mod
+    own = getattr(type(compiled), "_compiled_call_impl", _code_of_module_calls) is None  # as modules have it
+    return compiled if own and vars(compiled).get("_compiled_call_impl") is not None else None
+
+
+def is_module_call(fn: Any) -> bool:
+    """Tell whether calling it runs the hooks of a module, then its `forward`; torch does not compile the part before that."""
+    from torch.nn import Module
+
+    return isinstance(fn, MethodType) and fn.__func__.__code__ in (_code_of_module_calls(), Module._call_impl.__code__)
 
 
 def _code_of_module_calls() -> CodeType:

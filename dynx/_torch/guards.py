@@ -28,3 +28,14 @@ def recompile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Mappi
         return None
     frame = args[1] if len(args) > 1 else kwargs["frame"]
     return frame.f_locals, frame.f_globals
+
+
+def why_not(guards: Any, compile_id: str, locals: Mapping[str, Any], backend: Any) -> str:
+    """Say in torch's words why a cache entry does not fit a call; `guards` is its `GuardManagerWrapper`."""
+    from torch._dynamo.guards import get_guard_fail_reason_helper
+
+    try:
+        return str(get_guard_fail_reason_helper(guards, locals, compile_id, backend))
+    except Exception as error:  # noqa: BLE001 - torch evaluates its guards as text, on values of the user
+        parts = guards.check_verbose(locals).verbose_code_parts
+        return f"{compile_id}: {parts[0] if parts else error}"

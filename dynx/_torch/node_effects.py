@@ -1,8 +1,8 @@
 """Which operations of the graph may change the sizes, the dtype or the gradients of a tensor that was there before.
 
-Torch: operations in place end in an underscore or are the ones of `operator`; those of `nn.functional` with `inplace=True` change
-numbers only, and Dynamo breaks the graph where `out` would be resized. What comes from elsewhere (higher-order operations, a
-user's own) may do anything.
+Torch: operations in place end in an underscore or are the ones of `operator`; those of `nn.functional` with `inplace=True`
+change numbers only, and Dynamo breaks the graph where `out` would be resized. What comes from elsewhere (higher-order
+operations, a user's own) may do anything.
 """
 
 from __future__ import annotations

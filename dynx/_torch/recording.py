@@ -147,11 +147,11 @@ class Recorder:
         """Count nodes and guards, and see what exception is under way."""
         output, attempt = tx.output, frame.attempt
         graph, context, handled = output.tracers[-1].graph, output.tracing_context, tx.exn_vt_stack
-        guards, shapes = context.guards_context.dynamo_guards.inner, context.fake_mode.shape_env.guards
-        nodes, asked = graph._len, len(guards)
+        shape_env, guards = context.fake_mode.shape_env, context.guards_context.dynamo_guards.inner
+        nodes, asked, shapes = graph._len, len(guards), shape_env.guards
         logged = frame.graphs.get(graph)
         if logged is None or nodes != len(logged.places):
-            any_may = bool(context.fake_mode.shape_env.var_to_range)  # symbolic sizes are replaced when more is known of them
+            any_may = bool(shape_env.var_to_range)  # symbolic sizes are replaced when more is known of them
             logged = frame.graphs[graph] = self._read_nodes(graph, logged, attempt, any_may)
         if len(shapes) != attempt.shape_guards:
             attempt.changes += 1
@@ -205,7 +205,8 @@ class Recorder:
     def _read_guards(self, guards: Any, attempt: Attempt) -> None:
         """Write down the newest guards. Torch: an `OrderedSet`."""
         text, asked_by = self.trail.text, self._rows - 1 if attempt.rows else NOTHING
-        for guard in [*islice(reversed(guards), len(guards) - len(attempt.guards) // 3)][::-1]:
+        new = [*islice(reversed(guards), len(guards) - len(attempt.guards) // 3)]
+        for guard in reversed(new):
             attempt.guards.extend((text(guard.create_fn_name()), text(guard_source(guard.originating_source)), asked_by))
 
     def _exception(self, tx: Any) -> int:

@@ -69,6 +69,16 @@ def listen(listener: Listener, *, starting: Starting | None = None) -> Listening
         return Listening(listener, starting)
 
 
+def facts_of(compile_id: str) -> EntryFacts | None:
+    """Give what was known when an entry was compiled; None where nobody listened."""
+    return _facts.get((_generations.current, compile_id))
+
+
+def generation() -> int:
+    """Count the resets of torch that were noticed so far."""
+    return _generations.current
+
+
 def emit(record: Record) -> None:
     for listener in tuple(_listeners):
         try:

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from dynx.guards._compile import compile
 from dynx.guards._keyed import keyed
+from dynx.guards._would import would_recompile
 
-__all__ = ["compile", "keyed"]
+__all__ = ["compile", "keyed", "would_recompile"]

@@ -123,6 +123,7 @@ class _Dispatch:
             return run(*args, **kwargs)
 
         compiling.pass_for_compiled(compiled, fn, first)
+        compiled.dynx_now = lambda: compiled_for(fingerprint()) or self.compiler(fingerprint())(fn)  # type: ignore[attr-defined]
         return compiled
 
     def _value(self) -> Hashable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dynx.records.cache import CacheReport, Entry, GuardInfo, GuardNode, Verdict
 from dynx.records.compile import Attempt, Backward, Compile, GaveUp, Skipped
 from dynx.records.comptime import Effect, Logged, TracedGuard
 from dynx.records.finding import Finding
@@ -20,12 +21,16 @@ __all__ = [
     "BecameDynamic",
     "BreakState",
     "CacheEvent",
+    "CacheReport",
     "Compile",
     "Effect",
+    "Entry",
     "Finding",
     "FrameState",
     "GaveUp",
     "GraphBreak",
+    "GuardInfo",
+    "GuardNode",
     "Location",
     "Logged",
     "Reason",
@@ -37,4 +42,5 @@ __all__ = [
     "TraceState",
     "TracedGuard",
     "Trouble",
+    "Verdict",
 ]

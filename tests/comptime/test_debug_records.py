@@ -101,7 +101,7 @@ def looks_later(x, table=None):
     second = [table["b"], table["a"], table["c"]]
     is_number = isinstance(second[2], int)  # a range is shown otherwise from here on
     second_too = second
-    total = first["a"] + second[0] + is_number + len(second_too)
+    total = first["a"] + second[0] + (1 if is_number else len(second_too))
     size = x.size()
     return x.reshape(size[0], 1) * total + len(first) + size.numel()
 

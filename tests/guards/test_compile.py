@@ -136,6 +136,20 @@ def test_a_changed_configuration_compiles_again(compile, backends):
     assert len(backends.asked) - first == is_dynx(compile)
 
 
+def test_what_torch_compiled_under_another_configuration_is_not_run(backends):
+    """The function was compiled by torch.compile, with the same backend, before dynx.compile met it."""
+
+    def fn(x):
+        return x + 1
+
+    backend = backends.named("a")
+    torch.compile(fn, backend=backend)(torch.ones(3))
+    compiled = dynx.compile(fn, backend=backend)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        compiled(torch.ones(3))
+    assert backends.asked == ["a", "a"]
+
+
 def test_two_configurations_in_turn_compile_twice_for_each_frame(backends):
     f = dynx.compile(broken, backend=backends.named("one"))
     for turn in range(100):

@@ -1,0 +1,81 @@
+"""`dynx.would_recompile`: what torch would do with a call, without the call."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from dynx._torch import dry_run
+from dynx._torch.cache_entries import resumes_of
+from dynx._torch.frames import backend_name, resumed_at, user_name
+from dynx._torch.guards import why_not
+from dynx._trace import bus
+from dynx._trace.explain import explain
+from dynx._trace.reasons import parse_entry
+from dynx._trace.userline import call_site, first_line
+from dynx.guards._target import called
+from dynx.records import Location, Verdict
+
+
+def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
+    """Tell whether a call of a compiled function would compile, and why; true when it would.
+
+    Nothing is compiled or run: torch looks the call up with the backend, configuration, stance and region that it would have,
+    and is stopped before the function begins. `reasons` say of each entry why it does not fit, as recompiles do. What is
+    decided only while the function runs, in its rest after a graph break, is named in `unknown`.
+
+    `compiled` is what torch.compile or dynx.compile made of a function, method or module; the arguments are those of the call.
+    Raises UsageError for what is not compiled, TypeError where the arguments do not fit. Guards are evaluated as in a call:
+    they may run properties and `__eq__` of the user.
+
+    >>> import torch, dynx
+    >>> f = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
+    >>> y = f(torch.ones(3))
+    >>> dynx.would_recompile(f, torch.ones(3)).hit
+    True
+    >>> [(each.source, each.expected, each.got) for each in dynx.would_recompile(f, torch.ones(4)).reasons]
+    [('x.size()[0]', '3', '4')]
+    """
+    target = called(compiled)
+    if target.compiled is None:
+        return Verdict("unknown", _location_of(compiled), why=target.why_not)
+    code = target.compiled.code
+    location = _location(code)
+
+    def on_miss(miss: dry_run.Missed) -> Verdict:
+        site = call_site()
+        texts = [(each, why_not(each.guards, each.compile_id, miss.locals, miss.backend)) for each in miss.entries]
+        reasons = tuple(
+            explain(
+                parse_entry(text), bus.facts_of(each.compile_id), miss.locals, miss.globals, backend_name(miss.backend), site
+            )
+            for each, text in texts
+        )
+        if not miss.has_tensor:
+            return Verdict("eager", location, reasons=reasons, why="no tensor among its arguments")
+        if miss.limit is not None:
+            return Verdict("eager", location, reasons=reasons, why=f"torch._dynamo.config.{miss.limit} is reached")
+        return Verdict("recompile" if reasons else "compile", location, reasons=reasons)
+
+    seen = dry_run.look_up(target.compiled, args, kwargs, on_miss)
+    if isinstance(seen.miss, Verdict):
+        return seen.miss
+    if seen.entry is None:
+        return Verdict("eager", location, why="torch leaves it alone, or a stance or a limit of recompiles does")
+    return Verdict("hit", location, entry=seen.entry.compile_id, unknown=tuple(map(_rest, resumes_of(code))))
+
+
+def _rest(code: CodeType) -> str:
+    return f"the rest of {user_name(code.co_qualname)} after line {resumed_at(code)}"
+
+
+@lru_cache(maxsize=256)
+def _location(code: CodeType) -> Location:
+    return Location(code.co_filename, first_line(code), user_name(code.co_qualname))
+
+
+def _location_of(compiled: Any) -> Location:
+    from dynx.guards._target import codes_of
+
+    return _location(codes_of(compiled)[0])

@@ -1,0 +1,110 @@
+"""What torch's cache holds, and what it would do with a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dynx.records.location import Location
+from dynx.records.recompile import GuardKind, Reason
+from dynx.records.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class GuardInfo(Record):
+    """One condition under which compiled code may run."""
+
+    kind: GuardKind
+    source: str  # "x.size()[0]", as in recompile reasons; empty for global state
+    expected: str | None
+    location: Location | None  # the line that asked for it
+    requesters: tuple[Location, ...] = ()  # every line that asked; known while dynx watches
+    type: str = ""  # torch's name, "TENSOR_MATCH"
+    text: str = ""  # torch's own words
+
+
+@dataclass(frozen=True, slots=True)
+class GuardNode(Record):
+    """A value that is guarded, or through which others are reached."""
+
+    source: str  # "L['self'].weight"
+    type: str  # of the value
+    access: str  # how it is reached from the one above
+    guards: tuple[GuardInfo, ...] = ()
+    children: tuple[GuardNode, ...] = ()
+
+    def walk(self, depth: int = 0) -> Iterator[tuple[int, GuardNode]]:
+        """Give this node and those below it, outer ones first, each with its depth."""
+        yield depth, self
+        for child in self.children:
+            yield from child.walk(depth + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Record):
+    """One compiled version of a function, or of its rest after a graph break.
+
+    `config` says for what it was compiled, where `dynx.compile` did. `seconds` are those of its compilation, as far as torch
+    remembers it (the last 64).
+    """
+
+    generation: int
+    id: str  # compile id, "0/1"
+    location: Location
+    backend: str
+    tree: GuardNode
+    config: Mapping[str, str] = field(default_factory=dict)
+    seconds: float | None = None
+    hits: int | None = None  # calls that ran it; None where nobody counted
+    resumes: int | None = None  # for the rest of a function: the line of the graph break
+    handle: int = field(default=0, compare=False, repr=False)  # finds it in this process
+
+    @property
+    def guards(self) -> tuple[GuardInfo, ...]:
+        return tuple(guard for _, node in self.tree.walk() for guard in node.guards)
+
+    @property
+    def size(self) -> int:
+        """The number of guards."""
+        return sum(len(node.guards) for _, node in self.tree.walk())
+
+
+@dataclass(frozen=True, slots=True)
+class CacheReport(Record):
+    """All compiled versions of a function, in the order in which torch tries them, and those of its rests."""
+
+    location: Location
+    entries: tuple[Entry, ...]
+
+    def tree(self) -> str:
+        """Write the guards of all entries as indented text."""
+        lines = []
+        for entry in self.entries:
+            lines.append(f"{entry.id}  {entry.backend}  {entry.location}  {entry.size} guards")
+            for depth, node in entry.tree.walk(1):
+                lines.append(f"{'  ' * depth}{node.source or 'everything'}  {node.type}".rstrip())
+                lines += [f"{'  ' * (depth + 1)}{guard.type}: {guard.text}" for guard in node.guards]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(Record):
+    """What torch would do with a call: true when it would compile.
+
+    `reasons` tell why each entry does not fit. `unknown` names what is only decided while the function runs.
+    """
+
+    outcome: Literal["hit", "compile", "recompile", "eager", "unknown"]
+    location: Location
+    entry: str | None = None  # compile id of the entry that would run
+    reasons: tuple[Reason, ...] = ()
+    unknown: tuple[str, ...] = ()
+    why: str | None = None  # for "eager" and "unknown"
+
+    @property
+    def hit(self) -> bool:
+        return self.outcome == "hit"
+
+    def __bool__(self) -> bool:
+        return self.outcome in ("compile", "recompile")
