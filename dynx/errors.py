@@ -7,6 +7,7 @@ DynxError
 │   ├── NoSuchLocal     the traced frame has no such variable (also a KeyError)
 │   └── NotConstant     a value is known only at run time (also a NotImplementedError)
 ├── ProbeFailed         a probe cannot be set where it was asked for
+├── StaleEntry          a cache entry is gone that a record of it was used for
 ├── UnsupportedTorch    a feature needs a hook that the installed torch lacks
 ├── UsageError          the command line or an argument makes no sense (exit code 2)
 └── UnknownRule         no advice rule has this id
@@ -23,6 +24,7 @@ __all__ = [
     "NoSuchLocal",
     "NotConstant",
     "ProbeFailed",
+    "StaleEntry",
     "UnknownRule",
     "UnsupportedTorch",
     "UsageError",
@@ -65,6 +67,10 @@ class UnsupportedTorch(DynxError):
 
 class UsageError(DynxError):
     """The request makes no sense as written."""
+
+
+class StaleEntry(DynxError):
+    """The cache entry that a record describes is not in torch's cache any more."""
 
 
 class UnknownRule(DynxError):

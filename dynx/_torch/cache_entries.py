@@ -7,6 +7,7 @@ here: what is kept is the `GuardManagerWrapper` of an entry, of which torch clea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any, NamedTuple
@@ -43,6 +44,22 @@ def entries_of(code: CodeType) -> list[RawEntry]:
     return found
 
 
+def with_rests(codes: list[CodeType]) -> list[RawEntry]:
+    """List the entries of code objects and of their rests after graph breaks, oldest first of each."""
+    every = {id(one): one for code in codes for one in (code, *resumes_of(code))}
+    return [each for code in every.values() for each in sorted(entries_of(code), key=_age)]
+
+
+def _age(entry: RawEntry) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", entry.compile_id))
+
+
+def guards_of_result(result: Any) -> Any | None:
+    """Give the guards of what `_compile` just compiled, before it is in the cache; None where nothing was."""
+    compiled = getattr(result, "guarded_code", None)
+    return None if compiled is None else compiled.guard_manager
+
+
 def is_there(guards: Any) -> bool:
     """Tell whether the entry of these guards is still in the cache."""
     return guards.cache_entry is not None
@@ -60,13 +77,43 @@ def resumes_of(code: CodeType) -> Iterator[CodeType]:
 
 def invalidate(guards: Any, why: str) -> None:
     """Take an entry out of use; torch goes on counting it towards the limit until the function is reset."""
+    from torch._dynamo.convert_frame import compile_lock
     from torch._dynamo.guards import DeletedGuardManagerWrapper
 
-    guards.extra_state.invalidate(guards.cache_entry, DeletedGuardManagerWrapper(why))
+    with compile_lock:
+        if guards.cache_entry is not None:
+            guards.extra_state.invalidate(guards.cache_entry, DeletedGuardManagerWrapper(why))
 
 
 def reset(code: CodeType) -> None:
     """Forget what was compiled for a code object, and that it is not to be compiled. Torch: `reset_code`."""
+    from torch._dynamo.convert_frame import compile_lock
     from torch._dynamo.eval_frame import reset_code
 
-    reset_code(code)
+    with compile_lock:  # a compilation under way holds on to what is freed
+        reset_code(code)
+
+
+class Pinned(NamedTuple):
+    """An entry that torch asks first, and what keeps its guards true."""
+
+    code: CodeType
+    guards: Any
+    alive: tuple[Any, ...]  # objects it compares by identity: another could get their address
+
+
+def pin(code: CodeType, guards: Any) -> Pinned:
+    """Make an entry of a code object one that torch asks first, whatever the backend. Torch: `_load_precompile_entry`."""
+    from torch._C._dynamo.eval_frame import _load_precompile_entry
+
+    compiled = guards.cache_entry.code
+    alive = tuple(obj for ref in guards.id_matched_objs.values() if (obj := ref()) is not None)
+    reset(code)
+    _load_precompile_entry(code, guards, compiled)
+    return Pinned(code, guards, alive)
+
+
+def unpin(pinned: Pinned) -> None:
+    from torch._C._dynamo.eval_frame import _reset_precompile_entries
+
+    _reset_precompile_entries(pinned.code)

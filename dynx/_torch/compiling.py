@@ -174,6 +174,16 @@ def original_module(compiled: Any) -> Any | None:
     return compiled if own and vars(compiled).get("_compiled_call_impl") is not None else None
 
 
+def owner_in_shared_code(fn: Any, codes: list[CodeType]) -> Any | None:
+    """Give the class of a module that runs in torch's wrapper, whose code all built-in modules share; None elsewhere."""
+    from torch._dynamo.external_utils import wrap_inline
+
+    if not any(code is wrap_inline(innermost).__code__ for code in codes):
+        return None
+    module = original_module(fn)
+    return type(module) if module is not None else None
+
+
 def is_module_call(fn: Any) -> bool:
     """Tell whether calling it runs the hooks of a module, then its `forward`; torch does not compile the part before that."""
     from torch.nn import Module

@@ -5,7 +5,7 @@ Torch: `GuardManager`, `DictGuardManager` and `LeafGuard` of `torch._C._dynamo.g
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 
@@ -33,6 +33,11 @@ def tree_of(guards: Any) -> RawNode:
     node = _node(root, "")
     node.guards.extend(_leaves(root.get_epilogue_lambda_guards()))
     return node
+
+
+def add_last(guards: Any, function: Callable[[Any], Any], text: str) -> None:
+    """Add a guard that is asked when all others hold; it gets what they get, and holds where it gives something true."""
+    guards.root.add_epilogue_lambda_guard(function, [text], None)
 
 
 def _node(manager: Any, access: str) -> RawNode:

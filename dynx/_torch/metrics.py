@@ -86,3 +86,14 @@ _DTYPES = {5: "float16", 6: "float32", 7: "float64", 15: "bfloat16"}
 
 def _word(name: str, value: object) -> str:
     return _DTYPES.get(value, str(value)) if name == "default_dtype" and isinstance(value, int) else str(value)
+
+
+def seconds_of(compile_id: str) -> float | None:
+    """Give the wall time of a compilation, None where torch does not remember it: it keeps the last 64."""
+    import torch._dynamo.utils as utils
+
+    for metrics in reversed(utils._compilation_metrics):
+        if getattr(metrics, "compile_id", None) == compile_id:
+            seconds = getattr(metrics, "entire_frame_compile_time_s", None)
+            return None if seconds is None else float(seconds)
+    return None

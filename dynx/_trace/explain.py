@@ -95,7 +95,8 @@ def _values(
     guard: ParsedGuard, facts: EntryFacts | None, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> tuple[str | None, str | None]:
     if guard.kind == "global_state":
-        return _changed_state(guard.source, facts)
+        expected, got = _changed_state(guard.source, facts)
+        return expected or guard.expected, got
     if guard.got is not None:
         return guard.expected, guard.got
     if guard.kind == "custom":

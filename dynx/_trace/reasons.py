@@ -91,6 +91,14 @@ def _tensor(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | Non
     return kind, source, expected, got
 
 
+def _whole_tensor(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
+    """Read a guard that holds: everything that torch compares of a tensor; sizes that may vary are None."""
+    parts = [match["dtype"], match["size"].replace("None", "any"), f"stride {match['stride'].replace('None', 'any')}"]
+    parts += [f"device {match['device']}"] if match["device"] != "None" else []
+    parts += ["requires_grad"] if match["grad"] == "True" else []
+    return "tensor", match["source"], ", ".join(parts), None
+
+
 def _compare(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
     source, value = match["source"], match["value"]
     if "___as_tensor(" in value:  # 2.11, a float that became a tensor: torch has forgotten its value
@@ -106,6 +114,9 @@ def _identity(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | N
     if source.endswith(".__code__") or kind in _FUNCTION_TYPES:
         return "function", source.removesuffix(".__code__"), None, None
     return "object", source, kind or None, None
+
+
+_PRESENCE = (("absent", "present"), ("present", "absent"))  # expected and got
 
 
 def _contains(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
@@ -152,6 +163,30 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
     (
         re.compile(r"___dynx_guard\((?P<quote>['\"])(?P<name>.*)(?P=quote)\) == (?P<value>.*)$", re.S),
         lambda m: ("custom", m["name"], m["value"], None),
+    ),
+    (
+        re.compile(
+            r"check_tensor\((?P<source>.*?), \w+, DispatchKeySet\(.*?\), torch\.(?P<dtype>\w+), device=(?P<device>\S+),"
+            r" requires_grad=(?P<grad>\w+), size=(?P<size>\[.*?\]), stride=(?P<stride>\[.*?\])\)$"
+        ),
+        _whole_tensor,
+    ),
+    (re.compile(r"___check_global_state\(\)"), lambda m: ("global_state", "", None, None)),
+    (
+        re.compile(r"torch\._functorch\.\S*saved_tensors_hooks ids == (?P<value>.*?)(?:\s+# .*)?$", re.S),
+        lambda m: ("global_state", "saved_tensors_hooks", m["value"], None),
+    ),
+    (
+        re.compile(r"utils_device\.CURRENT_DEVICE == (?P<value>.*?)(?:\s+# .*)?$", re.S),
+        lambda m: ("global_state", "default_device", m["value"], None),
+    ),
+    (
+        re.compile(r"hasattr\((?P<source>.*), '(?P<name>\w+)'\) == (?P<value>True|False)$", re.S),
+        lambda m: ("attribute", f"{m['source']}.{m['name']}", *_PRESENCE[m["value"] == "True"]),
+    ),
+    (
+        re.compile(r"\(type\((?P<source>.*)\) is (?:float|complex) and .*isnan\(.*\)\)$"),
+        lambda m: ("value", m["source"], "nan", None),
     ),
     (re.compile(r"BACKEND_MATCH failure"), lambda m: ("backend", "backend", None, None)),
     (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from types import CodeType
 from typing import Any
 
@@ -13,9 +12,11 @@ from dynx._torch.guards import why_not
 from dynx._trace import bus
 from dynx._trace.explain import explain
 from dynx._trace.reasons import parse_entry
-from dynx._trace.userline import call_site, first_line
-from dynx.guards._target import called
-from dynx.records import Location, Verdict
+from dynx._trace.userline import call_site
+from dynx.guards._entries import location_of
+from dynx.guards._recompiles import ruled
+from dynx.guards._target import called, codes_of
+from dynx.records import Verdict
 
 
 def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
@@ -39,17 +40,16 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
     """
     target = called(compiled)
     if target.compiled is None:
-        return Verdict("unknown", _location_of(compiled), why=target.why_not)
+        return Verdict("unknown", location_of(codes_of(compiled)[0]), why=target.why_not)
     code = target.compiled.code
-    location = _location(code)
+    location = location_of(code)
 
     def on_miss(miss: dry_run.Missed) -> Verdict:
         site = call_site()
         texts = [(each, why_not(each.guards, each.compile_id, miss.locals, miss.backend)) for each in miss.entries]
+        backend = backend_name(miss.backend)
         reasons = tuple(
-            explain(
-                parse_entry(text), bus.facts_of(each.compile_id), miss.locals, miss.globals, backend_name(miss.backend), site
-            )
+            ruled(explain(parse_entry(text), bus.facts_of(each.compile_id), miss.locals, miss.globals, backend, site))
             for each, text in texts
         )
         if not miss.has_tensor:
@@ -68,14 +68,3 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
 
 def _rest(code: CodeType) -> str:
     return f"the rest of {user_name(code.co_qualname)} after line {resumed_at(code)}"
-
-
-@lru_cache(maxsize=256)
-def _location(code: CodeType) -> Location:
-    return Location(code.co_filename, first_line(code), user_name(code.co_qualname))
-
-
-def _location_of(compiled: Any) -> Location:
-    from dynx.guards._target import codes_of
-
-    return _location(codes_of(compiled)[0])

@@ -72,7 +72,7 @@ class Entry(Record):
 
 @dataclass(frozen=True, slots=True)
 class CacheReport(Record):
-    """All compiled versions of a function, in the order in which torch tries them, and those of its rests."""
+    """All compiled versions of a function, oldest first, and those of its rests after graph breaks."""
 
     location: Location
     entries: tuple[Entry, ...]

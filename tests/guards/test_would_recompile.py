@@ -156,7 +156,7 @@ def test_backends_and_configurations_are_respected():
     torch.compile(function, backend=first)(x)
     assert dynx.would_recompile(torch.compile(function, backend=first), x).hit
     assert dynx.would_recompile(torch.compile(function, backend=second), x)
-    compiled = dynx.compile(function, backend=first)
+    compiled = dynx.compile(function, backend=first, key="respected")
     compiled(x)
     assert dynx.would_recompile(compiled, x).hit
     with torch._dynamo.config.patch(capture_scalar_outputs=True):

@@ -1,0 +1,70 @@
+"""Entries of torch's cache as records, and back: a record finds its entry as long as that is in the cache."""
+
+from __future__ import annotations
+
+import itertools
+from types import CodeType
+from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
+
+from dynx._torch import cache_entries, guard_tree
+from dynx._torch.frames import resumed_at, user_name
+from dynx._torch.metrics import seconds_of
+from dynx._trace import bus
+from dynx._trace.guard_infos import node_of
+from dynx._trace.userline import first_line
+from dynx.errors import StaleEntry
+from dynx.guards import _hits
+from dynx.records import Entry, Location
+
+_handles: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of guard managers, which end with their entries
+_managers: WeakValueDictionary[int, Any] = WeakValueDictionary()
+_codes: WeakKeyDictionary[Any, ref[CodeType]] = WeakKeyDictionary()  # weak: a code object keeps its entries
+_next = itertools.count(1)
+
+
+def entries_of(codes: list[CodeType]) -> list[Entry]:
+    """List what was compiled of each code and of its rests after graph breaks, oldest first."""
+    return [_record(each) for each in cache_entries.with_rests(codes)]
+
+
+def manager_of(entry: Entry) -> Any:
+    """Give the guard manager of an entry. Raises StaleEntry when it is not in the cache any more."""
+    manager = _managers.get(entry.handle)
+    if manager is None or not cache_entries.is_there(manager):
+        raise StaleEntry(
+            f"entry {entry.id} of {entry.location} is not in the cache any more: it was evicted, or torch was reset\n"
+            "  call guards.inspect again"
+        )
+    return manager
+
+
+def code_of(manager: Any) -> CodeType:
+    """Give the code whose entry a guard manager is of."""
+    code = _codes[manager]()
+    assert code is not None, "an entry is in the cache of its code"
+    return code
+
+
+def location_of(code: CodeType) -> Location:
+    return Location(code.co_filename, first_line(code), user_name(code.co_qualname))
+
+
+def _record(raw: cache_entries.RawEntry) -> Entry:
+    facts = bus.facts_of(raw.compile_id)
+    handle = _handles.get(raw.guards)
+    if handle is None:
+        handle = _handles[raw.guards] = next(_next)
+        _managers[handle], _codes[raw.guards] = raw.guards, ref(raw.code)
+    return Entry(
+        bus.generation(),
+        raw.compile_id,
+        location_of(raw.code),
+        raw.backend,
+        node_of(guard_tree.tree_of(raw.guards), raw.code, facts.requests if facts is not None else None),
+        config={} if raw.cache_key is None else {k: v for k, v in raw.cache_key.settings.items() if k != "backend"},
+        seconds=seconds_of(raw.compile_id),
+        hits=_hits.counted(raw.guards),
+        resumes=resumed_at(raw.code),
+        handle=handle,
+    )

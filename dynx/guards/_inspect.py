@@ -1,0 +1,96 @@
+"""Look at torch's cache of a function, and take things out of it."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from dynx._torch import cache_entries, compiling
+from dynx.errors import UsageError
+from dynx.guards._entries import code_of, entries_of, location_of, manager_of
+from dynx.guards._target import codes_of
+from dynx.records import CacheReport, Entry
+
+
+def inspect(fn: Any) -> CacheReport:
+    """List what torch has compiled of a function, method or module: every version, with the tree of its guards.
+
+    `fn` may be what was compiled or what torch.compile made of it. Oldest versions stand first, those of the rest of a function
+    after a graph break behind the others. A guard's `location` is the line that torch remembers;
+    `requesters` are all lines that asked for it, known where `dynx.watch()` or `guards.recompiles()` was open when it was
+    compiled. Built-in modules share code: of theirs those of the same class are listed.
+
+    The records are plain data. `guards.evict` and `guards.pin` find the entry of a record as long as it is in the cache.
+    Raises UsageError for what has no Python code.
+
+    >>> import torch
+    >>> from dynx import guards
+    >>> f = torch.compile(lambda x, n: x * n, backend="eager", dynamic=False)
+    >>> y = f(torch.ones(3), 2), f(torch.ones(3), 3)
+    >>> [(each.id, [(g.source, g.expected) for g in each.guards if g.kind == "value"]) for each in guards.inspect(f).entries]
+    [('0/0', [('n', '2')]), ('0/1', [('n', '3')])]
+    """
+    codes = codes_of(fn)
+    entries = entries_of(codes)
+    if (owner := compiling.owner_in_shared_code(fn, codes)) is not None:
+        entries = [each for each in entries if _is_of(each, owner)]
+    return CacheReport(location_of(codes[0]), tuple(entries))
+
+
+def evict(entry: Entry) -> None:
+    """Take one compiled version out of use; the next call that it would have fitted compiles again.
+
+    torch goes on counting it towards the limit of recompiles until the function is reset. No other thread may be in a call of
+    the function meanwhile. Raises StaleEntry when it is gone.
+    """
+    cache_entries.invalidate(manager_of(entry), "evicted with dynx.guards.evict")
+
+
+def reset(fn: Any) -> None:
+    """Forget everything that torch compiled of one function, also that it gave the function up; others keep theirs.
+
+    `torch._dynamo.reset()` for one function: its versions, those of its rests after graph breaks, the limits they reached. As
+    with torch's own, no other thread may be in a call of the function meanwhile: torch crashes then.
+    """
+    for code in codes_of(fn):
+        for each in (code, *cache_entries.resumes_of(code)):
+            cache_entries.reset(each)
+
+
+def pin(entry: Entry, *, unsafe_ignore_backend: bool) -> Pin:
+    """Keep one compiled version in front of all others, outside of the limit of recompiles, until the pin is removed.
+
+    torch asks pinned versions first and **does not compare backends** for them: every torch.compile of this function, with
+    whatever backend and configuration, runs this version when its guards hold. That must be asked for. The other versions of
+    the function are forgotten, and a pinned one is not listed by `inspect`. Gives a handle and context manager; `remove()`
+    takes the version out of the cache.
+    Raises StaleEntry when the entry is gone, UsageError without `unsafe_ignore_backend=True`.
+    """
+    if not unsafe_ignore_backend:
+        raise UsageError(
+            "torch can only pin a version for every backend at once\n"
+            "  pass unsafe_ignore_backend=True where the function has one backend, or use dynx.compile(per_backend_limit=...)"
+        )
+    guards = manager_of(entry)
+    return Pin(cache_entries.pin(code_of(guards), guards))
+
+
+class Pin:
+    """A pinned version."""
+
+    def __init__(self, pinned: cache_entries.Pinned) -> None:
+        self._pinned = pinned
+
+    def remove(self) -> None:
+        cache_entries.unpin(self._pinned)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def _is_of(entry: Entry, owner: Any) -> bool:
+    """Tell whether an entry of torch's wrapper, which all built-in modules share, was compiled for this class."""
+    expected = {guard.expected for guard in entry.guards if guard.source == "fn" and guard.kind == "type"}
+    return not expected or str(owner) in expected
