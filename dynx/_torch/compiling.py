@@ -174,6 +174,23 @@ def original_module(compiled: Any) -> Any | None:
     return compiled if own and vars(compiled).get("_compiled_call_impl") is not None else None
 
 
+def compiled_call(module: Any) -> Any:
+    """Give the compiled function that the call of a compiled module leads to."""
+    return vars(module).get("_compiled_call_impl") or vars(module).get("forward", module)
+
+
+def before_forward(module: Any) -> str | None:
+    """Say why the arguments of `forward` are unknown before the call: hooks may change them, and are not run to see how."""
+    from torch.nn.modules import module as torch_module
+
+    name = type(module).__qualname__
+    if torch_module._global_forward_pre_hooks:
+        return "global forward pre-hooks may change the arguments"
+    if vars(module).get("_forward_pre_hooks"):
+        return f"forward pre-hooks of {name} may change the arguments"
+    return f"{name} has parameters that its first call makes" if hasattr(module, "_initialize_hook") else None
+
+
 def owner_in_shared_code(fn: Any, codes: list[CodeType]) -> Any | None:
     """Give the class of a module that runs in torch's wrapper, whose code all built-in modules share; None elsewhere."""
     from torch._dynamo.external_utils import wrap_inline

@@ -20,9 +20,9 @@ class Called(NamedTuple):
 def called(target: Any) -> Called:
     """Find what a call of something compiled runs. Raises UsageError for what is not compiled."""
     module = compiling.original_module(target)
-    if module is not None and module is not target and (hooks := _hooks_before(target)):
-        return Called(None, hooks)
-    run = target if module is None else vars(target).get("_compiled_call_impl") or vars(target).get("forward", target)
+    if module is not None and module is not target and (before := compiling.before_forward(target)):
+        return Called(None, before)
+    run = target if module is None else compiling.compiled_call(target)
     now = getattr(run, "dynx_now", None)
     parts = dry_run.compiled_parts(now() if now is not None else run)
     if parts is None:
@@ -31,8 +31,8 @@ def called(target: Any) -> Called:
         )
     if module is None or not compiling.is_module_call(parts.fn):
         return Called(parts)
-    if hooks := _hooks_before(module):
-        return Called(None, hooks)
+    if before := compiling.before_forward(module):
+        return Called(None, before)
     forward = module.forward
     function = forward.__func__ if isinstance(forward, MethodType) else forward
     if not isinstance(function, FunctionType):
@@ -56,17 +56,6 @@ def codes_of(target: Any) -> list[CodeType]:
     if not found:
         raise UsageError(f"{_name(target)} has no Python code that torch could compile\n  give a function, method or module")
     return list(found.values())
-
-
-def _hooks_before(module: Any) -> str | None:
-    """Say why hooks make the arguments of `forward` unknown; dynx does not run them to see what they do."""
-    from torch.nn.modules import module as torch_module
-
-    if torch_module._global_forward_pre_hooks:
-        return "global forward pre-hooks may change the arguments"
-    if vars(module).get("_forward_pre_hooks"):
-        return f"forward pre-hooks of {_name(module)} may change the arguments"
-    return f"{_name(module)} has parameters that its first call makes" if hasattr(module, "_initialize_hook") else None
 
 
 def _name(target: Any) -> str:
