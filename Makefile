@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
 
-.PHONY: demo test lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch bench ci clean
+.PHONY: demo test lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch mutations threads bench ci clean
 
 demo: $(READY)
 	$(BIN)/dynx demo
@@ -29,6 +29,7 @@ notebooks: $(READY)
 
 # Calls put at random lines of the standard library and torch, on every Python that uv finds.
 PAIRS := 1000
+CHANGES := 500
 SEED  := 0
 fuzz: $(READY) fuzz-3.12 fuzz-3.13
 	$(BIN)/python tests/fuzz/rewrite.py --pairs $(PAIRS) --seed $(SEED) --torch
@@ -53,6 +54,14 @@ fuzz-torch-%: .matrix/python-torch-%/.ready
 	$(BIN)/uv venv -q --allow-existing -p $* .matrix/python-torch-$*
 	VIRTUAL_ENV=.matrix/python-torch-$* $(BIN)/uv pip install -q bytecode rich jinja2 torch==2.15.0
 	touch $@
+
+# Changes models after they were compiled, with torch's guards as they are and with the shortcut that guards.profile offers.
+mutations: $(READY)
+	$(BIN)/python tests/fuzz/mutations.py --changes $(CHANGES) --seed $(SEED)
+
+# Looks at and changes torch's cache a thousand times while other threads call the function.
+threads: $(READY)
+	DYNX_CYCLES=1000 $(BIN)/python -m pytest -q tests/guards/test_threads.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/observers.py

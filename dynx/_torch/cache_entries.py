@@ -8,12 +8,13 @@ here: what is kept is the `GuardManagerWrapper` of an entry, of which torch clea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import Any, NamedTuple
 
 from dynx._torch.compiling import key_of
 from dynx._torch.frames import backend_name
+from dynx._torch.quiet import when_quiet
 
 
 class RawEntry(NamedTuple):
@@ -77,21 +78,25 @@ def resumes_of(code: CodeType) -> Iterator[CodeType]:
 
 def invalidate(guards: Any, why: str) -> None:
     """Take an entry out of use; torch goes on counting it towards the limit until the function is reset."""
-    from torch._dynamo.convert_frame import compile_lock
     from torch._dynamo.guards import DeletedGuardManagerWrapper
 
-    with compile_lock:
+    def take_out() -> None:
         if guards.cache_entry is not None:
             guards.extra_state.invalidate(guards.cache_entry, DeletedGuardManagerWrapper(why))
 
+    when_quiet(take_out, why)
 
-def reset(code: CodeType) -> None:
-    """Forget what was compiled for a code object, and that it is not to be compiled. Torch: `reset_code`."""
-    from torch._dynamo.convert_frame import compile_lock
+
+def reset(codes: Iterable[CodeType]) -> None:
+    """Forget what was compiled for code objects, and that they are not to be compiled. Torch: `reset_code`."""
     from torch._dynamo.eval_frame import reset_code
 
-    with compile_lock:  # a compilation under way holds on to what is freed
-        reset_code(code)
+    def forget() -> None:
+        for code in each_code:
+            reset_code(code)
+
+    each_code = list(codes)
+    when_quiet(forget, "guards.reset")
 
 
 class Pinned(NamedTuple):
@@ -105,15 +110,20 @@ class Pinned(NamedTuple):
 def pin(code: CodeType, guards: Any) -> Pinned:
     """Make an entry of a code object one that torch asks first, whatever the backend. Torch: `_load_precompile_entry`."""
     from torch._C._dynamo.eval_frame import _load_precompile_entry
+    from torch._dynamo.eval_frame import reset_code
 
     compiled = guards.cache_entry.code
     alive = tuple(obj for ref in guards.id_matched_objs.values() if (obj := ref()) is not None)
-    reset(code)
-    _load_precompile_entry(code, guards, compiled)
+
+    def put_first() -> None:
+        reset_code(code)
+        _load_precompile_entry(code, guards, compiled)
+
+    when_quiet(put_first, "guards.pin")
     return Pinned(code, guards, alive)
 
 
 def unpin(pinned: Pinned) -> None:
     from torch._C._dynamo.eval_frame import _reset_precompile_entries
 
-    _reset_precompile_entries(pinned.code)
+    when_quiet(lambda: _reset_precompile_entries(pinned.code), "guards.pin")

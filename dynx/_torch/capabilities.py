@@ -155,6 +155,10 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "frame_return": ("torch._dynamo.types:ConvertFrameReturn", "dynx.would_recompile"),
     "convert_frame": ("torch._dynamo:convert_frame", "dynx.would_recompile"),
     "guard_manager": ("torch._dynamo.guards:GuardManagerWrapper", "guards.inspect"),
+    "guard_manager_kinds": ("torch._dynamo.guards:GuardManagerType", "guards.profile of dict tags"),
+    "clone_guards": ("torch._C._dynamo.guards:RootGuardManager.clone_manager", "guards.profile"),
+    "root_guards": ("torch._C._dynamo.guards:RootGuardManager", "guards.profile"),
+    "dict_tags": ("torch._dynamo.guards:GuardManagerWrapper.find_tag_safe_roots", "guards.profile of dict tags"),
     "user_error": ("torch._dynamo.exc:UserError", "what breaks a graph by the user's doing"),
 }
 

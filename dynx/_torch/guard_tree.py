@@ -26,6 +26,17 @@ class RawNode(NamedTuple):
     children: list[RawNode]
     manager: Any  # torch's
 
+    @property
+    def cls(self) -> Any:
+        """The class of the value, None where it is gone."""
+        return self.manager.get_type_of_guarded_value()
+
+    def walk(self) -> Iterator[RawNode]:
+        """Give this node and those below it, outer ones first."""
+        yield self
+        for each in self.children:
+            yield from each.walk()
+
 
 def tree_of(guards: Any) -> RawNode:
     """Read the tree; `guards` is the `GuardManagerWrapper` of an entry."""
@@ -61,6 +72,32 @@ def _children(manager: Any) -> Iterator[tuple[str, Any]]:
 
 def _leaves(guards: list[Any]) -> list[RawGuard]:
     return [RawGuard(type(each).__name__, each.verbose_code_parts()) for each in guards]
+
+
+def is_module(node: RawNode) -> bool:
+    from torch.nn import Module
+
+    return isinstance(node.cls, type) and issubclass(node.cls, Module)
+
+
+def is_builtin_module(node: RawNode) -> bool:
+    """Tell what torch means by it: its own modules without the containers. Torch: `VariableBuilder.wrap_module`."""
+    where = node.cls.__module__ if is_module(node) else ""
+    return where.startswith(("torch.nn.modules", "torch.ao.")) and not where.startswith("torch.nn.modules.container")
+
+
+def is_tensor(node: RawNode) -> bool:
+    """Tell whether it is a tensor and no parameter."""
+    from torch import Tensor
+    from torch.nn import Parameter
+
+    return isinstance(node.cls, type) and issubclass(node.cls, Tensor) and not issubclass(node.cls, Parameter)
+
+
+def is_tensor_value(value: Any) -> bool:
+    from torch import Tensor
+
+    return issubclass(type(value), Tensor)
 
 
 def _type_name(manager: Any) -> str:

@@ -9,12 +9,8 @@ from types import CodeType
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
-from dynx._torch import cache_entries, guard_tree, hooks
-from dynx._torch.capabilities import hook_point
-from dynx._torch.frames import compile_call
-from dynx._torch.hooks import After
-from dynx._torch.line_hook import original_code
-from dynx._trace.bus import trouble
+from dynx._torch import cache_entries, guard_tree
+from dynx.guards._compiled import on_compiled
 from dynx.guards._target import codes_of
 
 _counters: WeakKeyDictionary[Any, Iterator[int]] = WeakKeyDictionary()  # of guard managers
@@ -58,24 +54,12 @@ class HitCount(Mapping[str, int]):
     def __enter__(self) -> Self:
         for each in cache_entries.with_rests(self._codes):
             self._count(each.compile_id, each.guards)
-        self._handle = hooks.subscribe(hook_point("compile"), self._on_compile, on_error=_report)
+        self._handle = on_compiled(self._codes, self._count, what="count_hits")
         return self
 
     def __exit__(self, *_: object) -> None:
         self._handle.remove()
         self._result = self._now()
-
-    def _on_compile(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
-        call = compile_call(args, kwargs)
-        if not any(call.code is code or original_code(call.code) is code for code in self._codes):
-            return None
-
-        def after(result: Any, raised: BaseException | None) -> None:
-            guards = None if raised is not None else cache_entries.guards_of_result(result)
-            if guards is not None:
-                self._count(call.id, guards)
-
-        return after
 
     def _count(self, compile_id: str, guards: Any) -> None:
         counter = _counters.get(guards)
@@ -106,7 +90,3 @@ class HitCount(Mapping[str, int]):
 def _value(counter: Iterator[int]) -> int:
     """Read a counter without moving it. CPython shows it as `count(5)`."""
     return int(repr(counter)[6:-1]) - 1
-
-
-def _report(hook: str, error: BaseException) -> None:
-    trouble("count_hits", error)

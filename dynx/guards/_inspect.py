@@ -39,8 +39,9 @@ def inspect(fn: Any) -> CacheReport:
 def evict(entry: Entry) -> None:
     """Take one compiled version out of use; the next call that it would have fitted compiles again.
 
-    torch goes on counting it towards the limit of recompiles until the function is reset. No other thread may be in a call of
-    the function meanwhile. Raises StaleEntry when it is gone.
+    torch goes on counting it towards the limit of recompiles until the function is reset. Waits for a moment in which no other
+    thread is in a call of compiled code. Raises StaleEntry when it is gone, UsageError when no such moment comes, or from
+    within a compilation.
     """
     cache_entries.invalidate(manager_of(entry), "evicted with dynx.guards.evict")
 
@@ -48,12 +49,11 @@ def evict(entry: Entry) -> None:
 def reset(fn: Any) -> None:
     """Forget everything that torch compiled of one function, also that it gave the function up; others keep theirs.
 
-    `torch._dynamo.reset()` for one function: its versions, those of its rests after graph breaks, the limits they reached. As
-    with torch's own, no other thread may be in a call of the function meanwhile: torch crashes then.
+    `torch._dynamo.reset()` for one function: its versions, those of its rests after graph breaks, the limits they reached. That
+    crashes when another thread is in a call of the function; this waits for a moment in which none is in a call of compiled
+    code, and raises UsageError when it does not come, or from within a compilation.
     """
-    for code in codes_of(fn):
-        for each in (code, *cache_entries.resumes_of(code)):
-            cache_entries.reset(each)
+    cache_entries.reset(each for code in codes_of(fn) for each in (code, *cache_entries.resumes_of(code)))
 
 
 def pin(entry: Entry, *, unsafe_ignore_backend: bool) -> Pin:

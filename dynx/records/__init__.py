@@ -7,6 +7,7 @@ from dynx.records.compile import Attempt, Backward, Compile, GaveUp, Skipped
 from dynx.records.comptime import Effect, Logged, TracedGuard
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
+from dynx.records.guard_cost import CostNode, FrameCost, GuardCosts, GuardSetting
 from dynx.records.location import Location
 from dynx.records.observed import BecameDynamic, CacheEvent, TorchWarning, Trouble
 from dynx.records.post_mortem import BreakState, FrameState
@@ -23,14 +24,18 @@ __all__ = [
     "CacheEvent",
     "CacheReport",
     "Compile",
+    "CostNode",
     "Effect",
     "Entry",
     "Finding",
+    "FrameCost",
     "FrameState",
     "GaveUp",
     "GraphBreak",
+    "GuardCosts",
     "GuardInfo",
     "GuardNode",
+    "GuardSetting",
     "Location",
     "Logged",
     "Reason",

@@ -8,7 +8,7 @@ from typing import Literal
 
 from dynx.records.location import Location
 from dynx.records.recompile import GuardKind, Reason
-from dynx.records.record import Record
+from dynx.records.record import IN_PROCESS, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Entry(Record):
     seconds: float | None = None
     hits: int | None = None  # calls that ran it; None where nobody counted
     resumes: int | None = None  # for the rest of a function: the line of the graph break
-    handle: int = field(default=0, compare=False, repr=False)  # finds it in this process
+    handle: int = field(default=0, compare=False, repr=False, metadata=IN_PROCESS)  # finds it in this process
 
     @property
     def guards(self) -> tuple[GuardInfo, ...]:

@@ -59,7 +59,7 @@ def to_data(record: Record) -> dict[str, Any]:
         data["type"] = _NAME_OF[type(record)]
     for field in fields(record):
         value = getattr(record, field.name)
-        if field.name == "extra" or value == _default(field):
+        if field.name == "extra" or "in_process" in field.metadata or value == _default(field):
             continue
         data[field.name] = _plain(value)
     return {**record.extra, **data}
@@ -72,7 +72,7 @@ def from_data(cls: type[R], data: object) -> R:
     known: dict[str, Any] = {}
     hints = _hints(cast("Any", cls))
     for field in fields(cls):
-        if field.name == "extra":
+        if field.name == "extra" or "in_process" in field.metadata:
             continue
         if field.name in data:
             known[field.name] = _typed(hints[field.name], data[field.name], f"{cls.__name__}.{field.name}")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+
+IN_PROCESS: Mapping[str, bool] = MappingProxyType({"in_process": True})  # metadata of a field that is not saved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

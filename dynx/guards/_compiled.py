@@ -1,0 +1,41 @@
+"""Hear of every version of a function that torch compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import CodeType
+from typing import Any
+from weakref import ref
+
+from dynx._torch import cache_entries, hooks
+from dynx._torch.capabilities import hook_point
+from dynx._torch.frames import compile_call
+from dynx._torch.hooks import After
+from dynx._torch.line_hook import original_code
+from dynx._trace.bus import trouble
+
+
+def on_compiled(codes: Iterable[CodeType], tell: Callable[[str, Any], None], *, what: str) -> hooks.Subscription:
+    """Call `tell` with the compile id and the guards of each version, rests behind graph breaks included.
+
+    Keeps no code alive.
+    """
+    watched = [ref(each) for each in codes]
+
+    def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
+        call = compile_call(args, kwargs)
+        mine = call.code, original_code(call.code)
+        if not any(one() is code for one in watched for code in mine):
+            return None
+
+        def after(result: Any, raised: BaseException | None) -> None:
+            guards = None if raised is not None else cache_entries.guards_of_result(result)
+            if guards is not None:
+                tell(call.id, guards)
+
+        return after
+
+    def report(hook: str, error: BaseException) -> None:
+        trouble(what, error)
+
+    return hooks.subscribe(hook_point("compile"), before, on_error=report)

@@ -1,0 +1,204 @@
+"""What guards cost, and the settings that would cost less."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import sys
+import weakref
+
+import pytest
+import torch
+
+import dynx
+from dynx import guards
+from dynx._torch.cache_entries import with_rests
+from dynx._torch.guard_tree import tree_of
+from dynx.comptime import comptime
+from dynx.errors import UsageError
+
+FILTERS = ("skip_guard_on_inbuilt_nn_modules_unsafe", "skip_guard_on_all_nn_modules_unsafe", "keep_tensor_guards_unsafe")
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.scale = scale
+
+    def forward(self, x):
+        return torch.relu(self.linear(x)) * self.scale
+
+
+class Layers(torch.nn.Module):
+    def __init__(self, count=6):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(Layer(1.0 + i) for i in range(count))
+
+    def forward(self, x):
+        for each in self.layers:
+            x = x + each(x)
+        return x
+
+
+def compiled_layers(**options):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    compiled = torch.compile(Layers(), backend="eager", **options)
+    compiled(torch.ones(2, 4))
+    return compiled
+
+
+@pytest.fixture
+def without_dict_tags():
+    """Torch 2.11 takes the shortcut unasked."""
+    with torch._dynamo.config.patch(use_recursive_dict_tags_for_guards=False):
+        yield
+
+
+@pytest.fixture(scope="module")
+def costs():
+    return guards.profile(compiled_layers(), torch.ones(2, 4))
+
+
+@pytest.mark.usefixtures("without_dict_tags")
+def test_parts_add_up_to_the_whole():
+    costs = guards.profile(compiled_layers(), torch.ones(2, 4))
+    (frame,) = costs.frames
+    for _, node in frame.tree.walk():
+        assert node.ns == pytest.approx(node.own_ns + sum(each.ns for each in node.children))
+    assert frame.tree.ns == pytest.approx(frame.ns, rel=0.5)  # copies against the tree in use; the benchmark holds 15 %
+    assert costs.ns == frame.ns
+    assert 0 < costs.share < 1
+
+
+def test_the_most_expensive_guard_is_found():
+    def guarded(x):
+        comptime(lambda ctx: ctx.guard_on(lambda: sum(range(3000)), name="adds up"))
+        return x + 1
+
+    compiled = torch.compile(guarded, backend="eager")
+    frame = guards.profile(compiled, torch.ones(3)).frames[0]
+    _, most = max(frame.tree.walk(), key=lambda each: each[1].own_ns)
+    assert "adds up" in [each.source for each in most.guards]
+    assert most.own_ns > 0.8 * frame.ns
+
+
+def test_every_frame_of_the_call_is_covered():
+    def broken(x):
+        y = x + 1
+        torch._dynamo.graph_break()
+        y = y * 2
+        torch._dynamo.graph_break()
+        return y - 1
+
+    first = broken.__code__.co_firstlineno
+    costs = guards.profile(torch.compile(broken, backend="eager"), torch.ones(3))
+    assert [each.resumes for each in costs.frames] == [None, first + 2, first + 4]
+    assert costs.ns == pytest.approx(sum(each.ns * each.times for each in costs.frames))
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_what_a_filter_would_keep_is_what_it_keeps(name, costs):
+    if not hasattr(torch.compiler, name):
+        pytest.skip(f"this torch has no torch.compiler.{name}")
+    setting = next(each for each in costs.settings if each.name == name)
+    filtered = compiled_layers(options={"guard_filter_fn": getattr(torch.compiler, name)})
+    assert setting.guards == guards.inspect(filtered).entries[0].size
+    assert not setting.is_safe
+    assert str(costs.frames[0].size - setting.guards) in setting.misses[0]
+
+
+def test_nothing_cheaper_is_advised_where_it_would_miss_a_change(costs):
+    assert costs.advice == costs.settings[0]
+    with pytest.raises(UsageError, match="no cheaper setting is safe"):
+        costs.apply()
+    with pytest.raises(UsageError, match="guard_filter_fn"):
+        costs.apply("keep_tensor_guards_unsafe")
+    with pytest.raises(UsageError, match="no setting 'cheap' was measured"):
+        costs.apply("cheap")
+
+
+def roots(compiled):
+    trees = [tree_of(each.guards) for each in with_rests(guards._target.codes_of(compiled))]
+    return [node.source for tree in trees for node in tree.walk() if node.manager.is_tag_safe_root()]
+
+
+@pytest.mark.usefixtures("without_dict_tags")
+def test_dict_tags_are_applied_to_what_is_compiled_and_what_will_be():
+    compiled = compiled_layers()
+    costs = guards.profile(compiled, torch.ones(2, 4))
+    tags = next(each for each in costs.settings if each.name == "dict tags")
+    assert tags.guards == costs.frames[0].size
+    assert "module.__class__ = Other" in tags.misses[0]
+    assert (len(tags.misses) == 2) == (sys.version_info < (3, 12))
+    assert roots(compiled) == []
+    with costs.apply("dict tags"):
+        assert roots(compiled)
+        before = len(roots(compiled))
+        compiled(torch.ones(3, 4))
+        assert len(guards.inspect(compiled).entries) == 2
+        assert len(roots(compiled)) > before
+        assert "dict tags" not in [each.name for each in guards.profile(compiled, torch.ones(3, 4)).settings]
+    assert guards.inspect(compiled).entries == ()  # a mark cannot be taken back
+    compiled(torch.ones(2, 4))
+    assert roots(compiled) == []
+
+
+@pytest.mark.usefixtures("without_dict_tags")
+def test_a_class_assigned_to_a_module_is_all_that_dict_tags_miss():
+    """Torch's default setting notices it; that is why dict tags are not advised."""
+
+    class Negated(torch.nn.Linear):
+        def forward(self, x):
+            return -super().forward(x)
+
+    def is_noticed(tags):
+        compiled = compiled_layers()
+        marking = guards.profile(compiled, torch.ones(2, 4)).apply("dict tags") if tags else contextlib.nullcontext()
+        with marking:
+            compiled(torch.ones(2, 4)), compiled(torch.ones(2, 4))
+            compiled._orig_mod.layers[0].linear.__class__ = Negated
+            return torch.equal(compiled(torch.ones(2, 4)), compiled._orig_mod(torch.ones(2, 4)))
+
+    assert is_noticed(tags=False)
+    assert not is_noticed(tags=True)
+
+
+def test_profiling_leaves_the_cache_as_it_was(costs):
+    compiled = compiled_layers()
+    before = guards.inspect(compiled)
+    marked = roots(compiled)
+    with dynx.watch() as watched:
+        profile = guards.profile(compiled, torch.ones(2, 4))
+    assert guards.inspect(compiled) == before
+    assert profile.frames[0].size == before.entries[0].size
+    assert watched.compiles == ()
+    assert roots(compiled) == marked
+
+
+def test_profiling_keeps_nothing_alive():
+    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    profile = guards.profile(compiled, torch.ones(3))
+    manager = weakref.ref(guards._entries.manager_of(guards.inspect(compiled).entries[0]))
+    del compiled
+    torch._dynamo.reset()
+    gc.collect()
+    assert manager() is None
+    assert profile.frames[0].size > 0
+
+
+def test_what_cannot_be_profiled_is_told():
+    with pytest.raises(UsageError, match="runs nothing that is compiled"):
+        guards.profile(Layers(), torch.ones(2, 4))
+    with pytest.raises(UsageError, match="has no Python code"):
+        guards.profile(3)
+
+    def fails(x):
+        raise ValueError("of the call")
+
+    logging.disable(logging.ERROR)
+    with pytest.raises(ValueError, match="of the call"):
+        guards.profile(torch.compile(fails, backend="eager"), torch.ones(3))
+    logging.disable(logging.NOTSET)
