@@ -148,3 +148,14 @@ def call_site() -> Location | None:
                 break
         frame = frame.f_back
     return user_location(stack[::-1])
+
+
+def levels_to_the_user() -> int:
+    """Give the `stacklevel` of a warning that names the user's line, for who calls this and `warnings.warn`."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None:
+        if owner_of_file(frame.f_code.co_filename)[0] == "user":
+            return level
+        frame, level = frame.f_back, level + 1
+    return 1

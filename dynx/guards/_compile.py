@@ -14,6 +14,7 @@ from dynx._trace.cache_keys import CacheKey
 from dynx._trace.values import is_module
 from dynx.guards._interned import Interned
 from dynx.guards._keyed import Keyed, key_for, text_of
+from dynx.guards._limits import warn_at_limits_of
 from dynx.guards._value import value_of
 
 _FOR_TORCH = ("shapes_spec", "dynamic_shapes")  # what torch's context takes besides
@@ -147,7 +148,9 @@ class _Dispatch:
     def _keyed(self, key: tuple[Hashable, Hashable]) -> Any:
         settings = {**self._said, **(configs.values() if self._given.guard_config else {})}
         words = {"backend": text_of(self._given.backend), **{name: show_value(each) for name, each in settings.items()}}
-        return compiling.keyed_backend(self._made, CacheKey(key, words), lambda: (self._value(), key[1]))
+        backend = compiling.keyed_backend(self._made, CacheKey(key, words), lambda: (self._value(), key[1]))
+        warn_at_limits_of(backend)
+        return backend
 
 
 def _settings(*_: Any, **__: Any) -> None: ...

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any
 
 from dynx._torch.rendering import show_value
-from dynx._trace.userline import owner_of_file
+from dynx._trace.userline import levels_to_the_user
 from dynx.errors import DynxWarning
 from dynx.guards._interned import Interned
 from dynx.guards._value import Value, value_of
@@ -95,19 +94,8 @@ def _tell_apart(backend: Any, value: Value) -> None:
         " it is compared by identity, so everything is compiled again\n"
         "  reuse one backend object, or say what makes it the same: dynx.compile(..., key=...)",
         DynxWarning,
-        stacklevel=_levels_to_the_user(),
+        stacklevel=levels_to_the_user(),
     )
-
-
-def _levels_to_the_user() -> int:
-    frames = enumerate(_outwards(sys._getframe(1)), 1)
-    return next((level for level, each in frames if owner_of_file(each.f_code.co_filename)[0] == "user"), 1)
-
-
-def _outwards(frame: Any) -> Iterator[Any]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def text_of(backend: Any) -> str:
