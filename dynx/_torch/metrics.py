@@ -77,7 +77,17 @@ def global_state() -> dict[str, str]:
             state[f"autocast({device})_{field}"] = _word("default_dtype" if field == "dtype" else field, value)
     if "cached_enabled" in autocast:
         state["autocast_cache_enabled"] = str(autocast["cached_enabled"])
-    return state
+    return state | _python_state()
+
+
+def _python_state() -> dict[str, str]:
+    """Give the ambient state that is guarded in Python: modes that were entered, and the default device."""
+    from torch import _C
+    from torch.utils import _device
+
+    modes = [_C._get_function_stack_at(i) for i in range(_C._len_torch_function_stack())]
+    texts = [f"{type(each).__name__}({each.device})" if hasattr(each, "device") else type(each).__name__ for each in modes]
+    return {"torch_function_mode_stack": ", ".join(texts) or "empty", "default_device": str(_device.CURRENT_DEVICE)}
 
 
 # c10::ScalarType numbers that can be a default or autocast dtype

@@ -24,7 +24,9 @@ from dynx._trace.cache_keys import CompiledFor
 from dynx._trace.explain import EntryFacts, SeenValues, explain
 from dynx._trace.lifecycle import Generations, Scope, function_location
 from dynx._trace.reasons import parse_entry, parse_error
+from dynx._trace.requesters import short_source
 from dynx._trace.userline import call_site, first_line, owner_of_file, user_location
+from dynx._trace.values import objects
 from dynx.errors import DynxWarning, UnsupportedTorch
 from dynx.records import Backward, CacheEvent, GraphBreak, Location, Record, Skipped, TorchWarning, Trouble
 
@@ -150,7 +152,9 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
                 scope.reasons = _compiled_for.changes(scope.generation, call.code, call.cache_key, site)
             _compiled_for.remember(scope.generation, call.code, call.cache_key, call.id)
         if ending.outcome == "compiled":
-            _remember(scope.key, EntryFacts(scope.requests.named(), state, call.backend))
+            requests = scope.requests.named()
+            seen = {short_source(name): text for name, text in objects(requests, call.locals, call.globals).items()}
+            _remember(scope.key, EntryFacts(requests, state, call.backend, seen))
         records = scope.finish(ending)
         if scopes:
             scopes[-1].nested_seconds += scope.elapsed

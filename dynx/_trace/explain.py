@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dynx._torch.metrics import global_state
 from dynx._torch.stacks import RawFrame, StackParts
 from dynx._trace import custom_guards, values
 from dynx._trace.reasons import FailedEntry, ParsedGuard
-from dynx._trace.requesters import lines_for
+from dynx._trace.requesters import lines_for, short_source
 from dynx._trace.userline import named, user_location
 from dynx.records import Location, Reason
 
@@ -26,6 +26,7 @@ class EntryFacts:
     requests: Mapping[str, list[StackParts]]
     state: Mapping[str, str]
     backend: str
+    objects: Mapping[str, str] = field(default_factory=dict)  # what was guarded by identity, by source as torch shortens it
 
 
 class SeenValues:
@@ -70,7 +71,7 @@ def explain(
     call_site: Location | None,
 ) -> Reason:
     """Make the record of one failed guard; `facts` are None for an entry compiled before dynx listened."""
-    guard = entry.guard
+    guard = _named_attribute(entry.guard, facts, locals, globals)
     expected, got = _values(guard, facts, locals, globals)
     if guard.kind == "backend":
         expected, got = facts.backend if facts is not None else None, backend
@@ -91,14 +92,31 @@ def explain(
     )
 
 
+def _named_attribute(
+    guard: ParsedGuard, facts: EntryFacts | None, locals: Mapping[str, Any], globals: Mapping[str, Any]
+) -> ParsedGuard:
+    """Name the attribute that went away, where torch only names the object that had it."""
+    if facts is None or not guard.text.startswith("getattr failed"):
+        return guard
+    known = (short_source(each) for each in facts.requests)
+    gone = [each for each in known if each.rpartition(".")[0] == guard.source and values.is_absent(each, locals, globals)]
+    return replace(guard, source=gone[0]) if len(gone) == 1 else guard
+
+
 def _values(
     guard: ParsedGuard, facts: EntryFacts | None, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> tuple[str | None, str | None]:
     if guard.kind == "global_state":
         expected, got = _changed_state(guard.source, facts)
         return expected or guard.expected, got
+    if guard.expected == "a tensor type":  # 2.11 and 2.13 say no more
+        return facts.objects.get(guard.source, guard.expected) if facts is not None else guard.expected, guard.got
+    if guard.kind in ("object", "function"):
+        return _identities(guard, facts, values.describe(guard.source, locals, globals))
     if guard.got is not None:
         return guard.expected, guard.got
+    if guard.kind == "alias" and guard.expected is not None and guard.expected.startswith("is "):
+        return guard.expected, guard.expected.replace("is ", "is not ", 1)
     if guard.kind == "custom":
         return guard.expected, custom_guards.answer(guard.source)
     if guard.kind == "length":
@@ -110,6 +128,14 @@ def _values(
     if guard.kind == "type":
         return guard.expected, values.type_name(guard.source, locals, globals)
     return guard.expected, values.describe(guard.source, locals, globals)
+
+
+def _identities(guard: ParsedGuard, facts: EntryFacts | None, got: str | None) -> tuple[str | None, str | None]:
+    """Describe both objects; of what was there torch keeps only the type, and dynx what it saw being compiled."""
+    expected = facts.objects.get(guard.source) if facts is not None else None
+    if expected is None:
+        return guard.expected, got
+    return expected, f"another {got}" if got == expected else got
 
 
 def _changed_state(fields: str, facts: EntryFacts | None) -> tuple[str | None, str | None]:

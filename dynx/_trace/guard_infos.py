@@ -24,12 +24,13 @@ def node_of(raw: RawNode, code: CodeType, requests: Mapping[str, list[StackParts
         raw.source,
         raw.type,
         raw.access,
-        tuple(_info(each.type, text, code, requests) for each in raw.guards for text in each.texts),
+        tuple(info_of(each.type, text, code, requests) for each in raw.guards for text in each.texts),
         tuple(node_of(each, code, requests) for each in raw.children),
     )
 
 
-def _info(kind: str, text: str, code: CodeType, requests: Mapping[str, list[StackParts]] | None) -> GuardInfo:
+def info_of(kind: str, text: str, code: CodeType, requests: Mapping[str, list[StackParts]] | None) -> GuardInfo:
+    """Read one guard: torch's name of its kind, and what it says."""
     guard = parse_guard(short_source(_HINT.sub("", text)))
     requesters = lines_for(guard.source, requests, None) if requests else ()
     told = _location(*guard.location, code) if guard.location is not None else None

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Mapping
+from collections import namedtuple
+from collections.abc import Iterable, Mapping
 from enum import EnumMeta
+from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Literal
 
 Holder = Literal["argument", "global", "module", "optimizer", "object"]
 
 _UNKNOWN = object()
+_FIELD = type(namedtuple("_Fields", "field").field)  # type: ignore[attr-defined]
 _SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, str)
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")  # where torch.nn.Module keeps what looks like attributes
+_SHOWN = (type(None), bool, int, float, str, bytes, dict, list, tuple, set)  # torch tells what it expected
 _MAX = 80
 _MAX_KEYS = 8
 
@@ -67,6 +71,20 @@ def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
             return "module"
         direct = False
     return "object"
+
+
+def objects(sources: Iterable[str], locals: Mapping[str, Any], globals: Mapping[str, Any]) -> dict[str, str]:
+    """Describe the values that torch guards by identity, of which it keeps no more than the address; of tensors the type."""
+    found = {source: resolve(source, locals, globals) for source in sources}
+    return {
+        source: str(type(value)) if _is_a(value, "torch", "Tensor") else text_of(value)
+        for source, value in found.items()
+        if value is not _UNKNOWN and type(value) not in _SHOWN
+    }
+
+
+def is_absent(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> bool:
+    return resolve(source, locals, globals) is _UNKNOWN
 
 
 def is_module(value: Any) -> bool:
@@ -127,7 +145,7 @@ def _attribute(owner: Any, name: str) -> Any:
     try:
         own: dict[str, Any] = object.__getattribute__(owner, "__dict__")
     except AttributeError:
-        return _UNKNOWN
+        own = {}
     if name == "__dict__":
         return own
     if name in own:
@@ -136,8 +154,12 @@ def _attribute(owner: Any, name: str) -> Any:
         inner = own.get(place)
         if isinstance(inner, dict) and name in inner:
             return inner[name]
+    if type(owner) is partial and name in ("func", "args", "keywords"):
+        return getattr(owner, name)
     for base in type(owner).__mro__:
         found = vars(base).get(name, _UNKNOWN)
+        if type(found) is _FIELD and issubclass(type(owner), tuple):  # of a namedtuple
+            return found.__get__(owner)
         if found is not _UNKNOWN:
             return _UNKNOWN if hasattr(type(found), "__get__") else found
     return _UNKNOWN

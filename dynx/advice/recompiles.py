@@ -92,6 +92,12 @@ def _value_advice(cause: Cause) -> str:
     return "expected once per value; else choose outside the compiled function"
 
 
+def _global_advice(cause: Cause) -> str:
+    if _NUMBER.match(cause.first.expected or ""):
+        return "pass it as an argument, or make it a tensor"
+    return "expected once per value; else choose outside the compiled function"
+
+
 def spoken(source: str) -> str:
     """Write a source for a person: `self._modules['blocks']._modules['0']` is `self.blocks[0]`.
 
@@ -168,7 +174,7 @@ RULES: tuple[RecompileRule, ...] = (
         "DX103",
         "a global changes",
         _kind("value", "none", holder="global"),
-        _always("pass it as an argument, or make it a tensor"),
+        _global_advice,
     ),
     RecompileRule(
         "DX111",

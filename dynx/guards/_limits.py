@@ -10,15 +10,12 @@ from weakref import finalize
 from dynx._torch import cache_entries
 from dynx._torch.capabilities import hook_point
 from dynx._torch.frames import CompileCall, compile_call, ending, limit_value
-from dynx._torch.guards import why_not
 from dynx._torch.hooks import After, Subscription, subscribe
 from dynx._trace import bus
-from dynx._trace.explain import explain
-from dynx._trace.reasons import parse_entry
-from dynx._trace.userline import call_site, levels_to_the_user
+from dynx._trace.userline import levels_to_the_user
 from dynx.errors import DynxWarning
 from dynx.guards._entries import location_of
-from dynx.guards._recompiles import ruled
+from dynx.guards._reasons import reasons_of
 from dynx.records import Reason, Trouble
 
 _SHOWN = 3
@@ -62,7 +59,8 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
 
 def _text(call: CompileCall, limit: str) -> str:
     function = location_of(call.code)
-    reasons = _reasons(call)
+    entries = [each for each in cache_entries.entries_of(call.code) if each.cache_key == call.cache_key]
+    reasons = reasons_of(entries, call.locals, call.globals, None)  # all of this backend
     shown = [f"\n    {each}" for each in dict.fromkeys(map(_words, reasons))]
     more = [f"\n    and {len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
     rule = next((each.rule for each in reasons if each.rule is not None), None)
@@ -73,16 +71,6 @@ def _text(call: CompileCall, limit: str) -> str:
         + (f"\n  run `dynx rule {rule}` for what helps" if rule else "")
         + "\n  dynx.compile(..., per_backend_limit=...) gives more room"
     )
-
-
-def _reasons(call: CompileCall) -> list[Reason]:
-    entries = [each for each in cache_entries.entries_of(call.code) if each.cache_key == call.cache_key]
-    site = call_site()
-    texts = [(each, why_not(each.guards, each.compile_id, call.locals, None)) for each in entries]
-    return [
-        ruled(explain(parse_entry(text), bus.facts_of(each.compile_id), call.locals, call.globals, call.backend, site))
-        for each, text in texts
-    ]
 
 
 def _words(reason: Reason) -> str:

@@ -7,14 +7,9 @@ from typing import Any
 
 from dynx._torch import dry_run
 from dynx._torch.cache_entries import resumes_of
-from dynx._torch.frames import backend_name, resumed_at, user_name
-from dynx._torch.guards import why_not
-from dynx._trace import bus
-from dynx._trace.explain import explain
-from dynx._trace.reasons import parse_entry
-from dynx._trace.userline import call_site
+from dynx._torch.frames import resumed_at, user_name
 from dynx.guards._entries import location_of
-from dynx.guards._recompiles import ruled
+from dynx.guards._reasons import reasons_of
 from dynx.guards._target import called, codes_of
 from dynx.records import Verdict
 
@@ -45,13 +40,7 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
     location = location_of(code)
 
     def on_miss(miss: dry_run.Missed) -> Verdict:
-        site = call_site()
-        texts = [(each, why_not(each.guards, each.compile_id, miss.locals, miss.backend)) for each in miss.entries]
-        backend = backend_name(miss.backend)
-        reasons = tuple(
-            ruled(explain(parse_entry(text), bus.facts_of(each.compile_id), miss.locals, miss.globals, backend, site))
-            for each, text in texts
-        )
+        reasons = reasons_of(miss.entries, miss.locals, miss.globals, miss.backend)
         if not miss.has_tensor:
             return Verdict("eager", location, reasons=reasons, why="no tensor among its arguments")
         if miss.limit is not None:

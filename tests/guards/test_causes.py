@@ -1,0 +1,92 @@
+"""Every cause of a recompile is told right: kind, source, both values, the line, the rule; its advice takes it away."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from dataclasses import replace
+
+import guards_causes
+import pytest
+import torch
+from guards_causes import CAUSES, DYNAMIC, STEADY
+
+import dynx
+from dynx import guards
+
+AMBIENT = ("global_state", "backend", "config")
+
+
+def recompiles_of(cause):
+    torch._dynamo.reset()
+    compiled = torch.compile(cause.function, backend="eager", **cause.options)
+    with guards.recompiles() as log:
+        compiled(*cause.first)
+        with cause.change():
+            compiled(*cause.second)
+    return list(log)
+
+
+def recompiles_after(cause):
+    """Follow the advice of a cause."""
+    if cause.advised == DYNAMIC:
+        return recompiles_of(replace(cause, options={"dynamic": True}))
+    if cause.advised == STEADY:
+        with cause.change():
+            return recompiles_of(replace(cause, first=cause.second, change=contextlib.nullcontext))
+    assert callable(cause.advised), "a cause with a rule shows what following its advice leads to"
+    return recompiles_of(cause.advised())
+
+
+def marked_line(function):
+    target = function.forward if isinstance(function, torch.nn.Module) else function
+    lines, first = inspect.getsourcelines(target)
+    return first + next(number for number, line in enumerate(lines) if "# HERE" in line)
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_a_cause_is_told(name):
+    cause = CAUSES[name]()
+    (recompile,) = recompiles_of(cause)
+    reason = recompile.reasons[0]
+    assert (reason.kind, reason.source, reason.expected, reason.got) == (cause.kind, cause.source, cause.expected, cause.got)
+    assert reason.rule == cause.rule
+    if cause.kind in AMBIENT:
+        assert (reason.location.file, reason.location.function) == (__file__, "recompiles_of")
+    else:
+        assert (reason.location.file, reason.location.line) == (
+            guards_causes.__file__,
+            marked_line(cause.asks or cause.function),
+        )
+
+
+@pytest.mark.parametrize("name", [name for name, make in CAUSES.items() if make().rule is not None])
+def test_the_advice_takes_it_away(name):
+    assert recompiles_after(CAUSES[name]()) == []
+
+
+def test_another_backend_is_told():
+    def one(gm, inputs):
+        return gm.forward
+
+    def other(gm, inputs):
+        return gm.forward
+
+    with guards.recompiles() as log:
+        torch.compile(CAUSES["size_of_a_tensor"]().function, backend=one)(torch.ones(3))
+        torch.compile(CAUSES["size_of_a_tensor"]().function, backend=other)(torch.ones(3))
+    (reason,) = log[0].reasons
+    assert (reason.kind, reason.expected, reason.got, reason.rule) == ("backend", "one", "other", "DX112")
+    assert reason.location.file == __file__
+
+
+def test_another_configuration_is_told():
+    compiled = dynx.compile(CAUSES["size_of_a_tensor"]().function, backend="eager")
+    with guards.recompiles() as log:
+        compiled(torch.ones(3))
+        with torch._dynamo.config.patch(capture_scalar_outputs=True):
+            compiled(torch.ones(3))
+    (reason,) = log[0].reasons
+    assert (reason.kind, reason.expected, reason.got) == ("config", "False", "True")
+    assert reason.source == "torch._dynamo.config.capture_scalar_outputs"
+    assert reason.location.file == __file__
