@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from dynx.advice import breaks, caches, limits, recompiles
 from dynx.advice.pages import page
+from dynx.advice.recompiles import spoken
 from dynx.advice.rule import Rule, first_match
 from dynx.records.finding import Finding
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from dynx.records.recompile import Reason
     from dynx.records.run import Run
 
-__all__ = ["RULES", "advise", "page", "rule_of_break", "rule_of_reason"]
+__all__ = ["RULES", "advise", "page", "rule_of_break", "rule_of_reason", "spoken"]
 
 RULES: Mapping[str, Rule] = {
     rule.id: rule for rule in sorted((*recompiles.RULES, *breaks.RULES, *limits.RULES, *caches.RULES), key=lambda rule: rule.id)

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import builtins
 import glob
-import importlib.util
 import os
 import signal
 import sys
-import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dynx.cli import program
 from dynx.cli.progress import Progress
-from dynx.errors import UsageError
 
 if TYPE_CHECKING:
     from dynx.comptime import PostMortem
     from dynx.records import Run
     from dynx.session import Watch
 
-Hook = Callable[[type[BaseException], BaseException, types.TracebackType | None], Any]
-
-_HOOKS = str(Path(__file__).parent.parent / "_torch" / "hooks.py")
 DEFAULT = Path(".dynx") / "last.dynx"
 
 
@@ -53,9 +46,9 @@ def add_to(commands: Any) -> None:
     parser.set_defaults(act=act)
 
 
-def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Part the command line of `dynx run` behind the target: what follows is the program's, also `--` and `--out`."""
-    if "run" not in argv[:1]:
+def split(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Part the command line of what runs a program behind the target: what follows is the program's, also `--` and `--out`."""
+    if argv[:1] not in (["run"], ["guards"]):
         return list(argv), []
     position = 1
     while position < len(argv) and argv[position].startswith("-"):
@@ -70,7 +63,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     interpreter ends, after the program's threads and exit handlers, which may still compile.
     """
     sys.argv = ["-m" if arguments.module else arguments.target, *arguments.rest]
-    load, module = _load_module(arguments.target) if arguments.module else _load_script(arguments.target)
+    load, module = program.load_module(arguments.target) if arguments.module else program.load_script(arguments.target)
     saved = arguments.out.absolute()  # the program may change directory
 
     def run() -> int:
@@ -96,7 +89,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
         except BaseException as error:
             ending.outcome = f"raised {type(error).__name__}"
             ending.interrupted = isinstance(error, KeyboardInterrupt)
-            sys.excepthook = _without_our_frames(sys.excepthook)
+            sys.excepthook = program.without_our_frames(sys.excepthook)
             raise
         return 0
 
@@ -122,72 +115,6 @@ class _Ending:
             _report(self._watch.run, self._saved, full=self._full)
         if self.interrupted:
             _end_by_signal()
-
-
-def _without_our_frames(hook: Hook) -> Hook:
-    """Let the program's own excepthook, or Python's, show the exception as if dynx were not there."""
-
-    def show(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
-        program = traceback
-        while program is not None and program.tb_frame.f_code.co_filename != __file__:
-            program = program.tb_next
-        while program is not None and program.tb_frame.f_code.co_filename == __file__:
-            program = program.tb_next
-        error.__traceback__ = _without_hooks(program)
-        hook(kind, error, error.__traceback__)
-
-    return show
-
-
-def _without_hooks(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """Leave out the frames in which dynx passed a call of torch on."""
-    if traceback is None:
-        return None
-    rest = _without_hooks(traceback.tb_next)
-    if traceback.tb_frame.f_code.co_filename == _HOOKS:
-        return rest
-    traceback.tb_next = rest
-    return traceback
-
-
-def _load_script(target: str) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
-    path = Path(target)
-    folder = path if path.is_dir() else None
-    if folder is not None:
-        path = folder / "__main__.py"  # as Python runs a folder
-    if not path.is_file():
-        raise UsageError(f"there is no file {target}\n  to run a module: dynx run -m {target.removesuffix('.py')}")
-    file = os.path.abspath(path)  # as Python does since 3.9, also in tracebacks
-    module = _main_module(file)
-    module.__loader__ = SourceFileLoader("__main__", file)
-    if not sys.flags.safe_path:
-        sys.path[0] = str(folder) if folder is not None else os.path.dirname(os.path.realpath(file))
-    source = path.read_bytes()
-    return lambda: compile(source, file, "exec", dont_inherit=True), module
-
-
-def _main_module(file: str | None) -> types.ModuleType:
-    """Make an empty `__main__` with the globals that Python gives it."""
-    module = types.ModuleType("__main__")
-    vars(module).update(__file__=file, __builtins__=builtins, __cached__=None, __annotations__={})
-    return module
-
-
-def _load_module(name: str) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
-    if not sys.flags.safe_path:
-        sys.path[0] = os.getcwd()
-    try:
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.submodule_search_locations is not None:
-            spec = importlib.util.find_spec(f"{name}.__main__")
-    except (ImportError, ValueError) as error:
-        raise UsageError(f"no module named {name}: {error}") from None
-    loader: Any = spec.loader if spec is not None else None
-    if spec is None or not hasattr(loader, "get_code"):
-        raise UsageError(f"no module named {name} that can be run\n  to run a file: dynx run path/to/file.py")
-    module = _main_module(spec.origin)
-    vars(module).update(__spec__=spec, __package__=spec.parent, __loader__=loader, __cached__=spec.cached)
-    return lambda: loader.get_code(spec.name), module
 
 
 def _exit_code(error: SystemExit) -> int:

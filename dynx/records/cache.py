@@ -9,6 +9,7 @@ from typing import Literal
 from dynx.records.location import Location
 from dynx.records.recompile import GuardKind, Reason
 from dynx.records.record import IN_PROCESS, Record
+from dynx.records.shown import Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Entry(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class CacheReport(Record):
+class CacheReport(Shown):
     """All compiled versions of a function, oldest first, and those of its rests after graph breaks."""
 
     location: Location
@@ -89,7 +90,7 @@ class CacheReport(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict(Record):
+class Verdict(Shown):
     """What torch would do with a call: true when it would compile.
 
     `reasons` tell why each entry does not fit. `unknown` names what is only decided while the function runs.

@@ -14,10 +14,12 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
+from dynx.records.cache import CacheReport, Verdict
 from dynx.records.compile import Attempt, Backward, Compile, GaveUp, Skipped
 from dynx.records.comptime import Logged
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
+from dynx.records.guard_cost import GuardCosts
 from dynx.records.location import Location
 from dynx.records.observed import BecameDynamic, CacheEvent, TorchWarning, Trouble
 from dynx.records.post_mortem import BreakState
@@ -42,6 +44,9 @@ NAMES: Mapping[str, type[Record]] = {
     "traced_compile": TracedCompile,
     "line_cost": LineCost,
     "trouble": Trouble,
+    "guard_cache": CacheReport,
+    "verdict": Verdict,
+    "guard_costs": GuardCosts,
 }
 _NAME_OF = {cls: name for name, cls in NAMES.items()}
 _NESTED = (Location, Attempt, Reason, Finding)

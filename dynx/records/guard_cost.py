@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dynx.records.cache import GuardInfo
 from dynx.records.location import Location
 from dynx.records.record import Record
+from dynx.records.shown import Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class GuardSetting(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class GuardCosts(Record):
+class GuardCosts(Shown):
     """What checking guards costs in one call."""
 
     location: Location

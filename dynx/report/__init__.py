@@ -9,9 +9,10 @@ if TYPE_CHECKING:
 
     from dynx.records.post_mortem import BreakState
     from dynx.records.run import Run
+    from dynx.records.shown import Shown
     from dynx.records.timeline import LineCost, TracedCompile
 
-__all__ = ["html", "post_mortem", "post_mortem_html", "terminal", "timeline", "timeline_html"]
+__all__ = ["html", "post_mortem", "post_mortem_html", "record", "record_html", "terminal", "timeline", "timeline_html"]
 
 
 def terminal(run: Run, *, full: bool = False) -> RenderableType:
@@ -54,3 +55,17 @@ def timeline_html(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ..
     from dynx.report._timeline import fragment
 
     return fragment(compiles, lines)
+
+
+def record(each: Shown) -> RenderableType:
+    """Render what `dynx.guards` gives for a terminal."""
+    from dynx.report._record import screen
+
+    return screen(each)
+
+
+def record_html(each: Shown) -> str:
+    """Render what `dynx.guards` gives as self-contained, escaped HTML."""
+    from dynx.report._record import fragment
+
+    return fragment(each)

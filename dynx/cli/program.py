@@ -1,0 +1,92 @@
+"""The program that a command runs in this process, as Python would."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import os
+import sys
+import types
+from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from typing import Any
+
+from dynx.errors import UsageError
+
+Hook = Callable[[type[BaseException], BaseException, types.TracebackType | None], Any]
+
+_COMMANDS = str(Path(__file__).parent)
+_HOOKS = str(Path(__file__).parent.parent / "_torch" / "hooks.py")
+
+
+def without_our_frames(hook: Hook) -> Hook:
+    """Let the program's own excepthook, or Python's, show the exception as if dynx were not there."""
+
+    def show(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
+        program = traceback
+        while program is not None and not _is_ours(program):
+            program = program.tb_next
+        while program is not None and _is_ours(program):
+            program = program.tb_next
+        error.__traceback__ = _without_hooks(program)
+        hook(kind, error, error.__traceback__)
+
+    return show
+
+
+def _is_ours(traceback: types.TracebackType) -> bool:
+    return os.path.dirname(traceback.tb_frame.f_code.co_filename) == _COMMANDS
+
+
+def _without_hooks(traceback: types.TracebackType | None) -> types.TracebackType | None:
+    """Leave out the frames in which dynx passed a call of torch on."""
+    if traceback is None:
+        return None
+    rest = _without_hooks(traceback.tb_next)
+    if traceback.tb_frame.f_code.co_filename == _HOOKS:
+        return rest
+    traceback.tb_next = rest
+    return traceback
+
+
+def load_script(target: str) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
+    """Give what compiles a file, and an empty `__main__` for it. Raises UsageError when there is no such file."""
+    path = Path(target)
+    folder = path if path.is_dir() else None
+    if folder is not None:
+        path = folder / "__main__.py"  # as Python runs a folder
+    if not path.is_file():
+        raise UsageError(f"there is no file {target}\n  to run a module: dynx run -m {target.removesuffix('.py')}")
+    file = os.path.abspath(path)  # as Python does since 3.9, also in tracebacks
+    module = _main_module(file)
+    module.__loader__ = SourceFileLoader("__main__", file)
+    if not sys.flags.safe_path:
+        sys.path[0] = str(folder) if folder is not None else os.path.dirname(os.path.realpath(file))
+    source = path.read_bytes()
+    return lambda: compile(source, file, "exec", dont_inherit=True), module
+
+
+def _main_module(file: str | None) -> types.ModuleType:
+    """Make an empty `__main__` with the globals that Python gives it."""
+    module = types.ModuleType("__main__")
+    vars(module).update(__file__=file, __builtins__=builtins, __cached__=None, __annotations__={})
+    return module
+
+
+def load_module(name: str) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
+    """As `python -m`. Raises UsageError when there is no such module."""
+    if not sys.flags.safe_path:
+        sys.path[0] = os.getcwd()
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except (ImportError, ValueError) as error:
+        raise UsageError(f"no module named {name}: {error}") from None
+    loader: Any = spec.loader if spec is not None else None
+    if spec is None or not hasattr(loader, "get_code"):
+        raise UsageError(f"no module named {name} that can be run\n  to run a file: dynx run path/to/file.py")
+    module = _main_module(spec.origin)
+    vars(module).update(__spec__=spec, __package__=spec.parent, __loader__=loader, __cached__=spec.cached)
+    return lambda: loader.get_code(spec.name), module

@@ -1,0 +1,30 @@
+"""Records that show themselves on a terminal and in a notebook."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from dynx.records.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Shown(Record):
+    """A record that is looked at by itself."""
+
+    def to_json(self) -> str:
+        """Give the record as a JSON document."""
+        from dynx.records.codec import to_data
+
+        return json.dumps(to_data(self), indent=1)
+
+    def __rich__(self) -> Any:
+        from dynx.report import record
+
+        return record(self)
+
+    def _repr_html_(self) -> str:
+        from dynx.report import record_html
+
+        return record_html(self)

@@ -1,0 +1,191 @@
+"""Records that are looked at by themselves, as blocks of a few words and a table: on a terminal and in a notebook."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, Template
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dynx.advice import spoken
+from dynx.records import CacheReport, Entry, GuardCosts, GuardInfo, Verdict
+from dynx.records.shown import Shown
+from dynx.report import _words as words
+
+_LOCAL = re.compile(r"L\['(\w+)'\]")
+_SHOWN = 12  # rows on a terminal, and on a page before it is unfolded
+_INTERNAL = "._dynamo_"  # attributes that torch looks for on every tensor
+
+
+class Block(NamedTuple):
+    """A title with a dim remark, a table, and notes below; columns that begin with `#` hold numbers."""
+
+    title: str
+    remark: str = ""
+    columns: tuple[str, ...] = ()
+    rows: Sequence[tuple[str, ...]] = ()
+    notes: tuple[str, ...] = ()
+
+
+def screen(record: Shown) -> RenderableType:
+    parts: list[RenderableType] = []
+    for block in _blocks(record):
+        parts += [Text("")] if parts else []
+        parts.append(Text.assemble((block.title, "bold"), (f"  {block.remark}", "dim"), overflow="fold"))
+        if block.rows:
+            parts.append(Padding(_table(block), (0, 0, 0, 2)))
+        hidden = len(block.rows) - _SHOWN
+        notes = [*([f"and {hidden} more"] if hidden > 0 else []), *block.notes]
+        parts += [Padding(Text(each, style="dim"), (0, 0, 0, 2)) for each in notes]
+    return Group(*parts)
+
+
+def _table(block: Block) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in block.columns:
+        number = name.startswith("#")
+        table.add_column(name.lstrip("#"), justify="right" if number else "left", no_wrap=number, overflow="fold")
+    for row in block.rows[:_SHOWN]:
+        table.add_row(*map(Text, row))
+    return table
+
+
+_PAGE = """
+<div class="dynx-record">
+<style>
+.dynx-record { font: 13px/1.45 system-ui, sans-serif; color: inherit }
+.dynx-record .dim { opacity: .65; font-weight: 400 } .dynx-record .title { font-weight: 600; margin-top: .6em }
+.dynx-record table { font-size: 12px; border-collapse: collapse; margin: .2em 0 .4em; color: inherit; background: none }
+.dynx-record th { font-weight: 400; opacity: .65 }
+.dynx-record td, .dynx-record th { padding: .15em .9em .15em 0; vertical-align: top; text-align: left; border: 0 }
+.dynx-record td, .dynx-record th { border-bottom: 1px solid #8883; background: none }
+.dynx-record .n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
+.dynx-record summary { cursor: pointer }
+</style>
+{% macro table(block, rows) %}<table><tr>
+{% for name in block.columns %}<th class="{{ 'n' if name[0] == '#' }}">{{ name.lstrip("#") }}</th>{% endfor %}</tr>
+{% for row in rows %}<tr>{% for cell in row %}<td class="{{ 'n' if block.columns[loop.index0][0] == '#' }}">{{ cell }}</td>
+{%- endfor %}</tr>
+{% endfor %}</table>{% endmacro %}
+{% for block in blocks %}<div class="title">{{ block.title }} <span class="dim">{{ block.remark }}</span></div>
+{% if block.rows %}{{ table(block, block.rows[:shown]) }}{% endif %}
+{% if block.rows | length > shown %}<details><summary class="dim">and {{ block.rows | length - shown }} more</summary>
+{{ table(block, block.rows[shown:]) }}</details>{% endif %}
+{% for note in block.notes %}<div class="dim">{{ note }}</div>{% endfor %}
+{% endfor %}</div>
+"""
+
+
+def fragment(record: Shown) -> str:
+    """Everything that comes from the program is escaped."""
+    return _template().render(blocks=list(_blocks(record)), shown=_SHOWN)
+
+
+@cache
+def _template() -> Template:
+    return Environment(autoescape=True).from_string(_PAGE)
+
+
+def _blocks(record: Shown) -> Iterator[Block]:
+    for cls, blocks in _BLOCKS.items():
+        if isinstance(record, cls):
+            yield from blocks(record)
+
+
+def _of_cache(report: CacheReport) -> Iterator[Block]:
+    versions = words.plural(len(report.entries), "version")
+    yield Block(words.function(report.location), f"{versions} in torch's cache" if report.entries else "nothing compiled")
+    for entry in report.entries:
+        named = [each for each in entry.guards if each.kind != "global_state" and _INTERNAL not in each.source]
+        rows = [(spoken(each.source), each.expected or "", each.kind, _asked(each)) for each in named]
+        others = entry.size - len(named)
+        notes = (f"and {others} of global state and of marks that tensors do not have",) if others else ()
+        yield Block(f"{entry.id}  {entry.backend}", _facts(entry), ("value", "expected", "guard", "asked for at"), rows, notes)
+
+
+def _facts(entry: Entry) -> str:
+    parts = [f"the rest after line {entry.resumes}"] if entry.resumes is not None else []
+    parts.append(words.plural(entry.size, "guard"))
+    parts += [words.seconds(entry.seconds)] if entry.seconds is not None else []
+    parts += [words.plural(entry.hits, "call")] if entry.hits is not None else []
+    parts += [f"{name}={value}" for name, value in entry.config.items() if value not in ("None", "False") and "." not in name]
+    return "  ".join(parts)
+
+
+def _asked(guard: GuardInfo) -> str:
+    if guard.location is None:
+        return ""
+    more = len(guard.requesters) - 1
+    return words.line(guard.location) + (f" and {words.plural(more, 'line')} more" if more > 0 else "")
+
+
+_OUTCOMES = {
+    "hit": "runs what is compiled",
+    "compile": "would compile: the first version of it",
+    "recompile": "would compile again",
+    "eager": "runs eagerly",
+    "unknown": "cannot be told before the call",
+}
+
+
+def _of_verdict(verdict: Verdict) -> Iterator[Block]:
+    rows = [
+        (
+            each.against or "",
+            spoken(each.source),
+            each.expected if each.expected is not None else "?",
+            each.got if each.got is not None else "?",
+            words.line(each.location) if each.location is not None else "",
+            each.rule or "",
+        )
+        for each in verdict.reasons
+    ]
+    remark = ": ".join(each for each in (verdict.entry, verdict.why) if each)
+    notes = tuple(f"decided while it runs: {each}" for each in verdict.unknown)
+    columns = ("version", "value", "expected", "got", "asked for at", "rule")
+    yield Block(f"{words.function(verdict.location)} {_OUTCOMES[verdict.outcome]}", remark, columns, rows, notes)
+
+
+def _of_costs(costs: GuardCosts) -> Iterator[Block]:
+    share = f"{costs.share:.0%}" if costs.share >= 0.005 else "less than 1 %"
+    title = f"guards take {_us(costs.ns)} of a call of {_us(costs.call_ns)} ({share})"
+    rows = [(_us(each.ns), str(each.guards), each.name, "; ".join(each.misses)) for each in costs.settings]
+    yield Block(title, words.function(costs.location), ("#time", "#guards", "setting", "would miss"), rows, (_advice(costs),))
+    for frame in costs.frames:
+        nodes = sorted((node for _, node in frame.tree.walk()), key=lambda each: each.own_ns, reverse=True)
+        part = [
+            (_us(each.own_ns), f"{each.own_ns / max(frame.tree.ns, 1e-9):.0%}", str(len(each.guards)), _named(each.source))
+            for each in nodes
+            if each.guards
+        ]
+        where = f"the rest after line {frame.resumes}" if frame.resumes is not None else "the function"
+        times = f", {frame.times} times a call" if frame.times > 1 else ""
+        remark = f"{where}{times}: {words.plural(frame.size, 'guard')} in {_us(frame.ns)}"
+        yield Block(f"{frame.id}  most expensive values", remark, ("#time", "#part", "#guards", "value"), part)
+
+
+def _advice(costs: GuardCosts) -> str:
+    if costs.advice == costs.settings[0]:
+        return "no cheaper setting is safe in every case"
+    return f"advice: {costs.advice.how}"
+
+
+def _named(source: str) -> str:
+    return "global state" if source in ("", "L") else spoken(_LOCAL.sub(r"\1", source))
+
+
+def _us(ns: float) -> str:
+    return f"{ns / 1000:.2f} us" if ns < 1e5 else f"{ns / 1000:,.0f} us"
+
+
+_BLOCKS: dict[type[Shown], Callable[[Any], Iterator[Block]]] = {
+    CacheReport: _of_cache,
+    Verdict: _of_verdict,
+    GuardCosts: _of_costs,
+}

@@ -1,0 +1,57 @@
+"""`dynx guards script.py::function`."""
+
+from __future__ import annotations
+
+import json
+
+PROGRAM = """
+import sys, torch
+
+def scaled(x, n):
+    return x * n
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
+
+step = torch.compile(scaled, backend="eager", dynamic=False)
+for n in map(int, sys.argv[1:]):
+    step(torch.ones(3), n)
+model = torch.compile(Model(), backend="eager")
+model(torch.ones(3))
+print("done")
+"""
+
+
+def test_a_function_is_listed_when_the_program_is_over(shell, program):
+    program(PROGRAM)
+    done = shell("-m", "dynx", "guards", "program.py::scaled", "2", "3")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("done\nscaled  program.py:4  2 versions")
+    assert "n      3" in done.stdout
+    data = json.loads(shell("-m", "dynx", "guards", "--json", "program.py::step", "2").stdout.removeprefix("done\n"))
+    assert [each["id"] for each in data["entries"]] == ["0/0"]
+    assert "Model.forward  program.py:8  1 version" in shell("-m", "dynx", "guards", "program.py::model").stdout
+
+
+def test_what_is_not_there_is_told(shell, program):
+    program(PROGRAM)
+    for target, words in (
+        ("program.py", "names no function"),
+        ("other.py::f", "there is no file other.py"),
+        ("program.py::f", "program.py has no f\n  it has scaled, Model"),
+        ("program.py::Model.backward", "Model of program.py has no backward"),
+        ("program.py::n", "no n\n  it has"),
+    ):
+        done = shell("-m", "dynx", "guards", target)
+        assert done.returncode == 2
+        assert words in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_an_error_of_the_program_is_its_own(shell, program):
+    program("def f(): raise ValueError('mine')\nf()\n")
+    done = shell("-m", "dynx", "guards", "program.py::f")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "ValueError: mine"
+    assert "dynx" not in done.stderr

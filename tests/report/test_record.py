@@ -1,0 +1,128 @@
+"""What dynx.guards gives, as people see it."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from dynx.records import (
+    CacheReport,
+    CostNode,
+    Entry,
+    FrameCost,
+    GuardCosts,
+    GuardInfo,
+    GuardNode,
+    GuardSetting,
+    Location,
+    Reason,
+    Verdict,
+)
+from dynx.records.codec import from_data
+
+HERE = Location("model.py", 12, "f")
+VALUE = GuardInfo("value", "n", "2", HERE, (HERE, Location("model.py", 13, "f")), "EQUALS_MATCH", "n == 2")
+STATE = GuardInfo("global_state", "", None, None, (), "GLOBAL_STATE", "___check_global_state()")
+MARK = GuardInfo("attribute", "x._dynamo_static_indices", "absent", None, (), "NO_HASATTR", "hasattr")
+WEIGHT = GuardInfo("tensor", "self._modules['layers']._modules['0'].weight", "float32, <[3]>", HERE, (), "TENSOR_MATCH", "")
+TREE = GuardNode("", "", "", (STATE,), (GuardNode("n", "int", "", (VALUE, MARK, WEIGHT)),))
+CACHE = CacheReport(
+    HERE,
+    (
+        Entry(0, "0/0", HERE, "eager", TREE, {"fullgraph": "True", "dynamic": "None"}, 0.04, 3),
+        Entry(0, "1/0", HERE, "eager", GuardNode("", "", ""), resumes=14),
+    ),
+)
+REASON = Reason("value", "n", "2", None, HERE, "DX114", against="0/0")
+MISS = Verdict("recompile", HERE, reasons=(REASON,))
+HIT = Verdict("hit", HERE, entry="0/0", unknown=("the rest of f after line 14",))
+COSTS = GuardCosts(
+    HERE,
+    1_500_000.0,
+    (
+        FrameCost(
+            "0/0",
+            HERE,
+            900.0,
+            CostNode("", "", 900.0, 200.0, (STATE,), (CostNode("L['n']", "int", 700.0, 700.0, (VALUE,)),)),
+            2,
+        ),
+    ),
+    (GuardSetting("in use", 1800.0, 4), GuardSetting("dict tags", 600.0, 4, ("a <class>",), "looked", "apply")),
+)
+
+
+def shown(record, width=100):
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(record)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_a_cache_on_a_terminal():
+    assert shown(CACHE) == [
+        "f  model.py:12  2 versions in torch's cache",
+        "",
+        "0/0  eager  4 guards  40 ms  3 calls  fullgraph=True",
+        "  value                  expected        guard   asked for at",
+        "  n                      2               value   model.py:12 and 1 line more",
+        "  self.layers[0].weight  float32, <[3]>  tensor  model.py:12",
+        "  and 2 of global state and of marks that tensors do not have",
+        "",
+        "1/0  eager  the rest after line 14  0 guards",
+    ]
+
+
+def test_a_verdict_on_a_terminal():
+    assert shown(MISS) == [
+        "f  model.py:12 would compile again",
+        "  version  value  expected  got  asked for at  rule",
+        "  0/0      n      2         ?    model.py:12   DX114",
+    ]
+    assert shown(HIT) == ["f  model.py:12 runs what is compiled  0/0", "  decided while it runs: the rest of f after line 14"]
+
+
+def test_costs_on_a_terminal():
+    assert shown(COSTS) == [
+        "guards take 1.80 us of a call of 1,500 us (less than 1 %)  f  model.py:12",
+        "     time  guards  setting    would miss",
+        "  1.80 us       4  in use",
+        "  0.60 us       4  dict tags  a <class>",
+        "  no cheaper setting is safe in every case",
+        "",
+        "0/0  most expensive values  the function, 2 times a call: 2 guards in 0.90 us",
+        "     time  part  guards  value",
+        "  0.70 us   78%       1  n",
+        "  0.20 us   22%       1  global state",
+    ]
+
+
+@pytest.mark.parametrize("record", [CACHE, MISS, HIT, COSTS], ids=["cache", "miss", "hit", "costs"])
+def test_a_page_escapes_what_comes_from_the_program(record):
+    page = record._repr_html_()
+    assert "<[3]>" not in page
+    assert "<class>" not in page
+    assert "f  model.py:12" in page or "model.py:12" in page
+
+
+@pytest.mark.parametrize("record", [CACHE, MISS, HIT, COSTS], ids=["cache", "miss", "hit", "costs"])
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_no_line_is_wider_than_the_terminal(record, width):
+    assert max(map(len, shown(record, width))) <= width
+
+
+@pytest.mark.parametrize("record", [CACHE, MISS, HIT, COSTS], ids=["cache", "miss", "hit", "costs"])
+def test_json_and_back(record):
+    data = json.loads(record.to_json())
+    assert "type" in data
+    assert from_data(type(record), data) == record
+
+
+def test_many_rows_are_cut_on_a_terminal_and_folded_on_a_page():
+    guards = tuple(GuardInfo("value", f"n{i}", "2", HERE) for i in range(40))
+    cache = CacheReport(HERE, (Entry(0, "0/0", HERE, "eager", GuardNode("", "", "", guards)),))
+    assert "  and 28 more" in shown(cache)
+    assert "n39" not in "".join(shown(cache))
+    assert "n39" in cache._repr_html_()
