@@ -206,6 +206,10 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
         lambda m: ("alias", m["which"] or "", "different tensors", "the same tensor"),
     ),
     (
+        re.compile(r"check_no_aliasing\((?P<which>.*)\)$", re.S),
+        lambda m: ("alias", m["which"], "different tensors", None),
+    ),
+    (
         re.compile(r"len\((?P<source>.*)\) (?:==|!=) (?P<value>\d+)$", re.S),
         lambda m: ("length", m["source"], m["value"], None),
     ),

@@ -29,7 +29,7 @@ _CALL_SECONDS = 0.2
 _CALLS = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class GuardProfile(GuardCosts):
     """What checking guards costs in one call, and a way to have it cheaper."""
 

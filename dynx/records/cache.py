@@ -78,6 +78,9 @@ class CacheReport(Shown):
     location: Location
     entries: tuple[Entry, ...]
 
+    def __repr__(self) -> str:
+        return f"<CacheReport: {len(self.entries)} versions of {self.location}>"
+
     def tree(self) -> str:
         """Write the guards of all entries as indented text."""
         lines = []
@@ -106,6 +109,10 @@ class Verdict(Shown):
     @property
     def hit(self) -> bool:
         return self.outcome == "hit"
+
+    def __repr__(self) -> str:
+        why = [f"{each.source}: {each.expected}, then {each.got}" for each in self.reasons]
+        return f"<Verdict: {', '.join([self.outcome, *why])}>"
 
     def __bool__(self) -> bool:
         return self.outcome in ("compile", "recompile")

@@ -99,3 +99,6 @@ class GuardCosts(Shown):
     def advice(self) -> GuardSetting:
         """The cheapest setting that is safe; the one in use where none is cheaper."""
         return min((each for each in self.settings if each.is_safe), key=lambda each: each.ns)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.ns / 1000:.1f} us of {self.call_ns / 1000:.1f} us at {self.location}>"

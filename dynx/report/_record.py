@@ -103,6 +103,7 @@ def _of_cache(report: CacheReport) -> Iterator[Block]:
     yield Block(words.function(report.location), f"{versions} in torch's cache" if report.entries else "nothing compiled")
     for entry in report.entries:
         named = [each for each in entry.guards if each.kind != "global_state" and _INTERNAL not in each.source]
+        named.sort(key=_is_of_the_language)
         rows = [(spoken(each.source), each.expected or "", each.kind, _asked(each)) for each in named]
         others = entry.size - len(named)
         notes = (f"and {others} of global state and of marks that tensors do not have",) if others else ()
@@ -116,6 +117,11 @@ def _facts(entry: Entry) -> str:
     parts += [words.plural(entry.hits, "call")] if entry.hits is not None else []
     parts += [f"{name}={value}" for name, value in entry.config.items() if value not in ("None", "False") and "." not in name]
     return "  ".join(parts)
+
+
+def _is_of_the_language(guard: GuardInfo) -> bool:
+    """Tell what the program did not write: the modules and built-in functions that it uses, two ways to one object."""
+    return guard.source.startswith(("G['__", "G['torch']", "torch.")) or guard.kind == "alias"
 
 
 def _asked(guard: GuardInfo) -> str:
