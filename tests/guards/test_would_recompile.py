@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import dynx
+from dynx import guards
 from dynx.errors import UsageError
 
 
@@ -77,7 +78,7 @@ def random_call(chance, name):
     return (x,), chance.choice([{}, {"n": 2}, {"n": True}])
 
 
-def change_something(chance):
+def change_something(chance, compiled):
     """What may happen between two calls."""
     kind = chance.randrange(20)
     if kind == 0:
@@ -88,6 +89,10 @@ def change_something(chance):
         STEP[0] = chance.choice([1, 2])
     elif kind == 3:
         CONFIGS[0].scale = chance.choice([2, 4])
+    elif kind == 4:
+        guards.reset(compiled)
+    elif kind == 5 and (entries := guards.inspect(compiled).entries):
+        guards.evict(chance.choice(entries))
 
 
 @pytest.mark.parametrize("compile", [torch.compile, dynx.compile], ids=["torch", "dynx"])
@@ -103,7 +108,7 @@ def test_it_says_what_then_happens(compile, seed):
         torch._dynamo.reset()
         calls = [random_call(chance, name) for _ in range(5)]
         for _ in range(45):
-            change_something(chance)
+            change_something(chance, compiled)
             args, kwargs = chance.choice(calls) if chance.random() < 0.8 else random_call(chance, name)
             with torch.set_grad_enabled(chance.random() < 0.9):
                 said = dynx.would_recompile(compiled, *args, **kwargs)
