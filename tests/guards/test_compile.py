@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import gc
-import warnings
 import weakref
 
 import pytest
@@ -14,35 +13,10 @@ from torch._dynamo import config
 
 import dynx
 from dynx._torch.compiling import has_regions
-from dynx.errors import DynxWarning
-from dynx.guards import _limits
 
 # the backends here write into a list, which cannot be compared by value
 pytestmark = pytest.mark.filterwarnings("ignore:backend .* looks like one of before:dynx.errors.DynxWarning")
 BOTH = pytest.mark.parametrize("compile", [torch.compile, dynx.compile], ids=["torch", "dynx"])
-
-
-class Backends:
-    """Backends that write down who was asked to compile."""
-
-    def __init__(self):
-        self.asked = []
-
-    def named(self, name):
-        asked = self.asked
-
-        def backend(gm, inputs):
-            asked.append(name)
-            return gm.forward
-
-        return backend
-
-
-@pytest.fixture
-def backends():
-    torch._dynamo.reset()
-    yield Backends()
-    torch._dynamo.reset()
 
 
 def add(x):
@@ -93,55 +67,6 @@ def test_many_backends_do_not_starve_each_other(compile, backends):
         assert backends.asked == [number for number in range(20) for _ in range(4)]
     else:
         assert len(backends.asked) == 8
-
-
-def test_each_backend_has_the_limit_it_was_given(backends):
-    a = dynx.compile(add, backend=backends.named("a"), dynamic=False, per_backend_limit=4)
-    b = dynx.compile(add, backend=backends.named("b"), dynamic=False)
-
-    def call_with_many_sizes():
-        for size in range(1, 12):
-            a(torch.ones(size)), b(torch.ones(size))
-
-    texts = [str(each.message) for each in warnings_of(call_with_many_sizes)]
-    assert (backends.asked.count("a"), backends.asked.count("b")) == (4, 8)
-    assert [("limit (4)" in each, "limit (8)" in each) for each in texts] == [(True, False), (False, True)]
-
-
-def warnings_of(do):
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        do()
-    return [each for each in told if issubclass(each.category, DynxWarning) and "looks like" not in str(each.message)]
-
-
-def test_a_limit_is_told_with_function_limit_and_reasons(backends):
-    """Torch logs the last reason, and goes on eagerly."""
-    f = dynx.compile(add, backend=backends.named("mine"), dynamic=False, per_backend_limit=2)
-    f(torch.ones(1)), f(torch.ones(2))
-    (only,) = warnings_of(lambda: [f(torch.ones(3)), f(torch.ones(4))])  # the second says nothing new
-    assert only.filename == __file__
-    line = add.__code__.co_firstlineno
-    text = str(only.message)
-    assert text.startswith(f"add ({__file__}:{line}) reached recompile_limit (2) with backend 'backend'")
-    assert f"x.size()[0]: 2, now 3  ({__file__}:" in text
-    assert f"x.size()[0]: 1, now 3  ({__file__}:" in text
-    assert "dynx rule DX102" in text
-    assert "per_backend_limit" in text
-
-
-def test_nothing_of_torch_is_wrapped_for_that_once_the_backends_are_gone(backends):
-    gc.collect()
-    before = _limits._backends
-    f = dynx.compile(add, backend=backends.named("gone"))
-    f(torch.ones(1))
-    assert _limits._backends == before + 1
-    assert _limits._subscription is not None
-    del f
-    torch._dynamo.reset()
-    gc.collect()
-    assert _limits._backends == before
-    assert (_limits._subscription is None) == (before == 0)
 
 
 @BOTH

@@ -1,0 +1,163 @@
+"""Modules and optimizers."""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+
+from recompile_causes.base import STEADY, Cause, attribute, cause, ones
+
+RELU, TANH = "torch.nn.modules.activation.ReLU", "torch.nn.modules.activation.Tanh"
+
+
+@cause
+def an_int_of_a_module():
+    class Steps(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.step = 1
+
+        def forward(self, x):
+            return x * self.step  # HERE
+
+    module = Steps()
+    return Cause(
+        module,
+        (ones(3),),
+        (ones(3),),
+        "value",
+        "self.step",
+        "1",
+        "2",
+        lambda: attribute(module, "step", 2),
+        rule="DX101",
+        advised=_with_a_buffer,
+    )
+
+
+def _with_a_buffer():
+    class Steps(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("step", torch.tensor(1))
+
+        def forward(self, x):
+            return x * self.step
+
+    module = Steps()
+    return Cause(module, (ones(3),), (ones(3),), "", "", None, None, lambda: contextlib.nullcontext(module.step.add_(1)))
+
+
+@cause
+def training_and_evaluation():
+    module = torch.nn.Sequential(torch.nn.Dropout(0.0))
+
+    class Dropped(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = module
+
+        def forward(self, x):
+            return x * 2 if self.training else x  # HERE
+
+    whole = Dropped()
+    return Cause(
+        whole,
+        (ones(3),),
+        (ones(3),),
+        "value",
+        "self.training",
+        "True",
+        "False",
+        lambda: attribute(whole, "training", False),
+        rule="DX107",
+        advised=STEADY,
+    )
+
+
+@cause
+def a_replaced_submodule():
+    class Holder(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.act = torch.nn.ReLU()
+
+        def forward(self, x):
+            return self.act(x)  # HERE
+
+    module = Holder()
+    return Cause(
+        module,
+        (ones(3),),
+        (ones(3),),
+        "type",
+        "self._modules['act']",
+        f"<class '{RELU}'>",
+        f"<class '{TANH}'>",
+        lambda: attribute(module, "act", torch.nn.Tanh()),
+    )
+
+
+@cause
+def a_replaced_parameter():
+    module = torch.nn.Linear(3, 3)
+
+    class Holder(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = module
+
+        def forward(self, x):
+            return x @ self.linear.weight  # HERE
+
+    other = torch.nn.Parameter(torch.ones(3, 5))
+    return Cause(
+        Holder(),
+        (ones(3),),
+        (ones(3),),
+        "size",
+        "self._modules['linear']._parameters['weight'].size()[1]",
+        "3",
+        "5",
+        lambda: attribute(module, "weight", other),
+        rule="DX102",
+        advised=STEADY,
+    )
+
+
+@cause
+def an_optimizer_setting():
+    parameter = torch.nn.Parameter(ones(3))
+    parameter.grad = ones(3)
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+
+    def step(x):
+        optimizer.step()  # HERE
+        return x + 1
+
+    return Cause(
+        step,
+        (ones(3),),
+        (ones(3),),
+        "value",
+        "self.param_groups[0]['lr']",
+        "0.1",
+        "0.2",
+        lambda: contextlib.nullcontext(optimizer.param_groups[0].update(lr=0.2)),
+        rule="DX113",
+        advised=_with_a_tensor_as_lr,
+    )
+
+
+def _with_a_tensor_as_lr():
+    parameter = torch.nn.Parameter(ones(3))
+    parameter.grad = ones(3)
+    optimizer = torch.optim.SGD([parameter], lr=torch.tensor(0.1))
+
+    def step(x):
+        optimizer.step()
+        return x + 1
+
+    lr = optimizer.param_groups[0]["lr"]
+    return Cause(step, (ones(3),), (ones(3),), "", "", None, None, lambda: contextlib.nullcontext(lr.fill_(0.2)))
