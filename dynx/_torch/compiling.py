@@ -94,17 +94,23 @@ def compiler(
     dynamic: bool | None,
     guard_filter_fn: Callable[..., Any] | None,
     recompile_limit: int | None,
+    prepare: Callable[[Any], None],
     **more: Any,
 ) -> Callable[[Any], Any]:
-    """Make what compiles a function with a keyed backend, with entries and a limit apart from those of other backends."""
+    """Make what compiles a function with a keyed backend, with entries and a limit apart from those of other backends.
+
+    `prepare` is called with torch's context before it is used.
+    """
     import torch
 
     capability("optimize").require()
     settings = {"nopython": fullgraph, "dynamic": dynamic, "guard_filter_fn": guard_filter_fn, **more}
     if has_regions():
         made: Any = torch._dynamo.optimize(backend, **settings, isolate_recompiles=True, recompile_limit=recompile_limit)
+        prepare(made)
         return lambda fn: _in_region(made, backend, fn)
     made = torch._dynamo.optimize(backend, **settings)
+    prepare(made)
     if recompile_limit is not None:
         limit = torch._dynamo.config._make_closure_patcher(recompile_limit=recompile_limit)
         made.enter_exit_hooks.append(limit)

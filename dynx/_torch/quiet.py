@@ -5,24 +5,27 @@ another thread takes out of the cache meanwhile is freed under its feet, and tor
 2.11, 2.13 and 2.15). A thread that was just given the interpreter's lock keeps it for `sys.getswitchinterval()`, which is 5
 milliseconds, unless it lets go: time to see that no other thread is in a call of compiled code, and to make the change.
 
-Torch: the function around compiled code, `eval_frame.compile_wrapper`, found as the code of something compiled.
+Torch: the function around compiled code, `eval_frame.compile_wrapper`, found by the name of something compiled.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import inspect
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
-from types import CodeType, FrameType
-from typing import Any
+from tempfile import TemporaryFile
+from types import FrameType
+from typing import IO, Any
 
 from dynx.errors import UsageError
 
 _PATIENCE = 30.0  # seconds
 _PAUSE = 0.0005
+_CUT = b"\n  ...\n"
 
 
 def when_quiet(change: Callable[[], Any], what: str) -> Any:
@@ -35,35 +38,45 @@ def when_quiet(change: Callable[[], Any], what: str) -> Any:
     if _is_compiling(sys._getframe()):
         raise UsageError(f"{what}: this thread is compiling, and torch goes on with what would be freed\n  call it afterwards")
     end = time.monotonic() + _PATIENCE
-    while True:
-        time.sleep(0)  # begins a turn of our own
-        begun = time.perf_counter()
-        busy = _busy_thread()
-        if busy is None and time.perf_counter() - begun < sys.getswitchinterval() / 4 and compile_lock.acquire(blocking=False):
-            try:
-                return change()
-            finally:
-                compile_lock.release()
-        if time.monotonic() > end:
-            raise UsageError(
-                f"{what}: thread {busy!r} was in calls of compiled code for {_PATIENCE:.0f} seconds; torch would have crashed\n"
-                "  let them end first"
-            )
-        time.sleep(_PAUSE)
+    with TemporaryFile() as file:
+        while True:
+            time.sleep(0)  # begins a turn of our own
+            begun = time.perf_counter()
+            busy = _busy_thread(file)
+            if busy is None and compile_lock.acquire(blocking=False):
+                try:
+                    if time.perf_counter() - begun < sys.getswitchinterval() / 2:  # it is still our turn
+                        return change()
+                finally:
+                    compile_lock.release()
+            if time.monotonic() > end:
+                names = {each.ident: each.name for each in threading.enumerate()}
+                raise UsageError(
+                    f"{what}: thread {names.get(busy, busy)!r} was in calls of compiled code for {_PATIENCE:.0f} seconds;"
+                    " torch would have crashed\n  let them end first"
+                )
+            time.sleep(_PAUSE)
 
 
-def _busy_thread() -> str | None:
-    """Name another thread that is in a call of compiled code, or asks the cache about one."""
-    me, names = threading.get_ident(), {each.ident: each.name for each in threading.enumerate()}
-    readers = _readers()
-    for ident, frame in sys._current_frames().items():
-        if ident != me and any(each.f_code in readers for each in _outwards(frame)):
-            return names.get(ident) or str(ident)
+def _busy_thread(file: IO[bytes]) -> int | None:
+    """Give the number of another thread that is in a call of compiled code, or asks the cache about one.
+
+    Python's own `sys._current_frames()` makes objects of the frames, which torch's frames do not survive safely; `faulthandler`
+    writes them down without, in one turn. It leaves out what is below a hundred frames, where the call may be.
+    """
+    file.seek(0)
+    file.truncate()
+    faulthandler.dump_traceback(file, all_threads=True)
+    file.seek(0)
+    for thread in file.read().split(b"\n\n"):
+        head, _, stack = thread.partition(b"\n")
+        if head.startswith(b"Thread 0x") and (_CUT in stack or any(each in stack for each in _readers())):
+            return int(head.split()[1], 16)
     return None
 
 
 @cache
-def _readers() -> tuple[CodeType, ...]:
+def _readers() -> tuple[bytes, ...]:
     import torch
 
     from dynx._torch.dry_run import look_up
@@ -71,7 +84,7 @@ def _readers() -> tuple[CodeType, ...]:
     def nothing() -> None: ...
 
     wrapper: Any = torch._dynamo.optimize("eager")(nothing)
-    return wrapper.__code__, look_up.__code__
+    return tuple(f" in {each.__code__.co_name}\n".encode() for each in (wrapper, look_up))
 
 
 def _is_compiling(frame: FrameType) -> bool:

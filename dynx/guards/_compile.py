@@ -6,15 +6,17 @@ import functools
 import inspect
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dynx._torch import compiling, configs
+from dynx._torch.limits import tell_at_limit
 from dynx._torch.rendering import show_value
 from dynx._trace.cache_keys import CacheKey
 from dynx._trace.values import is_module
 from dynx.guards._interned import Interned
 from dynx.guards._keyed import Keyed, key_for, text_of
-from dynx.guards._limits import warn_at_limits_of
+from dynx.guards._limits import warn_at_limit
 from dynx.guards._value import value_of
 
 _FOR_TORCH = ("shapes_spec", "dynamic_shapes")  # what torch's context takes besides
@@ -128,7 +130,7 @@ class _Dispatch:
         return compiled
 
     def _value(self) -> Hashable:
-        settings = value_of(functools.partial(_settings, self._alone, **self._said)).key
+        settings = value_of(partial(_settings, self._alone, **self._said)).key
         return key_for(self._given.backend, self._given.key), settings
 
     def compiler(self, config: Hashable = None) -> Callable[[Any], Any]:
@@ -142,15 +144,14 @@ class _Dispatch:
             dynamic=self._given.dynamic,
             guard_filter_fn=self._guard_filter_fn,
             recompile_limit=self._limit,
+            prepare=partial(tell_at_limit, tell=partial(warn_at_limit, mine.dynx_key)),
             **{name: keywords[name] for name in _FOR_TORCH if name in keywords},
         )
 
     def _keyed(self, key: tuple[Hashable, Hashable]) -> Any:
         settings = {**self._said, **(configs.values() if self._given.guard_config else {})}
         words = {"backend": text_of(self._given.backend), **{name: show_value(each) for name, each in settings.items()}}
-        backend = compiling.keyed_backend(self._made, CacheKey(key, words), lambda: (self._value(), key[1]))
-        warn_at_limits_of(backend)
-        return backend
+        return compiling.keyed_backend(self._made, CacheKey(key, words), lambda: (self._value(), key[1]))
 
 
 def _settings(*_: Any, **__: Any) -> None: ...

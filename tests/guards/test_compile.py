@@ -15,7 +15,10 @@ import dynx
 from dynx._torch.compiling import has_regions
 
 # the backends here write into a list, which cannot be compared by value
-pytestmark = pytest.mark.filterwarnings("ignore:backend .* looks like one of before:dynx.errors.DynxWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:backend .* looks like one of before:dynx.errors.DynxWarning"),
+    pytest.mark.filterwarnings("ignore:.* reached recompile_limit:dynx.errors.DynxWarning"),
+]
 BOTH = pytest.mark.parametrize("compile", [torch.compile, dynx.compile], ids=["torch", "dynx"])
 
 

@@ -16,6 +16,8 @@ import dynx
 from dynx import guards
 from dynx.errors import UsageError
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* reached recompile_limit:dynx.errors.DynxWarning")
+
 
 class Counting:
     """A backend that counts what it compiles."""
