@@ -69,7 +69,7 @@ def _busy_thread(file: IO[bytes]) -> int | None:
     faulthandler.dump_traceback(file, all_threads=True)
     file.seek(0)
     for thread in file.read().split(b"\n\n"):
-        head, _, stack = thread.partition(b"\n")
+        head, _, stack = (thread + b"\n").partition(b"\n")
         if head.startswith(b"Thread 0x") and (_CUT in stack or any(each in stack for each in _readers())):
             return int(head.split()[1], 16)
     return None

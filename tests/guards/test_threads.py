@@ -9,12 +9,14 @@ import subprocess
 import sys
 import threading
 import weakref
+from tempfile import TemporaryFile
 
 import pytest
 import torch
 
 import dynx
 from dynx import guards
+from dynx._torch import quiet
 from dynx.errors import StaleEntry, UsageError
 from dynx.guards import _entries
 
@@ -121,3 +123,25 @@ def test_a_thread_that_stays_in_a_call_is_named(monkeypatch):
     assert "thread 'MainThread' was in calls of compiled code" in told[0]
     guards.reset(compiled)
     assert guards.inspect(compiled).entries == ()
+
+
+def test_a_call_that_lies_deeper_than_can_be_seen_counts():
+    """In the middle of a compilation the innermost hundred frames are all of torch."""
+    inside, over = threading.Event(), threading.Event()
+
+    def deep(n):
+        if n:
+            return deep(n - 1)
+        inside.set()
+        return over.wait()
+
+    threads = [threading.Thread(target=deep, args=(200,), name="deep"), threading.Thread(target=over.wait)]
+    for each in threads:
+        each.start()
+    inside.wait()
+    with TemporaryFile() as file:
+        assert quiet._busy_thread(file) == threads[0].ident
+        over.set()
+        for each in threads:
+            each.join()
+        assert quiet._busy_thread(file) is None
