@@ -12,19 +12,22 @@ from __future__ import annotations
 
 import faulthandler
 import inspect
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
+from mmap import mmap
 from tempfile import TemporaryFile
 from types import FrameType
-from typing import IO, Any
+from typing import Any
 
 from dynx.errors import UsageError
 
 _PATIENCE = 30.0  # seconds
 _PAUSE = 0.0005
+_ROOM = 1 << 22  # bytes: five hundred threads of a hundred frames
 _CUT = b"\n  ...\n"
 
 
@@ -38,11 +41,12 @@ def when_quiet(change: Callable[[], Any], what: str) -> Any:
     if _is_compiling(sys._getframe()):
         raise UsageError(f"{what}: this thread is compiling, and torch goes on with what would be freed\n  call it afterwards")
     end = time.monotonic() + _PATIENCE
-    with TemporaryFile() as file:
+    with _Stacks() as stacks:
         while True:
-            time.sleep(0)  # begins a turn of our own
+            stacks.clear()
+            time.sleep(0)  # begins a turn of our own, and nothing below lets go of it
             begun = time.perf_counter()
-            busy = _busy_thread(file)
+            busy = _busy_thread(stacks.read())
             if busy is None and compile_lock.acquire(blocking=False):
                 try:
                     if time.perf_counter() - begun < sys.getswitchinterval() / 2:  # it is still our turn
@@ -58,17 +62,38 @@ def when_quiet(change: Callable[[], Any], what: str) -> Any:
             time.sleep(_PAUSE)
 
 
-def _busy_thread(file: IO[bytes]) -> int | None:
+class _Stacks:
+    """What all threads are doing, written down by `faulthandler`; read through memory, since reading a file lets others run.
+
+    Python's own `sys._current_frames()` makes objects of the frames, which torch's frames do not survive safely.
+    """
+
+    def __enter__(self) -> _Stacks:
+        self._file = TemporaryFile()
+        self._file.truncate(_ROOM)
+        self._memory = mmap(self._file.fileno(), _ROOM)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._memory.close()
+        self._file.close()
+
+    def clear(self) -> None:
+        written = os.lseek(self._file.fileno(), 0, os.SEEK_CUR)
+        self._memory[: min(written, _ROOM)] = bytes(min(written, _ROOM))
+        os.lseek(self._file.fileno(), 0, os.SEEK_SET)
+
+    def read(self) -> bytes:
+        faulthandler.dump_traceback(self._file.fileno(), all_threads=True)
+        return self._memory[: self._memory.find(b"\0")]
+
+
+def _busy_thread(stacks: bytes) -> int | None:
     """Give the number of another thread that is in a call of compiled code, or asks the cache about one.
 
-    Python's own `sys._current_frames()` makes objects of the frames, which torch's frames do not survive safely; `faulthandler`
-    writes them down without, in one turn. It leaves out what is below a hundred frames, where the call may be.
+    Of a stack only the innermost hundred frames are known; the call may be below.
     """
-    file.seek(0)
-    file.truncate()
-    faulthandler.dump_traceback(file, all_threads=True)
-    file.seek(0)
-    for thread in file.read().split(b"\n\n"):
+    for thread in stacks.split(b"\n\n"):
         head, _, stack = (thread + b"\n").partition(b"\n")
         if head.startswith(b"Thread 0x") and (_CUT in stack or any(each in stack for each in _readers())):
             return int(head.split()[1], 16)

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import weakref
-from tempfile import TemporaryFile
 
 import pytest
 import torch
@@ -139,9 +138,13 @@ def test_a_call_that_lies_deeper_than_can_be_seen_counts():
     for each in threads:
         each.start()
     inside.wait()
-    with TemporaryFile() as file:
-        assert quiet._busy_thread(file) == threads[0].ident
-        over.set()
-        for each in threads:
-            each.join()
-        assert quiet._busy_thread(file) is None
+    assert busy() == threads[0].ident
+    over.set()
+    for each in threads:
+        each.join()
+    assert busy() is None
+
+
+def busy():
+    with quiet._Stacks() as stacks:
+        return quiet._busy_thread(stacks.read())
