@@ -84,7 +84,7 @@ def invalidate(guards: Any, why: str) -> None:
         if guards.cache_entry is not None:
             guards.extra_state.invalidate(guards.cache_entry, DeletedGuardManagerWrapper(why))
 
-    when_quiet(take_out, why)
+    when_quiet(take_out, "guards.evict")
 
 
 def reset(codes: Iterable[CodeType]) -> None:

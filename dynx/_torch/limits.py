@@ -40,6 +40,8 @@ class _Telling:
         self._convert, self._tell = convert, tell
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_convert":  # of a copy that is being made
+            raise AttributeError(name)
         return getattr(self._convert, name)
 
     def __call__(self, frame: Any, *args: Any, skip: int = 0, **kwargs: Any) -> Any:

@@ -40,13 +40,13 @@ def when_quiet(change: Callable[[], Any], what: str) -> Any:
 
     if _is_compiling(sys._getframe()):
         raise UsageError(f"{what}: this thread is compiling, and torch goes on with what would be freed\n  call it afterwards")
-    end = time.monotonic() + _PATIENCE
+    readers, end = _readers(), time.monotonic() + _PATIENCE
     with _Stacks() as stacks:
         while True:
             stacks.clear()
             time.sleep(0)  # begins a turn of our own, and nothing below lets go of it
             begun = time.perf_counter()
-            busy = _busy_thread(stacks.read())
+            busy = _busy_thread(stacks.read(), readers)
             if busy is None and compile_lock.acquire(blocking=False):
                 try:
                     if time.perf_counter() - begun < sys.getswitchinterval() / 2:  # it is still our turn
@@ -88,14 +88,14 @@ class _Stacks:
         return self._memory[: self._memory.find(b"\0")]
 
 
-def _busy_thread(stacks: bytes) -> int | None:
+def _busy_thread(stacks: bytes, readers: tuple[bytes, ...]) -> int | None:
     """Give the number of another thread that is in a call of compiled code, or asks the cache about one.
 
     Of a stack only the innermost hundred frames are known; the call may be below.
     """
     for thread in stacks.split(b"\n\n"):
         head, _, stack = (thread + b"\n").partition(b"\n")
-        if head.startswith(b"Thread 0x") and (_CUT in stack or any(each in stack for each in _readers())):
+        if head.startswith(b"Thread 0x") and (_CUT in stack or any(each in stack for each in readers)):
             return int(head.split()[1], 16)
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -22,29 +23,47 @@ from dynx.guards import _entries
 CYCLES = int(os.environ.get("DYNX_CYCLES", "100"))  # `make threads` runs 1000
 # where there is no GPU, the CUDA build of torch 2.11 crashes in a second thread that compiles (`_ensureCUDADeviceGuardSet`)
 MORE_CALLERS = 0 if torch.__version__.startswith("2.11") else 1
-TORCHS_OWN = """
+RESET_IN_A_CALL = """
 import threading, torch
-torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 10**6
-compiled = torch.compile(lambda x, n: x * n, backend="eager", dynamic=False)
-def call(n):
-    while True:
-        compiled(torch.ones(3), n)
-for n in (2, 3):
-    threading.Thread(target=call, args=(n,), daemon=True).start()
-for _ in range(20_000):
-    torch._dynamo.reset()
+from torch._dynamo.eval_frame import _debug_get_cache_entry_list
+from dynx import guards
+
+def f(x):
+    return x + 1
+
+inside, go = threading.Event(), threading.Event()
+
+def waits(_):
+    inside.set()
+    return go.wait()
+
+def reset():
+    inside.wait()
+    threading.Timer(0.3, go.set).start()
+    {reset}
+
+compiled = torch.compile(f, backend="eager")
+compiled(torch.ones(3))
+root = _debug_get_cache_entry_list(f.__code__)[0].guard_manager.root
+root.add_epilogue_lambda_guard(waits, ["waits"], None)
+thread = threading.Thread(target=reset)
+thread.start()
+compiled(torch.ones(3))  # is asking that guard when the other thread resets
+thread.join()
+assert not guards.inspect(f).entries
+print("alive")
 """
 
 
-def test_torchs_own_reset_crashes():
-    """Why dynx waits. A race: not each run meets the moment."""
-    for _ in range(3):
-        try:
-            if subprocess.run([sys.executable, "-c", TORCHS_OWN], capture_output=True, timeout=20).returncode < 0:
-                return
-        except subprocess.TimeoutExpired:
-            pass
-    pytest.skip("torch met no such moment in three times 20 seconds")
+@pytest.mark.parametrize("reset", ["torch._dynamo.reset()", "guards.reset(f)", "guards.evict(guards.inspect(f).entries[0])"])
+def test_what_a_reset_does_while_another_thread_asks_a_guard(reset):
+    """Torch frees the guard that is being asked, and crashes; dynx waits until it was."""
+    program = RESET_IN_A_CALL.format(reset=reset)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    if reset.startswith("torch"):
+        assert done.returncode == -signal.SIGSEGV
+    else:
+        assert (done.returncode, done.stdout) == (0, b"alive\n"), done.stderr
 
 
 def test_cycles_under_threads_neither_crash_nor_leak():
@@ -147,4 +166,4 @@ def test_a_call_that_lies_deeper_than_can_be_seen_counts():
 
 def busy():
     with quiet._Stacks() as stacks:
-        return quiet._busy_thread(stacks.read())
+        return quiet._busy_thread(stacks.read(), quiet._readers())
