@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -10,6 +10,7 @@ from dynx.records.location import Location
 from dynx.records.recompile import GuardKind, Reason
 from dynx.records.record import IN_PROCESS, Record
 from dynx.records.shown import Shown
+from dynx.records.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class GuardInfo(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class GuardNode(Record):
+class GuardNode(Tree, Record):
     """A value that is guarded, or through which others are reached."""
 
     source: str  # "L['self'].weight"
@@ -34,12 +35,6 @@ class GuardNode(Record):
     access: str  # how it is reached from the one above
     guards: tuple[GuardInfo, ...] = ()
     children: tuple[GuardNode, ...] = ()
-
-    def walk(self, depth: int = 0) -> Iterator[tuple[int, GuardNode]]:
-        """Give this node and those below it, outer ones first, each with its depth."""
-        yield depth, self
-        for child in self.children:
-            yield from child.walk(depth + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dynx.records.cache import GuardInfo
 from dynx.records.location import Location
 from dynx.records.record import Record
 from dynx.records.shown import Shown
+from dynx.records.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
-class CostNode(Record):
+class CostNode(Tree, Record):
     """A guarded value, and what checking it takes, in nanoseconds.
 
     The guards of one value are timed together.
@@ -24,12 +24,6 @@ class CostNode(Record):
     own_ns: float  # reaching it, and its own guards
     guards: tuple[GuardInfo, ...] = ()
     children: tuple[CostNode, ...] = ()
-
-    def walk(self, depth: int = 0) -> Iterator[tuple[int, CostNode]]:
-        """Give this node and those below it, outer ones first, each with its depth."""
-        yield depth, self
-        for child in self.children:
-            yield from child.walk(depth + 1)
 
     @property
     def ns_per_guard(self) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import enum
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 
 import models
 import torch
+from restoring import attribute, setting
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
@@ -32,7 +32,7 @@ def changes(model: nn.Module, args: tuple[torch.Tensor, ...]) -> Iterator[Change
                 kind, f"{path or 'model'}.{name}", lambda model, _, make=make, path=path: _made(make, model.get_submodule(path))
             )
     yield Change("global", "models.GLOBAL", lambda model, _: setattr(models, "GLOBAL", models.GLOBAL + 1))
-    yield Change("global", "a function", lambda model, _: _put_back(models, "shifted", lambda x: x - models.GLOBAL))
+    yield Change("global", "a function", lambda model, _: _enter(attribute(models, "shifted", lambda x: x - models.GLOBAL)))
     for name, to in _ARGUMENTS.items():
         if args[0].is_floating_point() or name in ("longer", "of a subclass"):
             yield Change("argument", f"argument {name}", lambda _, given, to=to: given.__setitem__(0, to(given[0])))
@@ -53,9 +53,9 @@ _AMBIENT: dict[str, Callable[[], Any]] = {
     "no_grad": torch.no_grad,
     "inference_mode": torch.inference_mode,
     "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
-    "default dtype": lambda: _setting(torch.get_default_dtype, torch.set_default_dtype, torch.float64),
+    "default dtype": lambda: setting(torch.get_default_dtype, torch.set_default_dtype, torch.float64),
     "default device": lambda: torch.device("meta"),
-    "deterministic algorithms": lambda: _setting(
+    "deterministic algorithms": lambda: setting(
         torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, True
     ),
     "saved tensor hooks": lambda: torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x),
@@ -76,25 +76,9 @@ class Doubling(TorchFunctionMode):
         return out * 2 if function is torch.relu else out
 
 
-@contextlib.contextmanager
-def _setting(get, put, value):
-    before = get()
-    put(value)
-    try:
-        yield
-    finally:
-        put(before)
-
-
 def _enter(context) -> Callable[[], object]:
     context.__enter__()
     return lambda: context.__exit__(None, None, None)
-
-
-def _put_back(owner, name, value) -> Callable[[], object]:
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    return lambda: setattr(owner, name, before)
 
 
 def _made(make, module) -> None:

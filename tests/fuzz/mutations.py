@@ -21,6 +21,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 sys.path.insert(0, os.path.dirname(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 
 import changes
 import models

@@ -1,4 +1,4 @@
-"""Backends that write down who was asked to compile."""
+"""Backends that write down who was asked to compile, and a function with a rest."""
 
 from __future__ import annotations
 
@@ -27,3 +27,13 @@ def backends():
     torch._dynamo.reset()
     yield Backends()
     torch._dynamo.reset()
+
+
+@pytest.fixture
+def broken():
+    def broken(x):
+        y = x + 1
+        torch._dynamo.graph_break()
+        return y * 2
+
+    return broken

@@ -60,12 +60,7 @@ def test_all_lines_that_asked_are_known_while_dynx_watches():
     assert [each.line for each in value.requesters] == [scaled.__code__.co_firstlineno + 1]
 
 
-def test_rests_after_graph_breaks_are_listed():
-    def broken(x):
-        y = x + 1
-        torch._dynamo.graph_break()
-        return y * 2
-
+def test_rests_after_graph_breaks_are_listed(broken):
     compiled = torch.compile(broken, backend="eager")
     compiled(torch.ones(3))
     first, rest = guards.inspect(compiled).entries

@@ -245,12 +245,7 @@ def test_what_hooks_do_is_not_foretold():
     assert (said.outcome, said.why) == ("unknown", "forward pre-hooks of Net may change the arguments")
 
 
-def test_the_rest_of_a_function_is_named_as_unknown():
-    def broken(x):
-        y = x + 1
-        torch._dynamo.graph_break()
-        return y * 2
-
+def test_the_rest_of_a_function_is_named_as_unknown(broken):
     compiled = torch.compile(broken, backend="eager")
     compiled(torch.ones(3))
     said = dynx.would_recompile(compiled, torch.ones(3))

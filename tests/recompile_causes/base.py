@@ -20,10 +20,10 @@ class Cause:
     function: Callable[..., Any]
     first: tuple[Any, ...]
     second: tuple[Any, ...]
-    kind: str
-    source: str
-    expected: str | None
-    got: str | None
+    kind: str = ""  # none of the four where following advice leaves nothing to tell
+    source: str = ""
+    expected: str | None = None
+    got: str | None = None
     change: Callable[[], Any] = contextlib.nullcontext  # a context around the second call
     options: dict[str, Any] = field(default_factory=lambda: {"dynamic": False})
     rule: str | None = None
@@ -51,21 +51,11 @@ def times(x, n):
     return x * n  # HERE
 
 
-@contextlib.contextmanager
-def attribute(owner, name, value):
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
+def changing(function, kind, source, expected, got, change, **more):
+    """Make a cause that lies outside the arguments."""
+    return Cause(function, (ones(3),), (ones(3),), kind, source, expected, got, change, **more)
 
 
-@contextlib.contextmanager
-def removed(owner, name):
-    before = getattr(owner, name)
-    delattr(owner, name)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
+def ambient(name, expected, got, change, rule):
+    """Make a cause that lies in the state of torch: both states need code, so the advice is to stay in one."""
+    return changing(plus_one, "global_state", name, f"{name} {expected}", f"{name} {got}", change, rule=rule, advised=STEADY)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import types
 from collections import OrderedDict, defaultdict, namedtuple
 
-from recompile_causes.base import DYNAMIC, STEADY, Cause, attribute, cause, ones, removed
+from restoring import attribute, removed
+
+from recompile_causes.base import DYNAMIC, STEADY, Cause, cause, changing, ones
 
 
 @cause
@@ -22,7 +24,7 @@ def the_length_of_a_list():
         "2",
         "3",
         rule="DX104",
-        advised=lambda: Cause(summed, (ones(3), [1, 2, 0]), (ones(3), [1, 2, 0]), "", "", None, None),
+        advised=lambda: Cause(summed, (ones(3), [1, 2, 0]), (ones(3), [1, 2, 0])),
     )
 
 
@@ -141,17 +143,8 @@ def an_attribute_of_an_object():
     def scaled(x):
         return x * thing.scale  # HERE
 
-    return Cause(
-        scaled,
-        (ones(3),),
-        (ones(3),),
-        "value",
-        "thing.scale",
-        "1",
-        "2",
-        lambda: attribute(thing, "scale", 2),
-        rule="DX114",
-        advised=DYNAMIC,
+    return changing(
+        scaled, "value", "thing.scale", "1", "2", lambda: attribute(thing, "scale", 2), rule="DX114", advised=DYNAMIC
     )
 
 
@@ -166,6 +159,4 @@ def an_attribute_that_goes_away():
     def scaled(x):
         return x * getattr(thing, "scale", 1)  # HERE
 
-    return Cause(
-        scaled, (ones(3),), (ones(3),), "attribute", "thing.scale", "present", "absent", lambda: removed(thing, "scale")
-    )
+    return changing(scaled, "attribute", "thing.scale", "present", "absent", lambda: removed(thing, "scale"))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 
 import torch
+from restoring import attribute
 
-from recompile_causes.base import STEADY, Cause, attribute, cause, ones
+from recompile_causes.base import STEADY, Cause, cause, changing, ones
 
 RELU, TANH = "torch.nn.modules.activation.ReLU", "torch.nn.modules.activation.Tanh"
 
@@ -22,17 +23,8 @@ def an_int_of_a_module():
             return x * self.step  # HERE
 
     module = Steps()
-    return Cause(
-        module,
-        (ones(3),),
-        (ones(3),),
-        "value",
-        "self.step",
-        "1",
-        "2",
-        lambda: attribute(module, "step", 2),
-        rule="DX101",
-        advised=_with_a_buffer,
+    return changing(
+        module, "value", "self.step", "1", "2", lambda: attribute(module, "step", 2), rule="DX101", advised=_with_a_buffer
     )
 
 
@@ -46,7 +38,7 @@ def _with_a_buffer():
             return x * self.step
 
     module = Steps()
-    return Cause(module, (ones(3),), (ones(3),), "", "", None, None, lambda: contextlib.nullcontext(module.step.add_(1)))
+    return Cause(module, (ones(3),), (ones(3),), change=lambda: contextlib.nullcontext(module.step.add_(1)))
 
 
 @cause
@@ -62,10 +54,8 @@ def training_and_evaluation():
             return x * 2 if self.training else x  # HERE
 
     whole = Dropped()
-    return Cause(
+    return changing(
         whole,
-        (ones(3),),
-        (ones(3),),
         "value",
         "self.training",
         "True",
@@ -87,10 +77,8 @@ def a_replaced_submodule():
             return self.act(x)  # HERE
 
     module = Holder()
-    return Cause(
+    return changing(
         module,
-        (ones(3),),
-        (ones(3),),
         "type",
         "self._modules['act']",
         f"<class '{RELU}'>",
@@ -112,10 +100,8 @@ def a_replaced_parameter():
             return x @ self.linear.weight  # HERE
 
     other = torch.nn.Parameter(torch.ones(3, 5))
-    return Cause(
+    return changing(
         Holder(),
-        (ones(3),),
-        (ones(3),),
         "size",
         "self._modules['linear']._parameters['weight'].size()[1]",
         "3",
@@ -136,10 +122,8 @@ def an_optimizer_setting():
         optimizer.step()  # HERE
         return x + 1
 
-    return Cause(
+    return changing(
         step,
-        (ones(3),),
-        (ones(3),),
         "value",
         "self.param_groups[0]['lr']",
         "0.1",
@@ -160,4 +144,4 @@ def _with_a_tensor_as_lr():
         return x + 1
 
     lr = optimizer.param_groups[0]["lr"]
-    return Cause(step, (ones(3),), (ones(3),), "", "", None, None, lambda: contextlib.nullcontext(lr.fill_(0.2)))
+    return Cause(step, (ones(3),), (ones(3),), change=lambda: contextlib.nullcontext(lr.fill_(0.2)))

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
+import sys
 
 import torch
+from restoring import attribute, setting
 
-from recompile_causes.base import STEADY, Cause, cause, ones, plus_one, times
+from recompile_causes.base import STEADY, Cause, ambient, cause, changing, ones, times
 
 GLOBAL_INT = 1
 GLOBAL_TEXT = "relu"
 GLOBAL_TENSOR = torch.ones(3)
 
 
-@contextlib.contextmanager
 def _global(name, value):
-    before = globals()[name]
-    globals()[name] = value
-    try:
-        yield
-    finally:
-        globals()[name] = before
+    return attribute(sys.modules[__name__], name, value)
 
 
 @cause
@@ -28,17 +23,15 @@ def a_global_int():
     def scaled(x):
         return x * GLOBAL_INT  # HERE
 
-    return Cause(
+    return changing(
         scaled,
-        (ones(3),),
-        (ones(3),),
         "value",
         "G['GLOBAL_INT']",
         "1",
         "2",
         lambda: _global("GLOBAL_INT", 2),
         rule="DX103",
-        advised=lambda: Cause(times, (ones(3), torch.tensor(1)), (ones(3), torch.tensor(2)), "", "", None, None),
+        advised=lambda: Cause(times, (ones(3), torch.tensor(1)), (ones(3), torch.tensor(2))),
     )
 
 
@@ -47,10 +40,8 @@ def a_global_text():
     def by_mode(x):
         return x.relu() if GLOBAL_TEXT == "relu" else x  # HERE
 
-    return Cause(
+    return changing(
         by_mode,
-        (ones(3),),
-        (ones(3),),
         "value",
         "G['GLOBAL_TEXT']",
         "'relu'",
@@ -70,10 +61,8 @@ def a_global_function():
     def calls(x):
         return global_function(x)  # HERE
 
-    return Cause(
+    return changing(
         calls,
-        (ones(3),),
-        (ones(3),),
         "function",
         "G['global_function']",
         "global_function",
@@ -89,10 +78,8 @@ def a_global_tensor():
     def adds(x):
         return x + GLOBAL_TENSOR  # HERE
 
-    return Cause(
+    return changing(
         adds,
-        (ones(3),),
-        (ones(3),),
         "dtype",
         "G['GLOBAL_TENSOR']",
         "Float",
@@ -105,116 +92,41 @@ def a_global_tensor():
 
 @cause
 def grad_mode():
-    return Cause(
-        plus_one,
-        (ones(3),),
-        (ones(3),),
-        "global_state",
-        "grad_mode",
-        "grad_mode True",
-        "grad_mode False",
-        torch.no_grad,
-        rule="DX108",
-        advised=STEADY,
-    )
+    return ambient("grad_mode", "True", "False", torch.no_grad, "DX108")
 
 
 @cause
 def autocast():
-    return Cause(
-        plus_one,
-        (ones(3),),
-        (ones(3),),
-        "global_state",
-        "autocast(cpu)_enabled",
-        "autocast(cpu)_enabled False",
-        "autocast(cpu)_enabled True",
-        lambda: torch.autocast("cpu", torch.bfloat16),
-        rule="DX109",
-        advised=STEADY,
-    )
+    return ambient("autocast(cpu)_enabled", "False", "True", lambda: torch.autocast("cpu", torch.bfloat16), "DX109")
 
 
 @cause
 def deterministic_algorithms():
-    @contextlib.contextmanager
-    def switched_on():
-        torch.use_deterministic_algorithms(True)
-        try:
-            yield
-        finally:
-            torch.use_deterministic_algorithms(False)
-
-    return Cause(
-        plus_one,
-        (ones(3),),
-        (ones(3),),
-        "global_state",
+    return ambient(
         "deterministic_algorithms",
-        "deterministic_algorithms False",
-        "deterministic_algorithms True",
-        switched_on,
-        rule="DX109",
-        advised=STEADY,
+        "False",
+        "True",
+        lambda: setting(torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, True),
+        "DX109",
     )
 
 
 @cause
 def default_dtype():
-    @contextlib.contextmanager
-    def double():
-        torch.set_default_dtype(torch.float64)
-        try:
-            yield
-        finally:
-            torch.set_default_dtype(torch.float32)
-
-    return Cause(
-        plus_one,
-        (ones(3),),
-        (ones(3),),
-        "global_state",
+    return ambient(
         "default_dtype",
-        "default_dtype float32",
-        "default_dtype float64",
-        double,
-        rule="DX109",
-        advised=STEADY,
+        "float32",
+        "float64",
+        lambda: setting(torch.get_default_dtype, torch.set_default_dtype, torch.float64),
+        "DX109",
     )
 
 
 @cause
 def default_device():
-    return Cause(
-        plus_one,
-        (ones(3),),
-        (ones(3),),
-        "global_state",
-        "torch_function_mode_stack",
-        "torch_function_mode_stack empty",
-        "torch_function_mode_stack DeviceContext(meta)",
-        lambda: torch.device("meta"),
-        rule="DX109",
-        advised=STEADY,
-    )
+    return ambient("torch_function_mode_stack", "empty", "DeviceContext(meta)", lambda: torch.device("meta"), "DX109")
 
 
 @cause
 def inference_mode():
-    @contextlib.contextmanager
-    def inference():
-        with torch.inference_mode():
-            yield
-
-    return Cause(
-        plus_one,
-        (ones(3),),
-        (ones(3),),
-        "global_state",
-        "grad_mode",
-        "grad_mode True",
-        "grad_mode False",
-        inference,
-        rule="DX108",
-        advised=STEADY,
-    )
+    return ambient("grad_mode", "True", "False", torch.inference_mode, "DX108")

@@ -21,7 +21,7 @@ def size_of_a_tensor():
         "3",
         "4",
         rule="DX102",
-        advised=lambda: Cause(plus_one, (marked(3),), (marked(4),), "", "", None, None, options={}),
+        advised=lambda: Cause(plus_one, (marked(3),), (marked(4),), options={}),
     )
 
 
@@ -42,7 +42,7 @@ def size_of_an_inner_dimension():
         "3",
         "5",
         rule="DX102",
-        advised=lambda: Cause(plus_one, (marked(2, 3),), (marked(2, 5),), "", "", None, None, options={}),
+        advised=lambda: Cause(plus_one, (marked(2, 3),), (marked(2, 5),), options={}),
     )
 
 
@@ -67,7 +67,7 @@ def dtype_of_a_tensor():
         "Float",
         "Double",
         rule="DX105",
-        advised=lambda: Cause(plus_one, (ones(3),), (ones(3).double().float(),), "", "", None, None),
+        advised=lambda: Cause(plus_one, (ones(3),), (ones(3).double().float(),)),
     )
 
 
@@ -82,7 +82,7 @@ def requires_grad_of_a_tensor():
         "False",
         "True",
         rule="DX106",
-        advised=lambda: Cause(plus_one, (ones(3),), (ones(3, requires_grad=True).detach(),), "", "", None, None),
+        advised=lambda: Cause(plus_one, (ones(3),), (ones(3, requires_grad=True).detach(),)),
     )
 
 

@@ -8,7 +8,7 @@ import functools
 
 import torch
 
-from recompile_causes.base import DYNAMIC, STEADY, Cause, cause, ones, plus_one, times
+from recompile_causes.base import DYNAMIC, STEADY, Cause, cause, changing, ones, plus_one, times
 
 
 def minus_one(x):
@@ -26,7 +26,7 @@ def an_int_argument():
         "2",
         "3",
         rule="DX114",
-        advised=lambda: Cause(times, (ones(3), torch.tensor(2)), (ones(3), torch.tensor(3)), "", "", None, None),
+        advised=lambda: Cause(times, (ones(3), torch.tensor(2)), (ones(3), torch.tensor(3))),
     )
 
 
@@ -102,7 +102,7 @@ def a_closed_over_number():
         n = 2
         yield
 
-    return Cause(scaled, (ones(3),), (ones(3),), "value", "n", "1", "2", changed, rule="DX114", advised=DYNAMIC)
+    return changing(scaled, "value", "n", "1", "2", changed, rule="DX114", advised=DYNAMIC)
 
 
 @cause
@@ -127,7 +127,7 @@ def a_function_argument():
         "a_function_argument.<locals>.<lambda>",
         "minus_one",
         rule="DX111",
-        advised=lambda: Cause(applied, (ones(3), plus_one), (ones(3), plus_one), "", "", None, None),
+        advised=lambda: Cause(applied, (ones(3), plus_one), (ones(3), plus_one)),
     )
 
 
