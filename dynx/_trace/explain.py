@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,11 +10,10 @@ from dynx._torch.metrics import global_state
 from dynx._torch.stacks import RawFrame, StackParts
 from dynx._trace import custom_guards, values
 from dynx._trace.reasons import FailedEntry, ParsedGuard
-from dynx._trace.requesters import lines_for, short_source
+from dynx._trace.requesters import lines_for, short_source, whole
 from dynx._trace.userline import named, user_location
 from dynx.records import Location, Reason
 
-_PART = re.compile(r"\.(?:size|stride)\(\)\[\d+\]$")  # of a tensor; what holds the tensor is the question
 _AMBIENT = ("global_state", "backend")  # no line asked for these: the call's line is the one to look at
 
 
@@ -86,7 +84,7 @@ def explain(
         got,
         named(location) if location is not None else None,
         against=entry.against or None,
-        holder=values.holder(_PART.sub("", guard.source), locals, globals) if guard.kind not in _AMBIENT else None,
+        holder=values.holder(whole(guard.source), locals, globals) if guard.kind not in _AMBIENT else None,
         requesters=tuple(map(named, requesters)),
         text=guard.text,
     )

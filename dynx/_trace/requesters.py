@@ -15,11 +15,17 @@ from dynx._trace.userline import user_location
 from dynx.records import Location
 
 _LOCAL = re.compile(r"L\[\s*['\"](.*?)['\"]\s*\]")  # as torch shortens sources in its messages
+_PART = re.compile(r"\.(?:size|stride)\(\)\[\d+\]$")
 
 
 def short_source(source: str) -> str:
     """Write a source as torch does in recompile reasons: `L['x'].size()[0]` becomes `x.size()[0]`."""
     return _LOCAL.sub(r"\1", source)
+
+
+def whole(source: str) -> str:
+    """Give the tensor that a size or stride belongs to: `x.size()[0]` is of `x`."""
+    return _PART.sub("", source)
 
 
 class Requests:

@@ -11,7 +11,7 @@ from dynx.records.finding import Finding
 from dynx.records.observed import BecameDynamic
 from dynx.records.recompile import GuardKind, Reason, Recompile
 
-_LOCAL = re.compile(r"^L\['(\w+)'\]")
+_LOCAL = re.compile(r"\bL\['(\w+)'\]")
 _MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
 _IMPORTED = re.compile(r"\bG\['__import_(\w+)'\]")
 _NAMED = re.compile(r"\b(?:G|kwargs)\['(\w+)'\]")
@@ -103,6 +103,7 @@ def spoken(source: str) -> str:
 
     Behind a wrapper's `*args`, and after a graph break, a value has no name of its own.
     """
+    source = _LOCAL.sub(r"\1", source)
     if source.startswith("___stack"):
         return "a value from before the graph break"
     source = _ARGS.sub(lambda match: f"<positional argument {int(match[1]) + 1}>", source)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,12 +14,10 @@ from dynx._trace import bus
 from dynx._trace.explain import explain
 from dynx._trace.guard_infos import info_of
 from dynx._trace.reasons import parse_entry
-from dynx._trace.requesters import short_source
+from dynx._trace.requesters import short_source, whole
 from dynx._trace.userline import call_site
 from dynx.guards._recompiles import ruled
 from dynx.records import Location, Reason
-
-_PART = re.compile(r"\.(?:size|stride)\(\)\[\d+\]$")
 
 
 def reasons_of(
@@ -41,7 +38,7 @@ def _reason(
 
 def _kept_by_torch(entry: RawEntry, reason: Reason) -> Location | None:
     """Give the line that torch keeps with a guard of the same value, which its message of a tensor leaves out."""
-    source = _PART.sub("", reason.source)
+    source = whole(reason.source)
     for node in tree_of(entry.guards).walk():
         if short_source(node.source) == source:
             for guard in node.guards:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -18,7 +17,6 @@ from dynx.records import CacheReport, Entry, GuardCosts, GuardInfo, Verdict
 from dynx.records.shown import Shown
 from dynx.report import _words as words
 
-_LOCAL = re.compile(r"L\['(\w+)'\]")
 _SHOWN = 12  # rows on a terminal, and on a page before it is unfolded
 _INTERNAL = "._dynamo_"  # attributes that torch looks for on every tensor
 
@@ -183,7 +181,7 @@ def _advice(costs: GuardCosts) -> str:
 
 
 def _named(source: str) -> str:
-    return "global state" if source in ("", "L") else spoken(_LOCAL.sub(r"\1", source))
+    return "global state" if source in ("", "L") else spoken(source)
 
 
 def _us(ns: float) -> str:
