@@ -25,6 +25,13 @@ def fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...]]:
     return lambda: (_name(eval_frame._stance.backend), dynamo(), inductor(), functorch())
 
 
+def forced_backend() -> Any:
+    """Give the backend that a stance forces, None without one."""
+    from torch._dynamo import eval_frame
+
+    return eval_frame._stance.backend
+
+
 def _name(backend: Any) -> Hashable:
     return backend if backend is None or type(backend) is str else id(backend)
 

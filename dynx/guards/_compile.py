@@ -17,6 +17,7 @@ from dynx._trace.values import is_module
 from dynx.guards._interned import Interned
 from dynx.guards._keyed import Keyed, key_for, text_of
 from dynx.guards._limits import warn_at_limit
+from dynx.guards._stances import warn_if_forced
 from dynx.guards._value import value_of
 
 _FOR_TORCH = ("shapes_spec", "dynamic_shapes")  # what torch's context takes besides
@@ -116,12 +117,15 @@ class _Dispatch:
         now = fingerprint()
         first = self.compiler(now)(fn)  # at once: what cannot be compiled is told here, as torch does
         table = {now: first}
+        backend = self._given.backend
+        warn_if_forced(fn, backend)
         compiled_for = table.get
 
         @functools.wraps(fn)
         def compiled(*args: Any, **kwargs: Any) -> Any:
             run = compiled_for(now := fingerprint())
             if run is None:
+                warn_if_forced(fn, backend)
                 run = table.setdefault(now, self.compiler(now)(fn))
             return run(*args, **kwargs)
 

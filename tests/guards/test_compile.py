@@ -13,6 +13,7 @@ from torch._dynamo import config
 
 import dynx
 from dynx._torch.compiling import has_regions
+from dynx.errors import DynxWarning
 
 # the backends here write into a list, which cannot be compared by value
 pytestmark = [
@@ -192,6 +193,7 @@ def test_a_stance_without_compiling_runs_no_other_backends_code(compile, backend
 
 
 @BOTH
+@pytest.mark.filterwarnings("ignore:.* besides 'Backends:dynx.errors.DynxWarning")
 def test_a_forced_backend_takes_nothing_of_the_limit(compile, backends):
     """torch keeps what the forced backend compiled among the function's own entries, for good."""
     f = compile(add, backend=backends.named("own"), dynamic=False)
@@ -201,6 +203,26 @@ def test_a_forced_backend_takes_nothing_of_the_limit(compile, backends):
     for size in range(11, 19):
         f(torch.ones(size))
     assert len(backends.asked) == (8 if is_dynx(compile) else 0)
+
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+FORCED = [(lambda: add, r".*test_compile.py:\d+ in add"), (Net, "Net"), (lambda: torch.nn.Sequential(Net()), "Sequential")]
+
+
+@pytest.mark.parametrize(("make", "name"), FORCED, ids=["function", "module", "torch's module"])
+def test_a_forced_backend_is_told(make, name):
+    """A stance reads as if it lasted for its block only; torch says nothing of what it leaves behind."""
+    f = dynx.compile(make(), backend="aot_eager")
+    with torch.compiler.set_stance("default", force_backend="eager"):
+        with pytest.warns(DynxWarning, match=f"{name} is compiled with backend 'eager' besides 'aot_eager'") as told:
+            f(torch.ones(3))
+        f(torch.ones(3))  # an error, were it told again
+    assert len(told) == 1
+    f(torch.ones(3))
 
 
 def test_what_changed_is_told_with_both_values(backends):
@@ -425,6 +447,7 @@ def test_a_backend_is_reset_once(compile, backends):
     assert backends.asked == ["reset"]
 
 
+@pytest.mark.filterwarnings("ignore:.* besides 'Backends:dynx.errors.DynxWarning")
 def test_a_forced_backend_needs_no_hash(backends):
     class Forced:
         __hash__ = None
