@@ -10,30 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 from dynx._torch.compiling import key_of
 from dynx._torch.frames import backend_name
+from dynx._torch.pinned import RawEntry, pinned_of
 from dynx._torch.quiet import when_quiet
-
-
-class RawEntry(NamedTuple):
-    """One compiled version of a function, or of a part of one."""
-
-    code: CodeType  # that torch replaced: the function's, or of its rest after a graph break
-    compile_id: str
-    backend: str
-    cache_key: Any  # of a backend that has one
-    region: int  # -1 where it is not kept apart
-    compiled: CodeType
-    guards: Any  # `GuardManagerWrapper`
 
 
 def entries_of(code: CodeType) -> list[RawEntry]:
     """List the entries of a code object in the order in which torch asks them; without those that are of no use any more."""
     from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
-    found = []
+    found = pinned_of(code)
     for each in _debug_get_cache_entry_list(code):
         guards = each.guard_manager
         if guards.cache_entry is not None:  # else the entry was invalidated
@@ -61,9 +50,9 @@ def guards_of_result(result: Any) -> Any | None:
     return None if compiled is None else compiled.guard_manager
 
 
-def is_there(guards: Any) -> bool:
-    """Tell whether the entry of these guards is still in the cache."""
-    return guards.cache_entry is not None
+def entry_of(code: CodeType, guards: Any) -> RawEntry | None:
+    """Find the entry of these guards; None when it is not in the cache any more."""
+    return next((each for each in entries_of(code) if each.guards is guards), None)
 
 
 def resumes_of(code: CodeType) -> Iterator[CodeType]:
@@ -97,33 +86,3 @@ def reset(codes: Iterable[CodeType]) -> None:
 
     each_code = list(codes)
     when_quiet(forget, "guards.reset")
-
-
-class Pinned(NamedTuple):
-    """An entry that torch asks first, and what keeps its guards true."""
-
-    code: CodeType
-    guards: Any
-    alive: tuple[Any, ...]  # objects it compares by identity: another could get their address
-
-
-def pin(code: CodeType, guards: Any) -> Pinned:
-    """Make an entry of a code object one that torch asks first, whatever the backend. Torch: `_load_precompile_entry`."""
-    from torch._C._dynamo.eval_frame import _load_precompile_entry
-    from torch._dynamo.eval_frame import reset_code
-
-    compiled = guards.cache_entry.code
-    alive = tuple(obj for ref in guards.id_matched_objs.values() if (obj := ref()) is not None)
-
-    def put_first() -> None:
-        reset_code(code)
-        _load_precompile_entry(code, guards, compiled)
-
-    when_quiet(put_first, "guards.pin")
-    return Pinned(code, guards, alive)
-
-
-def unpin(pinned: Pinned) -> None:
-    from torch._C._dynamo.eval_frame import _reset_precompile_entries
-
-    when_quiet(lambda: _reset_precompile_entries(pinned.code), "guards.pin")

@@ -147,6 +147,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "resume_codes": ("torch._dynamo.resume_execution:ContinueExecutionCache.cache", "guards of the rest of a function"),
     "compile_lock": ("torch._dynamo.convert_frame:compile_lock", "guards.reset while another thread compiles"),
     "pin": ("torch._C._dynamo.eval_frame:_load_precompile_entry", "guards.pin"),
+    "pinned": ("torch._C._dynamo.eval_frame:_debug_get_precompile_entries", "guards.pin"),
     "unpin": ("torch._C._dynamo.eval_frame:_reset_precompile_entries", "guards.pin"),
     "reset_code": ("torch._dynamo.eval_frame:reset_code", "guards.reset"),
     "deleted_guards": ("torch._dynamo.guards:DeletedGuardManagerWrapper", "guards.evict"),

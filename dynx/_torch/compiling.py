@@ -221,9 +221,12 @@ def _code_of_module_calls() -> CodeType:
 
 
 def innermost(fn: Any) -> Any:
-    """Give the function that a compiled one was made of; others as they are."""
+    """Give the function that a compiled one was made of; others, and those of methods, as they are."""
     from torch._dynamo.eval_frame import innermost_fn
 
+    if isinstance(fn, MethodType):
+        inner = innermost_fn(fn.__func__)
+        return fn if inner is fn.__func__ else MethodType(inner, fn.__self__)
     return innermost_fn(fn)
 
 

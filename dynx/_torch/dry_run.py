@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from types import CodeType, FrameType, MethodType
 from typing import Any, NamedTuple
 
-from dynx._torch.cache_entries import RawEntry, entries_of
+from dynx._torch.cache_entries import entries_of
+from dynx._torch.pinned import RawEntry, pinned_of
 
 
 class Compiled(NamedTuple):
@@ -79,7 +80,7 @@ def look_up(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], o
     if callback is None:
         return Seen(None, True, None)
     watched = {id(each.code) for each in _debug_get_cache_entry_list(compiled.code)}
-    watched.add(id(compiled.code))
+    watched |= {id(compiled.code), *(id(each.compiled) for each in pinned_of(compiled.code))}
     begun: list[CodeType] = []
 
     def end_at_first_instruction(frame: FrameType, event: str, argument: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any, NamedTuple
 
-from dynx._torch.cache_entries import RawEntry
+from dynx._torch.pinned import RawEntry
 
 
 class FrameRun(NamedTuple):

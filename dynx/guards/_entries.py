@@ -10,10 +10,12 @@ from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 from dynx._torch import cache_entries, guard_tree
 from dynx._torch.frames import resumed_at, user_name
 from dynx._torch.metrics import seconds_of
+from dynx._torch.pinned import RawEntry
+from dynx._torch.rendering import show_value
 from dynx._trace import bus
 from dynx._trace.guard_infos import node_of
 from dynx._trace.userline import first_line
-from dynx.errors import StaleEntry
+from dynx.errors import StaleEntry, UsageError
 from dynx.guards import _hits
 from dynx.records import Entry, Location
 
@@ -28,29 +30,26 @@ def entries_of(codes: list[CodeType]) -> list[Entry]:
     return [_record(each) for each in cache_entries.with_rests(codes)]
 
 
-def manager_of(entry: Entry) -> Any:
-    """Give the guard manager of an entry. Raises StaleEntry when it is not in the cache any more."""
+def raw_of(entry: Entry) -> RawEntry:
+    """Find the version that a record describes. Raises StaleEntry when it is not in the cache any more."""
+    if not isinstance(entry, Entry):
+        raise UsageError(f"{show_value(entry)} is no entry\n  give one of guards.inspect(function).entries")
     manager = _managers.get(entry.handle)
-    if manager is None or not cache_entries.is_there(manager):
+    code = _codes[manager]() if manager is not None else None
+    raw = cache_entries.entry_of(code, manager) if code is not None else None
+    if raw is None:
         raise StaleEntry(
             f"entry {entry.id} of {entry.location} is not in the cache any more: it was evicted, or torch was reset\n"
             "  call guards.inspect again"
         )
-    return manager
-
-
-def code_of(manager: Any) -> CodeType:
-    """Give the code whose entry a guard manager is of."""
-    code = _codes[manager]()
-    assert code is not None, "an entry is in the cache of its code"
-    return code
+    return raw
 
 
 def location_of(code: CodeType) -> Location:
     return Location(code.co_filename, first_line(code), user_name(code.co_qualname))
 
 
-def _record(raw: cache_entries.RawEntry) -> Entry:
+def _record(raw: RawEntry) -> Entry:
     facts = bus.facts_of(raw.compile_id)
     handle = _handles.get(raw.guards)
     if handle is None:
@@ -66,5 +65,6 @@ def _record(raw: cache_entries.RawEntry) -> Entry:
         seconds=seconds_of(raw.compile_id),
         hits=_hits.counted(raw.guards),
         resumes=resumed_at(raw.code),
+        is_pinned=raw.is_pinned,
         handle=handle,
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from typing import Any, Self
+from weakref import ref
 
-from dynx._torch import cache_entries, compiling
+from dynx._torch import cache_entries, compiling, pinned
 from dynx.errors import UsageError
-from dynx.guards._entries import code_of, entries_of, location_of, manager_of
+from dynx.guards._entries import entries_of, location_of, raw_of
 from dynx.guards._target import codes_of
 from dynx.records import CacheReport, Entry
 
@@ -43,7 +44,10 @@ def evict(entry: Entry) -> None:
     thread is in a call of compiled code. Raises StaleEntry when it is gone, UsageError when no such moment comes, or from
     within a compilation.
     """
-    cache_entries.invalidate(manager_of(entry), "evicted with dynx.guards.evict")
+    raw = raw_of(entry)
+    if raw.is_pinned:
+        raise UsageError(f"{entry.id} of {entry.location} is pinned\n  call remove() of what guards.pin gave")
+    cache_entries.invalidate(raw.guards, "evicted with dynx.guards.evict")
 
 
 def reset(fn: Any) -> None:
@@ -60,28 +64,36 @@ def pin(entry: Entry, *, unsafe_ignore_backend: bool) -> Pin:
     """Keep one compiled version in front of all others, outside of the limit of recompiles, until the pin is removed.
 
     torch asks pinned versions first and **does not compare backends** for them: every torch.compile of this function, with
-    whatever backend and configuration, runs this version when its guards hold. That must be asked for. The other versions of
-    the function are forgotten, and a pinned one is not listed by `inspect`. Gives a handle and context manager; `remove()`
-    takes the version out of the cache.
-    Raises StaleEntry when the entry is gone, UsageError without `unsafe_ignore_backend=True`.
+    whatever backend and configuration, runs this version when its guards hold. That must be asked for. Those **other versions
+    of the function that are not pinned are forgotten**, which gives their room back. Gives a handle and context manager;
+    `remove()` takes the version out of the cache.
+    Raises StaleEntry when the entry is gone, UsageError without `unsafe_ignore_backend=True` and for what is pinned already.
     """
     if not unsafe_ignore_backend:
         raise UsageError(
             "torch can only pin a version for every backend at once\n"
             "  pass unsafe_ignore_backend=True where the function has one backend, or use dynx.compile(per_backend_limit=...)"
         )
-    guards = manager_of(entry)
-    return Pin(cache_entries.pin(code_of(guards), guards))
+    raw = raw_of(entry)
+    if raw.is_pinned:
+        raise UsageError(f"{entry.id} of {entry.location} is pinned already\n  use what guards.pin gave for it")
+    pinned.pin(raw)
+    return Pin(entry, raw)
 
 
 class Pin:
     """A pinned version."""
 
-    def __init__(self, pinned: cache_entries.Pinned) -> None:
-        self._pinned = pinned
+    def __init__(self, entry: Entry, raw: pinned.RawEntry) -> None:
+        self._entry, self._code, self._guards = entry, ref(raw.code), ref(raw.guards)
 
     def remove(self) -> None:
-        cache_entries.unpin(self._pinned)
+        code, guards = self._code(), self._guards()
+        if code is not None and guards is not None:
+            pinned.unpin(code, guards)
+
+    def __repr__(self) -> str:
+        return f"<Pin: {self._entry.id} of {self._entry.location}>"
 
     def __enter__(self) -> Self:
         return self

@@ -6,6 +6,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from dynx._torch import compiling, dry_run
+from dynx._torch.pinned import is_precompiled
 from dynx._trace.values import is_module
 from dynx.errors import UsageError
 
@@ -15,11 +16,17 @@ class Called(NamedTuple):
 
     compiled: dry_run.Compiled | None
     why_not: str | None = None
+    first: tuple[Any, ...] = ()  # arguments before those of the call: the object of a method
 
 
 def called(target: Any) -> Called:
     """Find what a call of something compiled runs. Raises UsageError for what is not compiled."""
+    if isinstance(target, MethodType):
+        return called(target.__func__)._replace(first=(target.__self__,))
     module = compiling.original_module(target)
+    if module is None and is_module(target) and _is_compiled_method(target.forward):
+        before = compiling.before_forward(target)
+        return Called(None, before) if before else called(target.forward)
     if module is not None and module is not target and (before := compiling.before_forward(target)):
         return Called(None, before)
     run = target if module is None else compiling.compiled_call(target)
@@ -30,21 +37,25 @@ def called(target: Any) -> Called:
             f"{_name(target)} is not compiled\n  give what torch.compile or dynx.compile made, not what they were given"
         )
     if module is None or not compiling.is_module_call(parts.fn):
-        return Called(parts)
+        return _unless_precompiled(parts)
     if before := compiling.before_forward(module):
         return Called(None, before)
     forward = module.forward
     function = forward.__func__ if isinstance(forward, MethodType) else forward
     if not isinstance(function, FunctionType):
         return Called(None, f"{_name(module)}.forward is no Python function")
-    return Called(parts._replace(fn=forward, code=function.__code__))
+    return _unless_precompiled(parts._replace(fn=forward, code=function.__code__))
+
+
+def _unless_precompiled(parts: dry_run.Compiled) -> Called:
+    return Called(None, "torch loaded precompiled versions of it") if is_precompiled(parts.code) else Called(parts)
 
 
 def codes_of(target: Any) -> list[CodeType]:
     """List the code of a function or module, compiled or not, and its copies, without the rests after graph breaks."""
     module = target if is_module(target) else None
     original = compiling.original_module(target) or module
-    function = original.forward if original is not None else compiling.innermost(target)
+    function = compiling.innermost(original.forward if original is not None else target)
     functions = [function]
     if original is not None:
         functions += [each for each in (compiling.innermost(vars(target).get("forward", function)),) if each is not function]
@@ -56,6 +67,10 @@ def codes_of(target: Any) -> list[CodeType]:
     if not found:
         raise UsageError(f"{_name(target)} has no Python code that torch could compile\n  give a function, method or module")
     return list(found.values())
+
+
+def _is_compiled_method(method: Any) -> bool:
+    return isinstance(method, MethodType) and compiling.innermost(method) is not method
 
 
 def _name(target: Any) -> str:

@@ -47,7 +47,7 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
             return Verdict("eager", location, reasons=reasons, why=f"torch._dynamo.config.{miss.limit} is reached")
         return Verdict("recompile" if reasons else "compile", location, reasons=reasons)
 
-    seen = dry_run.look_up(target.compiled, args, kwargs, on_miss)
+    seen = dry_run.look_up(target.compiled, (*target.first, *args), kwargs, on_miss)
     if isinstance(seen.miss, Verdict):
         return seen.miss
     if seen.entry is None:

@@ -54,6 +54,7 @@ class Entry(Record):
     seconds: float | None = None
     hits: int | None = None  # calls that ran it; None where nobody counted
     resumes: int | None = None  # for the rest of a function: the line of the graph break
+    is_pinned: bool = False  # asked before all others, whatever the backend
     handle: int = field(default=0, compare=False, repr=False, metadata=IN_PROCESS)  # finds it in this process
 
     @property

@@ -111,6 +111,7 @@ def _of_cache(report: CacheReport) -> Iterator[Block]:
 def _facts(entry: Entry) -> str:
     parts = [f"the rest after line {entry.resumes}"] if entry.resumes is not None else []
     parts.append(words.plural(entry.size, "guard"))
+    parts += ["pinned"] if entry.is_pinned else []
     parts += [words.seconds(entry.seconds)] if entry.seconds is not None else []
     parts += [words.plural(entry.hits, "call")] if entry.hits is not None else []
     parts += [f"{name}={value}" for name, value in entry.config.items() if value not in ("None", "False") and "." not in name]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
 
 import dynx
 from dynx import guards
+from dynx._torch.cache_entries import entries_of
 from dynx.errors import StaleEntry, UsageError
 from dynx.guards import _entries
 
@@ -140,11 +142,66 @@ def test_a_pinned_version_is_outside_of_the_limit():
             guards.pin(entry, unsafe_ignore_backend=False)
         with guards.pin(entry, unsafe_ignore_backend=True):
             compiled(torch.ones(3), 3)  # finds room
-            assert len(guards.inspect(compiled).entries) == 1
+            assert [each.is_pinned for each in guards.inspect(compiled).entries] == [True, False]
             asked = []
             torch.compile(scaled, backend=lambda gm, inputs: asked.append(1) or gm.forward)(torch.ones(3), 2)
             assert asked == []  # runs the pinned one, whatever its backend
         assert dynx.would_recompile(compiled, torch.ones(3), 2).outcome == "eager"  # gone, and no room
+
+
+def test_a_pinned_version_is_known_everywhere():
+    def bump(x, n):
+        return x.add_(n)
+
+    torch._dynamo.reset()
+    compiled = torch.compile(bump, backend="eager", dynamic=False)
+    x = torch.zeros(1)
+    for n in (1, 2):
+        compiled(x, n)
+    first, second = guards.inspect(compiled).entries
+    with guards.pin(first, unsafe_ignore_backend=True) as pin:
+        assert repr(pin).startswith("<Pin: 0/0 of ")
+        before = x.clone()
+        assert dynx.would_recompile(compiled, x, 1).entry == first.id
+        assert torch.equal(x, before), "the question ran the function"
+        (again,) = guards.inspect(compiled).entries
+        assert again == replace(first, is_pinned=True)
+        with pytest.raises(StaleEntry):
+            guards.evict(second)  # forgotten when the first was pinned
+        with pytest.raises(UsageError, match="is pinned\n  call remove"):
+            guards.evict(again)
+        with pytest.raises(UsageError, match="is pinned already"):
+            guards.pin(again, unsafe_ignore_backend=True)
+        with guards.count_hits(compiled) as hits:
+            compiled(x, 1)
+        assert hits == {first.id: 1}
+        compiled(x, 2)
+        with guards.pin(guards.inspect(compiled).entries[1], unsafe_ignore_backend=True):
+            assert [each.is_pinned for each in guards.inspect(compiled).entries] == [True, True]
+        assert [each.id for each in guards.inspect(compiled).entries] == [first.id], "removing one pin leaves the other"
+    pin.remove()
+    assert guards.inspect(compiled).entries == ()
+
+
+def test_versions_that_a_package_loaded_are_not_asked():
+    """Of those torch tells nothing but whether they fit, and what fits would run."""
+    from torch._C._dynamo.eval_frame import _load_precompile_entry, _reset_precompile_entries
+
+    compiled = compiled_for(2)
+    (raw,) = entries_of(scaled.__code__)
+    _load_precompile_entry(raw.code, raw.guards, raw.compiled)
+    try:
+        said = dynx.would_recompile(compiled, torch.ones(3), 2)
+        assert (said.outcome, said.why) == ("unknown", "torch loaded precompiled versions of it")
+    finally:
+        _reset_precompile_entries(raw.code)
+    assert dynx.would_recompile(compiled, torch.ones(3), 2).hit
+
+
+@pytest.mark.parametrize("what", ["0/0", scaled, None])
+def test_what_is_no_entry_is_told(what):
+    with pytest.raises(UsageError, match=r"is no entry\n  give one of guards.inspect"):
+        guards.evict(what)
 
 
 def test_hits_are_counted_exactly():
@@ -191,7 +248,7 @@ def test_nothing_is_kept_alive():
     report = guards.inspect(compiled)
     with guards.count_hits(compiled):
         compiled(torch.ones(3))
-    manager = weakref.ref(_entries.manager_of(report.entries[0]))
+    manager = weakref.ref(_entries.raw_of(report.entries[0]).guards)
     del compiled
     torch._dynamo.reset()
     gc.collect()

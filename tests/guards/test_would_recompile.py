@@ -245,6 +245,37 @@ def test_what_hooks_do_is_not_foretold():
     assert (said.outcome, said.why) == ("unknown", "forward pre-hooks of Net may change the arguments")
 
 
+class Decorated(torch.nn.Module):
+    @torch.compile(backend="eager", dynamic=False)
+    def forward(self, x):
+        return x + 1
+
+    @dynx.compile(backend="eager", dynamic=False)
+    def step(self, x, n=1):
+        return x * n
+
+
+def test_methods_that_were_compiled_where_they_are_written():
+    torch._dynamo.reset()
+    net = Decorated()
+    for compiled in (net, net.forward, net.step):
+        assert dynx.would_recompile(compiled, torch.ones(3)).outcome == "compile" or compiled == net.forward
+        compiled(torch.ones(3))
+        assert dynx.would_recompile(compiled, torch.ones(3)).hit
+        (reason,) = dynx.would_recompile(compiled, torch.ones(4)).reasons
+        assert (reason.expected, reason.got) == ("3", "4")
+        assert len(guards.inspect(compiled).entries) == 1
+        assert guards.profile(compiled, torch.ones(3)).frames[0].size > 5
+        with guards.count_hits(compiled) as hits:
+            compiled(torch.ones(3))
+        assert sum(hits.values()) == 1
+    guards.reset(net.step)
+    assert guards.inspect(Decorated.step).entries == ()
+    assert dynx.compile(net.step, backend="eager")(torch.ones(3), n=2).sum().item() == 6
+    net.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+    assert dynx.would_recompile(net, torch.ones(3)).outcome == "unknown"
+
+
 def test_the_rest_of_a_function_is_named_as_unknown(broken):
     compiled = torch.compile(broken, backend="eager")
     compiled(torch.ones(3))
