@@ -29,7 +29,7 @@ class Compiled(NamedTuple):
 
 
 class Missed(NamedTuple):
-    """The frame of a call that no entry fits; holds what lives only during the call."""
+    """The frame of a call that no entry fits, or that torch does not look up; holds what lives only during the call."""
 
     locals: Mapping[str, Any]
     globals: Mapping[str, Any]
@@ -37,14 +37,25 @@ class Missed(NamedTuple):
     entries: list[RawEntry]  # that torch asked
     has_tensor: bool
     limit: str | None  # name of the limit that another compilation would exceed
+    limit_raises: bool  # instead of running the function eagerly
+    was_asked: bool  # whether torch would ask its compiler
+    stance: str
 
 
 class Seen(NamedTuple):
-    """What torch would do: run an entry, run the function as it is, or (None) what `on_miss` says of it."""
+    """What torch would do: run an entry, or what `on_miss` says of it; neither where `off` says what switches torch off."""
 
     entry: RawEntry | None
-    is_eager: bool
-    miss: Any
+    miss: Any = None
+    off: str | None = None
+
+
+class _Begun(NamedTuple):
+    """A frame that was about to run; torch's frames are not to be kept."""
+
+    f_code: CodeType
+    f_locals: Mapping[str, Any]
+    f_globals: Mapping[str, Any]
 
 
 class _Stop(BaseException):
@@ -78,14 +89,14 @@ def look_up(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], o
 
     callback = _callback_from_stance(compiled.context.callback)
     if callback is None:
-        return Seen(None, True, None)
+        return Seen(None, off=f"the stance {_stance()!r}")
     watched = {id(each.code) for each in _debug_get_cache_entry_list(compiled.code)}
     watched |= {id(compiled.code), *(id(each.compiled) for each in pinned_of(compiled.code))}
-    begun: list[CodeType] = []
+    begun: list[_Begun] = []
 
     def end_at_first_instruction(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call" and id(frame.f_code) in watched:
-            begun.append(frame.f_code)
+            begun.append(_Begun(frame.f_code, frame.f_locals, frame.f_globals))
             raise _Stop
 
     skip_code(end_at_first_instruction.__code__)
@@ -112,10 +123,17 @@ def look_up(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], o
             set_region(region)
         eval_frame.set_skip_guard_eval_unsafe(unsafe)
         eval_frame.set_eval_frame(prior)
-    if begun:
-        entry = next((each for each in entries_of(compiled.code) if each.compiled is begun[0]), None)
-        return Seen(entry, entry is None, None)
-    return Seen(None, not canary.was_asked, canary.answer)
+    if not begun:
+        return Seen(None, canary.answer)
+    frame = begun.pop()
+    entry = next((each for each in entries_of(compiled.code) if each.compiled is frame.f_code), None)
+    return Seen(entry) if entry is not None else Seen(None, on_miss(_missed(frame, compiled, callback, was_asked=False)))
+
+
+def _stance() -> str:
+    from torch._dynamo import eval_frame
+
+    return str(eval_frame._stance.stance)
 
 
 class _Canary:
@@ -126,28 +144,29 @@ class _Canary:
     ) -> None:
         self._torchdynamo_orig_backend = callback  # by which torch tells backends apart
         self._compiled, self._on_miss, self._put_observer = compiled, on_miss, put
-        self.was_asked, self.answer = False, None
+        self.answer: Any = None
 
     def __call__(self, frame: Any, *more: Any) -> Any:
-        from torch._dynamo.eval_frame import innermost_backend
         from torch._dynamo.types import ConvertFrameReturn
 
         if frame.f_code is not self._compiled.code:
             return ConvertFrameReturn(apply_to_code=False)
         self._put_observer(None)  # the lookup is over
-        self.was_asked = True
-        self.answer = self._on_miss(_missed(frame, self._compiled, innermost_backend(self._torchdynamo_orig_backend)))
+        self.answer = self._on_miss(_missed(frame, self._compiled, self._torchdynamo_orig_backend, was_asked=True))
         raise _Stop
 
 
-def _missed(frame: Any, compiled: Compiled, backend: Any) -> Missed:
-    from torch._dynamo import convert_frame
+def _missed(frame: Any, compiled: Compiled, callback: Any, *, was_asked: bool) -> Missed:
+    from torch._dynamo import config, convert_frame
+    from torch._dynamo.eval_frame import innermost_backend
 
     region = getattr(compiled.context, "_isolate_recompiles_id", -1)
     entries = [each for each in entries_of(compiled.code) if each.region in (region, -1)]
     has_tensor = inspect.unwrap(convert_frame.has_tensor_in_frame)(frame)
     limit = _limit_exceeded(frame, compiled, entries)
-    return Missed(frame.f_locals, frame.f_globals, backend, entries, has_tensor, limit)
+    backend = innermost_backend(callback or compiled.context.callback)
+    raises = bool(config.fail_on_recompile_limit_hit or compiled.context.fullgraph)
+    return Missed(frame.f_locals, frame.f_globals, backend, entries, has_tensor, limit, raises, was_asked, _stance())
 
 
 def _limit_exceeded(frame: Any, compiled: Compiled, entries: list[RawEntry]) -> str | None:

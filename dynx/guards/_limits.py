@@ -14,7 +14,6 @@ from dynx.guards._reasons import reasons_of
 from dynx.records import Reason
 
 _SHOWN = 3
-_PROPERTIES = ("rank", "dtype", "device", "requires_grad", "type", "length", "keys")  # whose source is the value itself
 
 
 def warn_at_limit(key: CacheKey, call: AtLimit) -> None:
@@ -43,5 +42,4 @@ def _words(reason: Reason) -> str:
     where = f"  ({reason.location.file}:{reason.location.line})" if reason.location is not None else ""
     if reason.expected is None:
         return f"{reason.text or reason.kind}{where}"
-    what = f"{reason.kind} of {reason.source}" if reason.kind in _PROPERTIES else reason.source
-    return f"{what}: {reason.expected}" + (f", now {reason.got}" if reason.got is not None else "") + where
+    return f"{reason.subject}: {reason.expected}" + (f", now {reason.got}" if reason.got is not None else "") + where

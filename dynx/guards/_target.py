@@ -16,6 +16,7 @@ class Called(NamedTuple):
 
     compiled: dry_run.Compiled | None
     why_not: str | None = None
+    is_off: bool = False  # nothing is compiled
     first: tuple[Any, ...] = ()  # arguments before those of the call: the object of a method
 
 
@@ -23,6 +24,8 @@ def called(target: Any) -> Called:
     """Find what a call of something compiled runs. Raises UsageError for what is not compiled."""
     if isinstance(target, MethodType):
         return called(target.__func__)._replace(first=(target.__self__,))
+    if getattr(target, "_torchdynamo_disable", False):
+        return Called(None, "torch.compiler.disable", is_off=True)
     module = compiling.original_module(target)
     if module is None and is_module(target) and _is_compiled_method(target.forward):
         before = compiling.before_forward(target)

@@ -35,24 +35,34 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
     """
     target = called(compiled)
     if target.compiled is None:
-        return Verdict("unknown", location_of(codes_of(compiled)[0]), why=target.why_not)
+        return Verdict("eager" if target.is_off else "unknown", location_of(codes_of(compiled)[0]), why=target.why_not)
     code = target.compiled.code
     location = location_of(code)
 
     def on_miss(miss: dry_run.Missed) -> Verdict:
         reasons = reasons_of(miss.entries, miss.locals, miss.globals, miss.backend)
-        if not miss.has_tensor:
-            return Verdict("eager", location, reasons=reasons, why="no tensor among its arguments")
-        if miss.limit is not None:
-            return Verdict("eager", location, reasons=reasons, why=f"torch._dynamo.config.{miss.limit} is reached")
-        return Verdict("recompile" if reasons else "compile", location, reasons=reasons)
+        if (why := _why_eager(miss)) is not None:
+            return Verdict("eager", location, reasons=reasons, why=why)
+        why = f"the stance {miss.stance!r} raises instead" if miss.stance == "fail_on_recompile" else None
+        return Verdict("recompile" if reasons else "compile", location, reasons=reasons, why=why)
 
     seen = dry_run.look_up(target.compiled, (*target.first, *args), kwargs, on_miss)
     if isinstance(seen.miss, Verdict):
         return seen.miss
     if seen.entry is None:
-        return Verdict("eager", location, why="torch leaves it alone, or a stance or a limit of recompiles does")
+        return Verdict("eager", location, why=seen.off)
     return Verdict("hit", location, entry=seen.entry.compile_id, unknown=tuple(map(_rest, resumes_of(code))))
+
+
+def _why_eager(miss: dry_run.Missed) -> str | None:
+    if not miss.has_tensor:
+        return "no tensor among its arguments"
+    if miss.stance == "eager_on_recompile":
+        return f"the stance {miss.stance!r} compiles nothing"
+    if miss.limit is not None:
+        raises = "; the call raises, since fullgraph=True or fail_on_recompile_limit_hit is set" if miss.limit_raises else ""
+        return f"torch._dynamo.config.{miss.limit} is reached{raises}"
+    return None if miss.was_asked else "torch gave it up at an earlier call; dynx.guards.reset(function) has it try again"
 
 
 def _rest(code: CodeType) -> str:

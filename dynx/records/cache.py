@@ -38,7 +38,7 @@ class GuardNode(Tree, Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Record):
+class Entry(Shown):
     """One compiled version of a function, or of its rest after a graph break.
 
     `config` says for what it was compiled, where `dynx.compile` did. `seconds` are those of its compilation, as far as torch
@@ -56,6 +56,9 @@ class Entry(Record):
     resumes: int | None = None  # for the rest of a function: the line of the graph break
     is_pinned: bool = False  # asked before all others, whatever the backend
     handle: int = field(default=0, compare=False, repr=False, metadata=IN_PROCESS)  # finds it in this process
+
+    def __repr__(self) -> str:
+        return f"<Entry: {self.id} of {self.location}, backend {self.backend}, {self.size} guards>"
 
     @property
     def guards(self) -> tuple[GuardInfo, ...]:
@@ -107,8 +110,13 @@ class Verdict(Shown):
         return self.outcome == "hit"
 
     def __repr__(self) -> str:
-        why = [f"{each.source}: {each.expected}, then {each.got}" for each in self.reasons]
-        return f"<Verdict: {', '.join([self.outcome, *why])}>"
+        told = [f"{each.against} {each.subject} {_known(each.expected)}, now {_known(each.got)}" for each in self.reasons]
+        told += [f"not known: {each}" for each in self.unknown]
+        return f"<Verdict: {'; '.join([' '.join(filter(None, (self.outcome, self.entry))), *filter(None, [self.why]), *told])}>"
 
     def __bool__(self) -> bool:
         return self.outcome in ("compile", "recompile")
+
+
+def _known(value: str | None) -> str:
+    return "?" if value is None else value

@@ -33,6 +33,8 @@ GuardKind = Literal[
     "other",
 ]
 
+_OF_A_VALUE = ("rank", "dtype", "device", "requires_grad", "type", "length", "keys")  # whose source is the value itself
+
 
 @dataclass(frozen=True, slots=True)
 class Reason(Record):
@@ -51,6 +53,11 @@ class Reason(Record):
     holder: str | None = None  # what holds the value: "argument", "global", "module", "optimizer", "object"
     requesters: tuple[Location, ...] = ()  # every line that asked for it, in order
     text: str = ""  # torch's own words
+
+    @property
+    def subject(self) -> str:
+        """What was compared: `x.size()[0]`, `dtype of x`."""
+        return f"{self.kind} of {self.source}" if self.kind in _OF_A_VALUE else self.source
 
 
 @dataclass(frozen=True, slots=True)

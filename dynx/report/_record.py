@@ -100,12 +100,16 @@ def _of_cache(report: CacheReport) -> Iterator[Block]:
     versions = words.plural(len(report.entries), "version")
     yield Block(words.function(report.location), f"{versions} in torch's cache" if report.entries else "nothing compiled")
     for entry in report.entries:
-        named = [each for each in entry.guards if each.kind != "global_state" and _INTERNAL not in each.source]
-        named.sort(key=_is_of_the_language)
-        rows = [(spoken(each.source), each.expected or "", each.kind, _asked(each)) for each in named]
-        others = entry.size - len(named)
-        notes = (f"and {others} of global state and of marks that tensors do not have",) if others else ()
-        yield Block(f"{entry.id}  {entry.backend}", _facts(entry), ("value", "expected", "guard", "asked for at"), rows, notes)
+        yield from _of_entry(entry)
+
+
+def _of_entry(entry: Entry) -> Iterator[Block]:
+    named = [each for each in entry.guards if each.kind != "global_state" and _INTERNAL not in each.source]
+    named.sort(key=_is_of_the_language)
+    rows = [(spoken(each.source), each.expected or "", each.kind, _asked(each)) for each in named]
+    others = entry.size - len(named)
+    notes = (f"and {others} of global state and of marks that tensors do not have",) if others else ()
+    yield Block(f"{entry.id}  {entry.backend}", _facts(entry), ("value", "expected", "guard", "asked for at"), rows, notes)
 
 
 def _facts(entry: Entry) -> str:
@@ -143,7 +147,7 @@ def _of_verdict(verdict: Verdict) -> Iterator[Block]:
     rows = [
         (
             each.against or "",
-            spoken(each.source),
+            each.subject.replace(each.source, spoken(each.source)),
             each.expected if each.expected is not None else "?",
             each.got if each.got is not None else "?",
             words.line(each.location) if each.location is not None else "",
@@ -191,6 +195,7 @@ def _us(ns: float) -> str:
 
 _BLOCKS: dict[type[Shown], Callable[[Any], Iterator[Block]]] = {
     CacheReport: _of_cache,
+    Entry: _of_entry,
     Verdict: _of_verdict,
     GuardCosts: _of_costs,
 }

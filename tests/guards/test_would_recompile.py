@@ -174,14 +174,48 @@ def test_backends_and_configurations_are_respected():
 def test_stances():
     compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
     compiled(torch.ones(3))
+
+    def said(size):
+        verdict = dynx.would_recompile(compiled, torch.ones(size))
+        return verdict.outcome, verdict.why, len(verdict.reasons)
+
     with torch.compiler.set_stance("force_eager"):
-        assert dynx.would_recompile(compiled, torch.ones(3)).outcome == "eager"
+        assert said(3) == ("eager", "the stance 'force_eager'", 0)
     with torch.compiler.set_stance("eager_on_recompile"):
-        assert dynx.would_recompile(compiled, torch.ones(3)).hit
-        assert dynx.would_recompile(compiled, torch.ones(4)).outcome == "eager"
+        assert said(3) == ("hit", None, 0)
+        assert said(4) == ("eager", "the stance 'eager_on_recompile' compiles nothing", 1)
     with torch.compiler.set_stance("fail_on_recompile"):
-        assert dynx.would_recompile(compiled, torch.ones(3)).hit
-        assert dynx.would_recompile(compiled, torch.ones(4))
+        assert said(3) == ("hit", None, 0)
+        assert said(4) == ("recompile", "the stance 'fail_on_recompile' raises instead", 1)
+        with pytest.raises(RuntimeError, match="Detected recompile"):
+            compiled(torch.ones(4))
+    switched_off = dynx.would_recompile(torch.compiler.disable(compiled), torch.ones(3))
+    assert (switched_off.outcome, switched_off.why) == ("eager", "torch.compiler.disable")
+
+
+def test_an_earlier_failure_is_told():
+    def picky(x, each):
+        return x + each[0]
+
+    torch._dynamo.reset()
+    compiled = torch.compile(picky, backend="eager", dynamic=False)
+    with pytest.raises(TypeError):
+        compiled(torch.ones(3), [object()])
+    said = dynx.would_recompile(compiled, torch.ones(3), [1])
+    assert said.outcome == "eager"  # for good
+    assert said.why == "torch gave it up at an earlier call; dynx.guards.reset(function) has it try again"
+    guards.reset(compiled)
+    assert dynx.would_recompile(compiled, torch.ones(3), [1]).outcome == "compile"
+
+
+def test_a_limit_that_raises():
+    compiled = torch.compile(lambda x, n: x * n, backend="eager", dynamic=False, fullgraph=True)
+    with torch._dynamo.config.patch(recompile_limit=1):
+        compiled(torch.ones(3), 2)
+        said = dynx.would_recompile(compiled, torch.ones(3), 3)
+        assert said.why.endswith("is reached; the call raises, since fullgraph=True or fail_on_recompile_limit_hit is set")
+        with pytest.raises(torch._dynamo.exc.FailOnRecompileLimitHit):
+            compiled(torch.ones(3), 3)
 
 
 @pytest.mark.parametrize("compile", [torch.compile, dynx.compile], ids=["torch", "dynx"])
@@ -198,7 +232,8 @@ def test_the_limit_of_recompiles(compile):
         compiled(torch.ones(3), 5)
         assert counting.compiled == 3
         assert dynx.would_recompile(compiled, torch.ones(3), 2).hit
-        assert dynx.would_recompile(compiled, torch.ones(3), 6).outcome == "eager"
+        said = dynx.would_recompile(compiled, torch.ones(3), 6)
+        assert (said.outcome, said.why, len(said.reasons)) == ("eager", "torch._dynamo.config.recompile_limit is reached", 3)
 
 
 def test_a_limit_of_its_own():
@@ -282,6 +317,7 @@ def test_the_rest_of_a_function_is_named_as_unknown(broken):
     said = dynx.would_recompile(compiled, torch.ones(3))
     assert said.hit
     (rest,) = said.unknown
+    assert repr(said) == f"<Verdict: hit {said.entry}; not known: {rest}>"
     assert re.fullmatch(r"the rest of .*broken after line \d+", rest)
 
 
