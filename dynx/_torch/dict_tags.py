@@ -2,8 +2,8 @@
 
 Torch: `config.use_recursive_dict_tags_for_guards`, on in 2.11 and off from 2.13 on; it marks the modules of a finished tree
 (`GuardManagerWrapper.find_tag_safe_roots`), which can be done later too, and never be taken back. Tensors below a marked module
-are still looked at from 2.13 on. A class that is assigned to a module is not noticed, and before Python 3.12 the dictionaries
-are compared through pointers that may be stale (pytorch#188101).
+are still looked at from 2.13 on. A class that is assigned to a module is not noticed, nor a change of a function that it
+holds, and before Python 3.12 the dictionaries are compared through pointers that may be stale (pytorch#188101).
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ _FILTERS: Mapping[str, _Drops] = {  # of torch.compiler
     "keep_tensor_guards_unsafe": lambda node, module: not is_tensor(node),
 }
 _CLASS_ASSIGNED = "a class that is assigned to a module: module.__class__ = Other"
+_FUNCTION_CHANGED = "a function that a module holds: what it closes over rebound, its defaults or code replaced"
 _FREED = "before Python 3.12: torch may read freed memory once a submodule was replaced (pytorch#188101)"
 _CHANGES_MADE = "no guard is dropped; of generated changes to modules it notices every other one that torch's default does"
 
@@ -73,7 +74,7 @@ def _setting(name: str, ns: float, kept: int, dropped: Counter[str]) -> GuardSet
     if name == IN_USE:
         return GuardSetting(name, ns, kept)
     if name == DICT_TAGS:
-        misses = (_CLASS_ASSIGNED, *([_FREED] if dict_tags.may_read_freed_memory() else []))
+        misses = (_CLASS_ASSIGNED, _FUNCTION_CHANGED, *([_FREED] if dict_tags.may_read_freed_memory() else []))
         return GuardSetting(name, ns, kept, misses, _CHANGES_MADE, f'profile.apply("{DICT_TAGS}")')
     total = dropped.total()
     kinds = ", ".join(f"{count} {kind}" for kind, count in dropped.most_common())

@@ -81,8 +81,9 @@ def _enter(context) -> Callable[[], object]:
     return lambda: context.__exit__(None, None, None)
 
 
-def _made(make, module) -> None:
-    make(module)
+def _made(make, module) -> Callable[[], object] | None:
+    back = make(module)
+    return back if isinstance(back, FunctionType) else None
 
 
 def other(value: Any) -> Any:
@@ -115,11 +116,21 @@ def _values(module) -> Iterator[tuple[str, str, Callable]]:
             yield "attribute", f"{name} changed", lambda m, n=name: setattr(m, n, other(getattr(m, n)))
             yield "attribute", f"{name} by __dict__", lambda m, n=name: vars(m).update({n: other(getattr(m, n))})
             yield "type", f"{name} of another type", lambda m, n=name: setattr(m, n, _another_type(getattr(m, n)))
+        if isinstance(value, FunctionType) and value.__defaults__:
+            yield "default", f"{name}'s default", lambda m, n=name: setattr(getattr(m, n), "__defaults__", (9.0,))
+        if isinstance(value, FunctionType):
+            yield "code", f"{name}'s code", lambda m, n=name: _swap_code(getattr(m, n))
         if isinstance(value, FunctionType) and value.__closure__:
             yield "cell", f"{name}'s cell", lambda m, n=name: setattr(getattr(m, n).__closure__[0], "cell_contents", 9.0)
     for name, value in vars(type(module)).items():
         if type(value) in (int, float, bool, str) and not name.startswith("_"):
             yield "instance hides class", f"{name} hidden", lambda m, n=name: setattr(m, n, other(getattr(m, n)))
+    if isinstance(module, models.Plain):
+        yield "of a class", "of_class", lambda m: _enter(attribute(models.Plain, "of_class", 9.0))
+
+
+def _swap_code(function: FunctionType) -> None:
+    function.__code__ = models.dividing_by(1.0).__code__ if function.__closure__ else models.shifted.__code__
 
 
 def _another_type(value: Any) -> Any:
@@ -213,6 +224,7 @@ def _structure(module) -> Iterator[tuple[str, str, Callable]]:
     yield "hook", "forward pre-hook", lambda m: m.register_forward_pre_hook(lambda m, args: tuple(map(_mapped, args)))
     yield "forward", "forward on the instance", lambda m: setattr(m, "forward", _negated(m.forward))
     yield "class", "class", _change_class
+    yield "of a class", "forward", lambda m: _enter(attribute(type(m), "forward", _doubled(type(m).forward)))
     for name, child in module.named_children():
         yield "child", f"{name} by another kind", lambda m, n=name: m._modules.__setitem__(n, nn.Softsign())
         yield "child", f"{name} deleted", lambda m, n=name: m._modules.pop(n)
@@ -239,6 +251,14 @@ def _negated(forward):
     def other_forward(*args, **kwargs):
         out = forward(*args, **kwargs)
         return -out if isinstance(out, torch.Tensor) else out
+
+    return other_forward
+
+
+def _doubled(forward):
+    def other_forward(self, *args, **kwargs):
+        out = forward(self, *args, **kwargs)
+        return out * 2 if isinstance(out, torch.Tensor) else out
 
     return other_forward
 
