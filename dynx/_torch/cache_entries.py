@@ -14,8 +14,9 @@ from typing import Any
 
 from dynx._torch.compiling import key_of
 from dynx._torch.frames import backend_name
-from dynx._torch.pinned import RawEntry, pinned_of
+from dynx._torch.pinned import pinned_of
 from dynx._torch.quiet import when_quiet
+from dynx._torch.raw_entry import RawEntry
 
 
 def entries_of(code: CodeType) -> list[RawEntry]:
@@ -65,7 +66,7 @@ def resumes_of(code: CodeType) -> Iterator[CodeType]:
             yield from resumes_of(each)
 
 
-def invalidate(guards: Any, why: str) -> None:
+def invalidate(guards: Any, why: str, what: str = "guards.evict") -> None:
     """Take an entry out of use; torch goes on counting it towards the limit until the function is reset."""
     from torch._dynamo.guards import DeletedGuardManagerWrapper
 
@@ -73,10 +74,10 @@ def invalidate(guards: Any, why: str) -> None:
         if guards.cache_entry is not None:
             guards.extra_state.invalidate(guards.cache_entry, DeletedGuardManagerWrapper(why))
 
-    when_quiet(take_out, "guards.evict")
+    when_quiet(take_out, what)
 
 
-def reset(codes: Iterable[CodeType]) -> None:
+def reset(codes: Iterable[CodeType], what: str = "guards.reset") -> None:
     """Forget what was compiled for code objects, and that they are not to be compiled. Torch: `reset_code`."""
     from torch._dynamo.eval_frame import reset_code
 
@@ -85,4 +86,4 @@ def reset(codes: Iterable[CodeType]) -> None:
             reset_code(code)
 
     each_code = list(codes)
-    when_quiet(forget, "guards.reset")
+    when_quiet(forget, what)

@@ -197,14 +197,16 @@ def before_forward(module: Any) -> str | None:
     return f"{name} has parameters that its first call makes" if hasattr(module, "_initialize_hook") else None
 
 
-def owner_in_shared_code(fn: Any, codes: list[CodeType]) -> Any | None:
-    """Give the class of a module that runs in torch's wrapper, whose code all built-in modules share; None elsewhere."""
+def is_shared(code: CodeType) -> bool:
+    """Tell whether code is that of torch's wrapper around modules and functions of its own, and around objects."""
+    shared = shared_code()  # and copies of it
+    return (code.co_filename, code.co_firstlineno) == (shared.co_filename, shared.co_firstlineno)
+
+
+def shared_code() -> CodeType:
     from torch._dynamo.external_utils import wrap_inline
 
-    if not any(code is wrap_inline(innermost).__code__ for code in codes):
-        return None
-    module = original_module(fn)
-    return type(module) if module is not None else None
+    return wrap_inline(innermost).__code__
 
 
 def is_module_call(fn: Any) -> bool:

@@ -11,13 +11,14 @@ Torch: `_TorchDynamoContext`, which a compiled function closes over as `self`, `
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from types import CodeType, FrameType, MethodType
 from typing import Any, NamedTuple
 
 from dynx._torch.cache_entries import entries_of
-from dynx._torch.pinned import RawEntry, pinned_of
+from dynx._torch.observer import free_observer
+from dynx._torch.pinned import pinned_of
+from dynx._torch.raw_entry import RawEntry
 
 
 class Compiled(NamedTuple):
@@ -100,9 +101,7 @@ def look_up(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], o
             raise _Stop
 
     skip_code(end_at_first_instruction.__code__)
-    get: Any
-    put: Any
-    get, put = (sys.getprofile, sys.setprofile) if sys.getprofile() is None else (sys.gettrace, sys.settrace)
+    get, put = free_observer()
     canary = _Canary(compiled, callback, on_miss, put)
     set_region = getattr(eval_frame, "set_eval_frame_isolate_recompiles_id", None)
     # from here on as little as possible, since everything is profiled

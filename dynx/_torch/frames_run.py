@@ -5,12 +5,12 @@ Torch runs an entry as a frame of its own, of the compiled code but with the loc
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any, NamedTuple
 
-from dynx._torch.pinned import RawEntry
+from dynx._torch.observer import free_observer
+from dynx._torch.raw_entry import RawEntry
 
 
 class FrameRun(NamedTuple):
@@ -21,19 +21,35 @@ class FrameRun(NamedTuple):
     globals: Mapping[str, Any]
 
 
-def frames_run(call: Callable[[], object], entries: Iterable[RawEntry]) -> list[FrameRun]:
-    """Make a call and list the frames of these entries that it runs on this thread, in order. Raises what it raises."""
+def frames_run(
+    call: Callable[[], object], entries: Iterable[RawEntry], at_start: Callable[[FrameRun], object] | None = None
+) -> list[RawEntry]:
+    """Make a call and list which of these entries it runs on this thread, in order. Raises what it raises.
+
+    `at_start` is called before the first instruction of each, with nothing compiled meanwhile.
+    """
+    from torch._C._dynamo.eval_frame import set_eval_frame
+
     by_code = {id(each.compiled): each for each in entries}
-    found: list[FrameRun] = []
+    found: list[RawEntry] = []
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call" and (entry := by_code.get(id(frame.f_code))) is not None:
-            found.append(FrameRun(entry, dict(frame.f_locals), frame.f_globals))
+            found.append(entry)
+            if at_start is not None:
+                prior = set_eval_frame(None)
+                put(None)
+                try:
+                    at_start(FrameRun(entry, dict(frame.f_locals), frame.f_globals))
+                finally:
+                    put(note)
+                    set_eval_frame(prior)
 
-    before = sys.getprofile()
-    sys.setprofile(note)
+    get, put = free_observer()
+    before = get()
+    put(note)
     try:
         call()
     finally:
-        sys.setprofile(before)
+        put(before)
     return found

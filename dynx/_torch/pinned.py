@@ -12,19 +12,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from dynx._torch.quiet import when_quiet
-
-
-class RawEntry(NamedTuple):
-    """One compiled version of a function, or of a part of one."""
-
-    code: CodeType  # that torch replaced: the function's, or of its rest after a graph break
-    compile_id: str
-    backend: str
-    cache_key: Any  # of a backend that has one
-    region: int  # -1 where it is not kept apart
-    compiled: CodeType
-    guards: Any  # `GuardManagerWrapper`
-    is_pinned: bool = False
+from dynx._torch.raw_entry import RawEntry
 
 
 class _Known(NamedTuple):

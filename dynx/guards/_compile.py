@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from dynx._torch import compiling, configs
+from dynx._torch.configs import forced_backend
 from dynx._torch.limits import tell_at_limit
 from dynx._torch.rendering import show_value
 from dynx._trace.cache_keys import CacheKey
@@ -116,9 +117,8 @@ class _Dispatch:
         fingerprint = self._fingerprint
         now = fingerprint()
         first = self.compiler(now)(fn)  # at once: what cannot be compiled is told here, as torch does
-        table = {now: first}
         backend = self._given.backend
-        warn_if_forced(fn, backend)
+        table = {now: first} if forced_backend() is None else {}
         compiled_for = table.get
 
         @functools.wraps(fn)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from types import CodeType
+from collections.abc import Callable
 from typing import Any
-from weakref import ref
 
 from dynx._torch import cache_entries, hooks
 from dynx._torch.capabilities import hook_point
@@ -13,24 +11,21 @@ from dynx._torch.frames import compile_call
 from dynx._torch.hooks import After
 from dynx._torch.line_hook import original_code
 from dynx._trace.bus import trouble
+from dynx.guards._owner import Owner
 
 
-def on_compiled(codes: Iterable[CodeType], tell: Callable[[str, Any], None], *, what: str) -> hooks.Subscription:
-    """Call `tell` with the compile id and the guards of each version, rests behind graph breaks included.
-
-    Keeps no code alive.
-    """
-    watched = [ref(each) for each in codes]
+def on_compiled(owner: Owner, tell: Callable[[str, Any], None], *, what: str) -> hooks.Subscription:
+    """Call `tell` with the compile id and the guards of each version, rests behind graph breaks included."""
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
         call = compile_call(args, kwargs)
         mine = call.code, original_code(call.code)
-        if not any(one() is code for one in watched for code in mine):
+        if not any(one is code for one in owner.codes for code in mine):
             return None
 
         def after(result: Any, raised: BaseException | None) -> None:
             guards = None if raised is not None else cache_entries.guards_of_result(result)
-            if guards is not None:
+            if guards is not None and owner.has(guards, call.code):
                 tell(call.id, guards)
 
         return after

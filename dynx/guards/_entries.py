@@ -8,26 +8,21 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from dynx._torch import cache_entries, guard_tree
-from dynx._torch.frames import resumed_at, user_name
+from dynx._torch.frames import resumed_at
 from dynx._torch.metrics import seconds_of
-from dynx._torch.pinned import RawEntry
+from dynx._torch.raw_entry import RawEntry
 from dynx._torch.rendering import show_value
 from dynx._trace import bus
 from dynx._trace.guard_infos import node_of
-from dynx._trace.userline import first_line
 from dynx.errors import StaleEntry, UsageError
 from dynx.guards import _hits
-from dynx.records import Entry, Location
+from dynx.guards._target import location_of
+from dynx.records import Entry
 
 _handles: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of guard managers, which end with their entries
 _managers: WeakValueDictionary[int, Any] = WeakValueDictionary()
 _codes: WeakKeyDictionary[Any, ref[CodeType]] = WeakKeyDictionary()  # weak: a code object keeps its entries
 _next = itertools.count(1)
-
-
-def entries_of(codes: list[CodeType]) -> list[Entry]:
-    """List what was compiled of each code and of its rests after graph breaks, oldest first."""
-    return [_record(each) for each in cache_entries.with_rests(codes)]
 
 
 def raw_of(entry: Entry) -> RawEntry:
@@ -45,11 +40,7 @@ def raw_of(entry: Entry) -> RawEntry:
     return raw
 
 
-def location_of(code: CodeType) -> Location:
-    return Location(code.co_filename, first_line(code), user_name(code.co_qualname))
-
-
-def _record(raw: RawEntry) -> Entry:
+def record_of(raw: RawEntry) -> Entry:
     facts = bus.facts_of(raw.compile_id)
     handle = _handles.get(raw.guards)
     if handle is None:

@@ -4,22 +4,55 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from types import CodeType
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
-from dynx._torch import cache_entries, guard_tree
+from dynx._torch import guard_tree
 from dynx.guards._compiled import on_compiled
-from dynx.guards._target import codes_of
+from dynx.guards._owner import Owner, owner_of
 
-_counters: WeakKeyDictionary[Any, Iterator[int]] = WeakKeyDictionary()  # of guard managers
+
+class Counter:
+    """Counts how often a guard was evaluated, and what of that were calls."""
+
+    __slots__ = ("_otherwise", "_ticks", "tick")
+
+    def __init__(self) -> None:
+        self._ticks, self._otherwise = itertools.count(1), 0
+        self.tick = partial(next, self._ticks)  # gives a number, which is true
+
+    @property
+    def calls(self) -> int:
+        return self._evaluated() - self._otherwise
+
+    @contextmanager
+    def not_counting(self) -> Iterator[None]:
+        before = self._evaluated()
+        try:
+            yield
+        finally:
+            self._otherwise += self._evaluated() - before
+
+    def _evaluated(self) -> int:
+        """Read the count without moving it. CPython shows it as `count(5)`."""
+        return int(repr(self._ticks)[6:-1]) - 1
+
+
+_counters: WeakKeyDictionary[Any, Counter] = WeakKeyDictionary()  # of guard managers
 
 
 def counted(guards: Any) -> int | None:
     """Give how often an entry was run since it was first counted; None if it never was."""
     counter = _counters.get(guards)
-    return None if counter is None else _value(counter)
+    return None if counter is None else counter.calls
+
+
+def not_counting(guards: Any) -> AbstractContextManager[None]:
+    """Let guards be evaluated otherwise than by a call."""
+    counter = _counters.get(guards)
+    return nullcontext() if counter is None else counter.not_counting()
 
 
 def count_hits(fn: Any) -> HitCount:
@@ -39,22 +72,22 @@ def count_hits(fn: Any) -> HitCount:
     >>> sorted(hits.values())
     [1, 2]
     """
-    return HitCount(codes_of(fn))
+    return HitCount(owner_of(fn))
 
 
 class HitCount(Mapping[str, int]):
     """Calls by compile id, counting until the block ends."""
 
-    def __init__(self, codes: list[CodeType]) -> None:
-        self._codes = codes
-        self._started: dict[str, tuple[Iterator[int], int]] = {}
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._started: dict[str, tuple[Counter, int]] = {}  # and the calls before
         self._result: dict[str, int] | None = None
         self._handle: Any = None
 
     def __enter__(self) -> Self:
-        for each in cache_entries.with_rests(self._codes):
+        for each in self._owner.entries():
             self._count(each.compile_id, each.guards)
-        self._handle = on_compiled(self._codes, self._count, what="count_hits")
+        self._handle = on_compiled(self._owner, self._count, what="count_hits")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,12 +97,12 @@ class HitCount(Mapping[str, int]):
     def _count(self, compile_id: str, guards: Any) -> None:
         counter = _counters.get(guards)
         if counter is None:
-            counter = _counters[guards] = itertools.count(1)
-            guard_tree.add_last(guards, partial(next, counter), "counts hits")  # gives a number, which is true
-        self._started[compile_id] = counter, _value(counter)
+            counter = _counters[guards] = Counter()
+            guard_tree.add_last(guards, counter.tick, "counts hits")
+        self._started[compile_id] = counter, counter.calls
 
     def _now(self) -> dict[str, int]:
-        return {compile_id: _value(counter) - start for compile_id, (counter, start) in self._started.items()}
+        return {compile_id: counter.calls - before for compile_id, (counter, before) in self._started.items()}
 
     def _known(self) -> dict[str, int]:
         return self._result if self._result is not None else self._now()
@@ -85,8 +118,3 @@ class HitCount(Mapping[str, int]):
 
     def __repr__(self) -> str:
         return f"HitCount({self._known()})"
-
-
-def _value(counter: Iterator[int]) -> int:
-    """Read a counter without moving it. CPython shows it as `count(5)`."""
-    return int(repr(counter)[6:-1]) - 1

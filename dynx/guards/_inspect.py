@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, Self
 from weakref import ref
 
-from dynx._torch import cache_entries, compiling, pinned
+from dynx._torch import cache_entries, pinned
+from dynx._torch.raw_entry import RawEntry
 from dynx.errors import UsageError
-from dynx.guards._entries import entries_of, location_of, raw_of
-from dynx.guards._target import codes_of
+from dynx.guards._entries import raw_of, record_of
+from dynx.guards._owner import owner_of
+from dynx.guards._target import codes_of, place_of
 from dynx.records import CacheReport, Entry
 
 
@@ -18,7 +20,7 @@ def inspect(fn: Any) -> CacheReport:
     `fn` may be what was compiled or what torch.compile made of it. Oldest versions stand first, those of the rest of a function
     after a graph break behind the others. A guard's `location` is the line that torch remembers;
     `requesters` are all lines that asked for it, known where `dynx.watch()` or `guards.recompiles()` was open when it was
-    compiled. Built-in modules share code: of theirs those of the same class are listed.
+    compiled. Modules and decorated functions of torch's share code: of theirs those of the same class or function are listed.
 
     The records are plain data. `guards.evict` and `guards.pin` find the entry of a record as long as it is in the cache.
     Raises UsageError for what has no Python code.
@@ -30,11 +32,7 @@ def inspect(fn: Any) -> CacheReport:
     >>> [(each.id, [(g.source, g.expected) for g in each.guards if g.kind == "value"]) for each in guards.inspect(f).entries]
     [('0/0', [('n', '2')]), ('0/1', [('n', '3')])]
     """
-    codes = codes_of(fn)
-    entries = entries_of(codes)
-    if (owner := compiling.owner_in_shared_code(fn, codes)) is not None:
-        entries = [each for each in entries if _is_of(each, owner)]
-    return CacheReport(location_of(codes[0]), tuple(entries))
+    return CacheReport(place_of(fn), tuple(map(record_of, owner_of(fn).entries())))
 
 
 def evict(entry: Entry) -> None:
@@ -55,7 +53,8 @@ def reset(fn: Any) -> None:
 
     `torch._dynamo.reset()` for one function: its versions, those of its rests after graph breaks, the limits they reached. That
     crashes when another thread is in a call of the function; this waits for a moment in which none is in a call of compiled
-    code, and raises UsageError when it does not come, or from within a compilation.
+    code, and raises UsageError when it does not come, or from within a compilation. Modules and decorated functions of torch's
+    share code, which is reset for all of them.
     """
     cache_entries.reset(each for code in codes_of(fn) for each in (code, *cache_entries.resumes_of(code)))
 
@@ -84,7 +83,7 @@ def pin(entry: Entry, *, unsafe_ignore_backend: bool) -> Pin:
 class Pin:
     """A pinned version."""
 
-    def __init__(self, entry: Entry, raw: pinned.RawEntry) -> None:
+    def __init__(self, entry: Entry, raw: RawEntry) -> None:
         self._entry, self._code, self._guards = entry, ref(raw.code), ref(raw.guards)
 
     def remove(self) -> None:
@@ -100,9 +99,3 @@ class Pin:
 
     def __exit__(self, *_: object) -> None:
         self.remove()
-
-
-def _is_of(entry: Entry, owner: Any) -> bool:
-    """Tell whether an entry of torch's wrapper, which all built-in modules share, was compiled for this class."""
-    expected = {guard.expected for guard in entry.guards if guard.source == "fn" and guard.kind == "type"}
-    return not expected or str(owner) in expected

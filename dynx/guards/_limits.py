@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 
 from dynx._torch.cache_entries import entries_of
+from dynx._torch.compiling import is_shared
 from dynx._torch.limits import AtLimit
 from dynx._trace.cache_keys import CacheKey
 from dynx._trace.userline import levels_to_the_user
 from dynx.errors import DynxWarning
-from dynx.guards._entries import location_of
 from dynx.guards._reasons import reasons_of
+from dynx.guards._target import location_of, place_of
 from dynx.records import Reason
 
 _SHOWN = 3
@@ -22,7 +23,7 @@ def warn_at_limit(key: CacheKey, call: AtLimit) -> None:
 
 
 def _text(key: CacheKey, call: AtLimit) -> str:
-    function = location_of(call.code)
+    function = place_of(call.locals["fn"]) if is_shared(call.code) and "fn" in call.locals else location_of(call.code)
     entries = [each for each in entries_of(call.code) if each.cache_key == key]
     reasons = reasons_of(entries, call.locals, call.globals, None)  # all of this backend
     shown = [f"\n    {each}" for each in dict.fromkeys(map(_words, reasons))]

@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import CodeType
 from typing import Any
-from weakref import ref
 
-from dynx._torch.cache_entries import with_rests
 from dynx._torch.frames import resumed_at
 from dynx._torch.frames_run import FrameRun, frames_run
 from dynx._torch.guard_timing import GuardTimes, TimedNode
 from dynx._torch.guard_tree import tree_of
+from dynx._torch.raw_entry import RawEntry
 from dynx._trace import bus
 from dynx._trace.guard_infos import node_of
 from dynx.errors import UsageError
-from dynx.guards._entries import location_of
+from dynx.guards._hits import not_counting
 from dynx.guards._marking import Marking
+from dynx.guards._owner import Owner, owner_of
 from dynx.guards._settings import DICT_TAGS, plan, settings
-from dynx.guards._target import codes_of
-from dynx.records import CostNode, FrameCost, GuardCosts, GuardNode, GuardSetting
+from dynx.guards._target import location_of, place_of
+from dynx.records import CostNode, FrameCost, GuardCosts, GuardNode, GuardSetting, Location
 from dynx.records.record import IN_PROCESS
 
 _SECONDS = 0.8  # of timing guards, shared by the frames of the call
 _CALL_SECONDS = 0.2
-_CALLS = 100
+_CALLS = 10
+_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class GuardProfile(GuardCosts):
     """What checking guards costs in one call, and a way to have it cheaper."""
 
-    codes: tuple[ref[CodeType], ...] = field(default=(), compare=False, repr=False, metadata=IN_PROCESS)
+    owner: Owner = field(default=Owner((), None, None), compare=False, repr=False, metadata=IN_PROCESS)
 
     def apply(self, setting: str | None = None) -> Marking:
         """Have the guards of this function checked as `advice` says, or as the setting of this name; gives a handle.
@@ -44,10 +45,11 @@ class GuardProfile(GuardCosts):
         chosen = self.advice if setting is None else next((each for each in self.settings if each.name == setting), None)
         if chosen is None:
             raise UsageError(
-                f"no setting {setting!r} was measured\n  there is {', '.join(each.name for each in self.settings)}"
+                f"no setting {setting!r} was measured, or it is in use\n"
+                f"  there is {', '.join(each.name for each in self.settings)}"
             )
         if chosen.name == DICT_TAGS:
-            return Marking([code for each in self.codes if (code := each()) is not None])
+            return Marking(self.owner)
         if chosen == self.settings[0]:
             raise UsageError(_nothing_cheaper(self.settings[1:]))
         raise UsageError(f"{chosen.name} drops guards, which torch can only do when it compiles\n  write {chosen.how}")
@@ -56,14 +58,16 @@ class GuardProfile(GuardCosts):
 def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> GuardProfile:
     """Time the guards of a call, part by part, and the ways to have them checked that would cost less.
 
-    **Makes the call several times**, to find the frames that it runs and to time the whole of it; then times copies of their
-    guards alone, which takes about a second. Guards are timed as a loop has them, with the processor's cache warm; between long
-    steps they cost more. The frames are those of the function and of its rests after graph breaks, not of functions that these
-    call.
+    **Makes the call about a dozen times**, to find the frames that it runs and to time the whole of it: what it does to the
+    program, such as an optimizer's step, happens as often. In one of them it stops before each frame, for about a second in
+    all, to time copies of the guards; guards with code of the user's own run thousands of times. Guards are timed as a loop
+    has them, with the processor's cache warm; between long steps they cost more. The frames are those of the function and of
+    its rests after graph breaks, not of functions that these call.
 
-    `settings` are what could be chosen instead, with the nanoseconds that each would take and the changes that it would miss;
-    `advice` is the cheapest that misses none; `apply()` has it from then on. Raises UsageError for what is not compiled and for
-    a call that runs nothing compiled, and what the call raises.
+    `settings` are the one in use and what could be chosen instead, with the nanoseconds that each would take and the changes
+    that it would miss; `advice` is the cheapest that misses none, which is the one in use where all others miss something;
+    `apply(name)` has another from then on. Raises UsageError for a call that runs nothing compiled or compiles each time, and
+    what the call raises.
 
     >>> import torch
     >>> from dynx import guards
@@ -72,34 +76,56 @@ def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> GuardProfile:
     >>> costs.frames[0].size > 50 and 0 < costs.share < 1
     True
     """
-    codes = codes_of(compiled)
+    owner = owner_of(compiled)
 
     def call() -> object:
         return compiled(*args, **kwargs)
 
     call()  # compiles, where it has to
-    frames = _by_entry(frames_run(call, with_rests(codes)))
-    if not frames:
-        raise UsageError(
-            f"this call of {location_of(codes[0]).function} runs nothing that is compiled\n"
-            "  give what torch.compile made; where it is, dynx.would_recompile(compiled, ...) says why"
-        )
-    for each in frames:
-        each.measure(_SECONDS / len(frames))
+    frames = _measured(call, _entries_run(call, owner, place_of(compiled)))
     return GuardProfile(
-        location_of(codes[0]),
+        place_of(compiled),
         _nanoseconds(call),
         tuple(each.cost() for each in frames),
         settings([(each.planned, each.count) for each in frames]),
-        codes=tuple(map(ref, codes)),
+        owner=owner,
     )
 
 
-def _by_entry(runs: list[FrameRun]) -> list[_Frame]:
-    found: dict[int, list[FrameRun]] = {}
-    for each in runs:
-        found.setdefault(id(each.entry.guards), []).append(each)
-    return [_Frame(same[0], len(same)) for same in found.values()]
+def _entries_run(call: Callable[[], object], owner: Owner, place: Location) -> list[RawEntry]:
+    """List the versions that a call runs. Raises UsageError where there are none."""
+    before = entries = owner.entries()
+    for _ in range(_TRIES):
+        if runs := frames_run(call, entries):
+            return runs
+        before, entries = entries, owner.entries()
+    if len(before) != len(entries):
+        raise UsageError(f"every call of {place.function} compiles again\n  dynx.guards.recompiles() says why")
+    raise UsageError(
+        f"this call of {place.function} runs nothing that is compiled\n"
+        "  give what torch.compile made; where it is, dynx.would_recompile(compiled, ...) says why"
+    )
+
+
+def _measured(call: Callable[[], object], runs: list[RawEntry]) -> list[_Frame]:
+    """Make a call, and time the guards of each frame right before it begins, when they hold."""
+    counts = Counter(id(each.guards) for each in runs)
+    found: dict[int, _Frame] = {}
+
+    def measure(run: FrameRun) -> None:
+        if (key := id(run.entry.guards)) not in found:
+            with not_counting(run.entry.guards):
+                found[key] = frame = _Frame(run, max(1, counts[key]))
+                frame.measure(_SECONDS / len(counts))
+
+    frames_run(call, runs, measure)
+    for each in found.values():
+        if not each.hold:
+            raise UsageError(
+                f"a guard of {location_of(each.entry.code).function} held in the call and not right after: it cannot be timed"
+                "\n  guards.inspect lists them; one may run code that changes what it looks at"
+            )
+    return list(found.values())
 
 
 class _Frame:
@@ -112,6 +138,7 @@ class _Frame:
         self._guards = node_of(tree, run.entry.code, facts.requests if facts is not None else None)
         self._times = GuardTimes(tree, run.locals)
         self.planned = plan(self._times, tree, self._guards, run.locals, run.globals)
+        self.hold = bool(tree.manager.check(dict(run.locals)))
 
     def measure(self, seconds: float) -> None:
         self._times.measure(seconds)
@@ -142,6 +169,6 @@ def _nanoseconds(call: Callable[[], object]) -> float:
 def _nothing_cheaper(others: tuple[GuardSetting, ...]) -> str:
     drops_none = [each for each in others if each.name == DICT_TAGS]
     if not drops_none:
-        return "no cheaper setting is safe, and there is none that drops no guard"
+        return "no cheaper setting is safe: all that were measured drop guards"
     misses = "".join(f"\n    {each}" for each in drops_none[0].misses)
     return f"no cheaper setting is safe in every case\n  {drops_none[0].how} has dict tags, which miss{misses}"

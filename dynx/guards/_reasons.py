@@ -9,7 +9,7 @@ from typing import Any
 from dynx._torch.frames import backend_name
 from dynx._torch.guard_tree import tree_of
 from dynx._torch.guards import why_not
-from dynx._torch.pinned import RawEntry
+from dynx._torch.raw_entry import RawEntry
 from dynx._trace import bus
 from dynx._trace.explain import explain
 from dynx._trace.guard_infos import info_of

@@ -10,14 +10,14 @@ from dynx._torch.configs import forced_backend
 from dynx._trace.userline import levels_to_the_user
 from dynx._trace.values import is_module
 from dynx.errors import DynxWarning
-from dynx.guards._entries import location_of
 from dynx.guards._keyed import text_of
+from dynx.guards._target import place_of
 
 
 def warn_if_forced(fn: Any, backend: Any) -> None:
     """Warn with the function and both backends; Python shows it once for each call site."""
     forced = forced_backend()
-    if forced is None or text_of(forced) == text_of(backend):
+    if forced is None or forced is backend or (type(forced) is str and forced == backend):
         return
     warnings.warn(
         f"{_name(fn)} is compiled with backend {text_of(forced)!r} besides"
@@ -32,5 +32,4 @@ def warn_if_forced(fn: Any, backend: Any) -> None:
 def _name(fn: Any) -> str:
     inner = inspect.unwrap(fn)  # torch calls modules through functions of its own
     module = getattr(inner, "__self__", inner)
-    code = getattr(inner, "__code__", None)
-    return text_of(type(module)) if is_module(module) else text_of(fn) if code is None else str(location_of(code))
+    return text_of(type(module)) if is_module(module) else str(place_of(fn))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from dynx._torch import compiling, dry_run
+from dynx._torch.frames import user_name
 from dynx._torch.pinned import is_precompiled
+from dynx._trace.userline import first_line
 from dynx._trace.values import is_module
 from dynx.errors import UsageError
+from dynx.records import Location
 
 
 class Called(NamedTuple):
@@ -63,13 +67,33 @@ def codes_of(target: Any) -> list[CodeType]:
     if original is not None:
         functions += [each for each in (compiling.innermost(vars(target).get("forward", function)),) if each is not function]
     found: dict[int, CodeType] = {}
-    for each in functions:
-        code = getattr(each.__func__ if isinstance(each, MethodType) else each, "__code__", None)
+    codes = [getattr(each.__func__ if isinstance(each, MethodType) else each, "__code__", None) for each in functions]
+    if callable(function) and (codes[0] is None or hasattr(function, "__wrapped__")):
+        codes.append(compiling.shared_code())  # torch may wrap objects and decorated functions
+    for code in codes:
         if isinstance(code, CodeType):
             found.update((id(one), one) for one in (code, *compiling.copies_of(code)))
     if not found:
         raise UsageError(f"{_name(target)} has no Python code that torch could compile\n  give a function, method or module")
     return list(found.values())
+
+
+def user_code_of(target: Any) -> CodeType | None:
+    """Give the code that a person wrote: behind compiled functions and decorators; that of `forward` for a module."""
+    module = compiling.original_module(target) or (target if is_module(target) else None)
+    function = inspect.unwrap(compiling.innermost(module.forward if module is not None else target))
+    function = getattr(function, "__func__", function)  # of a method
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)  # of an object
+    return code if isinstance(code, CodeType) else None
+
+
+def place_of(target: Any) -> Location:
+    """Give where a function or module was written. Raises UsageError for what has no Python code."""
+    return location_of(user_code_of(target) or codes_of(target)[0])
+
+
+def location_of(code: CodeType) -> Location:
+    return Location(code.co_filename, first_line(code), user_name(code.co_qualname))
 
 
 def _is_compiled_method(method: Any) -> bool:

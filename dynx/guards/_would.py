@@ -8,9 +8,8 @@ from typing import Any
 from dynx._torch import dry_run
 from dynx._torch.cache_entries import resumes_of
 from dynx._torch.frames import resumed_at, user_name
-from dynx.guards._entries import location_of
 from dynx.guards._reasons import reasons_of
-from dynx.guards._target import called, codes_of
+from dynx.guards._target import called, codes_of, location_of
 from dynx.records import Verdict
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dynx.advice import spoken
-from dynx.records import CacheReport, Entry, GuardCosts, GuardInfo, Verdict
+from dynx.records import CacheReport, CostNode, Entry, GuardCosts, GuardInfo, Verdict
 from dynx.records.shown import Shown
 from dynx.report import _words as words
 
@@ -169,7 +169,7 @@ def _of_costs(costs: GuardCosts) -> Iterator[Block]:
     for frame in costs.frames:
         nodes = sorted((node for _, node in frame.tree.walk()), key=lambda each: each.own_ns, reverse=True)
         part = [
-            (_us(each.own_ns), f"{each.own_ns / max(frame.tree.ns, 1e-9):.0%}", str(len(each.guards)), _named(each.source))
+            (_us(each.own_ns), f"{each.own_ns / max(frame.tree.ns, 1e-9):.0%}", str(len(each.guards)), _named(each))
             for each in nodes
             if each.guards
         ]
@@ -185,8 +185,11 @@ def _advice(costs: GuardCosts) -> str:
     return f"advice: {costs.advice.how}"
 
 
-def _named(source: str) -> str:
-    return "global state" if source in ("", "L") else spoken(source)
+def _named(node: CostNode) -> str:
+    if node.source not in ("", "L"):
+        return spoken(node.source)
+    others = dict.fromkeys(spoken(each.source) for each in node.guards if each.kind != "global_state")
+    return ", ".join(["global state", *filter(None, others)])
 
 
 def _us(ns: float) -> str:

@@ -29,7 +29,7 @@ import torch
 
 import dynx
 from dynx.guards._marking import Marking
-from dynx.guards._target import codes_of
+from dynx.guards._owner import owner_of
 
 SETTINGS = ("in use", "dict tags")
 BY_DEFAULT = {"hook", "of a class"}
@@ -64,7 +64,7 @@ def is_missed(maker: str, seed: int, change: changes.Change, setting: str) -> bo
     model, args = getattr(models, maker)(seed)
     compiled = torch.compile(model, backend="eager")
     compiled(*args)
-    with Marking(codes_of(compiled)) if setting == "dict tags" else contextlib.nullcontext():
+    with Marking(owner_of(compiled)) if setting == "dict tags" else contextlib.nullcontext():
         for _ in range(2):
             compiled(*args)
         assert dynx.would_recompile(compiled, *args).hit

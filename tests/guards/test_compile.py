@@ -210,6 +210,17 @@ class Net(torch.nn.Module):
         return x + 1
 
 
+def test_what_compiles_under_a_stance_alone_is_told_when_it_does(backends):
+    with torch.compiler.set_stance("default", force_backend=backends.named("forced")):
+        f = dynx.compile(add, backend=backends.named("own"))  # compiles nothing yet
+    f(torch.ones(3))
+    with torch.compiler.set_stance("default", force_backend=backends.named("forced")):
+        f = dynx.compile(add, backend=backends.named("own"))
+        with pytest.warns(DynxWarning, match="besides"):
+            f(torch.ones(3))
+    assert backends.asked == ["own", "forced"]
+
+
 FORCED = [(lambda: add, r".*test_compile.py:\d+ in add"), (Net, "Net"), (lambda: torch.nn.Sequential(Net()), "Sequential")]
 
 

@@ -149,6 +149,36 @@ def test_a_pinned_version_is_outside_of_the_limit():
         assert dynx.would_recompile(compiled, torch.ones(3), 2).outcome == "eager"  # gone, and no room
 
 
+class Adds:
+    def __call__(self, x):
+        return x + 1
+
+
+@torch.no_grad()
+def without_grad(x):
+    return x - 1
+
+
+@torch.no_grad()
+def without_grad_too(x):
+    return x - 2
+
+
+@pytest.mark.parametrize("compile", [torch.compile, dynx.compile], ids=["torch", "dynx"])
+@pytest.mark.parametrize("make", [Adds, lambda: without_grad], ids=["object", "decorated"])
+def test_what_runs_in_code_of_torch_is_told_apart(compile, make):
+    torch._dynamo.reset()
+    compiled, other = compile(make(), backend="eager"), compile(without_grad_too, backend="eager")
+    compiled(torch.ones(3)), other(torch.ones(3))
+    report = guards.inspect(compiled)
+    assert len(report.entries) == 1
+    assert report.location.file == __file__
+    assert report.entries[0] not in guards.inspect(other).entries
+    with guards.count_hits(compiled) as hits:
+        compiled(torch.ones(3)), other(torch.ones(3))
+    assert list(hits.values()) == [1]
+
+
 def test_a_pinned_version_is_known_everywhere():
     def bump(x, n):
         return x.add_(n)

@@ -31,6 +31,12 @@ def test_each_backend_has_the_limit_it_was_given(backends):
     assert [("limit (4)" in each, "limit (8)" in each) for each in texts] == [(True, False), (False, True)]
 
 
+def test_a_module_of_torch_is_named():
+    f = dynx.compile(torch.nn.Linear(3, 3), backend="eager", dynamic=False, per_backend_limit=1)
+    (warning,) = warnings_of(lambda: [f(torch.ones(n, 3)) for n in (2, 3)])
+    assert str(warning.message).startswith("Linear.forward (")
+
+
 def warnings_of(do):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import cProfile
 import gc
 import logging
 import sys
@@ -189,6 +190,78 @@ def test_dict_tags_miss_what_they_say(name):
     assert not is_noticed(tags=True)
 
 
+def test_guards_are_timed_when_they_hold():
+    """The rest changes what its guards look at; asked again afterwards, the first of them would fail at once."""
+
+    class Collects(Layers):
+        def __init__(self, collects):
+            super().__init__(20)
+            self.collects = collects
+
+        def forward(self, x):
+            each = [x]
+            torch._dynamo.graph_break()
+            for layer in self.layers:
+                x = layer(x)
+                if self.collects:
+                    each.append(x)
+            return x, each
+
+    def rest(collects):
+        torch._dynamo.reset()
+        return guards.profile(torch.compile(Collects(collects), backend="eager"), torch.ones(2, 4)).frames[1]
+
+    assert rest(True).ns == pytest.approx(rest(False).ns, rel=0.5)
+
+
+def test_only_a_dozen_calls_are_made_and_counted():
+    torch._dynamo.reset()
+    calls = []
+    compiled = torch.compile(lambda x: x + 1, backend=lambda gm, inputs: lambda *args: calls.append(1) or gm(*args))
+    compiled(torch.ones(3))
+    with guards.count_hits(compiled) as hits:
+        before = len(calls)
+        guards.profile(compiled, torch.ones(3))
+    assert list(hits.values()) == [len(calls) - before]
+    assert len(calls) - before < 20
+
+
+def test_a_profiler_goes_on():
+    profiler = cProfile.Profile()
+    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    compiled(torch.ones(3))
+    profiler.enable()
+    guards.profile(compiled, torch.ones(3))
+    assert sys.getprofile() is profiler
+    profiler.disable()
+
+
+@pytest.mark.usefixtures("without_dict_tags")
+def test_other_modules_keep_their_versions():
+    """Modules of torch's run in code that they share."""
+    torch._dynamo.reset()
+    x = torch.ones(2, 4)
+    one = torch.compile(torch.nn.Linear(4, 4), backend="eager")
+    other = torch.compile(torch.nn.Sequential(torch.nn.Linear(4, 4)), backend="eager")
+    one(x), other(x)
+    with guards.profile(one, x).apply("dict tags"):
+        assert guards.inspect(one).entries != guards.inspect(other).entries
+        assert dynx.would_recompile(one, x).hit
+        assert dynx.would_recompile(other, x).hit
+    assert not dynx.would_recompile(one, x).hit
+    assert dynx.would_recompile(other, x).hit
+
+
+@pytest.mark.usefixtures("without_dict_tags")
+def test_taking_dict_tags_back_gives_back_the_room():
+    compiled = compiled_layers(dynamic=False)
+    costs = guards.profile(compiled, torch.ones(2, 4))
+    for _ in range(9):  # more than the limit of recompiles
+        with costs.apply("dict tags"):
+            compiled(torch.ones(2, 4))
+    assert dynx.would_recompile(compiled, torch.ones(2, 4)).outcome == "compile"
+
+
 def test_profiling_leaves_the_cache_as_it_was(costs):
     compiled = compiled_layers()
     before = guards.inspect(compiled)
@@ -217,6 +290,15 @@ def test_what_cannot_be_profiled_is_told():
         guards.profile(Layers(), torch.ones(2, 4))
     with pytest.raises(UsageError, match="has no Python code"):
         guards.profile(3)
+
+    seen = []
+
+    def grows(x):
+        seen.append(x)
+        return x * len(seen)
+
+    with pytest.raises(UsageError, match=r"every call of .*grows compiles again"):
+        guards.profile(torch.compile(grows, backend="eager"), torch.ones(3))
 
     def fails(x):
         raise ValueError("of the call")
