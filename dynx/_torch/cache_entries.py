@@ -51,6 +51,13 @@ def guards_of_result(result: Any) -> Any | None:
     return None if compiled is None else compiled.guard_manager
 
 
+def compiled_codes() -> list[CodeType]:
+    """List the code objects that torch has entries of. Torch: `convert_frame.input_codes`."""
+    from torch._dynamo.convert_frame import input_codes
+
+    return [code for each in input_codes.seen if (code := each()) is not None and entries_of(code)]
+
+
 def entry_of(code: CodeType, guards: Any) -> RawEntry | None:
     """Find the entry of these guards; None when it is not in the cache any more."""
     return next((each for each in entries_of(code) if each.guards is guards), None)

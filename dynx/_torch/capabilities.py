@@ -132,6 +132,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     ),
     "trace_rules": ("torch._dynamo.trace_rules:lookup", "what is never traced"),
     "compiled_module": ("torch._dynamo.eval_frame:OptimizedModule", "what is compiled already"),
+    "input_codes": ("torch._dynamo.convert_frame:input_codes", "dynx guards"),
     "cache_entries": ("torch._dynamo.eval_frame:_debug_get_cache_entry_list", "what is compiled already"),
     "optimize": ("torch._dynamo.eval_frame:_optimize", "dynx.compile"),
     "innermost_fn": ("torch._dynamo.eval_frame:innermost_fn", "dynx.compile of what is compiled already"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from functools import cache
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -166,8 +166,18 @@ def _own_code(backend: Any, fn: Any) -> Any:
 
 def copies_of(code: CodeType) -> list[CodeType]:
     """List the copies of a code object that were made to have entries of their own."""
-    kept = [codes for backend in tuple(_keyed) for codes in vars(backend).get("dynx_codes", {}).values()]
-    return [copy for codes in kept for copy, original in tuple(codes.values()) if original is code]
+    return [copy for copy, original in _copies() if original is code]
+
+
+def original_of(code: CodeType) -> CodeType:
+    """Give the code object that a copy was made of; others as they are."""
+    return next((original for copy, original in _copies() if copy is code), code)
+
+
+def _copies() -> Iterator[tuple[CodeType, CodeType]]:
+    for backend in tuple(_keyed):
+        for codes in vars(backend).get("dynx_codes", {}).values():
+            yield from tuple(codes.values())
 
 
 def original_module(compiled: Any) -> Any | None:

@@ -28,7 +28,7 @@ def frames_run(
 
     `at_start` is called before the first instruction of each, with nothing compiled meanwhile.
     """
-    from torch._C._dynamo.eval_frame import set_eval_frame
+    from torch._C._dynamo import eval_frame
 
     by_code = {id(each.compiled): each for each in entries}
     found: list[RawEntry] = []
@@ -37,13 +37,13 @@ def frames_run(
         if event == "call" and (entry := by_code.get(id(frame.f_code))) is not None:
             found.append(entry)
             if at_start is not None:
-                prior = set_eval_frame(None)
+                prior = eval_frame.set_eval_frame(None)
                 put(None)
                 try:
                     at_start(FrameRun(entry, dict(frame.f_locals), frame.f_globals))
                 finally:
                     put(note)
-                    set_eval_frame(prior)
+                    eval_frame.set_eval_frame(prior)
 
     get, put = free_observer()
     before = get()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 
+from dynx._torch.cache_entries import entries_of
+from dynx._torch.compiling import copies_of, original_of
 from dynx.records import Location, Reason
 
 
@@ -39,11 +41,23 @@ class CompiledFor:
         Code objects are compared by value: a copy that was made to have a cache of its own counts as the original.
         """
         known = self._known.get((generation, code, code.co_filename), ())
-        if not known or any(each == key for each, _ in known):
-            return ()
-        differences = [([*_differences(before, key)], before, compile_id) for before, compile_id in reversed(known)]
-        names, before, compile_id = min(differences, key=lambda each: len(each[0]))
-        return tuple(_reason(name, before, key, compile_id, call_site) for name in names or ["backend"])
+        return changes([*known, *in_cache(code)], key, call_site)
+
+
+def in_cache(code: CodeType) -> list[tuple[CacheKey, str]]:
+    """List the keys and compile ids of what is in the cache for a function."""
+    original = original_of(code)
+    entries = (each for one in (original, *copies_of(original)) for each in entries_of(one))
+    return [(each.cache_key, each.compile_id) for each in entries if each.cache_key is not None]
+
+
+def changes(known: Sequence[tuple[CacheKey, str]], key: CacheKey, call_site: Location | None) -> tuple[Reason, ...]:
+    """Give what differs from the most similar of the keys that are known; empty where there is none, or the same."""
+    if not known or any(each == key for each, _ in known):
+        return ()
+    differences = [([*_differences(before, key)], before, compile_id) for before, compile_id in reversed(known)]
+    names, before, compile_id = min(differences, key=lambda each: len(each[0]))
+    return tuple(_reason(name, before, key, compile_id, call_site) for name in names or ["backend"])
 
 
 def _differences(before: CacheKey, now: CacheKey) -> Iterator[str]:

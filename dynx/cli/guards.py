@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext, redirect_stdout
+from types import ModuleType
 from typing import Any
 
 from dynx.cli import program
 from dynx.errors import DynxError, UsageError
+from dynx.records import CacheReport
 
 
 def add_to(commands: Any) -> None:
@@ -17,7 +20,7 @@ def add_to(commands: Any) -> None:
         help="run a program and list what torch compiled of one function, with its guards",
         usage="dynx guards [--json] script.py::function [arguments of the program …]",
     )
-    parser.add_argument("--json", action="store_true", help="print the records as JSON")
+    parser.add_argument("--json", action="store_true", help="print the records as JSON; what the program prints goes to stderr")
     parser.add_argument("target", metavar="script.py::function", help="a name in the script: train_step, Model.forward, model")
     parser.set_defaults(act=act)
 
@@ -25,54 +28,67 @@ def add_to(commands: Any) -> None:
 def act(arguments: argparse.Namespace) -> Callable[[], int]:
     """Load the program and give the function that runs it, then lists."""
     script, _, name = arguments.target.rpartition("::")
-    if not script:
-        raise UsageError(f"{arguments.target} names no function\n  say which: dynx guards {arguments.target}::function")
+    if not script or not name:
+        file, _, function = arguments.target.rstrip(":").partition(":")
+        raise UsageError(f"{arguments.target} names no function\n  say which: dynx guards {file}::{function or 'function'}")
     sys.argv = [script, *arguments.rest]
-    load, module = program.load_script(script)
+    load, module = program.load_script(script, "dynx guards path/to/file.py::function")
 
     def run() -> int:
         from dynx.session import watch
 
         sys.modules["__main__"] = module
+        code: object = 0
         with watch():  # knows every line that asked for a guard
             try:
-                exec(load(), module.__dict__)
-            except SystemExit:
-                pass
+                # what the program prints must not stand between the records
+                with redirect_stdout(sys.stderr) if arguments.json else nullcontext():
+                    exec(load(), module.__dict__)
+            except SystemExit as ended:
+                code = ended.code
             except BaseException:
+                _tell(module, name, script, as_json=arguments.json)
                 sys.excepthook = program.without_our_frames(sys.excepthook)
                 raise
-            try:
-                _show(_named(vars(module), name, script), as_json=arguments.json)
-            except DynxError as error:
-                print(f"dynx: {error}", file=sys.stderr)
-                return 2
-        return 0
+            told = _tell(module, name, script, as_json=arguments.json)
+        if code not in (None, 0):
+            sys.exit(code)  # type: ignore[arg-type]
+        return told
 
     return run
 
 
-def _named(names: Mapping[str, Any], name: str, script: str) -> Any:
-    first, *rest = name.split(".")
-    if first not in names:
-        known = [each for each, value in names.items() if callable(value) and getattr(value, "__module__", "") == "__main__"]
-        raise UsageError(f"{script} has no {first}\n  it has {', '.join(known) or 'no function of its own'}")
-    found = names[first]
-    for each in rest:
-        if not hasattr(found, each):
-            raise UsageError(f"{first} of {script} has no {each}\n  name what the script would write to call it")
-        found = getattr(found, each)
-    return found
-
-
-def _show(target: Any, *, as_json: bool) -> None:
+def _tell(module: ModuleType, name: str, script: str, *, as_json: bool) -> int:
+    """Show what was compiled; gives the exit code."""
     from rich.console import Console
 
-    from dynx.guards import inspect
     from dynx.report import record
 
-    report = inspect(target)
+    try:
+        report = _report_of(vars(module), name, script)
+    except DynxError as error:
+        print(f"dynx: {error}", file=sys.stderr)
+        return 2
     if as_json:
         print(report.to_json())
     else:
         Console().print(record(report))
+    return 0
+
+
+def _report_of(names: Mapping[str, Any], name: str, script: str) -> CacheReport:
+    """Find a function by what the script would write, or by the name that reports give it."""
+    from dynx.guards import inspect
+    from dynx.guards._named import compiled_functions, inspect_code
+
+    first, *rest = name.split(".")
+    found = names.get(first)
+    for each in rest:
+        found = getattr(found, each, None)
+    compiled = compiled_functions()
+    if found is not None and (callable(found) or name not in compiled):
+        return inspect(found)
+    if name in compiled:
+        return inspect_code(compiled[name])
+    told = f"compiled were {', '.join(compiled)}" if compiled else "nothing was compiled"
+    raise UsageError(f"{script} has no {name}\n  {told}")

@@ -50,14 +50,15 @@ def _without_hooks(traceback: types.TracebackType | None) -> types.TracebackType
     return traceback
 
 
-def load_script(target: str) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
+def load_script(target: str, usage: str = "") -> tuple[Callable[[], types.CodeType], types.ModuleType]:
     """Give what compiles a file, and an empty `__main__` for it. Raises UsageError when there is no such file."""
     path = Path(target)
     folder = path if path.is_dir() else None
     if folder is not None:
         path = folder / "__main__.py"  # as Python runs a folder
     if not path.is_file():
-        raise UsageError(f"there is no file {target}\n  to run a module: dynx run -m {target.removesuffix('.py')}")
+        module_run = f"to run a module: dynx run -m {target.removesuffix('.py')}"
+        raise UsageError(f"there is no file {target}\n  {f'write {usage}' if usage else module_run}")
     file = os.path.abspath(path)  # as Python does since 3.9, also in tracebacks
     module = _main_module(file)
     module.__loader__ = SourceFileLoader("__main__", file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from types import CodeType
 from typing import Any, NamedTuple
@@ -48,6 +49,6 @@ class Owner(NamedTuple):
 def owner_of(fn: Any) -> Owner:
     """Describe a function, method or module, compiled or not. Raises UsageError for what has no Python code."""
     codes, user_code = codes_of(fn), user_code_of(fn)
-    inner = original_module(fn) or innermost(fn)
+    inner = original_module(fn) or inspect.unwrap(innermost(fn))
     cls = None if hasattr(inner, "__code__") else str(type(inner))
     return Owner(tuple(map(ref, codes)), cls, user_code and id(user_code))

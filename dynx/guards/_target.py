@@ -14,6 +14,8 @@ from dynx._trace.values import is_module
 from dynx.errors import UsageError
 from dynx.records import Location
 
+_RUNS_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
 
 class Called(NamedTuple):
     """What a call leads to: the parts of the compiled function, or why that cannot be told before the call."""
@@ -55,6 +57,8 @@ def called(target: Any) -> Called:
 
 
 def _unless_precompiled(parts: dry_run.Compiled) -> Called:
+    if parts.code.co_flags & _RUNS_LATER:
+        return Called(None, "generators and coroutines run when somebody asks for what they give")
     return Called(None, "torch loaded precompiled versions of it") if is_precompiled(parts.code) else Called(parts)
 
 
@@ -69,7 +73,7 @@ def codes_of(target: Any) -> list[CodeType]:
     found: dict[int, CodeType] = {}
     codes = [getattr(each.__func__ if isinstance(each, MethodType) else each, "__code__", None) for each in functions]
     if callable(function) and (codes[0] is None or hasattr(function, "__wrapped__")):
-        codes.append(compiling.shared_code())  # torch may wrap objects and decorated functions
+        codes += [user_code_of(target), compiling.shared_code()]  # torch may wrap objects and decorated functions
     for code in codes:
         if isinstance(code, CodeType):
             found.update((id(one), one) for one in (code, *compiling.copies_of(code)))

@@ -7,7 +7,10 @@ from typing import Any
 
 from dynx._torch import dry_run
 from dynx._torch.cache_entries import resumes_of
+from dynx._torch.compiling import key_of
 from dynx._torch.frames import resumed_at, user_name
+from dynx._trace.cache_keys import changes, in_cache
+from dynx._trace.userline import call_site
 from dynx.guards._reasons import reasons_of
 from dynx.guards._target import called, codes_of, location_of
 from dynx.records import Verdict
@@ -40,6 +43,8 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
 
     def on_miss(miss: dry_run.Missed) -> Verdict:
         reasons = reasons_of(miss.entries, miss.locals, miss.globals, miss.backend)
+        if not reasons and (key := key_of(miss.backend)) is not None:
+            reasons = changes(in_cache(code), key, call_site())  # there are versions for other backends or configurations
         if (why := _why_eager(miss)) is not None:
             return Verdict("eager", location, reasons=reasons, why=why)
         why = f"the stance {miss.stance!r} raises instead" if miss.stance == "fail_on_recompile" else None
@@ -65,4 +70,4 @@ def _why_eager(miss: dry_run.Missed) -> str | None:
 
 
 def _rest(code: CodeType) -> str:
-    return f"the rest of {user_name(code.co_qualname)} after line {resumed_at(code)}"
+    return f"the rest of {user_name(code.co_qualname)} after line {resumed_at(code)}, and what is called there"

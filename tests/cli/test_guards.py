@@ -29,7 +29,7 @@ def test_a_function_is_listed_when_the_program_is_over(shell, program):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("done\nscaled  program.py:4  2 versions")
     assert "n      3" in done.stdout
-    data = json.loads(shell("-m", "dynx", "guards", "--json", "program.py::step", "2").stdout.removeprefix("done\n"))
+    data = json.loads(shell("-m", "dynx", "guards", "--json", "program.py::step", "2").stdout)
     assert [each["id"] for each in data["entries"]] == ["0/0"]
     assert "Model.forward  program.py:8  1 version" in shell("-m", "dynx", "guards", "program.py::model").stdout
 
@@ -39,9 +39,11 @@ def test_what_is_not_there_is_told(shell, program):
     for target, words in (
         ("program.py", "names no function"),
         ("other.py::f", "there is no file other.py"),
-        ("program.py::f", "program.py has no f\n  it has scaled, Model"),
-        ("program.py::Model.backward", "Model of program.py has no backward"),
-        ("program.py::n", "no n\n  it has"),
+        ("program.py:step", "say which: dynx guards program.py::step"),
+        ("program.py::", "say which: dynx guards program.py::function"),
+        ("program.py::f", "program.py has no f\n  compiled were Model.forward"),
+        ("program.py::Model.backward", "has no Model.backward\n  compiled were"),
+        ("program.py::n", "no n\n  compiled were"),
     ):
         done = shell("-m", "dynx", "guards", target)
         assert done.returncode == 2
@@ -49,9 +51,31 @@ def test_what_is_not_there_is_told(shell, program):
         assert "Traceback" not in done.stderr
 
 
-def test_an_error_of_the_program_is_its_own(shell, program):
-    program("def f(): raise ValueError('mine')\nf()\n")
-    done = shell("-m", "dynx", "guards", "program.py::f")
+INSIDE = """
+import sys, torch
+
+def main():
+    @torch.compile(backend="eager")
+    def step(x):
+        return x + 1
+
+    step(torch.ones(3))
+    {end}
+
+main()
+"""
+
+
+def test_an_error_of_the_program_is_its_own_and_the_cache_is_listed(shell, program):
+    program(INSIDE.format(end="raise ValueError('mine')"))
+    done = shell("-m", "dynx", "guards", "program.py::main.<locals>.step")
     assert done.returncode == 1
+    assert done.stdout.startswith("main.<locals>.step  program.py:6  1 version")
     assert done.stderr.splitlines()[-1] == "ValueError: mine"
     assert "dynx" not in done.stderr
+
+
+def test_the_exit_code_of_the_program_is_kept(shell, program):
+    program(INSIDE.format(end="sys.exit(7)"))
+    done = shell("-m", "dynx", "guards", "program.py::main.<locals>.step")
+    assert (done.returncode, done.stdout.split()[0]) == (7, "main.<locals>.step")

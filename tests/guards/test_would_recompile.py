@@ -318,7 +318,28 @@ def test_the_rest_of_a_function_is_named_as_unknown(broken):
     assert said.hit
     (rest,) = said.unknown
     assert repr(said) == f"<Verdict: hit {said.entry}; not known: {rest}>"
-    assert re.fullmatch(r"the rest of .*broken after line \d+", rest)
+    assert re.fullmatch(r"the rest of .*broken after line \d+, and what is called there", rest)
+
+
+def test_a_generator_runs_later():
+    def numbers(x):
+        yield x + 1
+
+    said = dynx.would_recompile(torch.compile(numbers, backend="eager"), torch.ones(3))
+    assert (said.outcome, said.why) == ("unknown", "generators and coroutines run when somebody asks for what they give")
+
+
+def test_a_change_of_configuration_is_told_of_what_nobody_watched():
+    compiled = dynx.compile(lambda x: x + 1, backend="eager")
+    compiled(torch.ones(3))
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        said = dynx.would_recompile(compiled, torch.ones(3))
+        with guards.recompiles() as log:
+            compiled(torch.ones(3))
+    assert said.outcome == "recompile"
+    for (reason,) in (said.reasons, log[0].reasons):
+        assert (reason.source, reason.expected, reason.got) == ("torch._dynamo.config.capture_scalar_outputs", "False", "True")
+    assert dynx.would_recompile(compiled, torch.ones(3)).hit
 
 
 def test_what_does_not_fit_is_told():
