@@ -134,8 +134,8 @@ costs = guards.profile(decoder, text(6))
 costs
 
 # %% [markdown]
-# Nothing cheaper is safe in every case, so `costs.apply()` refuses. Who assigns no classes to modules can have dict tags, by name:
-# no guard is dropped, and nothing compiles again.
+# Nothing cheaper is safe in every case, so `costs.apply()` refuses. Who does nothing of what dict tags would miss can have them, by
+# name: no guard is dropped, and nothing compiles again.
 
 # %%
 with costs.apply("dict tags"):

@@ -213,6 +213,7 @@ def is_shared(code: CodeType) -> bool:
     return (code.co_filename, code.co_firstlineno) == (shared.co_filename, shared.co_firstlineno)
 
 
+@cache
 def shared_code() -> CodeType:
     from torch._dynamo.external_utils import wrap_inline
 
