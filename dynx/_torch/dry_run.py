@@ -92,12 +92,13 @@ def look_up(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], o
     if callback is None:
         return Seen(None, off=f"the stance {_stance()!r}")
     watched = {id(each.code) for each in _debug_get_cache_entry_list(compiled.code)}
-    watched |= {id(compiled.code), *(id(each.compiled) for each in pinned_of(compiled.code))}
-    begun: list[_Begun] = []
+    watched.add(id(compiled.code))
+    watched.update(id(each.compiled) for each in pinned_of(compiled.code))
+    begun: list[tuple[CodeType, dict[str, Any], dict[str, Any]]] = []
 
     def end_at_first_instruction(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call" and id(frame.f_code) in watched:
-            begun.append(_Begun(frame.f_code, frame.f_locals, frame.f_globals))
+            begun.append((frame.f_code, frame.f_locals, frame.f_globals))  # a function called here would be looked up too
             raise _Stop
 
     skip_code(end_at_first_instruction.__code__)
@@ -124,7 +125,7 @@ def look_up(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], o
         eval_frame.set_eval_frame(prior)
     if not begun:
         return Seen(None, canary.answer)
-    frame = begun.pop()
+    frame = _Begun(*begun.pop())
     entry = next((each for each in entries_of(compiled.code) if each.compiled is frame.f_code), None)
     return Seen(entry) if entry is not None else Seen(None, on_miss(_missed(frame, compiled, callback, was_asked=False)))
 

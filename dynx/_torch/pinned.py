@@ -7,6 +7,7 @@ guards alone, so what else is known of a pinned one is kept here; those of packa
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from types import CodeType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -25,19 +26,27 @@ _known: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()  # by guards
 
 def pinned_of(code: CodeType) -> list[RawEntry]:
     """List what is pinned of a code object, in the order in which torch asks."""
+    if not _known:
+        return []
     known = [(guards, _known.get(guards)) for guards in _managers(code)]
     return [each.entry._replace(code=code, guards=guards) for guards, each in known if each is not None]
 
 
 def is_precompiled(code: CodeType) -> bool:
     """Tell whether torch loaded versions of a code object from a package, of which nothing can be told."""
-    return len(_managers(code)) > len(pinned_of(code))
+    managers = _managers(code)
+    return bool(managers) and len(managers) > len(pinned_of(code))
 
 
 def _managers(code: CodeType) -> list[Any]:
+    return [each.guard_manager for each in _entries()(code)]
+
+
+@cache  # would_recompile asks every time
+def _entries() -> Any:
     from torch._C._dynamo.eval_frame import _debug_get_precompile_entries
 
-    return [each.guard_manager for each in _debug_get_precompile_entries(code)]
+    return _debug_get_precompile_entries
 
 
 def pin(entry: RawEntry) -> None:
