@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 
 import pytest
@@ -68,7 +69,7 @@ def test_what_a_reset_does_while_another_thread_asks_a_guard(reset):
 
 def test_cycles_under_threads_neither_crash_nor_leak():
     over = threading.Event()
-    wrong, failed, managers = [], [], weakref.WeakSet()
+    wrong, failed, evicted, managers = [], [], [], weakref.WeakSet()
     compiled = torch.compile(lambda x, n: x * n, backend="eager", dynamic=False)
 
     def call():
@@ -76,10 +77,13 @@ def test_cycles_under_threads_neither_crash_nor_leak():
             wrong.extend(n for n in (2, 3) if compiled(torch.ones(3), n)[0] != n)
 
     def cycle(turn):
-        for entry in guards.inspect(compiled).entries:
+        while not (entries := guards.inspect(compiled).entries):  # until the callers have compiled it again
+            time.sleep(0)
+        for entry in entries:
             with contextlib.suppress(StaleEntry):
-                managers.add(_entries.manager_of(entry))
+                managers.add(_entries.raw_of(entry).guards)
                 guards.evict(entry)
+                evicted.append(entry.id)
         dynx.would_recompile(compiled, torch.ones(3), 2)
         if turn % 2:
             guards.reset(compiled)
@@ -100,6 +104,7 @@ def test_cycles_under_threads_neither_crash_nor_leak():
         for each in threads:
             each.join()
     assert (wrong, failed) == ([], [])
+    assert len(evicted) > CYCLES / 2
     guards.reset(compiled)
     gc.collect()
     assert list(managers) == []
