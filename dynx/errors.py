@@ -2,6 +2,8 @@
 
 DynxError
 ├── BadRunFile          a run file that is not one (a damaged one only warns)
+├── CaptureError        a graph cannot be captured as a CUDA graph, and or_error was asked for
+│   └── CaptureFailed   CUDA, or the emulator, refused what was being captured
 ├── ComptimeFailed      a callback at compile time asked for something that is not there, or raised
 │   ├── CheckFailed     a promised condition is false
 │   ├── NoSuchLocal     the traced frame has no such variable (also a KeyError)
@@ -17,6 +19,8 @@ from __future__ import annotations
 
 __all__ = [
     "BadRunFile",
+    "CaptureError",
+    "CaptureFailed",
     "CheckFailed",
     "ComptimeFailed",
     "DynxError",
@@ -37,6 +41,14 @@ class DynxError(Exception):
 
 class BadRunFile(DynxError):
     """The file is not a dynx run file at all."""
+
+
+class CaptureError(DynxError):
+    """A graph cannot be captured as a CUDA graph, and was not to be run otherwise."""
+
+
+class CaptureFailed(CaptureError):
+    """CUDA, or the emulator of it, refused something while a graph was being captured."""
 
 
 class ComptimeFailed(DynxError):

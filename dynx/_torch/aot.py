@@ -1,0 +1,62 @@
+"""AOTAutograd with compilers of our own, and what it knows of a graph while one of them runs.
+
+Torch: `aot_autograd` and `TracingContext.fw_metadata`, alike in 2.11, 2.13 and 2.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from dynx._torch.guards import guard_source
+
+GraphCompiler = Callable[[Any, Sequence[Any]], Callable[[list[Any]], Any]]
+
+
+class GraphFacts(NamedTuple):
+    """What AOTAutograd knows of the graph that is being compiled."""
+
+    static: frozenset[int]  # inputs that are parameters or buffers
+    user_outputs: int
+
+
+def with_compilers(forward: GraphCompiler, backward: GraphCompiler, inference: GraphCompiler) -> Callable[..., Any]:
+    """Make a backend that compiles forward, backward and inference graphs apart; inference graphs change inputs themselves."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    return aot_autograd(
+        fw_compiler=forward, bw_compiler=backward, inference_compiler=inference, keep_inference_input_mutations=True
+    )
+
+
+def input_sources(gm: Any) -> list[str]:
+    """Name the values that Dynamo passes to a graph, in order, as guards do: `L['x']`; empty where it has no name.
+
+    Torch: `meta["grapharg"].source` of a placeholder, alike in 2.11, 2.13 and 2.15.
+    """
+    found = []
+    for node in gm.graph.find_nodes(op="placeholder"):
+        source = getattr(node.meta.get("grapharg"), "source", None)
+        found.append("" if source is None else guard_source(source))
+    return found
+
+
+def graph_facts() -> GraphFacts:
+    """Give what is known of the graph that is being compiled; call it from a compiler only."""
+    from torch._guards import TracingContext
+
+    metadata: Any = TracingContext.get().fw_metadata
+    return GraphFacts(frozenset(metadata.static_input_indices), metadata.num_forward_returns)
+
+
+def count_saved(gm: Any) -> int:
+    """Count the inputs of a backward graph that the forward graph saved; the others are gradients of its outputs."""
+    from torch._inductor.utils import count_tangents
+
+    return int(count_tangents(gm))
+
+
+def boxed(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """Mark a function as one that takes its arguments in a list, which it empties."""
+    call._boxed_call = True  # type: ignore[attr-defined]
+    return call

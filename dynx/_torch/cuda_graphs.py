@@ -1,0 +1,45 @@
+"""The shortest ways to what a replay needs.
+
+Torch: `torch._C._CUDAGraph.replay`, around which `CUDAGraph.replay` is a wrapper in Python, in 2.15 one that runs hooks;
+`torch._C._tensors_data_ptrs_at_indices_equal`, which builds without CUDA lack.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+
+def replay_of(graph: Any) -> Callable[[], None]:
+    """Give what replays a graph: the function in C++ where the one in Python does nothing but call it."""
+    from torch import _C
+
+    plain = set(type(graph).replay.__code__.co_names) <= {"super", "replay"}
+    return partial(_C._CUDAGraph.replay, graph) if plain else graph.replay
+
+
+def recover(device: int, pool: Any) -> None:
+    """Take back what a failed capture leaves: a generator that thinks it is captured, allocations that go to the pool.
+
+    Torch: `CUDAGraph.capture_end` raises before it does so itself, seen in 2.11 (pytorch#190348).
+    """
+    import torch
+    from torch import _C
+
+    generator = torch.cuda.default_generators[device]
+    generator.graphsafe_set_state(generator.clone_state())  # a copy is not captured
+    with contextlib.suppress(RuntimeError):  # where torch has ended it
+        _C._cuda_endAllocateToPool(device, pool)
+
+
+def address_check() -> Callable[[Sequence[Any], Sequence[Any], Sequence[int]], bool]:
+    """Give what tells whether the tensors at some indices lie at the addresses given."""
+    from torch import _C
+
+    return getattr(_C, "_tensors_data_ptrs_at_indices_equal", None) or _are_at
+
+
+def _are_at(tensors: Sequence[Any], addresses: Sequence[Any], indices: Sequence[int]) -> bool:
+    return all(tensors[index].data_ptr() == addresses[index] for index in indices)

@@ -1,0 +1,85 @@
+"""`backend="dynx_cudagraphs"`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from torch.fx import GraphModule
+
+from dynx._torch import aot
+from dynx.cudagraphs._config import Config, config_of
+from dynx.cudagraphs._plan import plan_of
+from dynx.cudagraphs._runner import Runner
+from dynx.cudagraphs._stats import count_skip
+from dynx.cudagraphs._telling import tell
+from dynx.cudagraphs.runtime import Runtime, runtime_of
+from dynx.errors import UsageError
+from dynx.records.cudagraphs import GraphPlan, Part
+
+
+def backend(config: Config | None = None) -> Callable[..., Any]:
+    """Make a backend of torch.compile that captures the graphs it is given as CUDA graphs.
+
+    The same as `torch.compile(..., backend="dynx_cudagraphs", options={...})`. A graph that cannot be captured is run as it is,
+    with a warning; with `or_error` that raises CaptureError.
+
+    >>> import torch
+    >>> from dynx import cudagraphs
+    >>> f = torch.compile(lambda x: x * 2, backend=cudagraphs.backend(cudagraphs.Config(runtime="emulator")))
+    >>> [f(torch.full((2,), float(i))).tolist() for i in range(3)]
+    [[0.0, 0.0], [2.0, 2.0], [4.0, 4.0]]
+    """
+    return _Backend(config or Config())
+
+
+def dynx_cudagraphs(
+    gm: GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, mode: str | None = None
+) -> Any:
+    """Compile a graph for torch.compile; `options` are the fields of Config."""
+    if mode is not None:
+        raise UsageError(f"mode={mode!r} is inductor's; dynx_cudagraphs has none\n  leave it out, or use options={{...}}")
+    return backend(config_of(options or {}))(gm, example_inputs)
+
+
+class _Backend:
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.__name__ = "dynx_cudagraphs"
+
+    def __call__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> Any:
+        runtime = runtime_of(self.config)
+        sources = aot.input_sources(gm)
+        compilers = [partial(_compile, part, self.config, runtime, sources) for part in _PARTS]
+        return aot.with_compilers(*compilers)(gm, example_inputs)
+
+
+_PARTS: tuple[Part, ...] = ("forward", "backward", "inference")
+
+
+def _compile(
+    part: Part,
+    config: Config,
+    runtime: Runtime | None,
+    sources: Sequence[str],
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+) -> Any:
+    call = aot.boxed(lambda args: gm(*args))
+    if runtime is None:
+        tell("there is no CUDA device: graphs run uncaptured", config)
+        return call
+    plan = plan_of(gm, part, runtime.device_type, sources)
+    for skip in plan.skips:
+        count_skip(skip)
+    if plan.skips:
+        tell(_words(plan), config)
+        return call
+    return Runner(call, plan, config, runtime)
+
+
+def _words(plan: GraphPlan) -> str:
+    skip = plan.skips[0]
+    where = f"{skip.location.file}:{skip.location.line}: " if skip.location is not None else ""
+    return f"{where}the {plan.part} graph runs uncaptured, since {skip.reason}"

@@ -1,0 +1,51 @@
+"""The options of the backend."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, get_args, get_type_hints
+
+from dynx.errors import UsageError
+
+OR_ERROR = "DYNX_CUDAGRAPH_OR_ERROR"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What `backend="dynx_cudagraphs"` does; given as `options` of torch.compile, or to `cudagraphs.backend`.
+
+    `outputs` are "clone" (yours to keep), "alias" (valid until the next call) or "static" (the recording's own tensors).
+    `max_recordings` bounds the recordings of one graph; past it `on_limit` decides. `or_error` raises where a graph cannot be
+    captured, as the environment variable DYNX_CUDAGRAPH_OR_ERROR=1 does. `runtime` "auto" captures where there is CUDA and runs
+    uncaptured elsewhere; "emulator" captures on the CPU, for tests.
+    """
+
+    outputs: Literal["clone", "alias", "static"] = "clone"
+    max_recordings: int = 16
+    on_limit: Literal["eager", "error", "lru"] = "eager"
+    or_error: bool = False
+    runtime: Literal["auto", "cuda", "emulator"] = "auto"
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(Config)
+        for each in fields(self):
+            value, allowed = getattr(self, each.name), get_args(hints[each.name])
+            if allowed and value not in allowed:
+                choices = ", ".join(map(repr, allowed))
+                raise UsageError(f"{each.name}={value!r} is no choice of dynx_cudagraphs\n  there is {choices}")
+            if not allowed and type(value) is not hints[each.name]:
+                raise UsageError(f"{each.name}={value!r} of dynx_cudagraphs is no {hints[each.name].__name__}")
+        if self.max_recordings < 1:
+            raise UsageError(f"max_recordings={self.max_recordings} leaves nothing to replay\n  give at least 1")
+
+
+def config_of(options: Mapping[str, Any]) -> Config:
+    """Make a Config of the `options` of torch.compile. Raises UsageError for what there is not."""
+    known = [each.name for each in fields(Config)]
+    for name in options:
+        if name not in known:
+            raise UsageError(f"dynx_cudagraphs has no option {name!r}\n  there is {', '.join(known)}")
+    config = Config(**options)
+    return config if os.environ.get(OR_ERROR, "0") in ("", "0") else replace(config, or_error=True)

@@ -1,0 +1,42 @@
+"""Reading the graphs that AOTAutograd hands to a backend."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from dynx._torch.stacks import RawFrame
+from dynx._trace.userline import user_location
+from dynx.records import Location
+
+_FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
+
+
+def placeholders(gm: GraphModule) -> list[Node]:
+    return list(gm.graph.find_nodes(op="placeholder"))
+
+
+def value_of(node: Node) -> Any:
+    """Give the fake tensor or number that stands for a node; None where there is none."""
+    return node.meta.get("val")
+
+
+def tensors_of(node: Node) -> Iterator[torch.Tensor]:
+    """Give the fake tensors of a node, of each output where it has several."""
+    value = value_of(node)
+    for each in value if isinstance(value, (tuple, list)) else (value,):
+        if isinstance(each, torch.Tensor):
+            yield each
+
+
+def location_of(node: Node) -> Location | None:
+    """Give the user's line of a node; for a placeholder without one, that of its first use."""
+    for each in (node, *node.users):
+        frames = [RawFrame(file, int(line), name) for file, line, name in _FRAME.findall(each.stack_trace or "")]
+        if frames and (location := user_location(frames)) is not None:
+            return location
+    return None

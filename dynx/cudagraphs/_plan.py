@@ -1,0 +1,69 @@
+"""How a graph is captured: the class of each input, and why it may not be captured at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch.fx import GraphModule, Node
+
+from dynx._torch.aot import count_saved, graph_facts
+from dynx._torch.facts import is_unbacked
+from dynx._trace.requesters import short_source
+from dynx.advice import spoken
+from dynx.cudagraphs._graph import location_of, placeholders, tensors_of, value_of
+from dynx.cudagraphs._mutation import mutated_inputs
+from dynx.records.cudagraphs import GraphInput, GraphPlan, InputClass, Part, Skip
+
+_UNSAFE = {  # tags of operators
+    torch.Tag.cudagraph_unsafe: "cannot be captured",
+    torch.Tag.data_dependent_output: "reads a value of a tensor",
+}
+
+
+def plan_of(gm: GraphModule, part: Part, device_type: str, sources: Sequence[str] = ()) -> GraphPlan:
+    """Look at a graph while it is compiled; `sources` are what Dynamo passes to it, where that is known."""
+    facts = graph_facts()
+    saved = count_saved(gm) if part == "backward" else 0
+    written = mutated_inputs(gm)
+    nodes, inputs = placeholders(gm), []
+    named = len(sources) == len(nodes) and part != "backward"
+    for index, node in enumerate(nodes):
+        name = spoken(short_source(sources[index])) if named and sources[index] else node.name
+        kind, why = _class_of(value_of(node), part, is_static=index in facts.static, is_saved=index < saved)
+        nbytes = sum(each.nbytes for each in tensors_of(node)) if kind != "opaque" and not _is_symbolic(node) else 0
+        inputs.append(GraphInput(name, kind, why, index in written, nbytes, location_of(node)))
+    outputs = facts.user_outputs if part == "forward" else len(gm.graph.output_node().args[0])
+    return GraphPlan(part, tuple(inputs), outputs, tuple(_skips(gm, inputs, device_type)))
+
+
+def _class_of(value: object, part: Part, *, is_static: bool, is_saved: bool) -> tuple[InputClass, str]:
+    if isinstance(value, (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return "scalar", "a number"
+    if not isinstance(value, torch.Tensor):
+        return "opaque", f"a {type(value).__name__}"
+    if part == "backward":
+        return ("managed", "saved by the forward pass") if is_saved else ("dynamic", "a gradient of an output")
+    return ("static", "a parameter or buffer") if is_static else ("dynamic", "an argument")
+
+
+def _is_symbolic(node: Node) -> bool:
+    return any(isinstance(size, torch.SymInt) for each in tensors_of(node) for size in each.shape)
+
+
+def _skips(gm: GraphModule, inputs: list[GraphInput], device_type: str) -> Iterator[Skip]:
+    for each in inputs:
+        if each.kind == "opaque":
+            yield Skip(f"input {each.name} is {each.why}", each.location)
+    for node in gm.graph.nodes:
+        tags = getattr(node.target, "tags", ())
+        for tag, why in _UNSAFE.items():
+            if tag in tags:
+                yield Skip(f"{node.target} {why}", location_of(node))
+        if torch.Tag.dynamic_output_shape in tags and any(
+            is_unbacked(each.shape) for each in tensors_of(node)
+        ):  # not every index does
+            yield Skip(f"{node.target} gives a size that depends on values", location_of(node))
+        elsewhere = {each.device.type for each in tensors_of(node)} - {device_type, "meta"}
+        if elsewhere:
+            yield Skip(f"{node.name} is on {', '.join(sorted(elsewhere))}", location_of(node))

@@ -1,0 +1,62 @@
+"""One captured graph, with the memory that its inputs are copied to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from dynx._torch.cuda_graphs import address_check
+from dynx._torch.liveness import weak_tensor
+from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._outputs import handing_out
+from dynx.cudagraphs._staging import staging
+from dynx.cudagraphs.runtime import Runtime
+from dynx.records.cudagraphs import GraphPlan
+
+Call = Callable[[list[Any]], Sequence[Any]]
+
+_are_at = address_check()
+
+
+class Recording:
+    """Replays what a graph does with inputs at these addresses and these numbers."""
+
+    def __init__(self, call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any]) -> None:
+        self._still, self._numbers = list(plan.indices("static", "managed")), plan.indices("scalar")
+        self._addresses = [each.data_ptr() if isinstance(each, torch.Tensor) else None for each in args]
+        self._expected = [args[index] for index in self._numbers]
+        with torch.inference_mode(False), torch.no_grad():  # what is made here is used outside of inference mode too
+            # aliases: whether the tensors of the caller are still in use tells when a recording is free
+            inputs = [each.detach() if isinstance(each, torch.Tensor) else each for each in args]
+            self.stage, self.copies, self.bytes_copied = staging(inputs, plan)
+            captured = runtime.capture(lambda: tuple(call(list(inputs))))
+        self.replay, self.close = captured.replay, captured.close
+        self._hand_out, self._token = handing_out(captured.outputs, plan, config.outputs)
+        self._pending: Any = None
+
+    def fits(self, args: Sequence[Any]) -> bool:
+        """Tell whether numbers and addresses are those of a call, and nobody needs the last results any more."""
+        return (
+            (self._pending is None or self._pending.expired())
+            and _are_at(args, self._addresses, self._still)
+            and all(args[index] == value for index, value in zip(self._numbers, self._expected, strict=True))
+        )
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a backward pass will still read what the last replay saved."""
+        return self._pending is not None and not self._pending.expired()
+
+    def run(self, args: list[Any]) -> list[Any]:
+        """Replay with new inputs; `args` is emptied."""
+        after = self.stage(args)
+        args.clear()
+        self.replay()
+        if after is not None:
+            after()
+        outputs = self._hand_out()
+        if self._token is not None:
+            self._pending = weak_tensor(outputs[self._token])
+        return outputs

@@ -1,0 +1,64 @@
+"""CUDA graphs of torch: one stream and one memory pool for all captures of a runtime.
+
+Torch: `torch.cuda.CUDAGraph`; the guide on CUDA graphs of the CUDA documentation says what may be captured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from dynx._torch.cuda_graphs import recover, replay_of
+from dynx.errors import CaptureFailed
+
+
+class Cuda:
+    """Captures on the current CUDA device."""
+
+    device_type = "cuda"
+
+    def __init__(self) -> None:
+        self._stream = torch.cuda.Stream()
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def warm_up(self, function: Callable[[], Any]) -> Any:
+        caller = torch.cuda.current_stream()
+        self._stream.wait_stream(caller)
+        with torch.cuda.stream(self._stream):
+            result = function()
+        caller.wait_stream(self._stream)
+        return result
+
+    def capture(self, function: Callable[[], Any]) -> CudaCaptured:
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+                outputs = function()
+        except BaseException as error:
+            recover(self._stream.device_index, self._pool)
+            if isinstance(error, RuntimeError):
+                raise CaptureFailed(f"CUDA did not capture it: {_first_cause(error)}") from error
+            raise
+        return CudaCaptured(graph, outputs)
+
+
+def _first_cause(error: BaseException) -> str:
+    """Give the first line of what went wrong first; what CUDA says at the end of a capture follows from that."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return str(error).partition("\n")[0]
+
+
+class CudaCaptured:
+    """A captured CUDA graph."""
+
+    def __init__(self, graph: torch.cuda.CUDAGraph, outputs: Any) -> None:
+        self._graph, self.outputs = graph, outputs
+        self.replay = replay_of(graph)
+
+    def close(self) -> None:
+        self._graph.reset()
+        self.outputs = None

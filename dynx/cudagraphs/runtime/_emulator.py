@@ -1,0 +1,129 @@
+"""A CUDA graph on the CPU, for tests: it fails where CUDA would.
+
+A capture writes down the operators that run, with the tensors they ran on, and executes nothing that lasts: outputs hold
+garbage and what was changed is put back. A replay runs the operators on those very tensors, so what was not copied there is
+stale; results are written to the same addresses; what is in between is garbage afterwards, as memory of a pool that others use.
+Python does not run again. Reading a value is refused, as on a device that has not run yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from dynx.errors import CaptureFailed
+
+
+class Emulator:
+    """Captures on the CPU."""
+
+    device_type = "cpu"
+
+    def warm_up(self, function: Callable[[], Any]) -> Any:
+        return function()
+
+    def capture(self, function: Callable[[], Any]) -> EmulatedGraph:
+        recorder = _Recorder()
+        state = torch.get_rng_state()
+        try:
+            with recorder:
+                outputs = function()
+        finally:
+            torch.set_rng_state(state)
+            recorder.put_back()
+        return EmulatedGraph(recorder.steps, outputs)
+
+
+class _Step(NamedTuple):
+    operator: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: tuple[tuple[int, torch.Tensor], ...]  # that are no views of arguments: position, where to write
+
+
+class EmulatedGraph:
+    """Operators, and the tensors they run on."""
+
+    def __init__(self, steps: list[_Step], outputs: Any) -> None:
+        self._steps: list[_Step] | None = steps
+        self.outputs = outputs
+        kept = {_storage(each) for each in _tensors(outputs)}
+        made = [each for step in steps for _, each in step.results]
+        self._between = [each for each in made if _storage(each) not in kept]
+        _spoil(made)
+
+    def replay(self) -> None:
+        if self._steps is None:
+            raise CaptureFailed("a graph was replayed after it was closed")
+        with torch.no_grad():
+            for step in self._steps:
+                found = tree_leaves(step.operator(*step.args, **step.kwargs))
+                for position, result in step.results:
+                    result.copy_(found[position])
+            _spoil(self._between)
+
+    def close(self) -> None:
+        _spoil([each for step in self._steps or () for _, each in step.results])
+        self._steps = self.outputs = None
+
+
+class _Recorder(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[_Step] = []
+        self._before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # what the capture changed
+
+    def __torch_dispatch__(self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if _reads_a_value(operator, args):
+            raise CaptureFailed(f"{operator} reads a value, which is not there while a graph is captured")
+        given = {_storage(each): each for each in _tensors((args, kwargs))}
+        for each in _written(operator, args, kwargs):
+            self._before.setdefault(_storage(each), (each, each.clone()))
+        out = operator(*args, **kwargs)
+        fresh = tuple(
+            (position, each)
+            for position, each in enumerate(tree_leaves(out))
+            if isinstance(each, torch.Tensor) and _storage(each) not in given
+        )
+        self.steps.append(_Step(operator, args, kwargs, fresh))
+        return out
+
+    def put_back(self) -> None:
+        with torch.no_grad():
+            for tensor, before in self._before.values():
+                tensor.copy_(before)
+
+
+def _reads_a_value(operator: Any, args: tuple[Any, ...]) -> bool:
+    if operator is torch.ops.aten.index.Tensor:  # reads a mask, to know how many there are
+        return any(each.dtype in (torch.bool, torch.uint8) for each in _tensors(args[1]))
+    return torch.Tag.data_dependent_output in operator.tags or torch.Tag.dynamic_output_shape in operator.tags
+
+
+def _written(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    for number, parameter in enumerate(operator._schema.arguments):
+        if parameter.alias_info is not None and parameter.alias_info.is_write:
+            yield from _tensors(args[number] if number < len(args) else kwargs.get(parameter.name))
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [each for each in tree_leaves(values) if isinstance(each, torch.Tensor)]
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _spoil(tensors: list[torch.Tensor]) -> None:
+    """Write what nobody would take for a result."""
+    with torch.no_grad():
+        for each in tensors:
+            if each.is_floating_point() or each.is_complex():
+                each.fill_(float("nan"))
+            elif each.dtype is not torch.bool:
+                each.fill_(torch.iinfo(each.dtype).max)

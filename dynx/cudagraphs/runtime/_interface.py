@@ -1,0 +1,47 @@
+"""What a runtime offers, and which one a configuration asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from dynx.cudagraphs._config import Config
+
+
+class Captured(Protocol):
+    """A captured graph: replaying it does what the function did, on the same memory."""
+
+    outputs: Any  # of the function; written by each replay
+
+    def replay(self) -> None:
+        """Do it."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+class Runtime(Protocol):
+    """Captures functions whose tensors lie on one kind of device."""
+
+    device_type: str
+
+    def warm_up(self, function: Callable[[], Any]) -> Any:
+        """Run a function as the capture will run it, so that what it sets up once is set up."""
+
+    def capture(self, function: Callable[[], Any]) -> Captured:
+        """Capture a function, which is not executed. Raises what it raises, and CaptureFailed for what cannot be captured."""
+
+
+def runtime_of(config: Config) -> Runtime | None:
+    """Give the runtime of a configuration; None where "auto" finds no CUDA device."""
+    if config.runtime == "emulator":
+        from dynx.cudagraphs.runtime._emulator import Emulator
+
+        return Emulator()
+    if config.runtime == "cuda" or torch.cuda.is_available():
+        from dynx.cudagraphs.runtime._cuda import Cuda
+
+        return Cuda()
+    return None

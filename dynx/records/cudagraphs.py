@@ -1,0 +1,67 @@
+"""What a CUDA graph backend makes of a compiled graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dynx.records.location import Location
+from dynx.records.record import Record
+
+InputClass = Literal[
+    "static",  # a parameter or buffer: read where it lies
+    "managed",  # an output of another recording: lies where that wrote it
+    "dynamic",  # another tensor on every call: copied to where the recording reads
+    "scalar",  # a number: part of what a recording is kept by
+    "opaque",  # anything else: a graph with one is not captured
+]
+Part = Literal["inference", "forward", "backward"]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphInput(Record):
+    """A placeholder of a graph, and how its value reaches a recording."""
+
+    name: str
+    kind: InputClass
+    why: str
+    is_mutated: bool = False
+    nbytes: int = 0  # as it was when the graph was compiled
+    location: Location | None = None  # of its first use
+
+
+@dataclass(frozen=True, slots=True)
+class Skip(Record):
+    """Why a graph is run uncaptured."""
+
+    reason: str
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CudagraphStats(Record):
+    """What was done in this process, over all graphs."""
+
+    recordings: int
+    replays: int
+    uncaptured: int  # calls of graphs that are, or may be, captured
+    copies: int  # of inputs, to where a recording reads them
+    bytes_copied: int
+    skips: tuple[Skip, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPlan(Record):
+    """How a graph is captured: plain data, from which a second process can go on without looking at the graph."""
+
+    part: Part
+    inputs: tuple[GraphInput, ...]
+    user_outputs: int  # the outputs behind them are saved for the backward pass
+    skips: tuple[Skip, ...] = ()
+
+    def indices(self, *kinds: InputClass) -> tuple[int, ...]:
+        return tuple(index for index, each in enumerate(self.inputs) if each.kind in kinds)
+
+    @property
+    def mutated(self) -> tuple[int, ...]:
+        return tuple(index for index, each in enumerate(self.inputs) if each.is_mutated)

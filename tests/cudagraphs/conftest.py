@@ -1,0 +1,27 @@
+"""Every test runs on the emulator, and where there is a GPU on that."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from cudagraphs_runtimes import NO_GPU, RUNTIMES
+
+from dynx import cudagraphs
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, NO_GPU])])
+def device(request):
+    cudagraphs.reset()
+    yield request.param
+    cudagraphs.reset()
+
+
+@pytest.fixture
+def compiled(device):
+    """Compile with the backend, on the runtime of the device."""
+
+    def compile(fn, *, dynamic=False, **config):
+        backend = cudagraphs.backend(cudagraphs.Config(runtime=RUNTIMES[device], **config))
+        return torch.compile(fn, backend=backend, dynamic=dynamic)
+
+    return compile

@@ -1,0 +1,50 @@
+"""Options are checked when they are given."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dynx import cudagraphs
+from dynx.cudagraphs._config import OR_ERROR, config_of
+from dynx.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"outputs": "copy"}, r"outputs='copy' is no choice.*\n  there is 'clone', 'alias', 'static'"),
+        ({"max_recordings": "2"}, "max_recordings='2' of dynx_cudagraphs is no int"),
+        ({"max_recordings": 0}, "max_recordings=0 leaves nothing to replay"),
+        ({"or_error": 1}, "or_error=1 of dynx_cudagraphs is no bool"),
+        ({"output": "clone"}, r"no option 'output'\n  there is outputs, max_recordings"),
+    ],
+)
+def test_what_makes_no_sense_is_told(options, words):
+    with pytest.raises(UsageError, match=words):
+        config_of(options)
+
+
+def test_the_environment_asks_for_errors(monkeypatch):
+    monkeypatch.setenv(OR_ERROR, "1")
+    assert config_of({}).or_error
+    monkeypatch.setenv(OR_ERROR, "0")
+    assert not config_of({}).or_error
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_errors_instead_of_warnings():
+    run = torch.compile(lambda x: x + 1, backend=cudagraphs.backend(cudagraphs.Config(or_error=True)))
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="CaptureError: there is no CUDA device"):
+        run(torch.ones(3))
+
+
+def test_a_mode_is_refused():
+    run = torch.compile(lambda x: x * 2, backend="dynx_cudagraphs", mode="max-autotune")
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="mode='max-autotune' is inductor's"):
+        run(torch.ones(3))
+
+
+def test_torch_finds_the_backend_by_name():
+    run = torch.compile(lambda x: x * 2, backend="dynx_cudagraphs", options={"runtime": "emulator"})
+    assert [run(torch.full((1,), float(step))).item() for step in range(3)] == [0, 2, 4]

@@ -1,0 +1,121 @@
+"""The emulator fails where CUDA would: what it passes means something."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dynx.cudagraphs.runtime._emulator import Emulator
+from dynx.errors import CaptureFailed
+
+
+def test_a_capture_executes_nothing():
+    x, counter = torch.ones(3), torch.zeros(1)
+    state = torch.get_rng_state()
+
+    def function():
+        counter.add_(1)
+        return x + torch.rand(3)
+
+    captured = Emulator().capture(function)
+    assert counter.item() == 0
+    assert captured.outputs.isnan().all()
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_replay_reads_what_lies_there_and_writes_to_the_same_place():
+    x = torch.ones(3)
+    captured = Emulator().capture(lambda: x * 2)
+    address = captured.outputs.data_ptr()
+    captured.replay()
+    assert captured.outputs.tolist() == [2, 2, 2]
+    x.fill_(5)
+    assert captured.outputs.tolist() == [2, 2, 2]
+    captured.replay()
+    assert captured.outputs.tolist() == [10, 10, 10]
+    assert captured.outputs.data_ptr() == address
+
+
+def test_other_tensors_are_stale():
+    """Nothing but the memory that was captured is read: a name that is bound anew changes nothing."""
+    held = [torch.ones(3)]
+    captured = Emulator().capture(lambda: held[0] * 2)
+    held[0] = torch.full((3,), 7.0)
+    captured.replay()
+    assert captured.outputs.tolist() == [2, 2, 2]
+
+
+def test_what_is_in_between_is_garbage():
+    between = []
+    x = torch.ones(3)
+
+    def function():
+        between.append(x + 1)
+        return between[0] * 2
+
+    captured = Emulator().capture(function)
+    captured.replay()
+    assert captured.outputs.tolist() == [4, 4, 4]
+    assert between[0].isnan().all()
+
+
+def test_python_does_not_run_again():
+    calls = []
+    captured = Emulator().capture(lambda: calls.append(1) or torch.ones(3))
+    captured.replay()
+    assert len(calls) == 1
+
+
+def test_views_and_changes_in_place_are_replayed():
+    x = torch.zeros(2, 2)
+
+    def function():
+        x[0].add_(1)
+        return x.view(4)
+
+    captured = Emulator().capture(function)
+    assert x.sum().item() == 0
+    captured.replay()
+    captured.replay()
+    assert x.tolist() == [[2, 2], [0, 0]]
+    assert captured.outputs.tolist() == [2, 2, 0, 0]
+
+
+def test_random_numbers_follow_the_generator():
+    captured = Emulator().capture(lambda: torch.rand(3))
+    torch.manual_seed(3)
+    found = []
+    for _ in range(2):
+        captured.replay()
+        found.append(captured.outputs.clone())
+    torch.manual_seed(3)
+    assert torch.equal(torch.stack(found), torch.stack([torch.rand(3), torch.rand(3)]))
+
+
+@pytest.mark.parametrize(
+    "read", [torch.Tensor.item, torch.nonzero, bool, lambda x: x[x > 0]], ids=["item", "nonzero", "bool", "mask"]
+)
+def test_values_cannot_be_read(read):
+    with pytest.raises(CaptureFailed, match="reads a value"):
+        Emulator().capture(lambda: read(torch.ones(1)))
+
+
+def test_what_fails_leaves_things_as_they_were():
+    x = torch.ones(3)
+
+    def function():
+        x.add_(1)
+        raise ValueError("of the function")
+
+    with pytest.raises(ValueError, match="of the function"):
+        Emulator().capture(function)
+    assert x.tolist() == [1, 1, 1]
+
+
+def test_a_closed_graph_is_not_replayed():
+    captured = Emulator().capture(lambda: torch.ones(3))
+    outputs = captured.outputs
+    captured.close()
+    assert outputs.isnan().all()
+    with pytest.raises(CaptureFailed, match="after it was closed"):
+        captured.replay()

@@ -1,0 +1,103 @@
+"""Models that people use give what eager gives, forward and in training."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import transformers
+from torch import nn
+
+from dynx import cudagraphs
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4)), lambda: torch.randn(3, 8)
+
+
+def convolutions():
+    layers = [nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 2)]
+    return nn.Sequential(*layers), lambda: torch.randn(2, 3, 8, 8)
+
+
+class Logits(nn.Module):
+    def __init__(self, model, name):
+        super().__init__()
+        self.model, self.name = model, name
+
+    def forward(self, x):
+        return getattr(self.model(x), self.name)
+
+
+def gpt2():
+    config = transformers.GPT2Config(
+        vocab_size=32, n_positions=8, n_embd=8, n_layer=2, n_head=2, use_cache=False, bos_token_id=0, eos_token_id=0
+    )
+    dropped = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    config.update(dropped)
+    return Logits(transformers.GPT2LMHeadModel(config), "logits"), lambda: torch.randint(0, 32, (2, 5))
+
+
+def bert():
+    config = transformers.BertConfig(
+        vocab_size=32,
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=8,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    return Logits(transformers.BertModel(config), "last_hidden_state"), lambda: torch.randint(0, 32, (2, 5))
+
+
+def vit():
+    config = transformers.ViTConfig(
+        image_size=8,
+        patch_size=4,
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=8,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    return Logits(transformers.ViTModel(config), "last_hidden_state"), lambda: torch.randn(2, 3, 8, 8)
+
+
+MODELS = [mlp, convolutions, gpt2, bert, vit]
+
+
+@pytest.fixture(params=MODELS, ids=lambda make: make.__name__)
+def model(request, device):
+    torch.manual_seed(0)
+    made, inputs = request.param()
+    return made.to(device), lambda: inputs().to(device)
+
+
+def test_forward(compiled, model):
+    module, inputs = model
+    module.eval()
+    run = compiled(module)
+    with torch.no_grad():
+        for _ in range(4):
+            x = inputs()
+            torch.testing.assert_close(run(x), module(x))
+    assert (cudagraphs.stats().recordings, cudagraphs.stats().replays) == (1, 3)
+
+
+def test_training(compiled, model):
+    module, inputs = model
+    other = copy.deepcopy(module)
+    run = compiled(module)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.01) for each in (module, other)]
+    for _ in range(4):
+        x = inputs()
+        for call, optimizer in zip((run, other), optimizers, strict=True):
+            optimizer.zero_grad()
+            call(x).square().mean().backward()
+            optimizer.step()
+    for mine, theirs in zip(module.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs)
+    assert (cudagraphs.stats().recordings, cudagraphs.stats().replays) == (2, 6)

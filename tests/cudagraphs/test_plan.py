@@ -1,0 +1,91 @@
+"""What is known of a graph before it is captured."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dynx import cudagraphs
+from dynx.cudagraphs import _backend
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """The plans of the graphs that are compiled."""
+    found = []
+    make = _backend.plan_of
+
+    def plan_of(*args):
+        found.append(make(*args))
+        return found[-1]
+
+    monkeypatch.setattr(_backend, "plan_of", plan_of)
+    return found
+
+
+def compiled(fn, **options):
+    return torch.compile(fn, backend=cudagraphs.backend(cudagraphs.Config(runtime="emulator")), **options)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(4)
+
+    def forward(self, x):
+        return self.norm(x)
+
+
+def test_inputs_have_names_and_classes(plans):
+    compiled(Net(), dynamic=True)(torch.randn(8, 4))
+    forward = next(each for each in plans if each.part == "forward")
+    kinds = {each.name: each.kind for each in forward.inputs}
+    assert kinds["self.norm.weight"] == kinds["self.norm.running_mean"] == "static"
+    assert kinds["x"] == "dynamic"
+    assert kinds["x.size()[0]"] == "scalar"
+
+
+def test_the_backward_knows_what_was_saved(plans):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
+    compiled(model)(torch.randn(2, 4)).sum().backward()
+    forward, backward = plans
+    assert forward.user_outputs == 1
+    assert {each.kind for each in backward.inputs} == {"managed", "dynamic"}
+    assert [each.name for each in backward.inputs if each.kind == "dynamic"] == ["tangents_1"]
+
+
+MUTATIONS = {
+    "in place": lambda x: x.add_(1),
+    "through a view": lambda x: x.view(-1)[0].add_(1),
+    "in a list": lambda x: torch._foreach_add_([x], 1.0),
+    "copy": lambda x: x.copy_(torch.ones(3)),
+}
+
+
+@pytest.mark.parametrize("change", MUTATIONS.values(), ids=MUTATIONS)
+def test_changed_inputs_are_found(plans, change):
+    def function(x, y):
+        change(x)
+        return y + x
+
+    with torch.no_grad():
+        compiled(function)(torch.zeros(3), torch.zeros(3))
+    assert [(each.name, each.is_mutated) for each in plans[0].inputs] == [("x", True), ("y", False)]
+
+
+def test_a_skip_names_the_line(plans):
+    def function(x):
+        return x.nonzero()  # HERE
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), pytest.warns(match="runs uncaptured"):
+        compiled(function)(torch.ones(3))
+    (skip,) = plans[0].skips
+    assert "gives a size that depends on values" in skip.reason
+    assert (skip.location.file, skip.location.line) == (__file__, function.__code__.co_firstlineno + 1)
+
+
+def test_a_plan_is_plain_data(plans):
+    from dynx.records.codec import from_data, to_data
+
+    compiled(torch.nn.Linear(4, 4))(torch.randn(2, 4))
+    assert from_data(type(plans[0]), to_data(plans[0])) == plans[0]

@@ -1,0 +1,92 @@
+"""Training steps give what eager gives."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from dynx import cudagraphs
+
+
+def pair(device):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)).to(device)
+    return model, copy.deepcopy(model)
+
+
+def same_gradients(one, other):
+    for mine, theirs in zip(one.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+@pytest.mark.parametrize("outputs", ["clone", "alias"])
+def test_a_loop_trains(compiled, device, outputs):
+    model, other = pair(device)
+    run = compiled(model, outputs=outputs)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9) for each in (model, other)]
+    for step in range(6):
+        x = torch.randn(3, 4, device=device) + step
+        for call, optimizer in zip((run, other), optimizers, strict=True):
+            optimizer.zero_grad()
+            call(x).square().mean().backward()
+        same_gradients(model, other)
+        for optimizer in optimizers:
+            optimizer.step()
+    assert (cudagraphs.stats().recordings, cudagraphs.stats().replays) == (2, 10)
+
+
+@pytest.mark.parametrize("outputs", ["clone", "alias"])
+def test_gradients_add_up(compiled, device, outputs):
+    model, other = pair(device)
+    run = compiled(model, outputs=outputs)
+    for step in range(6):
+        x = torch.randn(3, 4, device=device) + step
+        run(x).square().mean().backward()
+        other(x).square().mean().backward()
+        same_gradients(model, other)
+
+
+@pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
+def test_gradients_that_a_replay_made_add_up(compiled, device, outputs):
+    """Autograd keeps the first gradient as it is given, and adds the second to it: its memory must not be the recording's."""
+    model, other = pair(device)
+    run = compiled(model, outputs=outputs)
+    for step in range(4):
+        if step % 2 == 0:
+            model.zero_grad(), other.zero_grad()
+        kept = [each.grad for each in model.parameters()]
+        x = torch.randn(3, 4, device=device) + step
+        run(x).square().mean().backward()
+        other(x).square().mean().backward()
+        same_gradients(model, other)
+        if step % 2:
+            assert all(mine.grad is before for mine, before in zip(model.parameters(), kept, strict=True))
+    assert cudagraphs.stats().replays == 6
+
+
+def test_two_forwards_before_their_backwards(compiled, device):
+    """What the first saved must not be overwritten by the second."""
+    model, other = pair(device)
+    run = compiled(model)
+    for _ in range(4):
+        x = [torch.randn(3, 4, device=device) for _ in range(3)]
+        for call, each in ((run, model), (other, other)):
+            each.zero_grad()
+            losses = [call(one).square().mean() for one in x]
+            for loss in losses:
+                loss.backward()
+        same_gradients(model, other)
+    assert cudagraphs.stats().recordings == 6, "three of each, used again and again"
+
+
+def test_gradients_of_arguments(compiled, device):
+    run = compiled(lambda x, y: (x * y).sin())
+    for step in range(5):
+        given = [torch.randn(3, device=device).add_(step).requires_grad_() for _ in range(2)]
+        eager = [each.detach().clone().requires_grad_() for each in given]
+        run(*given).sum().backward()
+        (eager[0] * eager[1]).sin().sum().backward()
+        for mine, theirs in zip(given, eager, strict=True):
+            torch.testing.assert_close(mine.grad, theirs.grad)
