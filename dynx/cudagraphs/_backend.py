@@ -50,6 +50,8 @@ class _Backend:
 
     def __call__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> Any:
         runtime = runtime_of(self.config)
+        if self.config.inputs == "memcpy_node" and runtime is not None and not runtime.copies_in_graph():
+            raise UsageError("inputs='memcpy_node' needs cuda-bindings\n  pip install 'dynx[cuda]', or leave it at 'auto'")
         sources = aot.input_sources(gm)
         compilers = [partial(_compile, part, self.config, runtime, sources) for part in _PARTS]
         return aot.with_compilers(*compilers)(gm, example_inputs)

@@ -31,8 +31,9 @@ def plan_of(gm: GraphModule, part: Part, device_type: str, sources: Sequence[str
     for index, node in enumerate(nodes):
         name = spoken(short_source(sources[index])) if named and sources[index] else node.name
         kind, why = _class_of(value_of(node), part, is_static=index in facts.static, is_saved=index < saved)
-        nbytes = sum(each.nbytes for each in tensors_of(node)) if kind != "opaque" and not _is_symbolic(node) else 0
-        inputs.append(GraphInput(name, kind, why, index in written, nbytes, location_of(node)))
+        is_fixed = not _is_symbolic(node)
+        nbytes = sum(each.nbytes for each in tensors_of(node)) if is_fixed else 0
+        inputs.append(GraphInput(name, kind, why, index in written, is_fixed, nbytes, location_of(node)))
     outputs = facts.user_outputs if part == "forward" else len(gm.graph.output_node().args[0])
     return GraphPlan(part, tuple(inputs), outputs, tuple(_skips(gm, inputs, device_type)))
 
@@ -48,7 +49,7 @@ def _class_of(value: object, part: Part, *, is_static: bool, is_saved: bool) -> 
 
 
 def _is_symbolic(node: Node) -> bool:
-    return any(isinstance(size, torch.SymInt) for each in tensors_of(node) for size in each.shape)
+    return any(isinstance(number, torch.SymInt) for each in tensors_of(node) for number in (*each.shape, *each.stride()))
 
 
 def _skips(gm: GraphModule, inputs: list[GraphInput], device_type: str) -> Iterator[Skip]:

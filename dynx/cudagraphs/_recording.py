@@ -30,8 +30,12 @@ class Recording:
         with torch.inference_mode(False), torch.no_grad():  # what is made here is used outside of inference mode too
             # aliases: whether the tensors of the caller are still in use tells when a recording is free
             inputs = [each.detach() if isinstance(each, torch.Tensor) else each for each in args]
-            self.stage, self.copies, self.bytes_copied = staging(inputs, plan)
-            captured = runtime.capture(lambda: tuple(call(list(inputs))))
+            staged = staging(inputs, plan, config.inputs, runtime)
+            captured = runtime.capture(lambda: tuple(call(list(inputs))), staged.copies)
+        self._stage, self._in_graph = staged.stage, staged.in_graph
+        self.copies, self.bytes_copied = staged.copied, staged.nbytes
+        self._set_sources = captured.set_sources
+        self._own = [inputs[index] for index in plan.indices("dynamic")]  # a CUDA graph keeps no memory alive
         self.replay, self.close = captured.replay, captured.close
         self._hand_out, self._token = handing_out(captured.outputs, plan, config.outputs)
         self._pending: Any = None
@@ -51,9 +55,11 @@ class Recording:
 
     def run(self, args: list[Any]) -> list[Any]:
         """Replay with new inputs; `args` is emptied."""
-        after = self.stage(args)
-        args.clear()
+        after = self._stage(args)
+        if self._in_graph:
+            self._set_sources([args[index] for index in self._in_graph])
         self.replay()
+        args.clear()  # what the graph copies must live until it was launched
         if after is not None:
             after()
         outputs = self._hand_out()

@@ -3,28 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from dynx.cudagraphs.runtime import Copy, Runtime
 from dynx.records.cudagraphs import GraphPlan
 
 Stage = Callable[[Sequence[Any]], Callable[[], None] | None]
 
+_FEW = 4  # copies that a graph makes one after another
 
-def staging(inputs: list[Any], plan: GraphPlan) -> tuple[Stage, int, int]:
-    """Give the dynamic ones of `inputs` memory of the recording's own, in the list itself.
 
-    Gives what copies the inputs of a call there, how many it copies and their bytes. That gives what is to be done after the
-    replay where the graph changes some: they are copied back.
-    """
+class Staging(NamedTuple):
+    """How dynamic inputs reach a recording."""
+
+    stage: Stage  # copies the inputs of a call; gives what is to be done after the replay, where the graph changes some
+    in_graph: tuple[int, ...]  # inputs that the graph copies itself
+    copies: list[Copy]  # as they are captured
+    copied: int  # inputs
+    nbytes: int
+
+
+def staging(inputs: list[Any], plan: GraphPlan, how: str, runtime: Runtime) -> Staging:
+    """Give the dynamic ones of `inputs` memory of the recording's own, in the list itself."""
     dynamic = plan.indices("dynamic")
+    given = {index: inputs[index] for index in dynamic}
     repeated = {index: dims for index in dynamic if (dims := _repeated(inputs[index]))}
     for index in dynamic:
         inputs[index] = _own(inputs[index], repeated.get(index, ()))
-    mine = [_once(inputs[index], repeated.get(index, ())) for index in dynamic]
+    wanted = how == "memcpy_node" or (how == "auto" and len(dynamic) <= _FEW)
+    alike = [index for index in dynamic if plan.inputs[index].is_fixed and _is_dense(given[index])]
+    in_graph = tuple(alike) if wanted and runtime.copies_in_graph() else ()
+    by_hand = [index for index in dynamic if index not in in_graph]
+    mine = [_once(inputs[index], repeated.get(index, ())) for index in by_hand]
     written = [(index, inputs[index]) for index in plan.mutated if index in dynamic]
-    return _stage(dynamic, mine, repeated, written), len(mine), sum(each.nbytes for each in mine)
+    nbytes = sum(_once(inputs[index], repeated.get(index, ())).nbytes for index in dynamic)
+    copies = [(inputs[index], given[index]) for index in in_graph]
+    return Staging(_stage(by_hand, mine, repeated, written), in_graph, copies, len(dynamic), nbytes)
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Tell whether the elements of a tensor are all the bytes from its first to its last, each once."""
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
+    return tensor.numel() > 0 and not _overlaps(tensor) and reach + 1 == tensor.numel()
 
 
 def _repeated(tensor: torch.Tensor) -> tuple[int, ...]:

@@ -26,7 +26,8 @@ class GraphInput(Record):
     kind: InputClass
     why: str
     is_mutated: bool = False
-    nbytes: int = 0  # as it was when the graph was compiled
+    is_fixed: bool = False  # sizes and strides are the same on every call
+    nbytes: int = 0  # where they are
     location: Location | None = None  # of its first use
 
 

@@ -43,7 +43,6 @@ def test_what_is_not_there_is_told(shell, program):
         ("program.py::", "say which: dynx guards program.py::function"),
         ("program.py::f", "program.py has no f\n  compiled were Model.forward"),
         ("program.py::Model.backward", "has no Model.backward\n  compiled were"),
-        ("program.py::n", "no n\n  compiled were"),
     ):
         done = shell("-m", "dynx", "guards", target)
         assert done.returncode == 2

@@ -16,12 +16,20 @@ def device(request):
     cudagraphs.reset()
 
 
+@pytest.fixture(params=["copy", "memcpy_node"])
+def inputs(request, device):
+    """How inputs are staged."""
+    if request.param == "memcpy_node" and device == "cuda":
+        pytest.importorskip("cuda.bindings", reason="needs cuda-bindings")
+    return request.param
+
+
 @pytest.fixture
-def compiled(device):
+def compiled(device, inputs):
     """Compile with the backend, on the runtime of the device."""
 
     def compile(fn, *, dynamic=False, **config):
-        backend = cudagraphs.backend(cudagraphs.Config(runtime=RUNTIMES[device], **config))
+        backend = cudagraphs.backend(cudagraphs.Config(runtime=RUNTIMES[device], inputs=inputs, **config))
         return torch.compile(fn, backend=backend, dynamic=dynamic)
 
     return compile

@@ -100,6 +100,20 @@ def test_values_cannot_be_read(read):
         Emulator().capture(lambda: read(torch.ones(1)))
 
 
+def test_copies_in_a_graph_read_from_where_they_are_told():
+    held = torch.zeros(3)
+    captured = Emulator().capture(lambda: held * 2, [(held, torch.ones(3))])
+    assert held.tolist() == [0, 0, 0]
+    for value in (5.0, 7.0):
+        captured.set_sources([torch.full((3,), value)])
+        captured.replay()
+        assert captured.outputs.tolist() == [2 * value] * 3
+    with pytest.raises(CaptureFailed, match="memory of an earlier call"):
+        captured.replay()
+    with pytest.raises(CaptureFailed, match="another layout would be misread"):
+        captured.set_sources([torch.ones(6)[::2]])
+
+
 def test_what_fails_leaves_things_as_they_were():
     x = torch.ones(3)
 

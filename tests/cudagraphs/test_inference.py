@@ -186,7 +186,7 @@ def runs_uncaptured(run, eager, device):
 
 
 def test_what_is_refused_is_run_as_it_is(compiled, device, monkeypatch):
-    def refuse(runtime, function):
+    def refuse(runtime, function, copies):
         raise CaptureFailed("not today")
 
     monkeypatch.setattr(type(runtime_of(cudagraphs.Config(runtime=RUNTIMES[device]))), "capture", refuse)

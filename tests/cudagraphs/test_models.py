@@ -76,6 +76,7 @@ def model(request, device):
     return made.to(device), lambda: inputs().to(device)
 
 
+@pytest.mark.parametrize("inputs", ["memcpy_node"], indirect=True)
 def test_forward(compiled, model):
     module, inputs = model
     module.eval()
@@ -87,6 +88,7 @@ def test_forward(compiled, model):
     assert (cudagraphs.stats().recordings, cudagraphs.stats().replays) == (1, 3)
 
 
+@pytest.mark.parametrize("inputs", ["copy"], indirect=True)
 def test_training(compiled, model):
     module, inputs = model
     other = copy.deepcopy(module)

@@ -21,7 +21,7 @@ from dynx._torch import quiet
 from dynx.errors import StaleEntry, UsageError
 from dynx.guards import _entries
 
-CYCLES = int(os.environ.get("DYNX_CYCLES", "100"))  # `make threads` runs 1000
+CYCLES = int(os.environ.get("DYNX_CYCLES", "30"))  # `make threads` runs 1000
 # where there is no GPU, the CUDA build of torch 2.11 crashes in a second thread that compiles (`_ensureCUDADeviceGuardSet`)
 MORE_CALLERS = 0 if torch.__version__.startswith("2.11") else 1
 RESET_IN_A_CALL = """

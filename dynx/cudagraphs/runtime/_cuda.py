@@ -5,12 +5,14 @@ Torch: `torch.cuda.CUDAGraph`; the guide on CUDA graphs of the CUDA documentatio
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from dynx._torch.cuda_graphs import recover, replay_of
+from dynx.cudagraphs.runtime import _driver
+from dynx.cudagraphs.runtime._interface import Copy
 from dynx.errors import CaptureFailed
 
 
@@ -31,18 +33,30 @@ class Cuda:
         caller.wait_stream(self._stream)
         return result
 
-    def capture(self, function: Callable[[], Any]) -> CudaCaptured:
-        graph = torch.cuda.CUDAGraph()
+    def copies_in_graph(self) -> bool:
+        return _driver.is_available()
+
+    def capture(self, function: Callable[[], Any], copies: Sequence[Copy] = ()) -> CudaCaptured:
+        graph = torch.cuda.CUDAGraph(keep_graph=bool(copies))
         torch.cuda.synchronize()
         try:
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+                for target, source in copies:
+                    target.copy_(source)
                 outputs = function()
+            if copies:
+                graph.instantiate()
+            sources = _driver.Sources(graph, copies) if copies else None
         except BaseException as error:
             recover(self._stream.device_index, self._pool)
             if isinstance(error, RuntimeError):
                 raise CaptureFailed(f"CUDA did not capture it: {_first_cause(error)}") from error
             raise
-        return CudaCaptured(graph, outputs)
+        return CudaCaptured(graph, outputs, sources)
+
+
+def _nothing(tensors: Sequence[torch.Tensor]) -> None:
+    assert not tensors, "the graph copies nothing"
 
 
 def _first_cause(error: BaseException) -> str:
@@ -55,9 +69,10 @@ def _first_cause(error: BaseException) -> str:
 class CudaCaptured:
     """A captured CUDA graph."""
 
-    def __init__(self, graph: torch.cuda.CUDAGraph, outputs: Any) -> None:
+    def __init__(self, graph: torch.cuda.CUDAGraph, outputs: Any, sources: _driver.Sources | None) -> None:
         self._graph, self.outputs = graph, outputs
         self.replay = replay_of(graph)
+        self.set_sources: Callable[[Sequence[torch.Tensor]], None] = _nothing if sources is None else sources.set
 
     def close(self) -> None:
         self._graph.reset()

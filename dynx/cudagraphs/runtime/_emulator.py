@@ -8,13 +8,14 @@ Python does not run again. Reading a value is refused, as on a device that has n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from dynx.cudagraphs.runtime._interface import Copy
 from dynx.errors import CaptureFailed
 
 
@@ -26,7 +27,10 @@ class Emulator:
     def warm_up(self, function: Callable[[], Any]) -> Any:
         return function()
 
-    def capture(self, function: Callable[[], Any]) -> EmulatedGraph:
+    def copies_in_graph(self) -> bool:
+        return True
+
+    def capture(self, function: Callable[[], Any], copies: Sequence[Copy] = ()) -> EmulatedGraph:
         recorder = _Recorder()
         state = torch.get_rng_state()
         try:
@@ -35,7 +39,7 @@ class Emulator:
         finally:
             torch.set_rng_state(state)
             recorder.put_back()
-        return EmulatedGraph(recorder.steps, outputs)
+        return EmulatedGraph(recorder.steps, outputs, copies)
 
 
 class _Step(NamedTuple):
@@ -48,7 +52,8 @@ class _Step(NamedTuple):
 class EmulatedGraph:
     """Operators, and the tensors they run on."""
 
-    def __init__(self, steps: list[_Step], outputs: Any) -> None:
+    def __init__(self, steps: list[_Step], outputs: Any, copies: Sequence[Copy]) -> None:
+        self._targets, self._sources = [target for target, _ in copies], [source for _, source in copies]
         self._steps: list[_Step] | None = steps
         self.outputs = outputs
         kept = {_storage(each) for each in _tensors(outputs)}
@@ -56,10 +61,21 @@ class EmulatedGraph:
         self._between = [each for each in made if _storage(each) not in kept]
         _spoil(made)
 
+    def set_sources(self, tensors: Sequence[torch.Tensor]) -> None:
+        for target, tensor in zip(self._targets, tensors, strict=True):
+            if (target.size(), target.stride(), target.dtype) != (tensor.size(), tensor.stride(), tensor.dtype):
+                raise CaptureFailed("a copy in a graph reads bytes: another layout would be misread")
+        self._sources = list(tensors)
+
     def replay(self) -> None:
         if self._steps is None:
             raise CaptureFailed("a graph was replayed after it was closed")
         with torch.no_grad():
+            if self._targets and not self._sources:
+                raise CaptureFailed("a graph was replayed that copies from memory of an earlier call")
+            for target, source in zip(self._targets, self._sources, strict=True):
+                target.copy_(source)
+            self._sources = []
             for step in self._steps:
                 found = tree_leaves(step.operator(*step.args, **step.kwargs))
                 for position, result in step.results:

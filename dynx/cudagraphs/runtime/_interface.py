@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
 
 from dynx.cudagraphs._config import Config
+
+Copy = tuple[torch.Tensor, torch.Tensor]  # to the first from the second
 
 
 class Captured(Protocol):
@@ -17,6 +19,9 @@ class Captured(Protocol):
 
     def replay(self) -> None:
         """Do it."""
+
+    def set_sources(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Have the copies that were captured read from these tensors, alike in layout, from the next replay on."""
 
     def close(self) -> None:
         """Give back what it holds."""
@@ -30,8 +35,14 @@ class Runtime(Protocol):
     def warm_up(self, function: Callable[[], Any]) -> Any:
         """Run a function as the capture will run it, so that what it sets up once is set up."""
 
-    def capture(self, function: Callable[[], Any]) -> Captured:
-        """Capture a function, which is not executed. Raises what it raises, and CaptureFailed for what cannot be captured."""
+    def copies_in_graph(self) -> bool:
+        """Tell whether a graph can begin with copies whose sources are set before a replay."""
+
+    def capture(self, function: Callable[[], Any], copies: Sequence[Copy] = ()) -> Captured:
+        """Capture copies and a function, which are not executed.
+
+        Raises what the function raises, and CaptureFailed for what cannot be captured.
+        """
 
 
 def runtime_of(config: Config) -> Runtime | None:
