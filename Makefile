@@ -60,8 +60,9 @@ mutations: $(READY)
 	$(BIN)/python tests/fuzz/mutations.py --changes $(CHANGES) --seed $(SEED)
 
 # Looks at and changes torch's cache a thousand times while other threads call the function.
+CYCLES := 1000
 threads: $(READY)
-	DYNX_CYCLES=1000 $(BIN)/python -m pytest -q tests/guards/test_threads.py
+	DYNX_CYCLES=$(CYCLES) $(BIN)/python -m pytest -q tests/guards/test_threads.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/observers.py
