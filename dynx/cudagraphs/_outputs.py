@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from dynx._torch import foreach
 from dynx.records.cudagraphs import GraphPlan
 
 
@@ -28,7 +29,7 @@ def handing_out(outputs: Sequence[Any], plan: GraphPlan, how: str) -> tuple[Call
     def hand_out() -> list[Any]:
         given = list(outputs)
         if sources:
-            for index, copy in zip(together, torch._foreach_mul(sources, 1), strict=True):  # one call for all of them
+            for index, copy in zip(together, foreach.copies_of(sources), strict=True):  # one call for all of them
                 given[index] = copy
         for index in alone:
             given[index] = outputs[index].clone()

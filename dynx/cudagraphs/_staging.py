@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from dynx._torch import foreach
 from dynx.cudagraphs.runtime import Copy, Runtime
 from dynx.records.cudagraphs import GraphPlan
 
@@ -93,10 +94,10 @@ def _stage(
         mine[0].copy_(args[dynamic[0]])
 
     def copy_all(args: Sequence[Any]) -> None:
-        torch._foreach_copy_(mine, [args[index] for index in dynamic])
+        foreach.copy_all(mine, [args[index] for index in dynamic])
 
     def copy_once(args: Sequence[Any]) -> None:
-        torch._foreach_copy_(mine, [_once(args[index], repeated.get(index, ())) for index in dynamic])
+        foreach.copy_all(mine, [_once(args[index], repeated.get(index, ())) for index in dynamic])
 
     copy = copy_none if not mine else copy_once if repeated else copy_one if len(mine) == 1 else copy_all
 

@@ -39,31 +39,24 @@ def gpt2():
     return Logits(transformers.GPT2LMHeadModel(config), "logits"), lambda: torch.randint(0, 32, (2, 5))
 
 
+TINY = {
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
+
+
 def bert():
-    config = transformers.BertConfig(
-        vocab_size=32,
-        hidden_size=8,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=8,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    return Logits(transformers.BertModel(config), "last_hidden_state"), lambda: torch.randint(0, 32, (2, 5))
+    model = transformers.BertModel(transformers.BertConfig(vocab_size=32, **TINY))
+    return Logits(model, "last_hidden_state"), lambda: torch.randint(0, 32, (2, 5))
 
 
 def vit():
-    config = transformers.ViTConfig(
-        image_size=8,
-        patch_size=4,
-        hidden_size=8,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=8,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    return Logits(transformers.ViTModel(config), "last_hidden_state"), lambda: torch.randn(2, 3, 8, 8)
+    model = transformers.ViTModel(transformers.ViTConfig(image_size=8, patch_size=4, **TINY))
+    return Logits(model, "last_hidden_state"), lambda: torch.randn(2, 3, 8, 8)
 
 
 MODELS = [mlp, convolutions, gpt2, bert, vit]

@@ -1,0 +1,18 @@
+"""Many tensors in one call. Torch: `torch._foreach_copy_` and `torch._foreach_mul`, alike in 2.11, 2.13 and 2.15."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+
+def copy_all(targets: Sequence[Any], sources: Sequence[Any]) -> None:
+    """Copy tensors to tensors of the same sizes."""
+    torch._foreach_copy_(targets, sources)
+
+
+def copies_of(tensors: Sequence[Any]) -> Sequence[Any]:
+    """Copy floating-point tensors to memory of their own."""
+    return torch._foreach_mul(tensors, 1)
