@@ -1,12 +1,15 @@
-"""Whether a tensor is still alive, also where only autograd holds it.
+"""Whether a tensor, or its memory, is still alive, also where only autograd holds it.
 
-Torch: `torch._C._WeakTensorRef`, alike in 2.11, 2.13 and 2.15. A weak reference of Python ends with the Python object, which
-autograd does not need.
+Torch: `torch._C._WeakTensorRef` and `torch.multiprocessing.reductions.StorageWeakRef`, alike in 2.11, 2.13 and 2.15. A weak
+reference of Python ends with the Python object, which autograd does not need.
 """
 
 from __future__ import annotations
 
+import gc
 from typing import Any
+
+import torch
 
 
 def weak_tensor(tensor: Any) -> Any:
@@ -14,3 +17,34 @@ def weak_tensor(tensor: Any) -> Any:
     from torch._C import _WeakTensorRef  # type: ignore[attr-defined]
 
     return _WeakTensorRef(tensor)
+
+
+class WeakMemory:
+    """A tensor without its memory, which others keep alive or not."""
+
+    def __init__(self, tensor: Any) -> None:
+        from torch.multiprocessing.reductions import StorageWeakRef
+
+        storage = tensor.untyped_storage()
+        self._address, self._weak = storage.data_ptr(), StorageWeakRef(storage)
+        self._layout = tensor.storage_offset(), tensor.size(), tensor.stride()
+        self._dtype = tensor.dtype
+
+    def tensor(self) -> Any:
+        """Make the tensor again, over what lies at its address now; None where nothing does."""
+        storage = self._storage()
+        return None if storage is None else torch.empty(0, dtype=self._dtype).set_(storage, *self._layout)
+
+    def _storage(self) -> Any:
+        if self._weak.expired():  # another tensor may have come there since
+            tensors = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
+            there = [each for each in tensors if _address(each) == self._address]
+            return there[0].untyped_storage() if there else None
+        return torch.UntypedStorage._new_with_weak_ptr(self._weak.cdata)
+
+
+def _address(tensor: Any) -> int | None:
+    try:
+        return int(tensor.untyped_storage().data_ptr())
+    except (RuntimeError, NotImplementedError):  # it has no memory: sparse, fake, …
+        return None

@@ -11,13 +11,27 @@ from dynx._torch.cuda_graphs import address_check
 from dynx._torch.liveness import weak_tensor
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._outputs import handing_out
-from dynx.cudagraphs._staging import staging
-from dynx.cudagraphs.runtime import Runtime
+from dynx.cudagraphs._staging import Staging, staging
+from dynx.cudagraphs.runtime import Captured, CopiesNotFound, Runtime
 from dynx.records.cudagraphs import GraphPlan
 
 Call = Callable[[list[Any]], Sequence[Any]]
 
 _are_at = address_check()
+
+
+def _captured(
+    call: Call, plan: GraphPlan, how: str, runtime: Runtime, given: Sequence[Any]
+) -> tuple[list[Any], Staging, Captured]:
+    """Capture a graph with memory of its own for inputs; "auto" copies them by hand where CUDA does not take copies."""
+    inputs = list(given)
+    staged = staging(inputs, plan, how, runtime)
+    try:
+        return inputs, staged, runtime.capture(lambda: tuple(call(list(inputs))), staged.copies)
+    except CopiesNotFound:
+        if how != "auto":
+            raise
+    return _captured(call, plan, "copy", runtime, given)
 
 
 class Recording:
@@ -29,9 +43,8 @@ class Recording:
         self._expected = [args[index] for index in self._numbers]
         with torch.inference_mode(False), torch.no_grad():  # what is made here is used outside of inference mode too
             # aliases: whether the tensors of the caller are still in use tells when a recording is free
-            inputs = [each.detach() if isinstance(each, torch.Tensor) else each for each in args]
-            staged = staging(inputs, plan, config.inputs, runtime)
-            captured = runtime.capture(lambda: tuple(call(list(inputs))), staged.copies)
+            given = [each.detach() if isinstance(each, torch.Tensor) else each for each in args]
+            inputs, staged, captured = _captured(call, plan, config.inputs, runtime, given)
         self._stage, self._in_graph = staged.stage, staged.in_graph
         self.copies, self.bytes_copied = staged.copied, staged.nbytes
         self._set_sources = captured.set_sources

@@ -38,11 +38,11 @@ def test_a_replay_reads_what_lies_there_and_writes_to_the_same_place():
 
 def test_other_tensors_are_stale():
     """Nothing but the memory that was captured is read: a name that is bound anew changes nothing."""
-    held = [torch.ones(3)]
+    held = [first := torch.ones(3)]
     captured = Emulator().capture(lambda: held[0] * 2)
     held[0] = torch.full((3,), 7.0)
     captured.replay()
-    assert captured.outputs.tolist() == [2, 2, 2]
+    assert captured.outputs.tolist() == (first * 2).tolist()
 
 
 def test_what_is_in_between_is_garbage():
@@ -133,3 +133,28 @@ def test_a_closed_graph_is_not_replayed():
     assert outputs.isnan().all()
     with pytest.raises(CaptureFailed, match="after it was closed"):
         captured.replay()
+
+
+def test_memory_that_nobody_keeps_is_gone():
+    """A CUDA graph keeps no memory alive."""
+    held = [torch.ones(3)]
+    captured = Emulator().capture(lambda: held[0] * 2)
+    captured.replay()
+    held.clear()
+    with pytest.raises(CaptureFailed, match="memory which nobody has kept"):
+        captured.replay()
+
+
+def test_what_a_graph_copies_itself_is_not_taken_for_an_input():
+    held, other, given = torch.zeros(3), torch.ones(3), torch.ones(3)
+
+    def function():
+        doubled = held * 2
+        held.copy_(other)
+        return doubled
+
+    captured = Emulator().capture(function, [(held, given)])
+    captured.set_sources([torch.full((3,), 5.0)])
+    captured.replay()
+    assert captured.outputs.tolist() == [10, 10, 10]
+    assert held.tolist() == [1, 1, 1]

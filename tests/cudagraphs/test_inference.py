@@ -10,7 +10,7 @@ import torch
 from cudagraphs_runtimes import NO_GPU, RUNTIMES
 
 from dynx import cudagraphs
-from dynx.cudagraphs.runtime import runtime_of
+from dynx.cudagraphs.runtime import CopiesNotFound, runtime_of
 from dynx.errors import CaptureError, CaptureFailed, DynxWarning
 
 
@@ -192,6 +192,29 @@ def test_what_is_refused_is_run_as_it_is(compiled, device, monkeypatch):
     monkeypatch.setattr(type(runtime_of(cudagraphs.Config(runtime=RUNTIMES[device]))), "capture", refuse)
     assert runs_uncaptured(compiled(torch.sin), torch.sin, device)
     assert cudagraphs.stats().skips[0].reason == "not today"
+
+
+@pytest.mark.parametrize("how", ["auto", "memcpy_node"])
+def test_inputs_are_copied_by_hand_where_the_graph_cannot(device, monkeypatch, how):
+    """Such as copies so small that CUDA makes kernels of them."""
+    config = cudagraphs.Config(runtime=RUNTIMES[device], inputs=how)
+    runtime = type(runtime_of(config))
+    capture = runtime.capture
+
+    def capture_without(runtime, function, copies):
+        if copies:
+            raise CopiesNotFound("inputs 0 were not captured as copies")
+        return capture(runtime, function)
+
+    monkeypatch.setattr(runtime, "capture", capture_without)
+    run = torch.compile(torch.sin, backend=cudagraphs.backend(config))
+    if how == "memcpy_node":
+        assert runs_uncaptured(run, torch.sin, device), "that is what was asked for"
+    else:
+        for step in range(4):
+            x = torch.full((3,), float(step), device=device)
+            same(run(x), torch.sin(x))
+        assert cudagraphs.stats().replays == 3
 
 
 @torch.library.custom_op("dynx_tests::reads", mutates_args=())

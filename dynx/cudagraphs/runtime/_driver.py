@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from dynx.cudagraphs.runtime._copies import Addresses, copies_among
 from dynx.cudagraphs.runtime._interface import Copy
 from dynx.errors import CaptureFailed
 
@@ -31,15 +32,8 @@ class Sources:
     """The sources of the copies in a graph."""
 
     def __init__(self, graph: torch.cuda.CUDAGraph, copies: Sequence[Copy]) -> None:
-        """Find the copies by both addresses, since a graph may write there again.
-
-        Raises CaptureFailed where one is not there.
-        """
-        found = {_addresses(params): (node, params) for node, params in _memcpy_nodes(graph.raw_cuda_graph())}
-        wanted = [(target.data_ptr(), source.data_ptr()) for target, source in copies]
-        if missing := [number for number, each in enumerate(wanted) if each not in found]:
-            raise CaptureFailed(f"inputs {missing} were not captured as copies")
-        self._kept = [found[each] for each in wanted]  # memory of the driver's structures
+        found = [(_addresses(params), (node, params)) for node, params in _memcpy_nodes(graph.raw_cuda_graph())]
+        self._kept = copies_among(found, copies)  # memory of the driver's structures
         self._cells = [ctypes.c_uint64.from_address(int(params.getPtr()) + _SOURCE) for _, params in self._kept]
         self._nodes = [(int(node), int(params.getPtr())) for node, params in self._kept]
         self._exec, self._context = graph.raw_cuda_graph_exec(), int(_checked(_bindings().cuCtxGetCurrent()))
@@ -65,7 +59,7 @@ def _memcpy_nodes(raw_graph: int) -> list[tuple[Any, Any]]:
     return [(each, _checked(driver.cuGraphMemcpyNodeGetParams(each))) for each in copies]
 
 
-def _addresses(params: Any) -> tuple[int, int]:
+def _addresses(params: Any) -> Addresses:
     return int(params.dstDevice), int(params.srcDevice)
 
 

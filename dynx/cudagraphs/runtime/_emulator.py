@@ -1,20 +1,23 @@
 """A CUDA graph on the CPU, for tests: it fails where CUDA would.
 
-A capture writes down the operators that run, with the tensors they ran on, and executes nothing that lasts: outputs hold
-garbage and what was changed is put back. A replay runs the operators on those very tensors, so what was not copied there is
-stale; results are written to the same addresses; what is in between is garbage afterwards, as memory of a pool that others use.
-Python does not run again. Reading a value is refused, as on a device that has not run yet.
+A capture writes down the operators that run, with the memory they ran on, and executes nothing that lasts: outputs hold
+garbage and what was changed is put back. A replay runs the operators on that very memory, so what was not copied there is
+stale; it keeps none alive but what was made in it; results are written to the same addresses; what is in between is garbage
+afterwards, as memory of a pool that others use. Python does not run again. Reading a value is refused, as on a device that has
+not run yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
+from dynx._torch.liveness import WeakMemory
+from dynx.cudagraphs.runtime._copies import copies_among
 from dynx.cudagraphs.runtime._interface import Copy
 from dynx.errors import CaptureFailed
 
@@ -35,11 +38,16 @@ class Emulator:
         state = torch.get_rng_state()
         try:
             with recorder:
+                for target, source in copies:
+                    target.copy_(source)
                 outputs = function()
         finally:
             torch.set_rng_state(state)
             recorder.put_back()
         return EmulatedGraph(recorder.steps, outputs, copies)
+
+
+_COPY = torch.ops.aten.copy_.default
 
 
 class _Step(NamedTuple):
@@ -53,16 +61,23 @@ class EmulatedGraph:
     """Operators, and the tensors they run on."""
 
     def __init__(self, steps: list[_Step], outputs: Any, copies: Sequence[Copy]) -> None:
-        self._targets, self._sources = [target for target, _ in copies], [source for _, source in copies]
-        self._steps: list[_Step] | None = steps
+        found = [(_addresses(step), number) for number, step in enumerate(steps) if step.operator is _COPY]
+        self._copies = copies_among(found, copies)
+        self._sources: list[torch.Tensor] = []
         self.outputs = outputs
         kept = {_storage(each) for each in _tensors(outputs)}
         made = [each for step in steps for _, each in step.results]
         self._between = [each for each in made if _storage(each) not in kept]
+        own = {_storage(each) for each in made}
+        self._steps: list[_Step] | None = [
+            step._replace(args=_weakly(step.args, own), kwargs=_weakly(step.kwargs, own)) for step in steps
+        ]
         _spoil(made)
 
     def set_sources(self, tensors: Sequence[torch.Tensor]) -> None:
-        for target, tensor in zip(self._targets, tensors, strict=True):
+        assert self._steps is not None
+        for number, tensor in zip(self._copies, tensors, strict=True):
+            target = _strongly(self._steps[number].args[0])
             if (target.size(), target.stride(), target.dtype) != (tensor.size(), tensor.stride(), tensor.dtype):
                 raise CaptureFailed("a copy in a graph reads bytes: another layout would be misread")
         self._sources = list(tensors)
@@ -71,13 +86,13 @@ class EmulatedGraph:
         if self._steps is None:
             raise CaptureFailed("a graph was replayed after it was closed")
         with torch.no_grad():
-            if self._targets and not self._sources:
+            if self._copies and not self._sources:
                 raise CaptureFailed("a graph was replayed that copies from memory of an earlier call")
-            for target, source in zip(self._targets, self._sources, strict=True):
-                target.copy_(source)
+            sources = dict(zip(self._copies, self._sources, strict=True))
             self._sources = []
-            for step in self._steps:
-                found = tree_leaves(step.operator(*step.args, **step.kwargs))
+            for number, step in enumerate(self._steps):
+                args = (step.args[0], sources[number]) if number in sources else step.args
+                found = tree_leaves(step.operator(*_strongly(args), **_strongly(step.kwargs)))
                 for position, result in step.results:
                     result.copy_(found[position])
             _spoil(self._between)
@@ -129,6 +144,29 @@ def _written(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> It
 
 def _tensors(values: Any) -> list[torch.Tensor]:
     return [each for each in tree_leaves(values) if isinstance(each, torch.Tensor)]
+
+
+def _weakly(arguments: Any, own: Container[int]) -> Any:
+    """Let go of tensors that the capture did not make."""
+    return tree_map(
+        lambda each: WeakMemory(each) if isinstance(each, torch.Tensor) and _storage(each) not in own else each, arguments
+    )
+
+
+def _strongly(arguments: Any) -> Any:
+    return tree_map(lambda each: _found(each) if isinstance(each, WeakMemory) else each, arguments)
+
+
+def _found(memory: WeakMemory) -> torch.Tensor:
+    tensor = memory.tensor()
+    if tensor is None:
+        raise CaptureFailed("a graph was replayed that reads memory which nobody has kept")
+    return tensor
+
+
+def _addresses(step: _Step) -> tuple[int, int]:
+    target, source = step.args[:2]
+    return target.data_ptr(), source.data_ptr()
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -1,0 +1,28 @@
+"""Telling the copies that were captured for inputs from those that a graph does itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from dynx.cudagraphs.runtime._interface import Copy
+from dynx.errors import CaptureFailed
+
+Node = TypeVar("Node")
+Addresses = tuple[int, int]  # to the first from the second
+
+
+class CopiesNotFound(CaptureFailed):
+    """Copies were not captured as such: small ones may become kernels."""
+
+
+def copies_among(found: Iterable[tuple[Addresses, Node]], copies: Sequence[Copy]) -> list[Node]:
+    """Find copies by both addresses, since a graph may write to the same place again.
+
+    Raises CopiesNotFound where one is not there.
+    """
+    nodes = dict(found)
+    wanted = [(target.data_ptr(), source.data_ptr()) for target, source in copies]
+    if missing := [str(number) for number, each in enumerate(wanted) if each not in nodes]:
+        raise CopiesNotFound(f"inputs {', '.join(missing)} were not captured as copies")
+    return [nodes[each] for each in wanted]
