@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import copy
 import datetime
+import itertools
 import json
 import statistics
 import sys
@@ -110,6 +111,12 @@ def calling(run, x):
     return lambda: run(x)
 
 
+def alternating(run, x):
+    """Call with two tensors in turn, so that where an input lies changes with every call."""
+    turns = itertools.cycle([x, x.clone()])
+    return lambda: run(next(turns))
+
+
 def graph_of(function):
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -133,6 +140,9 @@ def forward(title, model, x):
     table.add("dynx, alias", calling(compiled(model, **ours(outputs="alias")), x), 25)
     bare = compiled(model, **ours(outputs="alias"), options=NO_GUARDS)
     table.add("dynx, alias, guards off", calling(bare, x), 18)
+    static = cudagraphs.Config(outputs="static")
+    table.add("dynx.fast_path, checked", alternating(cudagraphs.fast_path(model, x, config=static), x), 8)
+    table.add("dynx.fast_path, frozen", alternating(cudagraphs.fast_path(model, x, frozen=True, config=static), x), 5)
     held = x.clone()
     graph = graph_of(lambda: model(held))
     table.add("copy and replay by hand", lambda: (held.copy_(x), graph.replay()))
@@ -159,6 +169,10 @@ def training(title, model, x):
         table.add(name, stepping(compiled(loss, **how)))
     table.add("dynx, clone", stepping(compiled(loss, **ours())))
     table.add("dynx, alias", stepping(compiled(loss, **ours(outputs="alias"))))
+    for name, frozen in (("dynx.train_step, checked", False), ("dynx.train_step, frozen", True)):
+        mine = copy.deepcopy(loss)
+        step = cudagraphs.train_step(mine, mine.parameters(), frozen=frozen, config=cudagraphs.Config(outputs="static"))
+        table.add(name, alternating(step, x), 6 if frozen else None)
     held, other = x.clone(), copy.deepcopy(loss)  # whose gradients no other stream has seen
     for each in other.parameters():
         each.grad = torch.zeros_like(each)

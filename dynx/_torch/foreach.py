@@ -1,4 +1,7 @@
-"""Many tensors in one call. Torch: `torch._foreach_copy_` and `torch._foreach_mul`, alike in 2.11, 2.13 and 2.15."""
+"""Many tensors in one call.
+
+Torch: `torch._foreach_copy_`, `_foreach_zero_` and `_foreach_mul`, alike in 2.11, 2.13 and 2.15.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,12 @@ import torch
 def copy_all(targets: Sequence[Any], sources: Sequence[Any]) -> None:
     """Copy tensors to tensors of the same sizes."""
     torch._foreach_copy_(targets, sources)
+
+
+def zero_all(tensors: Sequence[Any]) -> None:
+    """Set tensors to zero."""
+    if tensors:
+        torch._foreach_zero_(tensors)
 
 
 def copies_of(tensors: Sequence[Any]) -> Sequence[Any]:

@@ -16,14 +16,15 @@ OR_ERROR = "DYNX_CUDAGRAPH_OR_ERROR"
 class Config:
     """What `backend="dynx_cudagraphs"` does; given as `options` of torch.compile, or to `cudagraphs.backend`.
 
-    `inputs` are copied before a replay ("copy") or by the graph itself, which is told from where ("memcpy_node", needs
-    cuda-bindings); "auto" has up to four copied by the graph where it can. `outputs` are "clone" (yours to keep), "alias"
-    (valid until the next call) or "static" (the recording's own tensors). `max_recordings` bounds the recordings of one graph;
-    past it `on_limit` decides. `or_error` raises where a graph cannot be captured, as the environment variable
-    DYNX_CUDAGRAPH_OR_ERROR=1 does. `runtime` "auto" captures where there is CUDA and runs uncaptured elsewhere; "emulator"
-    captures on the CPU, for tests.
+    `inner` compiles what is captured. `inputs` are copied before a replay ("copy") or by the graph itself, which is told from
+    where ("memcpy_node", needs cuda-bindings); "auto" has up to four copied by the graph where it can. `outputs` are "clone"
+    (yours to keep), "alias" (valid until the next call) or "static" (the recording's own tensors). `max_recordings` bounds the
+    recordings of one graph; past it `on_limit` decides. `or_error` raises where a graph cannot be captured, as the environment
+    variable DYNX_CUDAGRAPH_OR_ERROR=1 does. `runtime` "auto" captures where there is CUDA and runs uncaptured elsewhere;
+    "emulator" captures on the CPU, for tests.
     """
 
+    inner: Literal["eager", "inductor"] = "eager"
     inputs: Literal["auto", "copy", "memcpy_node"] = "auto"
     outputs: Literal["clone", "alias", "static"] = "clone"
     max_recordings: int = 16

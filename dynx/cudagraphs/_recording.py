@@ -50,7 +50,10 @@ class Recording:
         self._set_sources = captured.set_sources
         self._own = [inputs[index] for index in plan.indices("dynamic")]  # a CUDA graph keeps no memory alive
         self.replay, self.close = captured.replay, captured.close
-        self._hand_out, self._token = handing_out(captured.outputs, plan, config.outputs)
+        ours = plan.user_outputs if plan.part == "step" else len(captured.outputs)
+        self.also: Sequence[torch.Tensor] = captured.outputs[ours:]
+        self._hand_out, self._token = handing_out(captured.outputs[:ours], plan, config.outputs)
+        self.held: Any = None  # what must live as long as the recording
         self._pending: Any = None
 
     def fits(self, args: Sequence[Any]) -> bool:

@@ -15,7 +15,13 @@ InputClass = Literal[
     "scalar",  # a number: part of what a recording is kept by
     "opaque",  # anything else: a graph with one is not captured
 ]
-Part = Literal["inference", "forward", "backward"]
+Part = Literal[
+    "inference",
+    "forward",
+    "backward",
+    "call",  # of a function that was not compiled
+    "step",  # of training: forward, backward and optimizer
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ not run yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -106,15 +106,16 @@ class _Recorder(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.steps: list[_Step] = []
-        self._before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # what the capture changed
+        self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}  # memory, and what was in it
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if _reads_a_value(operator, args):
             raise CaptureFailed(f"{operator} reads a value, which is not there while a graph is captured")
         given = {_storage(each): each for each in _tensors((args, kwargs))}
-        for each in _written(operator, args, kwargs):
-            self._before.setdefault(_storage(each), (each, each.clone()))
+        for each in given.values():  # all: batch_norm changes what its schema does not say
+            if _storage(each) not in self._before:
+                self._before[_storage(each)] = each.untyped_storage(), each.untyped_storage().clone()
         out = operator(*args, **kwargs)
         fresh = tuple(
             (position, each)
@@ -125,21 +126,14 @@ class _Recorder(TorchDispatchMode):
         return out
 
     def put_back(self) -> None:
-        with torch.no_grad():
-            for tensor, before in self._before.values():
-                tensor.copy_(before)
+        for memory, before in self._before.values():
+            memory.copy_(before)
 
 
 def _reads_a_value(operator: Any, args: tuple[Any, ...]) -> bool:
     if operator is torch.ops.aten.index.Tensor:  # reads a mask, to know how many there are
         return any(each.dtype in (torch.bool, torch.uint8) for each in _tensors(args[1]))
     return torch.Tag.data_dependent_output in operator.tags or torch.Tag.dynamic_output_shape in operator.tags
-
-
-def _written(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-    for number, parameter in enumerate(operator._schema.arguments):
-        if parameter.alias_info is not None and parameter.alias_info.is_write:
-            yield from _tensors(args[number] if number < len(args) else kwargs.get(parameter.name))
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:

@@ -1,0 +1,27 @@
+"""What can be known of optimizers and gradient scalers before they run in a CUDA graph.
+
+Torch: `Optimizer._step_supports_amp_scaling`, `_optimizer_step_pre_hooks` and `_optimizer_step_post_hooks`, `GradScaler` in
+`torch/amp/grad_scaler.py`, and the hooks of tensors; alike in 2.11, 2.13 and 2.15.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def takes_found_inf(optimizer: Any) -> bool:
+    """Tell whether an optimizer takes what a scaler found as a tensor; for others the scaler reads it on the CPU."""
+    return bool(getattr(optimizer, "_step_supports_amp_scaling", False))
+
+
+def has_step_hooks(optimizer: Any) -> bool:
+    return bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
+
+
+def has_gradient_hooks(parameter: Any) -> bool:
+    return bool(parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None))
+
+
+def forget_stages(scaler: Any) -> None:
+    """Have a scaler forget a step that was begun and not ended."""
+    scaler._per_optimizer_states.clear()

@@ -1,0 +1,87 @@
+"""A function that is replayed without Dynamo and AOTAutograd."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._recorded import Recorded
+from dynx.cudagraphs._states import Frozen, ModuleState
+from dynx.cudagraphs.runtime import runtime_of
+from dynx.errors import UsageError
+
+
+def fast_path(
+    function: Callable[..., Any], *examples: Any, frozen: bool = False, config: Config | None = None
+) -> Callable[..., Any]:
+    """Record a function or module, and give what replays it: without gradients, without Dynamo, without AOTAutograd.
+
+    The function is called with `examples` twice, once to warm up and once to be recorded; Python does not run in a replay.
+    Other layouts of arguments (dtypes, sizes, strides, numbers, containers) run as they are once, then get a recording of their
+    own, `config.max_recordings` in all.
+
+    Each call checks that the modules which the function uses are as they were: attributes, parameters and where they lie,
+    submodules, hooks, train or eval; otherwise it records anew. With `frozen` it checks the arguments only, and you promise the
+    rest. Outputs are those of `config.outputs`; "static" gives the recording's own tensors, which the next call overwrites.
+
+    Raises UsageError if it finds no module to check, and CaptureError (with `config.or_error`) for what cannot be captured.
+
+    >>> import torch
+    >>> from dynx import cudagraphs
+    >>> model = torch.nn.Linear(2, 2)
+    >>> run = cudagraphs.fast_path(model, torch.ones(1, 2), config=cudagraphs.Config(runtime="emulator"))
+    >>> x = torch.randn(1, 2)
+    >>> bool((run(x) == model(x)).all())
+    True
+    """
+    config = config or Config()
+    runtime = runtime_of(config)
+    if frozen:
+        state: Any = Frozen()
+    elif modules := _modules_of(function):
+        state = ModuleState(modules, runtime.device_type if runtime is not None else "cpu")
+    else:
+        raise UsageError(
+            f"no module is known that {_name(function)} uses, so nothing can be checked\n  promise with frozen=True"
+        )
+    inner = torch.compile(function) if config.inner == "inductor" else function
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad():
+            return inner(*args, **kwargs)
+
+    call.__signature__ = _signature(function)  # type: ignore[attr-defined]
+    recorded = Recorded(call, "call", f"the fast path of {_name(function)}", config, runtime, state)
+    for _ in range(2 if runtime is not None and examples else 0):
+        recorded(*examples)
+    return recorded
+
+
+def _modules_of(function: Callable[..., Any]) -> list[nn.Module]:
+    """Find the modules that a function uses: itself, its object, what it closes over, its globals."""
+    if isinstance(function, nn.Module):
+        return [function]
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, nn.Module):
+        return [owner]
+    try:
+        names = inspect.getclosurevars(cast("Any", inspect.unwrap(function)))
+    except TypeError:  # written in C
+        return []
+    return [each for each in (*names.nonlocals.values(), *names.globals.values()) if isinstance(each, nn.Module)]
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function.forward if isinstance(function, nn.Module) else function)
+    except (TypeError, ValueError):
+        return None

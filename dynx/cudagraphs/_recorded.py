@@ -1,0 +1,184 @@
+"""A function that is recorded as it is called, without a compiled graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+from dynx.cudagraphs._arguments import Arguments, Match, arguments_of, matching, names_of
+from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._recording import Recording
+from dynx.cudagraphs._recordings import Key, Recordings
+from dynx.cudagraphs._stats import count_skip, new_counts
+from dynx.cudagraphs._telling import tell
+from dynx.cudagraphs.runtime import Runtime
+from dynx.errors import CaptureFailed, UsageError
+from dynx.records.cudagraphs import GraphInput, GraphPlan, Part, Skip
+
+
+class State(Protocol):
+    """What a recording is made for besides the layout of its arguments."""
+
+    def key(self) -> Key:
+        """Give what tells one state from another."""
+
+    def held(self) -> Any:
+        """Give what must stay alive for the key to mean anything."""
+
+    def check(self) -> Callable[[], bool]:
+        """Give what tells quickly that the state is still that of now."""
+
+    def difference(self, one: Key, other: Key) -> str:
+        """Name what differs between two keys."""
+
+
+class _Hot(NamedTuple):
+    match: Match
+    is_unchanged: Callable[[], bool]
+    recording: Recording
+    rebuild: Callable[[list[Any]], Any]
+
+
+class _Seen(NamedTuple):
+    """What the first call with a key showed."""
+
+    written: frozenset[int]  # tensors that the function changes
+    spec: TreeSpec  # of what it gives
+    outputs: int
+
+
+class Recorded:
+    """Runs a function once for each layout and state as it is, then from recordings."""
+
+    def __init__(
+        self, function: Callable[..., Any], part: Part, name: str, config: Config, runtime: Runtime | None, state: State
+    ) -> None:
+        self._function, self._part, self._name = function, part, name
+        self._config, self._runtime, self._state = config, runtime, state
+        self._recordings = Recordings(config, name, ("its arguments", "its state"), self._forget)
+        self._seen: dict[Key, _Seen] = {}
+        self._hot: _Hot | None = None
+        self._cannot = False
+        self._alone = Lock()
+        self.counts = new_counts()
+        self.also: Callable[[], Sequence[torch.Tensor]] | None = None  # what else a recording writes, and keeps
+        self.on_replay: Callable[[Recording], None] | None = None
+        self.on_switch: Callable[[Recording], None] | None = None
+        if runtime is None:
+            tell(f"there is no CUDA device: {name} runs uncaptured", config)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with self._alone:
+            hot = self._hot
+            if hot is not None:
+                tensors = hot.match(args, kwargs)
+                if tensors is not None and hot.is_unchanged():
+                    return self._replay(hot, list(tensors))
+            return self._find(args, kwargs)
+
+    def _replay(self, hot: _Hot, tensors: list[torch.Tensor]) -> Any:
+        counts, recording = self.counts, hot.recording
+        counts.replays += 1
+        counts.copies += recording.copies
+        counts.bytes_copied += recording.bytes_copied
+        outputs = recording.run(tensors)
+        if self.on_replay is not None:
+            self.on_replay(recording)
+        return hot.rebuild(outputs)
+
+    def _find(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Record for a call, or run it as it is: the first of its kind, and where there can be no recording."""
+        if self._runtime is None or self._cannot:
+            return self._run(args, kwargs)
+        arguments = arguments_of(args, kwargs)
+        key = (arguments.key, self._state.key())
+        seen = self._seen.get(key)
+        if seen is None:
+            return self._first(key, arguments, args, kwargs)
+        try:
+            recording = self._recordings.find(key, lambda _: True, lambda: self._record(arguments, seen, args, kwargs))
+        except CaptureFailed as error:
+            self._cannot = True
+            count_skip(Skip(str(error)))
+            tell(f"{self._name} runs uncaptured: {error}", self._config)
+            recording = None
+        if recording is None:
+            return self._run(args, kwargs)
+        self._hot = hot = _Hot(matching(arguments), self._state.check(), recording, _rebuilding(seen.spec))
+        if self.on_switch is not None:
+            self.on_switch(recording)
+        return self._replay(hot, arguments.tensors)
+
+    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        self.counts.uncaptured += 1
+        if self._runtime is None:
+            return self._function(*args, **kwargs)
+        return self._runtime.warm_up(lambda: self._function(*args, **kwargs))
+
+    def _first(self, key: Key, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        assert self._runtime is not None
+        tensors, names = arguments.tensors, names_of(self._function, args, kwargs)
+        for name, each in zip(names, arguments.leaves, strict=True):
+            if isinstance(each, torch.Tensor) and each.device.type != self._runtime.device_type:
+                raise UsageError(f"{name} of {self._name} is on {each.device}\n  move it to {self._runtime.device_type}")
+        before = [_version(each) for each in tensors]
+        result = self._run(args, kwargs)
+        written = frozenset(index for index, each in enumerate(tensors) if _is_changed(each, before[index]))
+        leaves, spec = tree_flatten(result)
+        if len(self._seen) >= 2 * self._config.max_recordings:
+            self._tell_what_changes(key)
+            self._seen.clear()
+        self._seen[key] = _Seen(written, spec, len(leaves))
+        return result
+
+    def _record(self, arguments: Arguments, seen: _Seen, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
+        assert self._runtime is not None
+        names = names_of(self._function, args, kwargs)
+        named = [(name, each) for name, each in zip(names, arguments.leaves, strict=True) if isinstance(each, torch.Tensor)]
+        inputs = [
+            GraphInput(name, "dynamic", "an argument", index in seen.written, True, each.nbytes)
+            for index, (name, each) in enumerate(named)
+        ]
+        plan = GraphPlan(self._part, tuple(inputs), seen.outputs)
+
+        def call(tensors: list[Any]) -> list[Any]:
+            leaves, _ = tree_flatten(arguments.call(self._function, tensors))
+            return [*leaves, *(self.also() if self.also is not None else ())]
+
+        torch.clear_autocast_cache()  # copies of parameters in it would be read by the graph, but not kept
+        try:
+            recording = Recording(call, plan, self._config, self._runtime, arguments.tensors)
+        finally:
+            torch.clear_autocast_cache()
+        recording.held = self._state.held(), arguments.leaves
+        self.counts.recordings += 1
+        return recording
+
+    def _tell_what_changes(self, key: Key) -> None:
+        """Say that a function is called in ever new ways, and so is not recorded."""
+        ((arguments, state), *_) = reversed(self._seen)
+        what = "its arguments" if arguments != key[0] else self._state.difference(state, key[1])
+        tell(f"{self._name} runs uncaptured, as it is never called twice alike: {what} changes", self._config)
+
+    def _forget(self) -> None:
+        self._hot, self._cannot = None, False
+
+    def close(self) -> None:
+        """Give back the memory of its recordings; it records anew when it is called."""
+        self._recordings.close()
+
+
+def _rebuilding(spec: TreeSpec) -> Callable[[list[Any]], Any]:
+    return (lambda outputs: outputs[0]) if spec.is_leaf() else lambda outputs: tree_unflatten(outputs, spec)
+
+
+def _version(tensor: torch.Tensor) -> Any:
+    return tensor.clone() if tensor.is_inference() else tensor._version
+
+
+def _is_changed(tensor: torch.Tensor, before: Any) -> bool:
+    return not torch.equal(tensor, before) if tensor.is_inference() else tensor._version != before

@@ -1,0 +1,81 @@
+"""The recordings of one graph, and what happens when there are too many."""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakMethod, WeakSet
+
+from dynx._trace.userline import levels_to_the_user
+from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._recording import Recording
+from dynx.errors import CaptureError, DynxWarning
+
+Key = tuple[Any, ...]
+
+_all: WeakSet[Recordings] = WeakSet()
+
+
+def close_all() -> None:
+    """Give back what all recordings hold; graphs that are called again record anew."""
+    for each in tuple(_all):
+        each.close()
+
+
+class Recordings:
+    """Recordings by what they are made for: numbers, addresses, layouts."""
+
+    def __init__(self, config: Config, what: str, names: Sequence[str], on_close: Callable[[], None]) -> None:
+        self._config = config
+        self._what = what  # is recorded, as messages call it
+        self._names = names  # of the parts of a key
+        self._by_key: OrderedDict[Key, list[Recording]] = OrderedDict()  # used last stands last
+        self._on_close = WeakMethod(on_close)  # of the owner, which is to go when nobody else holds it
+        _all.add(self)
+
+    def find(self, key: Key, fits: Callable[[Recording], bool], make: Callable[[], Recording]) -> Recording | None:
+        """Find a recording that fits, or make another; None where there is no room."""
+        known = self._by_key.setdefault(key, [])
+        self._by_key.move_to_end(key)
+        free = next((each for each in known if fits(each)), None)
+        if free is not None:
+            return free
+        if sum(map(len, self._by_key.values())) >= self._config.max_recordings and not self._make_room():
+            return None
+        recording = make()
+        known.append(recording)
+        return recording
+
+    def _make_room(self) -> bool:
+        """Do what `on_limit` says; tells whether there is room now."""
+        limit, on_limit = self._config.max_recordings, self._config.on_limit
+        if on_limit == "lru" and self._forget_oldest():
+            return True
+        text = f"{self._what} needs more than {limit} recordings: {self._what_changes()}"
+        if on_limit == "error":
+            raise CaptureError(f"{text}\n  give a larger max_recordings, or on_limit='eager'")
+        warnings.warn(f"{text}\n  other calls run uncaptured", DynxWarning, stacklevel=levels_to_the_user())
+        return False
+
+    def _forget_oldest(self) -> bool:
+        for known in self._by_key.values():
+            for each in known:
+                if not each.is_pending:
+                    known.remove(each)
+                    each.close()
+                    return True
+        return False
+
+    def _what_changes(self) -> str:
+        """Name the parts by which recordings differ."""
+        columns = zip(self._names, zip(*self._by_key, strict=True), strict=True)
+        return ", ".join(name for name, values in columns if len(set(values)) > 1) or "what they saved is still in use"
+
+    def close(self) -> None:
+        for each in (each for known in self._by_key.values() for each in known):
+            each.close()
+        self._by_key.clear()
+        if (on_close := self._on_close()) is not None:
+            on_close()

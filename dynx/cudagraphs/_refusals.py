@@ -1,0 +1,68 @@
+"""What cannot be part of a recorded training step, by name."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from dynx._torch.optimizers import has_gradient_hooks, has_step_hooks, takes_found_inf
+from dynx.errors import UsageError
+
+Named = tuple[str, torch.Tensor]
+
+_WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
+
+
+def check_parameters(named: Sequence[Named], device_type: str) -> None:
+    """Raise UsageError for the first parameter that a recording cannot train."""
+    if not named:
+        raise UsageError("train_step was given no parameters that need gradients\n  give model.parameters()")
+    for name, each in named:
+        if why := _what_is_wrong(each, device_type):
+            raise UsageError(f"parameter {name} {why}")
+
+
+def _what_is_wrong(parameter: torch.Tensor, device_type: str) -> str:
+    kind = type(parameter)
+    if kind.__name__ == "DTensor" or any(each.__name__ == "FlatParameter" for each in kind.__mro__):
+        return f"is a {kind.__name__}: FSDP gathers it from other processes, a replay does not\n  use torch.compile instead"
+    if not parameter.is_leaf:
+        return "is computed from others, so its gradient is not kept\n  give the leaves"
+    if parameter.device.type != device_type:
+        return f"is on {parameter.device}\n  move the model to {device_type}"
+    if has_gradient_hooks(parameter):
+        return "has a hook on its gradient, which a replay would not call\n  remove the hook"
+    return ""
+
+
+def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named], scaler: Any) -> None:
+    """Raise UsageError where an optimizer cannot be recorded."""
+    kind = type(optimizer).__name__
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise UsageError("LBFGS calls the loss as often as it needs, which a replay cannot\n  use another optimizer")
+    if has_step_hooks(optimizer):
+        raise UsageError(f"{kind} has hooks on its step, which a replay would not call\n  remove the hooks")
+    given = {id(each): name for name, each in named}
+    for number, group in enumerate(optimizer.param_groups):
+        on_cuda = any(each.is_cuda for each in group["params"])
+        if on_cuda and group.get("capturable") is False:
+            raise UsageError(f"{kind} (group {number}) counts its steps on the CPU\n  make it with capturable=True")
+        if any(id(each) not in given for each in group["params"] if each.requires_grad):
+            raise UsageError(f"{kind} (group {number}) has parameters that train_step was not given\n  give all of them")
+    if scaler is not None and not takes_found_inf(optimizer):
+        raise UsageError(f"the scaler would read on the CPU whether {kind} may step\n  make it with fused=True")
+
+
+def check_wrappers(named: Sequence[Named]) -> None:
+    """Raise UsageError where parameters belong to a module that talks to other processes, whoever calls it."""
+    ours = {id(each) for _, each in named}
+    for found in (each for each in gc.get_objects() if issubclass(type(each), _WRAPPERS)):
+        if any(id(each) in ours for each in found.parameters()):
+            kind = type(found).__name__
+            raise UsageError(
+                f"the parameters belong to a {kind}, whose hooks a replay does not run\n  use torch.compile instead"
+            )

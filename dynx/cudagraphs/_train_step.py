@@ -1,0 +1,193 @@
+"""A whole training step in one recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from dynx._torch import foreach
+from dynx._torch.optimizers import forget_stages
+from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._recorded import Recorded
+from dynx.cudagraphs._recording import Recording
+from dynx.cudagraphs._refusals import check_optimizer, check_parameters, check_wrappers
+from dynx.cudagraphs._states import Frozen, TrainingState
+from dynx.cudagraphs.runtime import runtime_of
+from dynx.errors import UsageError
+
+
+def train_step(
+    loss_fn: Callable[..., Any],
+    params: Iterable[torch.Tensor] | Iterable[tuple[str, torch.Tensor]],
+    *examples: Any,
+    optimizer: torch.optim.Optimizer | None = None,
+    scaler: torch.amp.GradScaler | None = None,
+    clip_grad_norm: float | None = None,
+    accumulate: int = 1,
+    frozen: bool = False,
+    config: Config | None = None,
+) -> TrainStep:
+    """Make a function that does a training step: gradients set to nothing, `loss_fn`, backward, clipping, optimizer.
+
+    What it is called with goes to `loss_fn`, which gives a loss (a tensor of one element) or a tuple that begins with one; that
+    is what a step gives, detached. The first call with a layout of arguments does its step as it is, the second records, later
+    ones replay: all of them are steps of the training, none is spent on warming up. `examples` are looked at, not trained on.
+
+    With `accumulate=n` gradients add up over n calls, and the last of them steps the optimizer; divide the loss by n yourself.
+    `clip_grad_norm` is the norm that gradients are clipped to. A `scaler` needs an optimizer with `fused=True`. Without an
+    optimizer a call leaves the gradients in `.grad`, in the recording's memory.
+
+    Each call checks where the parameters lie, and the numbers of the optimizer; with `frozen` you promise that they stay. A
+    learning rate that changes should be a tensor: a number that changes needs another recording.
+
+    Raises UsageError for what cannot be recorded, by name: DDP, FSDP, hooks on gradients or steps, optimizers that read values.
+
+    >>> import torch
+    >>> from dynx import cudagraphs
+    >>> model = torch.nn.Linear(2, 1)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> loss_fn = lambda x: model(x).square().mean()
+    >>> config = cudagraphs.Config(runtime="emulator")
+    >>> step = cudagraphs.train_step(loss_fn, model.parameters(), optimizer=optimizer, config=config)
+    >>> losses = [step(torch.ones(4, 2)).item() for _ in range(5)]
+    >>> losses == sorted(losses, reverse=True)
+    True
+    """
+    if accumulate < 1:
+        raise UsageError(f"accumulate={accumulate} does no step\n  give at least 1")
+    if scaler is not None and optimizer is None:
+        raise UsageError("a scaler needs an optimizer\n  give optimizer=")
+    config = config or Config()
+    runtime = runtime_of(config)
+    named = [(str(number), each) if isinstance(each, torch.Tensor) else each for number, each in enumerate(params)]
+    named = [(name, each) for name, each in cast("Any", named) if each.requires_grad]
+    if runtime is not None:
+        check_parameters(named, runtime.device_type)
+        check_wrappers(named)
+        for each in tree_leaves(examples):
+            if isinstance(each, torch.Tensor) and each.device.type != runtime.device_type:
+                raise UsageError(f"an example is on {each.device}\n  move it to {runtime.device_type}")
+    if optimizer is not None:
+        check_optimizer(optimizer, named, scaler)
+    inner = torch.compile(loss_fn) if config.inner == "inductor" else loss_fn
+    work = _Work(inner, [each for _, each in named], optimizer, scaler, clip_grad_norm, keeps=accumulate > 1)
+    state = Frozen() if frozen else TrainingState(work.params, optimizer)
+    kinds = [(number == 0, number == accumulate - 1) for number in range(accumulate)]
+    parts = {kind: _recorded(work, *kind, config=config, runtime=runtime, state=state) for kind in dict.fromkeys(kinds)}
+    return TrainStep([parts[kind] for kind in kinds])
+
+
+class TrainStep:
+    """Does a step, or with `accumulate` a part of one, each time it is called."""
+
+    def __init__(self, parts: Sequence[Recorded]) -> None:
+        self._parts = parts
+        self._next = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        part = self._parts[self._next]
+        result = part(*args, **kwargs)
+        self._next = (self._next + 1) % len(self._parts)
+        return result
+
+    def close(self) -> None:
+        """Give back the memory of the recordings; the next calls record anew."""
+        for each in dict.fromkeys(self._parts):
+            each.close()
+
+
+class _Work:
+    """What a step does."""
+
+    def __init__(
+        self,
+        loss_fn: Callable[..., Any],
+        params: list[torch.Tensor],
+        optimizer: torch.optim.Optimizer | None,
+        scaler: torch.amp.GradScaler | None,
+        clip: float | None,
+        *,
+        keeps: bool,
+    ) -> None:
+        self.loss_fn, self.params, self.optimizer, self.scaler, self.clip = loss_fn, params, optimizer, scaler, clip
+        self._keeps = keeps  # gradients have memory of their own, which parts of a step share
+        self._kept: list[torch.Tensor | None] = []
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, begins: bool, ends: bool) -> Any:
+        self._begin(begins)
+        with torch.enable_grad():
+            result = self.loss_fn(*args, **kwargs)
+            loss = _loss_of(result)
+            (loss if self.scaler is None else self.scaler.scale(loss)).backward()
+        if self._keeps and not self._kept:
+            self._kept = [each.grad for each in self.params]
+        if ends and self.optimizer is not None:
+            self._end(self.optimizer)
+        elif ends and self.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.params, self.clip)
+        return tree_map(lambda each: each.detach() if isinstance(each, torch.Tensor) else each, result)
+
+    def _begin(self, begins: bool) -> None:
+        if not self._keeps:
+            put_gradients(self.params, [None] * len(self.params))
+        elif self._kept:
+            put_gradients(self.params, self._kept)
+            if begins:
+                foreach.zero_all([each for each in self._kept if each is not None])
+        elif begins:
+            put_gradients(self.params, [None] * len(self.params))
+
+    def _end(self, optimizer: torch.optim.Optimizer) -> None:
+        if self.clip is not None:
+            if self.scaler is not None:
+                self.scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(self.params, self.clip)
+        if self.scaler is None:
+            optimizer.step()
+        else:
+            self.scaler.step(optimizer)
+            self.scaler.update()
+
+    def gradients(self) -> list[torch.Tensor | None]:
+        return [each.grad for each in self.params]
+
+
+def put_gradients(params: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor | None]) -> None:
+    for each, gradient in zip(params, gradients, strict=True):
+        each.grad = gradient
+
+
+def _loss_of(result: Any) -> torch.Tensor:
+    loss = result[0] if isinstance(result, (tuple, list)) and result else result
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+        given = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else f"a {type(loss).__name__}"
+        raise UsageError(
+            f"the loss is {given}, not a tensor of one element\n  give a mean or a sum, first where there are several"
+        )
+    return loss
+
+
+def _recorded(work: _Work, begins: bool, ends: bool, *, config: Config, runtime: Any, state: Any) -> Recorded:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        before = work.gradients()
+        try:
+            return work(args, kwargs, begins=begins, ends=ends)
+        except BaseException:
+            put_gradients(work.params, before)
+            if work.scaler is not None:
+                forget_stages(work.scaler)
+            raise
+
+    recorded = Recorded(run, "step", "the training step", config, runtime, state)
+    recorded.also = work.gradients
+
+    def show(recording: Recording) -> None:
+        put_gradients(work.params, recording.also)
+
+    if work.optimizer is None:
+        recorded.on_replay = show
+    recorded.on_switch = show
+    return recorded
