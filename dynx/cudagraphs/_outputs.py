@@ -8,26 +8,85 @@ from typing import Any
 import torch
 
 from dynx._torch import foreach
+from dynx.cudagraphs._staging import is_dense
+from dynx.cudagraphs.runtime import Captured
 from dynx.records.cudagraphs import GraphPlan
 
+Fresh = Sequence[torch.Tensor]
 
-def handing_out(outputs: Sequence[Any], plan: GraphPlan, how: str) -> tuple[Callable[[], list[Any]], int | None]:
-    """Give what makes the list of results after a replay, and the index of one that is saved for the backward pass.
+
+class Results:
+    """The results of one recording; the first `user_outputs` of its plan are for the user, what comes then is saved.
 
     What is saved stays where it is. Gradients are always copied: autograd keeps the first as it is given, and adds to it.
+    Copies are made by the graph itself, up to `few` of them, or by hand.
     """
-    how = "clone" if plan.part == "backward" else how
-    tensors = [index for index, each in enumerate(outputs) if isinstance(each, torch.Tensor)]
-    copied = [index for index in tensors if how == "clone" and index < plan.user_outputs]
-    aliased = [index for index in tensors if index not in copied and (how != "static" or index >= plan.user_outputs)]
-    together = [index for index in copied if outputs[index].is_floating_point()]
+
+    def __init__(self, plan: GraphPlan, how: str, *, few: int) -> None:
+        self._plan, self._few = plan, few
+        self._how = "clone" if plan.part == "backward" else how
+
+    def in_graph(self, outputs: Sequence[Any]) -> list[torch.Tensor]:
+        """Give the results that the graph copies to where it is told before each replay."""
+        return [outputs[index] for index in self._in_graph(outputs)]
+
+    def _in_graph(self, outputs: Sequence[Any]) -> list[int]:
+        copied = self._copied(outputs)
+        return copied if len(copied) <= self._few and all(is_dense(outputs[index]) for index in copied) else []
+
+    def _copied(self, outputs: Sequence[Any]) -> list[int]:
+        return [index for index in _tensors(outputs) if self._how == "clone" and index < self._plan.user_outputs]
+
+    def token(self, outputs: Sequence[Any]) -> int | None:
+        """Give the index of one that is saved for the backward pass."""
+        if self._plan.part != "forward":
+            return None
+        return next((index for index in _tensors(outputs) if index >= self._plan.user_outputs), None)
+
+    def handing_out(self, captured: Captured) -> tuple[Callable[[], Fresh], Callable[[Fresh], list[Any]]]:
+        """Give what is to be done before a replay, and what makes the list of results after it."""
+        outputs = captured.outputs if self._plan.part != "step" else captured.outputs[: self._plan.user_outputs]
+        in_graph, copied = self._in_graph(outputs), self._copied(outputs)
+        by_hand = [index for index in copied if index not in in_graph]
+        aliased = [index for index in _tensors(outputs) if index not in copied and not self._is_static(index)]
+        prepare = _preparing(captured, [outputs[index] for index in in_graph]) if in_graph else tuple
+        return prepare, _handing_out(list(outputs), in_graph, by_hand, aliased)
+
+    def _is_static(self, index: int) -> bool:
+        return self._how == "static" and index < self._plan.user_outputs
+
+
+def _tensors(outputs: Sequence[Any]) -> list[int]:
+    return [index for index, each in enumerate(outputs) if isinstance(each, torch.Tensor)]
+
+
+def _preparing(captured: Captured, outputs: list[torch.Tensor]) -> Callable[[], Fresh]:
+    set_targets, like = captured.set_targets, torch.empty_like
+
+    def prepare_one() -> Fresh:
+        set_targets(fresh := (like(outputs[0]),))
+        return fresh
+
+    def prepare() -> Fresh:
+        set_targets(fresh := [like(each) for each in outputs])
+        return fresh
+
+    return prepare_one if len(outputs) == 1 else prepare
+
+
+def _handing_out(
+    outputs: list[Any], in_graph: list[int], by_hand: list[int], aliased: list[int]
+) -> Callable[[Fresh], list[Any]]:
+    together = [index for index in by_hand if outputs[index].is_floating_point()]
     if len(together) < 2:
         together = []
-    alone = [index for index in copied if index not in together]
+    alone = [index for index in by_hand if index not in together]
     sources = [outputs[index] for index in together]
 
-    def hand_out() -> list[Any]:
-        given = list(outputs)
+    def hand_out(fresh: Fresh) -> list[Any]:
+        given = outputs.copy()
+        for index, each in zip(in_graph, fresh, strict=True):
+            given[index] = each
         if sources:
             for index, copy in zip(together, foreach.copies_of(sources), strict=True):  # one call for all of them
                 given[index] = copy
@@ -37,4 +96,12 @@ def handing_out(outputs: Sequence[Any], plan: GraphPlan, how: str) -> tuple[Call
             given[index] = outputs[index].detach()
         return given
 
-    return hand_out, next((index for index in tensors if index >= plan.user_outputs), None)
+    def hand_out_fresh(fresh: Fresh) -> list[Any]:
+        return list(fresh)
+
+    def hand_out_static(fresh: Fresh) -> list[Any]:
+        return outputs.copy()
+
+    if by_hand or aliased:
+        return hand_out
+    return hand_out_fresh if in_graph == list(range(len(outputs))) else hand_out if in_graph else hand_out_static

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
@@ -13,7 +14,7 @@ from dynx.cudagraphs._arguments import Arguments, Match, arguments_of, matching,
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._recording import Recording
 from dynx.cudagraphs._recordings import Key, Recordings
-from dynx.cudagraphs._stats import count_skip, new_counts
+from dynx.cudagraphs._stats import count_skip, count_uncaptured
 from dynx.cudagraphs._telling import tell
 from dynx.cudagraphs.runtime import Runtime
 from dynx.errors import CaptureFailed, UsageError
@@ -37,10 +38,12 @@ class State(Protocol):
 
 
 class _Hot(NamedTuple):
+    """What the last call needed, for one that is like it."""
+
     match: Match
     is_unchanged: Callable[[], bool]
-    recording: Recording
-    rebuild: Callable[[list[Any]], Any]
+    run: Callable[[Sequence[torch.Tensor]], list[Any]]
+    give: Callable[[list[Any]], Any]
 
 
 class _Seen(NamedTuple):
@@ -64,7 +67,6 @@ class Recorded:
         self._hot: _Hot | None = None
         self._cannot = False
         self._alone = Lock()
-        self.counts = new_counts()
         self.also: Callable[[], Sequence[torch.Tensor]] | None = None  # what else a recording writes, and keeps
         self.on_replay: Callable[[Recording], None] | None = None
         self.on_switch: Callable[[Recording], None] | None = None
@@ -73,22 +75,12 @@ class Recorded:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with self._alone:
-            hot = self._hot
-            if hot is not None:
-                tensors = hot.match(args, kwargs)
-                if tensors is not None and hot.is_unchanged():
-                    return self._replay(hot, list(tensors))
+            if self._hot is not None:
+                match, is_unchanged, run, give = self._hot
+                tensors = match(args, kwargs)
+                if tensors is not None and is_unchanged():
+                    return give(run(tensors))
             return self._find(args, kwargs)
-
-    def _replay(self, hot: _Hot, tensors: list[torch.Tensor]) -> Any:
-        counts, recording = self.counts, hot.recording
-        counts.replays += 1
-        counts.copies += recording.copies
-        counts.bytes_copied += recording.bytes_copied
-        outputs = recording.run(tensors)
-        if self.on_replay is not None:
-            self.on_replay(recording)
-        return hot.rebuild(outputs)
 
     def _find(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Record for a call, or run it as it is: the first of its kind, and where there can be no recording."""
@@ -108,13 +100,14 @@ class Recorded:
             recording = None
         if recording is None:
             return self._run(args, kwargs)
-        self._hot = hot = _Hot(matching(arguments), self._state.check(), recording, _rebuilding(seen.spec))
+        give = _giving(recording, seen.spec, self.on_replay)
+        self._hot = _Hot(matching(arguments), self._state.check(), recording.run, give)
         if self.on_switch is not None:
             self.on_switch(recording)
-        return self._replay(hot, arguments.tensors)
+        return give(recording.run(arguments.tensors))
 
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        self.counts.uncaptured += 1
+        count_uncaptured()
         if self._runtime is None:
             return self._function(*args, **kwargs)
         return self._runtime.warm_up(lambda: self._function(*args, **kwargs))
@@ -155,7 +148,6 @@ class Recorded:
         finally:
             torch.clear_autocast_cache()
         recording.held = self._state.held(), arguments.leaves
-        self.counts.recordings += 1
         return recording
 
     def _tell_what_changes(self, key: Key) -> None:
@@ -172,8 +164,15 @@ class Recorded:
         self._recordings.close()
 
 
-def _rebuilding(spec: TreeSpec) -> Callable[[list[Any]], Any]:
-    return (lambda outputs: outputs[0]) if spec.is_leaf() else lambda outputs: tree_unflatten(outputs, spec)
+def _giving(recording: Recording, spec: TreeSpec, on_replay: Callable[[Recording], None] | None) -> Callable[[list[Any]], Any]:
+    """Give what makes the result of a call of what a replay gave."""
+
+    def give(outputs: list[Any]) -> Any:
+        if on_replay is not None:
+            on_replay(recording)
+        return tree_unflatten(outputs, spec)
+
+    return itemgetter(0) if on_replay is None and spec.is_leaf() else give
 
 
 def _version(tensor: torch.Tensor) -> Any:

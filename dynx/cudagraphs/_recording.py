@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 
 from dynx._torch.cuda_graphs import address_check
 from dynx._torch.liveness import weak_tensor
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._outputs import handing_out
-from dynx.cudagraphs._staging import Staging, staging
+from dynx.cudagraphs._outputs import Results
+from dynx.cudagraphs._staging import FEW, Staging, staging
+from dynx.cudagraphs._stats import Tally, count_recording
 from dynx.cudagraphs.runtime import Captured, CopiesNotFound, Runtime
 from dynx.records.cudagraphs import GraphPlan
 
 Call = Callable[[list[Any]], Sequence[Any]]
+Run = Callable[[Sequence[Any]], list[Any]]
 
 _are_at = address_check()
-
-
-def _captured(
-    call: Call, plan: GraphPlan, how: str, runtime: Runtime, given: Sequence[Any]
-) -> tuple[list[Any], Staging, Captured]:
-    """Capture a graph with memory of its own for inputs; "auto" copies them by hand where CUDA does not take copies."""
-    inputs = list(given)
-    staged = staging(inputs, plan, how, runtime)
-    try:
-        return inputs, staged, runtime.capture(lambda: tuple(call(list(inputs))), staged.copies)
-    except CopiesNotFound:
-        if how != "auto":
-            raise
-    return _captured(call, plan, "copy", runtime, given)
 
 
 class Recording:
@@ -44,15 +33,12 @@ class Recording:
         with torch.inference_mode(False), torch.no_grad():  # what is made here is used outside of inference mode too
             # aliases: whether the tensors of the caller are still in use tells when a recording is free
             given = [each.detach() if isinstance(each, torch.Tensor) else each for each in args]
-            inputs, staged, captured = _captured(call, plan, config.inputs, runtime, given)
-        self._stage, self._in_graph = staged.stage, staged.in_graph
-        self.copies, self.bytes_copied = staged.copied, staged.nbytes
-        self._set_sources = captured.set_sources
-        self._own = [inputs[index] for index in plan.indices("dynamic")]  # a CUDA graph keeps no memory alive
-        self.replay, self.close = captured.replay, captured.close
-        ours = plan.user_outputs if plan.part == "step" else len(captured.outputs)
-        self.also: Sequence[torch.Tensor] = captured.outputs[ours:]
-        self._hand_out, self._token = handing_out(captured.outputs[:ours], plan, config.outputs)
+            made = _captured(call, plan, config, runtime, given)
+        self._own = [made.inputs[index] for index in plan.indices("dynamic")]  # a CUDA graph keeps no memory alive
+        self._token = made.results.token(made.captured.outputs)
+        self._run = _running(made, count_recording(made.staged.copied, made.staged.nbytes))
+        self.close = made.captured.close
+        self.also: Sequence[torch.Tensor] = made.captured.outputs[plan.user_outputs :]
         self.held: Any = None  # what must live as long as the recording
         self._pending: Any = None
 
@@ -69,16 +55,63 @@ class Recording:
         """Whether a backward pass will still read what the last replay saved."""
         return self._pending is not None and not self._pending.expired()
 
-    def run(self, args: list[Any]) -> list[Any]:
-        """Replay with new inputs; `args` is emptied."""
-        after = self._stage(args)
-        if self._in_graph:
-            self._set_sources([args[index] for index in self._in_graph])
-        self.replay()
-        args.clear()  # what the graph copies must live until it was launched
+    @property
+    def run(self) -> Callable[[Sequence[Any]], list[Any]]:
+        """Replay with new inputs, which must live until then, and give the results in a list of the recording's."""
+        return self._run if self._token is None else self._run_and_wait
+
+    def _run_and_wait(self, args: Sequence[Any]) -> list[Any]:
+        assert self._token is not None
+        outputs = self._run(args)
+        self._pending = weak_tensor(outputs[self._token])
+        return outputs
+
+
+class _Made(NamedTuple):
+    inputs: list[Any]
+    staged: Staging
+    captured: Captured
+    results: Results
+
+
+def _captured(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, given: Sequence[Any]) -> _Made:
+    """Capture a graph with memory of its own for inputs; "auto" copies by hand where CUDA does not take copies."""
+    inputs = list(given)
+    staged = staging(inputs, plan, config.inputs, runtime)
+    is_in_graph = config.inputs != "copy" and runtime.copies_in_graph()
+    results = Results(plan, config.outputs, few=FEW if is_in_graph else 0)
+    try:
+        captured = runtime.capture(lambda: tuple(call(list(inputs))), staged.copies, results.in_graph)
+    except CopiesNotFound:
+        if config.inputs != "auto":
+            raise
+        return _captured(call, plan, replace(config, inputs="copy"), runtime, given)
+    return _Made(inputs, staged, captured, results)
+
+
+def _running(made: _Made, tally: Tally) -> Run:
+    """Give what does a replay, in as few steps as the recording needs."""
+    stage, in_graph = made.staged.stage, made.staged.in_graph
+    set_sources, replay = made.captured.set_sources, made.captured.replay
+    prepare, hand_out = made.results.handing_out(made.captured)
+
+    def run(args: Sequence[Any]) -> list[Any]:
+        tally.times += 1
+        after = stage(args)
+        if in_graph:
+            set_sources([args[index] for index in in_graph])
+        fresh = prepare()
+        replay()
         if after is not None:
             after()
-        outputs = self._hand_out()
-        if self._token is not None:
-            self._pending = weak_tensor(outputs[self._token])
-        return outputs
+        return hand_out(fresh)
+
+    def run_on_inputs(args: Sequence[Any]) -> list[Any]:
+        tally.times += 1
+        set_sources(args)
+        fresh = prepare()
+        replay()
+        return hand_out(fresh)
+
+    is_simple = made.staged.is_done_by_graph and in_graph == tuple(range(len(made.inputs)))
+    return run_on_inputs if is_simple else run

@@ -9,7 +9,7 @@ from typing import Any
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._recording import Call, Recording
 from dynx.cudagraphs._recordings import Key, Recordings
-from dynx.cudagraphs._stats import count_skip, new_counts
+from dynx.cudagraphs._stats import count_skip, count_uncaptured
 from dynx.cudagraphs._telling import tell
 from dynx.cudagraphs.runtime import Runtime
 from dynx.errors import CaptureFailed
@@ -29,7 +29,6 @@ class Runner:
         self._last: Recording | None = None
         self._boxed_call = True  # takes its arguments in a list, which it empties; torch copies the attribute to its wrappers
         self._alone = Lock()
-        self.counts = new_counts()
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
         with self._alone:  # another thread would copy its inputs to the same place
@@ -40,13 +39,11 @@ class Runner:
         if recording is None or not recording.fits(args):
             recording = self._last = self._find(args)
             if recording is None:
-                self.counts.uncaptured += 1
+                count_uncaptured()
                 return self._runtime.warm_up(lambda: self._call(args))
-        counts = self.counts
-        counts.replays += 1
-        counts.copies += recording.copies
-        counts.bytes_copied += recording.bytes_copied
-        return recording.run(args)
+        outputs = recording.run(args)
+        args.clear()
+        return outputs
 
     def _find(self, args: list[Any]) -> Recording | None:
         """Find a recording, or make one; None on the first call, and where there can be none."""
@@ -65,9 +62,7 @@ class Runner:
         return (*(args[index] for index in self._numbers), *(args[index].data_ptr() for index in self._still))
 
     def _record(self, args: list[Any]) -> Recording:
-        recording = Recording(self._call, self._plan, self._config, self._runtime, args)
-        self.counts.recordings += 1
-        return recording
+        return Recording(self._call, self._plan, self._config, self._runtime, args)
 
     def _forget(self) -> None:
         self._last, self._cannot = None, False

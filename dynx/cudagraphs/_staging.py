@@ -13,7 +13,7 @@ from dynx.records.cudagraphs import GraphPlan
 
 Stage = Callable[[Sequence[Any]], Callable[[], None] | None]
 
-_FEW = 4  # copies that a graph makes one after another
+FEW = 4  # copies that a graph makes one after another
 
 
 class Staging(NamedTuple):
@@ -21,6 +21,7 @@ class Staging(NamedTuple):
 
     stage: Stage  # copies the inputs of a call; gives what is to be done after the replay, where the graph changes some
     in_graph: tuple[int, ...]  # inputs that the graph copies itself
+    is_done_by_graph: bool  # nothing is left for `stage` to do
     copies: list[Copy]  # as they are captured
     copied: int  # inputs
     nbytes: int
@@ -33,18 +34,19 @@ def staging(inputs: list[Any], plan: GraphPlan, how: str, runtime: Runtime) -> S
     repeated = {index: dims for index in dynamic if (dims := _repeated(inputs[index]))}
     for index in dynamic:
         inputs[index] = _own(inputs[index], repeated.get(index, ()))
-    wanted = how == "memcpy_node" or (how == "auto" and len(dynamic) <= _FEW)
-    alike = [index for index in dynamic if plan.inputs[index].is_fixed and _is_dense(given[index])]
+    wanted = how == "memcpy_node" or (how == "auto" and len(dynamic) <= FEW)
+    alike = [index for index in dynamic if plan.inputs[index].is_fixed and is_dense(given[index])]
     in_graph = tuple(alike) if wanted and runtime.copies_in_graph() else ()
     by_hand = [index for index in dynamic if index not in in_graph]
     mine = [_once(inputs[index], repeated.get(index, ())) for index in by_hand]
     written = [(index, inputs[index]) for index in plan.mutated if index in dynamic]
     nbytes = sum(_once(inputs[index], repeated.get(index, ())).nbytes for index in dynamic)
     copies = [(inputs[index], given[index]) for index in in_graph]
-    return Staging(_stage(by_hand, mine, repeated, written), in_graph, copies, len(dynamic), nbytes)
+    stage = _stage(by_hand, mine, repeated, written)
+    return Staging(stage, in_graph, not by_hand and not written, copies, len(dynamic), nbytes)
 
 
-def _is_dense(tensor: torch.Tensor) -> bool:
+def is_dense(tensor: torch.Tensor) -> bool:
     """Tell whether the elements of a tensor are all the bytes from its first to its last, each once."""
     reach = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
     return tensor.numel() > 0 and not _overlaps(tensor) and reach + 1 == tensor.numel()

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from dynx._torch.checks import change_check
 from dynx._torch.cuda_graphs import address_check
+from dynx.cudagraphs._dict_changes import unchanged
 
 _are_at = address_check()
 
@@ -56,7 +56,7 @@ class ModuleState:
         return [list(each.values()) for each in self._dicts()]
 
     def check(self) -> Callable[[], bool]:
-        are_same, tensors = change_check(self._dicts()), self._tensors()
+        are_same, tensors = unchanged(self._dicts()), self._tensors()
         addresses, all_of_them = [each.data_ptr() for each in tensors], list(range(len(tensors)))
         device_type, autocast = self._device_type, _autocast(self._device_type)
         return lambda: are_same() and _are_at(tensors, addresses, all_of_them) and _autocast(device_type) == autocast

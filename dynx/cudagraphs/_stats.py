@@ -8,23 +8,29 @@ from dynx.records.cudagraphs import CudagraphStats, Skip
 
 
 @dataclass(slots=True)
-class Counts:
-    """What one graph did."""
+class Tally:
+    """How often something was done that copies so many inputs each time."""
 
-    recordings: int = 0
-    replays: int = 0
-    uncaptured: int = 0
     copies: int = 0
-    bytes_copied: int = 0
+    nbytes: int = 0
+    times: int = 0
 
 
-_counts: list[Counts] = []  # also of graphs that are gone
+_recorded = Tally()
+_uncaptured = Tally()
+_replays: list[Tally] = []  # one for each recording, also for those that are gone
 _skips: list[Skip] = []
 
 
-def new_counts() -> Counts:
-    _counts.append(counts := Counts())
-    return counts
+def count_recording(copies: int, nbytes: int) -> Tally:
+    """Count a recording; the tally is to count its replays."""
+    _recorded.times += 1
+    _replays.append(tally := Tally(copies, nbytes))
+    return tally
+
+
+def count_uncaptured() -> None:
+    _uncaptured.times += 1
 
 
 def count_skip(skip: Skip) -> None:
@@ -39,13 +45,18 @@ def stats() -> CudagraphStats:
     >>> cudagraphs.stats().replays
     0
     """
-    totals = {name: sum(getattr(each, name) for each in _counts) for name in Counts.__slots__}
-    return CudagraphStats(**totals, skips=tuple(_skips))
+    return CudagraphStats(
+        recordings=_recorded.times,
+        replays=sum(each.times for each in _replays),
+        uncaptured=_uncaptured.times,
+        copies=sum(each.times * each.copies for each in _replays),
+        bytes_copied=sum(each.times * each.nbytes for each in _replays),
+        skips=tuple(_skips),
+    )
 
 
 def forget() -> None:
     """Begin to count anew."""
-    for each in _counts:
-        for name in Counts.__slots__:
-            setattr(each, name, 0)
+    for each in (_recorded, _uncaptured, *_replays):
+        each.times = 0
     _skips.clear()

@@ -40,8 +40,8 @@ def train_step(
     `clip_grad_norm` is the norm that gradients are clipped to. A `scaler` needs an optimizer with `fused=True`. Without an
     optimizer a call leaves the gradients in `.grad`, in the recording's memory.
 
-    Each call checks where the parameters lie, and the numbers of the optimizer; with `frozen` you promise that they stay. A
-    learning rate that changes should be a tensor: a number that changes needs another recording.
+    Each call checks where the parameters lie, and the numbers of the optimizer; with `frozen` you promise that they stay, and
+    that nobody sets `.grad`. A learning rate that changes should be a tensor: a number that changes needs another recording.
 
     Raises UsageError for what cannot be recorded, by name: DDP, FSDP, hooks on gradients or steps, optimizers that read values.
 
@@ -187,7 +187,7 @@ def _recorded(work: _Work, begins: bool, ends: bool, *, config: Config, runtime:
     def show(recording: Recording) -> None:
         put_gradients(work.params, recording.also)
 
-    if work.optimizer is None:
+    if work.optimizer is None and not isinstance(state, Frozen):
         recorded.on_replay = show
     recorded.on_switch = show
     return recorded

@@ -33,7 +33,7 @@ def test_the_environment_asks_for_errors(monkeypatch):
 
 
 def test_errors_instead_of_warnings(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr("dynx.cudagraphs.runtime._interface.has_cuda", lambda: False)
     run = torch.compile(lambda x: x + 1, backend=cudagraphs.backend(cudagraphs.Config(or_error=True)))
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="CaptureError: there is no CUDA device"):
         run(torch.ones(3))

@@ -114,6 +114,21 @@ def test_copies_in_a_graph_read_from_where_they_are_told():
         captured.set_sources([torch.ones(6)[::2]])
 
 
+def test_results_are_copied_to_where_the_graph_is_told():
+    held = torch.ones(3)
+    captured = Emulator().capture(lambda: held * 2, results=lambda outputs: [outputs])
+    first, second = torch.empty(3), torch.empty(3)
+    for target in (first, second):
+        captured.set_targets([target])
+        captured.replay()
+        held.add_(1)
+    assert (first.tolist(), second.tolist()) == ([2, 2, 2], [4, 4, 4])
+    with pytest.raises(CaptureFailed, match="memory of an earlier call"):
+        captured.replay()
+    with pytest.raises(CaptureFailed, match="another layout would be misread"):
+        captured.set_targets([torch.ones(6)[::2]])
+
+
 def test_what_fails_leaves_things_as_they_were():
     x = torch.ones(3)
 

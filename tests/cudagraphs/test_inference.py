@@ -186,7 +186,7 @@ def runs_uncaptured(run, eager, device):
 
 
 def test_what_is_refused_is_run_as_it_is(compiled, device, monkeypatch):
-    def refuse(runtime, function, copies):
+    def refuse(runtime, function, copies, results):
         raise CaptureFailed("not today")
 
     monkeypatch.setattr(type(runtime_of(cudagraphs.Config(runtime=RUNTIMES[device]))), "capture", refuse)
@@ -201,10 +201,10 @@ def test_inputs_are_copied_by_hand_where_the_graph_cannot(device, monkeypatch, h
     runtime = type(runtime_of(config))
     capture = runtime.capture
 
-    def capture_without(runtime, function, copies):
+    def capture_without(runtime, function, copies, results):
         if copies:
             raise CopiesNotFound("inputs 0 were not captured as copies")
-        return capture(runtime, function)
+        return capture(runtime, function, copies, results)
 
     monkeypatch.setattr(runtime, "capture", capture_without)
     run = torch.compile(torch.sin, backend=cudagraphs.backend(config))
@@ -250,7 +250,7 @@ def test_what_reads_a_value_is_run_as_it_is(compiled, device):
 
 
 def test_where_there_is_no_cuda_it_says_so(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr("dynx.cudagraphs.runtime._interface.has_cuda", lambda: False)
     run = torch.compile(lambda x: x + 1, backend=cudagraphs.backend())
     with pytest.warns(DynxWarning, match="no CUDA device"):
         run(torch.ones(3))

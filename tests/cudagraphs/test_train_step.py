@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 
 import pytest
 import torch
@@ -267,8 +268,19 @@ def test_what_it_cannot_take_is_refused_by_name(device):
     refused(device, r"the loss is a tensor of shape \(2,\)", loss_fn=lambda x: x * 2, call=[torch.ones(2, device=device)])
     refused(device, "the loss is a float", loss_fn=lambda x: 1.0, call=[torch.ones(2, device=device)])
     refused(device, "is on meta", call=[torch.ones(2, device="meta")])
-    wrapped = torch.nn.DataParallel(model_of(device))
-    refused(device, "belong to a DataParallel", params=[*wrapped.parameters()])
+
+
+def test_what_belongs_to_other_processes_is_refused(device):
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        model = model_of(device)
+        wrapped = torch.nn.parallel.DistributedDataParallel(model)
+        refused(device, "belong to a DistributedDataParallel", params=[*model.parameters()])
+        del wrapped
+        gc.collect()
+        cudagraphs.train_step(model, model.parameters(), config=cudagraphs.Config(runtime=RUNTIMES[device]))
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 @pytest.mark.gpu

@@ -12,7 +12,8 @@ import torch
 
 from dynx._torch.cuda_graphs import recover, replay_of
 from dynx.cudagraphs.runtime import _driver
-from dynx.cudagraphs.runtime._interface import Copy
+from dynx.cudagraphs.runtime._driver import Setter
+from dynx.cudagraphs.runtime._interface import Copied, Copy, no_results
 from dynx.errors import CaptureFailed
 
 
@@ -36,27 +37,30 @@ class Cuda:
     def copies_in_graph(self) -> bool:
         return _driver.is_available()
 
-    def capture(self, function: Callable[[], Any], copies: Sequence[Copy] = ()) -> CudaCaptured:
-        graph = torch.cuda.CUDAGraph(keep_graph=bool(copies))
+    def capture(self, function: Callable[[], Any], copies: Sequence[Copy] = (), results: Copied = no_results) -> CudaCaptured:
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
         torch.cuda.synchronize()
         try:
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
                 for target, source in copies:
                     target.copy_(source)
                 outputs = function()
-            if copies:
-                graph.instantiate()
-            sources = _driver.Sources(graph, copies) if copies else None
+                handed = [(torch.empty_like(each), each) for each in results(outputs)]
+                for target, source in handed:
+                    target.copy_(source)
+            graph.instantiate()
+            sources = _driver.addresses_of(graph, copies, "from") if copies else nothing
+            targets = _driver.addresses_of(graph, handed, "to") if handed else nothing
         except BaseException as error:
             recover(self._stream.device_index, self._pool)
             if isinstance(error, RuntimeError):
                 raise CaptureFailed(f"CUDA did not capture it: {_first_cause(error)}") from error
             raise
-        return CudaCaptured(graph, outputs, sources)
+        return CudaCaptured(graph, outputs, sources, targets)
 
 
-def _nothing(tensors: Sequence[torch.Tensor]) -> None:
-    assert not tensors, "the graph copies nothing"
+def nothing(tensors: Sequence[torch.Tensor]) -> None:
+    """Set no address."""
 
 
 def _first_cause(error: BaseException) -> str:
@@ -69,10 +73,9 @@ def _first_cause(error: BaseException) -> str:
 class CudaCaptured:
     """A captured CUDA graph."""
 
-    def __init__(self, graph: torch.cuda.CUDAGraph, outputs: Any, sources: _driver.Sources | None) -> None:
+    def __init__(self, graph: torch.cuda.CUDAGraph, outputs: Any, sources: Setter, targets: Setter) -> None:
         self._graph, self.outputs = graph, outputs
-        self.replay = replay_of(graph)
-        self.set_sources: Callable[[Sequence[torch.Tensor]], None] = _nothing if sources is None else sources.set
+        self.replay, self.set_sources, self.set_targets = replay_of(graph), sources, targets
 
     def close(self) -> None:
         self._graph.reset()

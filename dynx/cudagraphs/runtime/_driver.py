@@ -1,4 +1,4 @@
-"""Copies inside a captured graph, whose sources are set in the executable graph before a replay.
+"""Copies inside a captured graph, whose addresses are set in the executable graph before a replay.
 
 CUDA driver API: `cuGraphExecMemcpyNodeSetParams`, which affects later launches only, not those under way. Through ctypes, since
 each call of cuda-bindings takes a microsecond; the structures are those of cuda-bindings.
@@ -7,8 +7,8 @@ each call of cuda-bindings takes a microsecond; the structures are those of cuda
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import torch
 
@@ -16,7 +16,9 @@ from dynx.cudagraphs.runtime._copies import Addresses, copies_among
 from dynx.cudagraphs.runtime._interface import Copy
 from dynx.errors import CaptureFailed
 
-_SOURCE = 48  # offset of srcDevice in CUDA_MEMCPY3D
+Setter = Callable[[Sequence[torch.Tensor]], None]
+
+_OFFSETS = {"from": 48, "to": 136}  # of srcDevice and dstDevice in CUDA_MEMCPY3D
 
 
 def is_available() -> bool:
@@ -28,25 +30,29 @@ def is_available() -> bool:
     return True
 
 
-class Sources:
-    """The sources of the copies in a graph."""
+def addresses_of(graph: torch.cuda.CUDAGraph, copies: Sequence[Copy], end: Literal["from", "to"]) -> Setter:
+    """Give what sets where copies in a graph read from, or write to, in the next replays."""
+    found = [(_addresses(params), (node, params)) for node, params in _memcpy_nodes(graph.raw_cuda_graph())]
+    kept = copies_among(found, copies)  # memory of the driver's structures
+    exec_graph, context = graph.raw_cuda_graph_exec(), int(_checked(_bindings().cuCtxGetCurrent()))
+    set_params, offset = _setter(), _OFFSETS[end]
+    cells = [ctypes.c_uint64.from_address(int(params.getPtr()) + offset) for _, params in kept]
+    addresses = [each.value for each in cells]
+    nodes = [
+        (number, cell, int(node), int(params.getPtr()))
+        for number, (cell, (node, params)) in enumerate(zip(cells, kept, strict=True))
+    ]
 
-    def __init__(self, graph: torch.cuda.CUDAGraph, copies: Sequence[Copy]) -> None:
-        found = [(_addresses(params), (node, params)) for node, params in _memcpy_nodes(graph.raw_cuda_graph())]
-        self._kept = copies_among(found, copies)  # memory of the driver's structures
-        self._cells = [ctypes.c_uint64.from_address(int(params.getPtr()) + _SOURCE) for _, params in self._kept]
-        self._nodes = [(int(node), int(params.getPtr())) for node, params in self._kept]
-        self._exec, self._context = graph.raw_cuda_graph_exec(), int(_checked(_bindings().cuCtxGetCurrent()))
-        self._set = _setter()
+    def set_addresses(tensors: Sequence[torch.Tensor]) -> None:
+        for number, cell, node, params in nodes:
+            address = tensors[number].data_ptr()
+            if address != addresses[number]:
+                cell.value = addresses[number] = address
+                if error := set_params(exec_graph, node, params, context):
+                    raise CaptureFailed(f"CUDA did not take the address of a copy: error {error}")
 
-    def set(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Have the next replays copy from these tensors."""
-        for tensor, cell, (node, params) in zip(tensors, self._cells, self._nodes, strict=True):
-            address = tensor.data_ptr()
-            if address != cell.value:
-                cell.value = address
-                if error := self._set(self._exec, node, params, self._context):
-                    raise CaptureFailed(f"CUDA did not take the source of a copy: error {error}")
+    set_addresses.kept = graph, kept  # type: ignore[attr-defined]
+    return set_addresses
 
 
 def _memcpy_nodes(raw_graph: int) -> list[tuple[Any, Any]]:

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dynx._torch.liveness import WeakMemory
 from dynx.cudagraphs.runtime._copies import copies_among
-from dynx.cudagraphs.runtime._interface import Copy
+from dynx.cudagraphs.runtime._interface import Copied, Copy, no_results
 from dynx.errors import CaptureFailed
 
 
@@ -33,7 +33,7 @@ class Emulator:
     def copies_in_graph(self) -> bool:
         return True
 
-    def capture(self, function: Callable[[], Any], copies: Sequence[Copy] = ()) -> EmulatedGraph:
+    def capture(self, function: Callable[[], Any], copies: Sequence[Copy] = (), results: Copied = no_results) -> EmulatedGraph:
         recorder = _Recorder()
         state = torch.get_rng_state()
         try:
@@ -41,10 +41,13 @@ class Emulator:
                 for target, source in copies:
                     target.copy_(source)
                 outputs = function()
+                handed = [(torch.empty_like(each), each) for each in results(outputs)]
+                for target, source in handed:
+                    target.copy_(source)
         finally:
             torch.set_rng_state(state)
             recorder.put_back()
-        return EmulatedGraph(recorder.steps, outputs, copies)
+        return EmulatedGraph(recorder.steps, outputs, copies, handed)
 
 
 _COPY = torch.ops.aten.copy_.default
@@ -60,10 +63,11 @@ class _Step(NamedTuple):
 class EmulatedGraph:
     """Operators, and the tensors they run on."""
 
-    def __init__(self, steps: list[_Step], outputs: Any, copies: Sequence[Copy]) -> None:
+    def __init__(self, steps: list[_Step], outputs: Any, copies: Sequence[Copy], handed: Sequence[Copy]) -> None:
         found = [(_addresses(step), number) for number, step in enumerate(steps) if step.operator is _COPY]
-        self._copies = copies_among(found, copies)
+        self._copies, self._handed = copies_among(found, copies), copies_among(found, handed)
         self._sources: list[torch.Tensor] = []
+        self._targets: list[torch.Tensor] = []
         self.outputs = outputs
         kept = {_storage(each) for each in _tensors(outputs)}
         made = [each for step in steps for _, each in step.results]
@@ -75,23 +79,35 @@ class EmulatedGraph:
         _spoil(made)
 
     def set_sources(self, tensors: Sequence[torch.Tensor]) -> None:
-        assert self._steps is not None
-        for number, tensor in zip(self._copies, tensors, strict=True):
-            target = _strongly(self._steps[number].args[0])
-            if (target.size(), target.stride(), target.dtype) != (tensor.size(), tensor.stride(), tensor.dtype):
-                raise CaptureFailed("a copy in a graph reads bytes: another layout would be misread")
+        self._check_layouts(self._copies, 0, tensors)
         self._sources = list(tensors)
+
+    def set_targets(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._check_layouts(self._handed, 1, tensors)
+        self._targets = list(tensors)
+
+    def _check_layouts(self, copies: Sequence[int], other_end: int, tensors: Sequence[torch.Tensor]) -> None:
+        assert self._steps is not None
+        for number, tensor in zip(copies, tensors, strict=True):
+            other = _strongly(self._steps[number].args[other_end])
+            if (other.size(), other.stride(), other.dtype) != (tensor.size(), tensor.stride(), tensor.dtype):
+                raise CaptureFailed("a copy in a graph reads bytes: another layout would be misread")
 
     def replay(self) -> None:
         if self._steps is None:
             raise CaptureFailed("a graph was replayed after it was closed")
         with torch.no_grad():
-            if self._copies and not self._sources:
-                raise CaptureFailed("a graph was replayed that copies from memory of an earlier call")
-            sources = dict(zip(self._copies, self._sources, strict=True))
-            self._sources = []
+            if len(self._copies) > len(self._sources) or len(self._handed) > len(self._targets):
+                raise CaptureFailed("a graph was replayed that copies from or to memory of an earlier call")
+            told = {
+                number: (self._steps[number].args[0], each) for number, each in zip(self._copies, self._sources, strict=True)
+            }
+            told |= {
+                number: (each, self._steps[number].args[1]) for number, each in zip(self._handed, self._targets, strict=True)
+            }
+            self._sources, self._targets = [], []
             for number, step in enumerate(self._steps):
-                args = (step.args[0], sources[number]) if number in sources else step.args
+                args = told.get(number, step.args)
                 found = tree_leaves(step.operator(*_strongly(args), **_strongly(step.kwargs)))
                 for position, result in step.results:
                     result.copy_(found[position])

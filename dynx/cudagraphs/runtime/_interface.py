@@ -12,6 +12,13 @@ from dynx.cudagraphs._config import Config
 Copy = tuple[torch.Tensor, torch.Tensor]  # to the first from the second
 
 
+Copied = Callable[[Any], Sequence[torch.Tensor]]  # of what a function gives: what is copied to where the caller says
+
+
+def no_results(outputs: Any) -> Sequence[torch.Tensor]:
+    return ()
+
+
 class Captured(Protocol):
     """A captured graph: replaying it does what the function did, on the same memory."""
 
@@ -22,6 +29,9 @@ class Captured(Protocol):
 
     def set_sources(self, tensors: Sequence[torch.Tensor]) -> None:
         """Have the copies that were captured read from these tensors, alike in layout, from the next replay on."""
+
+    def set_targets(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Have the results that were asked for copied to these tensors, alike in layout, by the next replay."""
 
     def close(self) -> None:
         """Give back what it holds."""
@@ -38,11 +48,15 @@ class Runtime(Protocol):
     def copies_in_graph(self) -> bool:
         """Tell whether a graph can begin with copies whose sources are set before a replay."""
 
-    def capture(self, function: Callable[[], Any], copies: Sequence[Copy] = ()) -> Captured:
-        """Capture copies and a function, which are not executed.
+    def capture(self, function: Callable[[], Any], copies: Sequence[Copy] = (), results: Copied = no_results) -> Captured:
+        """Capture copies, a function, and copies of some of its results, none of which is executed.
 
         Raises what the function raises, and CaptureFailed for what cannot be captured.
         """
+
+
+def has_cuda() -> bool:
+    return torch.cuda.is_available()
 
 
 def runtime_of(config: Config) -> Runtime | None:
@@ -51,7 +65,7 @@ def runtime_of(config: Config) -> Runtime | None:
         from dynx.cudagraphs.runtime._emulator import Emulator
 
         return Emulator()
-    if config.runtime == "cuda" or torch.cuda.is_available():
+    if config.runtime == "cuda" or has_cuda():
         from dynx.cudagraphs.runtime._cuda import Cuda
 
         return Cuda()
