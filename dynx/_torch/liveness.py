@@ -37,8 +37,8 @@ class WeakMemory:
 
     def _storage(self) -> Any:
         if self._weak.expired():  # another tensor may have come there since
-            tensors = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
-            there = [each for each in tensors if _address(each) == self._address]
+            plain = (each for each in gc.get_objects() if type(each) in (torch.Tensor, torch.nn.Parameter))
+            there = [each for each in plain if _address(each) == self._address]
             return there[0].untyped_storage() if there else None
         return torch.UntypedStorage._new_with_weak_ptr(self._weak.cdata)
 
@@ -46,5 +46,5 @@ class WeakMemory:
 def _address(tensor: Any) -> int | None:
     try:
         return int(tensor.untyped_storage().data_ptr())
-    except (RuntimeError, NotImplementedError):  # it has no memory: sparse, fake, …
+    except (RuntimeError, NotImplementedError):  # it has no memory, such as a sparse one
         return None

@@ -27,9 +27,7 @@ class Recording:
     """Replays what a graph does with inputs at these addresses and these numbers."""
 
     def __init__(self, call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any]) -> None:
-        self._still, self._numbers = list(plan.indices("static", "managed")), plan.indices("scalar")
-        self._addresses = [each.data_ptr() if isinstance(each, torch.Tensor) else None for each in args]
-        self._expected = [args[index] for index in self._numbers]
+        self._is_for = _matching(plan, args)
         with torch.inference_mode(False), torch.no_grad():  # what is made here is used outside of inference mode too
             # aliases: whether the tensors of the caller are still in use tells when a recording is free
             given = [each.detach() if isinstance(each, torch.Tensor) else each for each in args]
@@ -37,6 +35,7 @@ class Recording:
         self._own = [made.inputs[index] for index in plan.indices("dynamic")]  # a CUDA graph keeps no memory alive
         self._token = made.results.token(made.captured.outputs)
         self._run = _running(made, count_recording(made.staged.copied, made.staged.nbytes))
+        self.run = self._run if self._token is None else self._run_and_wait
         self.close = made.captured.close
         self.also: Sequence[torch.Tensor] = made.captured.outputs[plan.user_outputs :]
         self.held: Any = None  # what must live as long as the recording
@@ -44,27 +43,28 @@ class Recording:
 
     def fits(self, args: Sequence[Any]) -> bool:
         """Tell whether numbers and addresses are those of a call, and nobody needs the last results any more."""
-        return (
-            (self._pending is None or self._pending.expired())
-            and _are_at(args, self._addresses, self._still)
-            and all(args[index] == value for index, value in zip(self._numbers, self._expected, strict=True))
-        )
+        return (self._pending is None or self._pending.expired()) and self._is_for(args)
 
     @property
     def is_pending(self) -> bool:
         """Whether a backward pass will still read what the last replay saved."""
         return self._pending is not None and not self._pending.expired()
 
-    @property
-    def run(self) -> Callable[[Sequence[Any]], list[Any]]:
-        """Replay with new inputs, which must live until then, and give the results in a list of the recording's."""
-        return self._run if self._token is None else self._run_and_wait
-
     def _run_and_wait(self, args: Sequence[Any]) -> list[Any]:
         assert self._token is not None
         outputs = self._run(args)
         self._pending = weak_tensor(outputs[self._token])
         return outputs
+
+
+def _matching(plan: GraphPlan, args: Sequence[Any]) -> Callable[[Sequence[Any]], bool]:
+    """Give what tells whether numbers and addresses are those of a call."""
+    still, numbers = list(plan.indices("static", "managed")), plan.indices("scalar")
+    addresses = [each.data_ptr() if isinstance(each, torch.Tensor) else None for each in args]
+    expected = [args[index] for index in numbers]
+    if not numbers:
+        return lambda args: _are_at(args, addresses, still)
+    return lambda args: _are_at(args, addresses, still) and [args[index] for index in numbers] == expected
 
 
 class _Made(NamedTuple):

@@ -32,18 +32,15 @@ class Runner:
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
         with self._alone:  # another thread would copy its inputs to the same place
-            return self._run(args)
-
-    def _run(self, args: list[Any]) -> Sequence[Any]:
-        recording = self._last
-        if recording is None or not recording.fits(args):
-            recording = self._last = self._find(args)
-            if recording is None:
-                count_uncaptured()
-                return self._runtime.warm_up(lambda: self._call(args))
-        outputs = recording.run(args)
-        args.clear()
-        return outputs
+            recording = self._last
+            if recording is None or not recording.fits(args):
+                recording = self._last = self._find(args)
+                if recording is None:
+                    count_uncaptured()
+                    return self._runtime.warm_up(lambda: self._call(args))
+            outputs = recording.run(args)
+            args.clear()
+            return outputs
 
     def _find(self, args: list[Any]) -> Recording | None:
         """Find a recording, or make one; None on the first call, and where there can be none."""

@@ -59,6 +59,9 @@ class ModuleState:
         are_same, tensors = unchanged(self._dicts()), self._tensors()
         addresses, all_of_them = [each.data_ptr() for each in tensors], list(range(len(tensors)))
         device_type, autocast = self._device_type, _autocast(self._device_type)
+        is_autocast = torch.is_autocast_enabled
+        if autocast is None:
+            return lambda: are_same() and _are_at(tensors, addresses, all_of_them) and not is_autocast(device_type)
         return lambda: are_same() and _are_at(tensors, addresses, all_of_them) and _autocast(device_type) == autocast
 
     def difference(self, one: tuple[Any, ...], other: tuple[Any, ...]) -> str:

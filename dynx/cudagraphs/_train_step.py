@@ -157,7 +157,8 @@ class _Work:
 
 def put_gradients(params: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor | None]) -> None:
     for each, gradient in zip(params, gradients, strict=True):
-        each.grad = gradient
+        if each.grad is not gradient:  # asking takes a fraction of setting
+            each.grad = gradient
 
 
 def _loss_of(result: Any) -> torch.Tensor:
