@@ -9,8 +9,10 @@ from typing import Any
 from torch.fx import GraphModule
 
 from dynx._torch import aot
+from dynx._torch.inductor import with_inductor
 from dynx.cudagraphs._config import Config, config_of
 from dynx.cudagraphs._plan import plan_of
+from dynx.cudagraphs._recording import Call
 from dynx.cudagraphs._runner import Runner
 from dynx.cudagraphs._stats import count_skip
 from dynx.cudagraphs._telling import tell
@@ -52,33 +54,44 @@ class _Backend:
         runtime = runtime_of(self.config)
         if self.config.inputs == "memcpy_node" and runtime is not None and not runtime.copies_in_graph():
             raise UsageError("inputs='memcpy_node' needs cuda-bindings\n  pip install 'dynx[cuda]', or leave it at 'auto'")
-        sources = aot.input_sources(gm)
-        compilers = [partial(_compile, part, self.config, runtime, sources) for part in _PARTS]
+        look = partial(_look, self.config, runtime, aot.input_sources(gm))
+        if self.config.inner == "inductor":
+            return with_inductor(look)(gm, example_inputs)
+        compilers = [partial(_run_as_it_is, partial(look, part)) for part in _PARTS]
         return aot.with_compilers(*compilers)(gm, example_inputs)
 
 
 _PARTS: tuple[Part, ...] = ("forward", "backward", "inference")
 
 
-def _compile(
-    part: Part,
+def _run_as_it_is(look: Callable[..., Callable[[Call], Any]], gm: GraphModule, example_inputs: Sequence[Any]) -> Any:
+    """Compile a graph to a call of it."""
+    return look(gm, example_inputs)(aot.boxed(lambda args: gm(*args)))
+
+
+def _look(
     config: Config,
     runtime: Runtime | None,
     sources: Sequence[str],
+    part: Part,
     gm: GraphModule,
     example_inputs: Sequence[Any],
-) -> Any:
-    call = aot.boxed(lambda args: gm(*args))
+) -> Callable[[Call], Any]:
+    """Look at a graph before it is compiled; gives what captures the compiled one."""
     if runtime is None:
         tell("there is no CUDA device: graphs run uncaptured", config)
-        return call
+        return _as_it_is
     plan = plan_of(gm, part, runtime.device_type, sources)
     for skip in plan.skips:
         count_skip(skip)
     if plan.skips:
         tell(_words(plan), config)
-        return call
-    return Runner(call, plan, config, runtime)
+        return _as_it_is
+    return lambda call: Runner(call, plan, config, runtime)
+
+
+def _as_it_is(call: Call) -> Call:
+    return call
 
 
 def _words(plan: GraphPlan) -> str:

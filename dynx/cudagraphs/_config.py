@@ -41,6 +41,8 @@ class Config:
                 raise UsageError(f"{each.name}={value!r} is no choice of dynx_cudagraphs\n  there is {choices}")
             if not allowed and type(value) is not hints[each.name]:
                 raise UsageError(f"{each.name}={value!r} of dynx_cudagraphs is no {hints[each.name].__name__}")
+        if self.inner == "inductor" and self.runtime == "emulator":
+            raise UsageError("the emulator sees operators, not inductor's kernels\n  use inner='eager' with it")
         if self.max_recordings < 1:
             raise UsageError(f"max_recordings={self.max_recordings} leaves nothing to replay\n  give at least 1")
 

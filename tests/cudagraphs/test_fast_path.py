@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from cudagraphs_runtimes import RUNTIMES
+from cudagraphs_runtimes import NO_GPU, RUNTIMES
 
 from dynx import cudagraphs
 from dynx.errors import CaptureError, DynxWarning, UsageError
@@ -180,6 +180,9 @@ def test_methods_and_functions_that_close_over_modules(path, device, model):
         agree(run, function, device)
 
 
+@pytest.mark.gpu
+@NO_GPU
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
 def test_inner_is_compiled(path, device, model):
     torch._dynamo.utils.counters["stats"].clear()
     agree(path(model, some(device), inner="inductor"), model, device)

@@ -207,6 +207,9 @@ def test_what_the_loss_gives_besides_is_given(device):
     assert cudagraphs.stats().replays == 3
 
 
+@pytest.mark.gpu
+@NO_GPU
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
 def test_inner_is_compiled(device):
     compiles = torch._dynamo.utils.counters["stats"]
     compiles.clear()
