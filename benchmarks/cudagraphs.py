@@ -63,6 +63,7 @@ class Table:
         self.title = title
         self.calls: dict[str, Callable[[], object]] = {}
         self.bounds: dict[str, dict[str, float]] = {}
+        self.held: object = None
 
     def add(self, name: str, call: Callable[[], object], *, host: float | None = None, wall: float | None = None) -> None:
         for _ in range(4):  # compile and record
@@ -188,6 +189,7 @@ def training(title, loss, x, *, host=None, wall=None, inner="eager"):
             each.grad = None
         raw(held).backward()
 
+    table.held = held, other  # a CUDA graph keeps no memory alive
     table.add("replay of the whole step", graph_of(whole).replay)
     return table
 

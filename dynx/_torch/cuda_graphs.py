@@ -1,7 +1,7 @@
 """The shortest ways to what a replay needs.
 
 Torch: `torch._C._CUDAGraph.replay`, around which `CUDAGraph.replay` is a wrapper in Python, in 2.15 one that runs hooks;
-`torch._C._tensors_data_ptrs_at_indices_equal`, which builds without CUDA lack.
+`torch._C._cuda_getCurrentRawStream` and `torch._C._tensors_data_ptrs_at_indices_equal`, which builds without CUDA lack.
 """
 
 from __future__ import annotations
@@ -12,12 +12,23 @@ from functools import partial
 from typing import Any
 
 
+def is_plain(graph: Any) -> bool:
+    """Tell whether a replay in Python does nothing but call the one in C++; hooks make it do more."""
+    return set(type(graph).replay.__code__.co_names) <= {"super", "replay"}
+
+
 def replay_of(graph: Any) -> Callable[[], None]:
     """Give what replays a graph: the function in C++ where the one in Python does nothing but call it."""
     from torch import _C
 
-    plain = set(type(graph).replay.__code__.co_names) <= {"super", "replay"}
-    return partial(_C._CUDAGraph.replay, graph) if plain else graph.replay
+    return partial(_C._CUDAGraph.replay, graph) if is_plain(graph) else graph.replay
+
+
+def current_stream_of(device: int) -> Callable[[], int]:
+    """Give what gives the driver's handle of the current stream."""
+    from torch import _C
+
+    return partial(_C._cuda_getCurrentRawStream, device)
 
 
 def recover(device: int, pool: Any) -> None:

@@ -92,7 +92,7 @@ def _captured(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, giv
 def _running(made: _Made, tally: Tally) -> Run:
     """Give what does a replay, in as few steps as the recording needs."""
     stage, in_graph = made.staged.stage, made.staged.in_graph
-    set_sources, replay = made.captured.set_sources, made.captured.replay
+    captured, set_sources = made.captured, made.captured.set_sources
     prepare, hand_out = made.results.handing_out(made.captured)
 
     def run(args: Sequence[Any]) -> list[Any]:
@@ -101,7 +101,7 @@ def _running(made: _Made, tally: Tally) -> Run:
         if in_graph:
             set_sources([args[index] for index in in_graph])
         fresh = prepare()
-        replay()
+        captured.replay()
         if after is not None:
             after()
         return hand_out(fresh)
@@ -110,7 +110,7 @@ def _running(made: _Made, tally: Tally) -> Run:
         tally.times += 1
         set_sources(args)
         fresh = prepare()
-        replay()
+        captured.replay()
         return hand_out(fresh)
 
     is_simple = made.staged.is_done_by_graph and in_graph == tuple(range(len(made.inputs)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
@@ -77,12 +77,20 @@ def train_step(
     state = Frozen() if frozen else TrainingState(work.params, optimizer)
     kinds = [(number == 0, number == accumulate - 1) for number in range(accumulate)]
     parts = {kind: _recorded(work, *kind, config=config, runtime=runtime, state=state) for kind in dict.fromkeys(kinds)}
-    return TrainStep([parts[kind] for kind in kinds])
+    return parts[kinds[0]] if accumulate == 1 else _InTurn([parts[kind] for kind in kinds])
 
 
-class TrainStep:
+class TrainStep(Protocol):
     """Does a step, or with `accumulate` a part of one, each time it is called."""
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Give what the loss function gives, detached."""
+
+    def close(self) -> None:
+        """Give back the memory of the recordings; the next calls record anew."""
+
+
+class _InTurn:
     def __init__(self, parts: Sequence[Recorded]) -> None:
         self._parts = parts
         self._next = 0
@@ -94,7 +102,6 @@ class TrainStep:
         return result
 
     def close(self) -> None:
-        """Give back the memory of the recordings; the next calls record anew."""
         for each in dict.fromkeys(self._parts):
             each.close()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from dynx._torch.cuda_graphs import recover, replay_of
+from dynx._torch.cuda_graphs import is_plain, recover, replay_of
 from dynx.cudagraphs.runtime import _driver
 from dynx.cudagraphs.runtime._driver import Setter
 from dynx.cudagraphs.runtime._interface import Copied, Copy, no_results
@@ -75,8 +75,22 @@ class CudaCaptured:
 
     def __init__(self, graph: torch.cuda.CUDAGraph, outputs: Any, sources: Setter, targets: Setter) -> None:
         self._graph, self.outputs = graph, outputs
-        self.replay, self.set_sources, self.set_targets = replay_of(graph), sources, targets
+        self.set_sources, self.set_targets = sources, targets
+        self.replay: Callable[[], None] = self._replay_first
+
+    def _replay_first(self) -> None:
+        """Replay, and see whether torch has anything to do besides: with random numbers it moves the generator on."""
+        device = torch.cuda.current_device()
+        generator = torch.cuda.default_generators[device]
+        before, replay = generator.get_offset(), replay_of(self._graph)
+        replay()
+        is_bare = generator.get_offset() == before and is_plain(self._graph) and torch.cuda.device_count() == 1
+        self.replay = _driver.launching(self._graph, device) if is_bare and _driver.is_available() else replay
 
     def close(self) -> None:
         self._graph.reset()
-        self.outputs = None
+        self.outputs, self.replay = None, _closed
+
+
+def _closed() -> None:
+    raise CaptureFailed("a graph was replayed after it was closed")

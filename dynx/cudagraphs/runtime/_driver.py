@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import torch
 
+from dynx._torch.cuda_graphs import current_stream_of
 from dynx.cudagraphs.runtime._copies import Addresses, copies_among
 from dynx.cudagraphs.runtime._interface import Copy
 from dynx.errors import CaptureFailed
@@ -28,6 +29,19 @@ def is_available() -> bool:
     except ImportError:
         return False
     return True
+
+
+def launching(graph: torch.cuda.CUDAGraph, device: int) -> Callable[[], None]:
+    """Give what launches a graph on the current stream: two thirds of the time of `graph.replay`."""
+    launch = ctypes.PyDLL("libcuda.so.1").cuGraphLaunch
+    launch.argtypes, launch.restype = [ctypes.c_void_p] * 2, ctypes.c_int
+    exec_graph, current_stream = graph.raw_cuda_graph_exec(), current_stream_of(device)
+
+    def replay() -> None:
+        if error := launch(exec_graph, current_stream()):
+            raise CaptureFailed(f"CUDA did not launch a graph: error {error}")
+
+    return replay
 
 
 def addresses_of(graph: torch.cuda.CUDAGraph, copies: Sequence[Copy], end: Literal["from", "to"]) -> Setter:
