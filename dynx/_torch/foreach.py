@@ -1,6 +1,6 @@
 """Many tensors in one call.
 
-Torch: `torch._foreach_copy_`, `_foreach_zero_` and `_foreach_mul`, alike in 2.11, 2.13 and 2.15.
+Torch: `torch._foreach_copy_`, `_foreach_add_`, `_foreach_zero_` and `_foreach_mul`, alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -14,6 +14,12 @@ import torch
 def copy_all(targets: Sequence[Any], sources: Sequence[Any]) -> None:
     """Copy tensors to tensors of the same sizes."""
     torch._foreach_copy_(targets, sources)
+
+
+def add_all(targets: Sequence[Any], tensors: Sequence[Any]) -> None:
+    """Add tensors to tensors of the same sizes."""
+    if targets:
+        torch._foreach_add_(targets, tensors)
 
 
 def zero_all(tensors: Sequence[Any]) -> None:

@@ -1,4 +1,4 @@
-"""What can be known of optimizers and gradient scalers before they run in a CUDA graph.
+"""What can be known of optimizers, gradient scalers and hooks before they are captured in a CUDA graph.
 
 Torch: `Optimizer._step_supports_amp_scaling`, `_optimizer_step_pre_hooks` and `_optimizer_step_post_hooks`, `GradScaler` in
 `torch/amp/grad_scaler.py`, and the hooks of tensors; alike in 2.11, 2.13 and 2.15.
@@ -20,6 +20,11 @@ def has_step_hooks(optimizer: Any) -> bool:
 
 def has_gradient_hooks(parameter: Any) -> bool:
     return bool(parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None))
+
+
+def has_hooks(module: Any) -> bool:
+    """Tell whether a module calls hooks when it runs forward or backward."""
+    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks)
 
 
 def forget_stages(scaler: Any) -> None:

@@ -21,7 +21,7 @@ def fast_path(
 ) -> Callable[..., Any]:
     """Record a function or module, and give what replays it: without gradients, without Dynamo, without AOTAutograd.
 
-    The function is called with `examples` twice, once to warm up and once to be recorded; Python does not run in a replay.
+    The function is called with `examples` twice, once as it is and once to be recorded; Python does not run in a replay.
     Other layouts of arguments (dtypes, sizes, strides, numbers, containers) run as they are once, then get a recording of their
     own, `config.max_recordings` in all.
 
@@ -43,11 +43,11 @@ def fast_path(
     runtime = runtime_of(config)
     if frozen:
         state: Any = Frozen()
-    elif modules := _modules_of(function):
+    elif modules := modules_of(function):
         state = ModuleState(modules, runtime.device_type if runtime is not None else "cpu")
     else:
         raise UsageError(
-            f"no module is known that {_name(function)} uses, so nothing can be checked\n  promise with frozen=True"
+            f"no module is known that {name_of(function)} uses, so nothing can be checked\n  promise with frozen=True"
         )
     inner = torch.compile(function) if config.inner == "inductor" else function
 
@@ -56,13 +56,13 @@ def fast_path(
             return inner(*args, **kwargs)
 
     call.__signature__ = _signature(function)  # type: ignore[attr-defined]
-    recorded = Recorded(call, "call", f"the fast path of {_name(function)}", config, runtime, state)
-    for _ in range(2 if runtime is not None and examples else 0):
-        recorded(*examples)
+    recorded = Recorded(call, "call", f"the fast path of {name_of(function)}", config, runtime, state)
+    if examples:
+        recorded.record(*examples)
     return recorded
 
 
-def _modules_of(function: Callable[..., Any]) -> list[nn.Module]:
+def modules_of(function: Callable[..., Any]) -> list[nn.Module]:
     """Find the modules that a function uses: itself, its object, what it closes over, its globals."""
     if isinstance(function, nn.Module):
         return [function]
@@ -76,7 +76,7 @@ def _modules_of(function: Callable[..., Any]) -> list[nn.Module]:
     return [each for each in (*names.nonlocals.values(), *names.globals.values()) if isinstance(each, nn.Module)]
 
 
-def _name(function: Callable[..., Any]) -> str:
+def name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 

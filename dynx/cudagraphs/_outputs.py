@@ -45,7 +45,8 @@ class Results:
 
     def handing_out(self, captured: Captured) -> tuple[Callable[[], Fresh], Callable[[Fresh], list[Any]]]:
         """Give what is to be done before a replay, and what makes the list of results after it."""
-        outputs = captured.outputs if self._plan.part != "step" else captured.outputs[: self._plan.user_outputs]
+        is_asked_for_all = self._plan.part == "forward"  # by AOTAutograd, which saves what is behind them itself
+        outputs = captured.outputs if is_asked_for_all else captured.outputs[: self._plan.user_outputs]
         in_graph, copied = self._in_graph(outputs), self._copied(outputs)
         by_hand = [index for index in copied if index not in in_graph]
         aliased = [index for index in _tensors(outputs) if index not in copied and not self._is_static(index)]

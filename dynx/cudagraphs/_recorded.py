@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from threading import Lock
@@ -68,6 +69,7 @@ class Recorded:
         self._cannot = False
         self._alone = Lock()
         self.also: Callable[[], Sequence[torch.Tensor]] | None = None  # what else a recording writes, and keeps
+        self.make: Callable[..., Any] = Recording
         self.on_replay: Callable[[Recording], None] | None = None
         self.on_switch: Callable[[Recording], None] | None = None
         if runtime is None:
@@ -82,29 +84,49 @@ class Recorded:
                     return give(run(tensors))
             return self._find(args, kwargs)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self._function, memo)  # recordings are of the original's memory
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _as_it_is, (self._function,)
+
     def _find(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Record for a call, or run it as it is: the first of its kind, and where there can be no recording."""
         if self._runtime is None or self._cannot:
             return self._run(args, kwargs)
         arguments = arguments_of(args, kwargs)
         key = (arguments.key, self._state.key())
-        seen = self._seen.get(key)
-        if seen is None:
+        if key not in self._seen:
             return self._first(key, arguments, args, kwargs)
+        recording = self._recording(key, arguments, args, kwargs)
+        if recording is None:
+            return self._run(args, kwargs)
+        give = _giving(recording, self._seen[key].spec, self.on_replay)
+        self._hot = _Hot(matching(arguments), _all_of(self._state.check(), recording), recording.run, give)
+        if self.on_switch is not None:
+            self.on_switch(recording)
+        return give(recording.run(arguments.tensors))
+
+    def record(self, *args: Any, **kwargs: Any) -> None:
+        """Call the function as it is, and record it for such arguments. Raises CaptureError where `or_error` asks for it."""
+        if self._runtime is not None:
+            arguments = arguments_of(args, kwargs)
+            key = (arguments.key, self._state.key())
+            self._first(key, arguments, args, kwargs)
+            self._recording(key, arguments, args, kwargs)
+
+    def _recording(self, key: Key, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Find a recording that nobody waits for, or make one; None where there can be none."""
+        seen = self._seen[key]
         try:
-            recording = self._recordings.find(key, lambda _: True, lambda: self._record(arguments, seen, args, kwargs))
+            return self._recordings.find(
+                key, lambda each: not each.is_pending, lambda: self._record(arguments, seen, args, kwargs)
+            )
         except CaptureFailed as error:
             self._cannot = True
             count_skip(Skip(str(error)))
             tell(f"{self._name} runs uncaptured: {error}", self._config)
-            recording = None
-        if recording is None:
-            return self._run(args, kwargs)
-        give = _giving(recording, seen.spec, self.on_replay)
-        self._hot = _Hot(matching(arguments), self._state.check(), recording.run, give)
-        if self.on_switch is not None:
-            self.on_switch(recording)
-        return give(recording.run(arguments.tensors))
+            return None
 
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         count_uncaptured()
@@ -144,7 +166,7 @@ class Recorded:
 
         torch.clear_autocast_cache()  # copies of parameters in it would be read by the graph, but not kept
         try:
-            recording = Recording(call, plan, self._config, self._runtime, arguments.tensors)
+            recording: Recording = self.make(call, plan, self._config, self._runtime, arguments.tensors)
         finally:
             torch.clear_autocast_cache()
         recording.held = self._state.held(), arguments.leaves
@@ -162,6 +184,15 @@ class Recorded:
     def close(self) -> None:
         """Give back the memory of its recordings; it records anew when it is called."""
         self._recordings.close()
+
+
+def _all_of(is_unchanged: Callable[[], bool], recording: Recording) -> Callable[[], bool]:
+    """Add to a check of the state that nobody waits for the recording."""
+    return is_unchanged if type(recording) is Recording else lambda: not recording.is_pending and is_unchanged()
+
+
+def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
 
 
 def _giving(recording: Recording, spec: TreeSpec, on_replay: Callable[[Recording], None] | None) -> Callable[[list[Any]], Any]:

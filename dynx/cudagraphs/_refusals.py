@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from dynx._torch.optimizers import has_gradient_hooks, has_step_hooks, takes_found_inf
+from dynx._torch.optimizers import has_gradient_hooks, has_hooks, has_step_hooks, takes_found_inf
 from dynx.errors import UsageError
 
 Named = tuple[str, torch.Tensor]
@@ -19,8 +19,6 @@ _WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
 
 def check_parameters(named: Sequence[Named], device_type: str) -> None:
     """Raise UsageError for the first parameter that a recording cannot train."""
-    if not named:
-        raise UsageError("train_step was given no parameters that need gradients\n  give model.parameters()")
     for name, each in named:
         if why := _what_is_wrong(each, device_type):
             raise UsageError(f"parameter {name} {why}")
@@ -37,6 +35,19 @@ def _what_is_wrong(parameter: torch.Tensor, device_type: str) -> str:
     if has_gradient_hooks(parameter):
         return "has a hook on its gradient, which a replay would not call\n  remove the hook"
     return ""
+
+
+def check_modules(modules: Sequence[nn.Module]) -> None:
+    """Raise UsageError for what a module has that a replay would not do."""
+    for top in modules:
+        for name, each in top.named_buffers():
+            if each.requires_grad:
+                raise UsageError(f"buffer {name} needs gradients\n  make it a parameter")
+        for name, each in top.named_modules():
+            if name and has_hooks(each):
+                raise UsageError(
+                    f"submodule {name} has a hook, which a replay would not call\n  remove it, or put it on the module"
+                )
 
 
 def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named], scaler: Any) -> None:

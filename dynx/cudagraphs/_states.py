@@ -94,6 +94,17 @@ def _autocast(device_type: str) -> torch.dtype | None:
     return torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else None
 
 
+class GradState(ModuleState):
+    """The state of modules, and whether there are gradients."""
+
+    def key(self) -> tuple[Any, ...]:
+        return (*super().key(), torch.is_grad_enabled())
+
+    def check(self) -> Callable[[], bool]:
+        is_same, is_enabled, now = super().check(), torch.is_grad_enabled, torch.is_grad_enabled()
+        return lambda: is_same() and is_enabled() is now
+
+
 class TrainingState:
     """Where parameters lie, and the numbers of an optimizer."""
 

@@ -64,6 +64,8 @@ def train_step(
     runtime = runtime_of(config)
     named = [(str(number), each) if isinstance(each, torch.Tensor) else each for number, each in enumerate(params)]
     named = [(name, each) for name, each in cast("Any", named) if each.requires_grad]
+    if not named:
+        raise UsageError("train_step was given no parameters that need gradients\n  give model.parameters()")
     if runtime is not None:
         check_parameters(named, runtime.device_type)
         check_wrappers(named)

@@ -22,9 +22,10 @@ class Cuda:
 
     device_type = "cuda"
 
-    def __init__(self) -> None:
-        self._stream = torch.cuda.Stream()
-        self._pool = torch.cuda.graph_pool_handle()
+    def __init__(self, pool: Any = None, stream: Any = None, capture_error_mode: str = "thread_local") -> None:
+        self._stream = stream or torch.cuda.Stream()
+        self._pool = pool or torch.cuda.graph_pool_handle()
+        self._error_mode = capture_error_mode
 
     def warm_up(self, function: Callable[[], Any]) -> Any:
         caller = torch.cuda.current_stream()
@@ -41,7 +42,7 @@ class Cuda:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         torch.cuda.synchronize()
         try:
-            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode=self._error_mode):
                 for target, source in copies:
                     target.copy_(source)
                 outputs = function()

@@ -59,8 +59,8 @@ def has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
-def runtime_of(config: Config) -> Runtime | None:
-    """Give the runtime of a configuration; None where "auto" finds no CUDA device."""
+def runtime_of(config: Config, **options: Any) -> Runtime | None:
+    """Give the runtime of a configuration, with options of CUDA's; None where "auto" finds no CUDA device."""
     if config.runtime == "emulator":
         from dynx.cudagraphs.runtime._emulator import Emulator
 
@@ -68,5 +68,5 @@ def runtime_of(config: Config) -> Runtime | None:
     if config.runtime == "cuda" or has_cuda():
         from dynx.cudagraphs.runtime._cuda import Cuda
 
-        return Cuda()
+        return Cuda(**options)
     return None

@@ -1,0 +1,134 @@
+"""Functions and modules whose forward and backward passes are recordings, as of torch.cuda.make_graphed_callables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._fast_path import modules_of, name_of
+from dynx.cudagraphs._pair import Gradients, Pair
+from dynx.cudagraphs._recorded import Recorded
+from dynx.cudagraphs._recording import Recording
+from dynx.cudagraphs._refusals import check_modules, check_parameters, check_wrappers
+from dynx.cudagraphs._states import GradState
+from dynx.cudagraphs.runtime import runtime_of
+from dynx.errors import UsageError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def graphed(
+    callables: Any,
+    sample_args: Sequence[Any],
+    *,
+    sample_kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    warmup: int = 3,
+    allow_unused_input: bool = False,
+    gradients: str = "autograd",
+    pool: Any = None,
+    stream: Any = None,
+    capture_error_mode: str = "thread_local",
+    config: Config | None = None,
+) -> Any:
+    """Record the forward and backward passes of a function or module, or of each of a tuple of them.
+
+    Like `torch.cuda.make_graphed_callables`, whose `sample_args` are a tuple of arguments, or a tuple of such tuples. Besides,
+    arguments may be keywords, containers and no tensors; other layouts are recorded when they come; a module is recorded for
+    training and for evaluation, with gradients and without; what changes in a module is noticed; gradients are copies, so that
+    they can add up over backward passes; a forward pass may be called again before the backward pass of the first.
+
+    A module is given back with its `forward` replaced (`del module.forward` undoes it), so its own hooks are called; a function
+    becomes another. Gradients of parameters are those of the modules that a function uses. With `gradients="in_place"` the graph
+    writes them to `.grad` itself, in its own memory, and autograd sees one input instead of all parameters: faster, but hooks on
+    gradients are refused, and torch.autograd.grad does not find parameters.
+
+    Raises UsageError for what would go wrong in silence, by name: hooks of submodules, buffers that need gradients, parameters
+    that get none (without `allow_unused_input`).
+
+    >>> import torch
+    >>> from dynx import cudagraphs
+    >>> config = cudagraphs.Config(runtime="emulator")
+    >>> model = cudagraphs.graphed(torch.nn.Linear(2, 2), (torch.ones(1, 2),), config=config)
+    >>> model(torch.ones(1, 2)).sum().backward()
+    >>> model.weight.grad.tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    if warmup < 1:
+        raise UsageError(f"warmup={warmup}: what is set up in a first call cannot be captured\n  give at least 1")
+    if gradients not in ("autograd", "in_place"):
+        raise UsageError(f"gradients={gradients!r} is no choice\n  there is 'autograd', 'in_place'")
+    config = config or Config()
+    runtime = runtime_of(config, pool=pool, stream=stream, capture_error_mode=capture_error_mode)
+    make = partial(
+        _graphed,
+        config=config,
+        runtime=runtime,
+        warmup=warmup,
+        allow_unused=allow_unused_input,
+        in_place=gradients == "in_place",
+    )
+    if not isinstance(callables, tuple):
+        return make(callables, tuple(sample_args), dict(sample_kwargs or {}))  # type: ignore[arg-type]
+    if len(callables) != len(sample_args):
+        raise UsageError(f"there are {len(callables)} callables, and arguments for {len(sample_args)}\n  give a tuple for each")
+    keywords: Sequence[Any] = sample_kwargs or [{}] * len(callables)  # type: ignore[assignment]
+    return tuple(make(each, tuple(args), kwargs) for each, args, kwargs in zip(callables, sample_args, keywords, strict=True))
+
+
+def _graphed(
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    config: Config,
+    runtime: Any,
+    warmup: int,
+    allow_unused: bool,
+    in_place: bool,
+) -> Any:
+    modules = modules_of(function)
+    check_modules(modules)
+    named = [(name, each) for module in modules for name, each in module.named_parameters() if each.requires_grad]
+    if in_place and runtime is not None:
+        check_parameters(named, runtime.device_type)
+        check_wrappers(named)
+    forward = function.forward if isinstance(function, nn.Module) else function
+    inner = torch.compile(forward) if config.inner == "inductor" else forward
+    recorded = Recorded(inner, "call", f"graphed {name_of(function)}", config, runtime, GradState(modules, _device(runtime)))
+    wanted = Gradients(tuple(named), allow_unused, in_place)
+    recorded.make = partial(_make, wanted)
+    if isinstance(function, nn.Module):
+        function.forward = recorded  # before it is recorded, since it is part of the module's state
+    try:
+        for _ in range(warmup - 1 if runtime is not None else 0):
+            runtime.warm_up(partial(_try, inner, args, kwargs, [each for _, each in named]))
+        recorded.record(*args, **kwargs)
+    except BaseException:
+        if isinstance(function, nn.Module):
+            del function.forward
+        raise
+    return function if isinstance(function, nn.Module) else recorded
+
+
+def _device(runtime: Any) -> str:
+    return runtime.device_type if runtime is not None else "cpu"
+
+
+def _make(gradients: Gradients, call: Any, plan: Any, config: Config, runtime: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    if torch.is_grad_enabled() and (gradients.parameters or any(each.requires_grad for each in tensors)):
+        return Pair(call, plan, config, runtime, tensors, gradients)
+    return Recording(call, plan, config, runtime, tensors)
+
+
+def _try(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], params: list[torch.Tensor]) -> None:
+    """Run a function forward and backward, without adding to gradients."""
+    given = [each for each in tree_leaves((args, dict(kwargs))) if isinstance(each, torch.Tensor) and each.requires_grad]
+    results = [each for each in tree_leaves(function(*args, **kwargs)) if isinstance(each, torch.Tensor) and each.requires_grad]
+    if results and (given or params):
+        torch.autograd.grad(results, [*given, *params], [torch.zeros_like(each) for each in results], allow_unused=True)

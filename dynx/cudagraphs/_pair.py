@@ -1,0 +1,171 @@
+"""A forward recording and the backward recording that belongs to it, behind one autograd function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from dynx._torch import foreach
+from dynx._torch.liveness import weak_tensor
+from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._recording import Call, Recording
+from dynx.cudagraphs._traced import Traced
+from dynx.cudagraphs.runtime import Runtime
+from dynx.errors import UsageError
+from dynx.records.cudagraphs import GraphInput, GraphPlan
+
+Named = tuple[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """Which gradients a pair computes, and where they go."""
+
+    parameters: tuple[Named, ...]
+    allow_unused: bool = True
+    in_place: bool = False  # the graph writes to `.grad`; autograd sees one input instead of all parameters
+
+
+class Pair:
+    """Replays a forward pass, and its backward pass when autograd gets there.
+
+    What autograd saves lies in the recording: until it was read, or autograd has let go of it, the pair is pending.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        plan: GraphPlan,
+        config: Config,
+        runtime: Runtime,
+        tensors: Sequence[torch.Tensor],
+        gradients: Gradients,
+    ) -> None:
+        self._config, self._runtime, self._gradients = config, runtime, gradients
+        self._needs = [index for index, each in enumerate(tensors) if each.requires_grad]
+        self._parameters = [each for _, each in gradients.parameters]
+        _refuse_changes(plan, self._needs)
+        self._traced = Traced(call, [each.requires_grad for each in tensors], plan.user_outputs)
+        outputs = "alias" if config.outputs == "static" else config.outputs  # autograd writes to what it is given
+        self._forward = Recording(self._traced.forward, plan, replace(config, outputs=outputs), runtime, tensors)
+        self._backward = self._record_backward() if self._traced.results else None
+        self._adding: Recording | None = None
+        self._anchor = torch.zeros((), requires_grad=True)
+        self._pending: Any = None
+        self.held: Any = None
+        self.also: Sequence[torch.Tensor] = ()
+
+    @property
+    def is_pending(self) -> bool:
+        return self._pending is not None and not self._pending.expired()
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+        """Replay the forward pass; what it gives leads back to the arguments and parameters."""
+        if self._backward is None:
+            return self._forward.run(tensors)
+        sources = [self._anchor] if self._gradients.in_place else self._parameters
+        outputs: list[Any] = []  # also those that are no tensors
+        given = iter(_Replay.apply(self, tensors, outputs, *(tensors[index] for index in self._needs), *sources))
+        return [next(given) if isinstance(each, torch.Tensor) else each for each in outputs]
+
+    def replay_forward(self, tensors: Sequence[torch.Tensor], token: torch.Tensor) -> list[Any]:
+        self._pending = weak_tensor(token)
+        return self._forward.run(tensors)
+
+    def is_differentiable(self, index: int) -> bool:
+        return index in self._traced.results
+
+    def replay_backward(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+        """Give the gradients of the arguments that need one, and of the parameters or the anchor."""
+        assert self._backward is not None
+        given = [_like(each, result) for each, result in zip(gradients, self._traced.results.values(), strict=True)]
+        if not self._gradients.in_place:
+            return self._backward.run(given)
+        return [*self._accumulate(self._backward, given), None]
+
+    def _accumulate(self, backward: Recording, given: Sequence[torch.Tensor]) -> list[Any]:
+        """Write the gradients of the parameters, or add them where gradients of an earlier replay still are."""
+        pairs = [(each, mine) for each, mine in zip(self._parameters, backward.also, strict=True) if mine is not None]
+        if all(each.grad is mine for each, mine in pairs):
+            self._adding = self._adding or self._record_backward(adds_to=[mine for _, mine in pairs])
+            return self._adding.run(given)
+        for each, mine in pairs:
+            if each.grad is mine:
+                each.grad = mine.clone()
+        outputs = backward.run(given)
+        for each, mine in pairs:
+            if each.grad is None:
+                each.grad = mine
+            else:
+                each.grad.add_(mine)
+        return outputs
+
+    def _record_backward(self, adds_to: Sequence[torch.Tensor] | None = None) -> Recording:
+        results = self._traced.results
+        inputs = [
+            GraphInput(f"gradient {index}", "dynamic", "a gradient of an output", False, True, each.nbytes)
+            for index, each in results.items()
+        ]
+        given = len(self._needs) + (0 if self._gradients.in_place else len(self._parameters))
+        plan = GraphPlan("backward", tuple(inputs), given)
+
+        def backward(gradients: list[Any]) -> list[torch.Tensor | None]:
+            found = self._traced.backward(gradients, self._parameters, retain=self._gradients.in_place)
+            if adds_to is None:
+                return found
+            foreach.add_all(adds_to, [each for each in found[given:] if each is not None])
+            return found[:given]
+
+        with torch.no_grad():
+            likely = [torch.empty_like(each) for each in results.values()]
+        recording = Recording(backward, plan, self._config, self._runtime, likely)
+        self._check_used()
+        return recording
+
+    def _check_used(self) -> None:
+        names = [f"argument {index}" for index in self._needs] + [name for name, _ in self._gradients.parameters]
+        unused = [name for name, is_used in zip(names, self._traced.is_used, strict=True) if not is_used]
+        if unused and not self._gradients.allow_unused:
+            raise UsageError(f"{', '.join(unused)} gets no gradient\n  allow_unused_input=True, if that is meant to be")
+
+    def close(self) -> None:
+        for each in (self._forward, self._backward, self._adding):
+            if each is not None:
+                each.close()
+
+
+class _Replay(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, pair: Pair, tensors: Sequence[torch.Tensor], outputs: list[Any], *sources: torch.Tensor) -> Any:
+        token = torch.empty(0)  # lives as long as what autograd saves
+        ctx.pair = pair
+        ctx.save_for_backward(token)
+        outputs += pair.replay_forward(tensors, token)
+        given = [(index, each) for index, each in enumerate(outputs) if isinstance(each, torch.Tensor)]
+        ctx.differentiable = [place for place, (index, _) in enumerate(given) if pair.is_differentiable(index)]
+        ctx.mark_non_differentiable(*(each for index, each in given if not pair.is_differentiable(index)))
+        return tuple(each for _, each in given)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        ctx.saved_tensors  # noqa: B018  # raises where backward ran before
+        found = ctx.pair.replay_backward([gradients[place] for place in ctx.differentiable])
+        return None, None, None, *found
+
+
+def _like(gradient: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """Lay a gradient out as the result that it is for; that of a sum, for one, is a single number that is expanded."""
+    if gradient.stride() == result.stride() and gradient.dtype == result.dtype:
+        return gradient
+    return torch.empty_like(result).copy_(gradient)
+
+
+def _refuse_changes(plan: GraphPlan, needs: Sequence[int]) -> None:
+    for index in needs:
+        if index in plan.mutated:
+            raise UsageError(f"{plan.inputs[index].name} needs gradients and is changed in place\n  give a copy of it")

@@ -1,0 +1,50 @@
+"""A function with the graph that autograd makes of it, to be captured forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+
+class Traced:
+    """Runs a function forward once, and back as often as it is captured."""
+
+    def __init__(self, call: Callable[[list[Any]], Sequence[Any]], needs_gradient: Sequence[bool], outputs: int) -> None:
+        self._call, self._needs, self._outputs = call, needs_gradient, outputs
+        self._leaves: list[torch.Tensor] = []
+        self.results: dict[int, torch.Tensor] = {}  # those with gradients, by their place
+        self.is_used: list[bool] = []  # of what gradients were asked for
+
+    def forward(self, args: list[Any]) -> list[Any]:
+        """Give what the function gives, and behind it what autograd saved: that must stay where it is."""
+        saved: list[torch.Tensor] = []
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            saved.append(tensor.detach())
+            return tensor
+
+        with torch.enable_grad(), saved_tensors_hooks(keep, _as_it_is):
+            self._leaves = [each.detach().requires_grad_(need) for each, need in zip(args, self._needs, strict=True)]
+            outputs = list(self._call(list(self._leaves)))
+        self.results = {
+            index: each for index, each in enumerate(outputs) if isinstance(each, torch.Tensor) and each.requires_grad
+        }
+        return [*(each.detach() if isinstance(each, torch.Tensor) else each for each in outputs), *saved]
+
+    def backward(
+        self, gradients: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor], *, retain: bool
+    ) -> list[torch.Tensor | None]:
+        """Give the gradients of the arguments that need one, and of parameters."""
+        wanted = [each for each, need in zip(self._leaves, self._needs, strict=True) if need]
+        found = torch.autograd.grad(
+            list(self.results.values()), [*wanted, *parameters], gradients, retain_graph=retain, allow_unused=True
+        )
+        self.is_used = [each is not None for each in found]
+        return list(found)
+
+
+def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
