@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import copy
 import datetime
+import functools
 import itertools
 import json
 import statistics
@@ -155,13 +156,14 @@ def forward(title, model, x, *, hosts=(None,) * 5, wall=None, inner="eager"):
     return table
 
 
-def training(title, loss, x, *, host=None, wall=None, inner="eager"):
+def training(title, loss, x, *, host=None, wall=None, in_place_host=None, in_place_wall=None, inner="eager"):
     """A step: gradients set to nothing, forward, backward. Bounds are those of a recorded step."""
     table = Table(title)
     loss.train()
-    parameters = list(loss.parameters())
 
-    def stepping(run):
+    def stepping(run, model=loss):
+        parameters = list(model.parameters())
+
         def step():
             for each in parameters:
                 each.grad = None
@@ -176,6 +178,16 @@ def training(title, loss, x, *, host=None, wall=None, inner="eager"):
         table.add("torch inductor", stepping(compiled(loss)))
     table.add("dynx, clone", stepping(compiled(loss, **ours(inner=inner))))
     table.add("dynx, alias", stepping(compiled(loss, **ours(outputs="alias", inner=inner))))
+    in_place = compiled(mine := copy.deepcopy(loss), **ours(gradients="in_place", inner=inner))
+    table.add("dynx, gradients in place", stepping(in_place, mine), host=in_place_host, wall=in_place_wall)
+    for name, graph in (
+        ("torch.cuda.make_graphed_callables", torch.cuda.make_graphed_callables),
+        ("dynx.graphed", cudagraphs.graphed),
+        ("dynx.graphed, in place", functools.partial(cudagraphs.graphed, gradients="in_place")),
+    ):
+        if inner == "eager":
+            mine = copy.deepcopy(loss)
+            table.add(name, stepping(graph(mine, (x,)), mine))
     static = cudagraphs.Config(outputs="static", inner=inner)
     for name, frozen in (("dynx.train_step, checked", False), ("dynx.train_step, frozen", True)):
         mine = copy.deepcopy(loss)
@@ -286,7 +298,9 @@ def mlp_forward(rounds):
 
 def mlp_training(rounds):
     model, x = mlp()
-    return training("20 x Linear(256), training", Loss(model), x, host=6, wall=1.03).measured(rounds)
+    return training(
+        "20 x Linear(256), training", Loss(model), x, host=6, wall=1.03, in_place_host=100, in_place_wall=1.1
+    ).measured(rounds)
 
 
 @torch.no_grad()

@@ -60,3 +60,12 @@ def boxed(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     """Mark a function as one that takes its arguments in a list, which it empties."""
     call._boxed_call = True  # type: ignore[attr-defined]
     return call
+
+
+def static_inputs(gm: Any) -> list[int]:
+    """Give the indices of the inputs of one of Dynamo's graphs that are parameters or buffers.
+
+    Torch: `meta["tensor_dict"]["_dynamo_static_input_type"]` of a placeholder, alike in 2.11, 2.13 and 2.15.
+    """
+    nodes = gm.graph.find_nodes(op="placeholder")
+    return [index for index, node in enumerate(nodes) if node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type")]

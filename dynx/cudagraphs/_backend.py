@@ -6,11 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import torch
 from torch.fx import GraphModule
 
 from dynx._torch import aot
 from dynx._torch.inductor import with_inductor
+from dynx._trace.requesters import short_source
+from dynx.advice import spoken
 from dynx.cudagraphs._config import Config, config_of
+from dynx.cudagraphs._in_place import InPlace
 from dynx.cudagraphs._plan import plan_of
 from dynx.cudagraphs._recording import Call
 from dynx.cudagraphs._runner import Runner
@@ -55,6 +59,9 @@ class _Backend:
         if self.config.inputs == "memcpy_node" and runtime is not None and not runtime.copies_in_graph():
             raise UsageError("inputs='memcpy_node' needs cuda-bindings\n  pip install 'dynx[cuda]', or leave it at 'auto'")
         look = partial(_look, self.config, runtime, aot.input_sources(gm))
+        if self.config.gradients == "in_place" and runtime is not None and torch.is_grad_enabled():
+            inner = with_inductor(_as_it_is_compiled)(gm, example_inputs) if self.config.inner == "inductor" else gm
+            return InPlace(inner, aot.static_inputs(gm), _names(gm), self.config, runtime)
         if self.config.inner == "inductor":
             return with_inductor(look)(gm, example_inputs)
         compilers = [partial(_run_as_it_is, partial(look, part)) for part in _PARTS]
@@ -88,6 +95,14 @@ def _look(
         tell(_words(plan), config)
         return _as_it_is
     return lambda call: Runner(call, plan, config, runtime)
+
+
+def _names(gm: GraphModule) -> list[str]:
+    return [spoken(short_source(source)) if source else "an input" for source in aot.input_sources(gm)]
+
+
+def _as_it_is_compiled(part: Part, gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[[Call], Any]:
+    return _as_it_is
 
 
 def _as_it_is(call: Call) -> Call:

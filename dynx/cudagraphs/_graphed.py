@@ -44,9 +44,9 @@ def graphed(
     they can add up over backward passes; a forward pass may be called again before the backward pass of the first.
 
     A module is given back with its `forward` replaced (`del module.forward` undoes it), so its own hooks are called; a function
-    becomes another. Gradients of parameters are those of the modules that a function uses. With `gradients="in_place"` the graph
-    writes them to `.grad` itself, in its own memory, and autograd sees one input instead of all parameters: faster, but hooks on
-    gradients are refused, and torch.autograd.grad does not find parameters.
+    becomes another. Gradients of parameters are those of the modules that a function uses. With `gradients="in_place"` the
+    graph writes them to `.grad` itself, in its own memory, and autograd sees one input instead of all parameters: faster, but
+    hooks on gradients are refused, and torch.autograd.grad does not find parameters.
 
     Raises UsageError for what would go wrong in silence, by name: hooks of submodules, buffers that need gradients, parameters
     that get none (without `allow_unused_input`).
@@ -102,7 +102,7 @@ def _graphed(
     inner = torch.compile(forward) if config.inner == "inductor" else forward
     recorded = Recorded(inner, "call", f"graphed {name_of(function)}", config, runtime, GradState(modules, _device(runtime)))
     wanted = Gradients(tuple(named), allow_unused, in_place)
-    recorded.make = partial(_make, wanted)
+    recorded.make = partial(recording_with, lambda: wanted)
     if isinstance(function, nn.Module):
         function.forward = recorded  # before it is recorded, since it is part of the module's state
     try:
@@ -120,7 +120,16 @@ def _device(runtime: Any) -> str:
     return runtime.device_type if runtime is not None else "cpu"
 
 
-def _make(gradients: Gradients, call: Any, plan: Any, config: Config, runtime: Any, tensors: Sequence[torch.Tensor]) -> Any:
+def recording_with(
+    gradients_of: Callable[[], Gradients],
+    call: Any,
+    plan: Any,
+    config: Config,
+    runtime: Any,
+    tensors: Sequence[torch.Tensor],
+) -> Any:
+    """Record with a backward pass, where there are gradients."""
+    gradients = gradients_of()
     if torch.is_grad_enabled() and (gradients.parameters or any(each.requires_grad for each in tensors)):
         return Pair(call, plan, config, runtime, tensors, gradients)
     return Recording(call, plan, config, runtime, tensors)

@@ -114,7 +114,7 @@ class Pair:
         plan = GraphPlan("backward", tuple(inputs), given)
 
         def backward(gradients: list[Any]) -> list[torch.Tensor | None]:
-            found = self._traced.backward(gradients, self._parameters, retain=self._gradients.in_place)
+            found = self._traced.backward(gradients, self._parameters)
             if adds_to is None:
                 return found
             foreach.add_all(adds_to, [each for each in found[given:] if each is not None])

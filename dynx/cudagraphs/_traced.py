@@ -34,13 +34,14 @@ class Traced:
         }
         return [*(each.detach() if isinstance(each, torch.Tensor) else each for each in outputs), *saved]
 
-    def backward(
-        self, gradients: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor], *, retain: bool
-    ) -> list[torch.Tensor | None]:
-        """Give the gradients of the arguments that need one, and of parameters."""
+    def backward(self, gradients: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+        """Give the gradients of the arguments that need one, and of parameters.
+
+        What autograd saved is kept, also where hooks do not see it: its memory is not for other recordings.
+        """
         wanted = [each for each, need in zip(self._leaves, self._needs, strict=True) if need]
         found = torch.autograd.grad(
-            list(self.results.values()), [*wanted, *parameters], gradients, retain_graph=retain, allow_unused=True
+            list(self.results.values()), [*wanted, *parameters], gradients, retain_graph=True, allow_unused=True
         )
         self.is_used = [each is not None for each in found]
         return list(found)

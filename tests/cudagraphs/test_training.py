@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from dynx import cudagraphs
+from dynx.errors import UsageError
 
 
 def pair(device):
@@ -79,6 +80,48 @@ def test_two_forwards_before_their_backwards(compiled, device):
                 loss.backward()
         same_gradients(model, other)
     assert cudagraphs.stats().recordings == 6, "three of each, used again and again"
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_gradients_in_place(compiled, device, accumulate):
+    """Autograd sees one input; the graph writes to `.grad`, and adds where gradients are left."""
+    model, other = pair(device)
+    run = compiled(model, gradients="in_place")
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (model, other)]
+    for step in range(9):
+        x = torch.randn(3, 4, device=device) + step
+        for call, optimizer in zip((run, other), optimizers, strict=True):
+            if step % accumulate == 0:
+                optimizer.zero_grad()
+            call(x).square().mean().backward()
+        same_gradients(model, other)
+        if step % accumulate == accumulate - 1:
+            for optimizer in optimizers:
+                optimizer.step()
+    assert cudagraphs.stats().recordings == (2 if accumulate == 1 else 3)
+    assert cudagraphs.stats().replays == 16
+
+
+def test_gradients_in_place_of_arguments_too(compiled, device):
+    model, other = pair(device)
+    run = compiled(model, gradients="in_place")
+    for step in range(4):
+        x = torch.randn(3, 4, device=device).add_(step).requires_grad_()
+        y = x.detach().clone().requires_grad_()
+        run(x).sum().backward(), other(y).sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)
+        same_gradients(model, other)
+        with torch.no_grad():
+            torch.testing.assert_close(run(x), other(x))
+
+
+def test_gradients_in_place_refuse_hooks(compiled, device):
+    model, _ = pair(device)
+    model[2].bias.register_hook(lambda gradient: gradient * 2)
+    run = compiled(model, gradients="in_place")
+    x = torch.randn(3, 4, device=device)
+    with pytest.raises(UsageError, match=r"parameter .*2.*bias has a hook"):
+        run(x)
 
 
 def test_gradients_of_arguments(compiled, device):

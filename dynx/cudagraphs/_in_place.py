@@ -1,0 +1,79 @@
+"""A compiled graph whose gradients are written in place: autograd sees one input instead of all parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from dynx._torch.cuda_graphs import address_check
+from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._graphed import recording_with
+from dynx.cudagraphs._pair import Gradients
+from dynx.cudagraphs._recorded import Recorded
+from dynx.cudagraphs._refusals import check_parameters, check_wrappers
+from dynx.cudagraphs.runtime import Runtime
+
+_are_at = address_check()
+
+
+class InPlace:
+    """Takes the arguments of a graph, and replays it for those that do not stand still."""
+
+    def __init__(
+        self, call: Callable[..., Any], still: Sequence[int], names: Sequence[str], config: Config, runtime: Runtime
+    ) -> None:
+        self._call, self._still, self._names, self._runtime = call, still, names, runtime
+        self._others: list[int] | None = None  # known from the first call
+        self.standing: list[Any] = []  # parameters and buffers of the last call
+        self._recorded = Recorded(self._run, "call", "the graph", config, runtime, _Still(self))
+        self._recorded.make = partial(recording_with, self._gradients)
+
+    def __call__(self, *args: Any) -> Any:
+        self.standing = [args[index] for index in self._still]
+        if self._others is None:
+            self._others = [index for index in range(len(args)) if index not in self._still]
+            self._check()
+        return self._recorded(*[args[index] for index in self._others])
+
+    def _check(self) -> None:
+        trained = self._gradients().parameters
+        check_parameters(trained, self._runtime.device_type)
+        check_wrappers(trained)
+
+    def _gradients(self) -> Gradients:
+        named = [(self._names[index], each) for index, each in zip(self._still, self.standing, strict=True)]
+        trained = ((name, each) for name, each in named if isinstance(each, nn.Parameter) and each.requires_grad)
+        return Gradients(tuple(trained), in_place=True)
+
+    def _run(self, *others: Any) -> Any:
+        assert self._others is not None
+        args: list[Any] = [None] * (len(self._still) + len(others))
+        for index, each in (*zip(self._still, self.standing, strict=True), *zip(self._others, others, strict=True)):
+            args[index] = each
+        return self._call(*args)
+
+
+class _Still:
+    """Where parameters and buffers lie, and whether there are gradients."""
+
+    def __init__(self, owner: InPlace) -> None:
+        self._owner = owner
+
+    def key(self) -> tuple[Any, ...]:
+        return *(each.data_ptr() for each in self._owner.standing), torch.is_grad_enabled()
+
+    def held(self) -> Any:
+        return list(self._owner.standing)
+
+    def check(self) -> Callable[[], bool]:
+        owner, is_enabled, now = self._owner, torch.is_grad_enabled, torch.is_grad_enabled()
+        addresses = [each.data_ptr() for each in owner.standing]
+        all_of_them = list(range(len(addresses)))
+        return lambda: _are_at(owner.standing, addresses, all_of_them) and is_enabled() is now
+
+    def difference(self, one: tuple[Any, ...], other: tuple[Any, ...]) -> str:
+        return "where a parameter lies"
