@@ -51,7 +51,9 @@ class Pair:
         _refuse_changes(plan, self._needs)
         self._traced = Traced(call, [each.requires_grad for each in tensors], plan.user_outputs)
         outputs = "alias" if config.outputs == "static" else config.outputs  # autograd writes to what it is given
-        self._forward = Recording(self._traced.forward, plan, replace(config, outputs=outputs), runtime, tensors)
+        how = replace(config, outputs=outputs)
+        self._forward = Recording(self._traced.forward, plan, how, runtime, tensors, runtime.new_pool())
+        self._pool = runtime.new_pool()  # of what is read after the next forward pass: gradients in place
         self._backward = self._record_backward() if self._traced.results else None
         self._adding: Recording | None = None
         self._anchor = torch.zeros((), requires_grad=True)
@@ -122,7 +124,7 @@ class Pair:
 
         with torch.no_grad():
             likely = [torch.empty_like(each) for each in results.values()]
-        recording = Recording(backward, plan, self._config, self._runtime, likely)
+        recording = Recording(backward, plan, self._config, self._runtime, likely, self._pool)
         self._check_used()
         return recording
 

@@ -24,14 +24,19 @@ _are_at = address_check()
 
 
 class Recording:
-    """Replays what a graph does with inputs at these addresses and these numbers."""
+    """Replays what a graph does with inputs at these addresses and these numbers.
 
-    def __init__(self, call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any]) -> None:
+    Recordings whose results are read after others were replayed need a `pool` of their own.
+    """
+
+    def __init__(
+        self, call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], pool: Any = None
+    ) -> None:
         self._is_for = _matching(plan, args)
         with torch.inference_mode(False), torch.no_grad():  # what is made here is used outside of inference mode too
             # aliases: whether the tensors of the caller are still in use tells when a recording is free
             given = [each.detach() if isinstance(each, torch.Tensor) else each for each in args]
-            made = _captured(call, plan, config, runtime, given)
+            made = _captured(call, plan, config, runtime, given, pool)
         self._own = [made.inputs[index] for index in plan.indices("dynamic")]  # a CUDA graph keeps no memory alive
         self._token = made.results.token(made.captured.outputs)
         self._run = _running(made, count_recording(made.staged.copied, made.staged.nbytes))
@@ -74,18 +79,18 @@ class _Made(NamedTuple):
     results: Results
 
 
-def _captured(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, given: Sequence[Any]) -> _Made:
+def _captured(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, given: Sequence[Any], pool: Any) -> _Made:
     """Capture a graph with memory of its own for inputs; "auto" copies by hand where CUDA does not take copies."""
     inputs = list(given)
     staged = staging(inputs, plan, config.inputs, runtime)
     is_in_graph = config.inputs != "copy" and runtime.copies_in_graph()
     results = Results(plan, config.outputs, few=FEW if is_in_graph else 0)
     try:
-        captured = runtime.capture(lambda: tuple(call(list(inputs))), staged.copies, results.in_graph)
+        captured = runtime.capture(lambda: tuple(call(list(inputs))), staged.copies, results.in_graph, pool)
     except CopiesNotFound:
         if config.inputs != "auto":
             raise
-        return _captured(call, plan, replace(config, inputs="copy"), runtime, given)
+        return _captured(call, plan, replace(config, inputs="copy"), runtime, given, pool)
     return _Made(inputs, staged, captured, results)
 
 

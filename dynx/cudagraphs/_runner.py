@@ -59,7 +59,8 @@ class Runner:
         return (*(args[index] for index in self._numbers), *(args[index].data_ptr() for index in self._still))
 
     def _record(self, args: list[Any]) -> Recording:
-        return Recording(self._call, self._plan, self._config, self._runtime, args)
+        pool = self._runtime.new_pool() if self._plan.part == "forward" else None  # what it saves is read after other replays
+        return Recording(self._call, self._plan, self._config, self._runtime, args, pool)
 
     def _forget(self) -> None:
         self._last, self._cannot = None, False

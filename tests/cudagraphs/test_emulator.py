@@ -129,6 +129,19 @@ def test_results_are_copied_to_where_the_graph_is_told():
         captured.set_targets([torch.ones(6)[::2]])
 
 
+def test_graphs_of_a_pool_overwrite_results_of_later_ones():
+    """A graph that is captured takes memory that earlier ones need in between."""
+    emulator, x = Emulator(), torch.ones(3)
+    first, second = (emulator.capture(lambda: (x + 1) * 2) for _ in range(2))
+    other = emulator.capture(lambda: (x + 1) * 2, pool=emulator.new_pool())
+    for each in (first, second, other):
+        each.replay()
+        assert each.outputs.tolist() == [4, 4, 4]
+    first.replay()
+    assert second.outputs.isnan().all()
+    assert other.outputs.tolist() == [4, 4, 4]
+
+
 def test_what_fails_leaves_things_as_they_were():
     x = torch.ones(3)
 

@@ -186,7 +186,7 @@ def runs_uncaptured(run, eager, device):
 
 
 def test_what_is_refused_is_run_as_it_is(compiled, device, monkeypatch):
-    def refuse(runtime, function, copies, results):
+    def refuse(runtime, function, copies, results, pool):
         raise CaptureFailed("not today")
 
     monkeypatch.setattr(type(runtime_of(cudagraphs.Config(runtime=RUNTIMES[device]))), "capture", refuse)
@@ -201,10 +201,10 @@ def test_inputs_are_copied_by_hand_where_the_graph_cannot(device, monkeypatch, h
     runtime = type(runtime_of(config))
     capture = runtime.capture
 
-    def capture_without(runtime, function, copies, results):
+    def capture_without(runtime, function, copies, results, pool):
         if copies:
             raise CopiesNotFound("inputs 0 were not captured as copies")
-        return capture(runtime, function, copies, results)
+        return capture(runtime, function, copies, results, pool)
 
     monkeypatch.setattr(runtime, "capture", capture_without)
     run = torch.compile(torch.sin, backend=cudagraphs.backend(config))

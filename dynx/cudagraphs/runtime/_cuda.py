@@ -24,7 +24,8 @@ class Cuda:
 
     def __init__(self, pool: Any = None, stream: Any = None, capture_error_mode: str = "thread_local") -> None:
         self._stream = stream or torch.cuda.Stream()
-        self._pool = pool or torch.cuda.graph_pool_handle()
+        self._given_pool = pool
+        self._pool = self.new_pool()
         self._error_mode = capture_error_mode
 
     def warm_up(self, function: Callable[[], Any]) -> Any:
@@ -38,11 +39,17 @@ class Cuda:
     def copies_in_graph(self) -> bool:
         return _driver.is_available()
 
-    def capture(self, function: Callable[[], Any], copies: Sequence[Copy] = (), results: Copied = no_results) -> CudaCaptured:
+    def new_pool(self) -> Any:
+        return self._given_pool or torch.cuda.graph_pool_handle()
+
+    def capture(
+        self, function: Callable[[], Any], copies: Sequence[Copy] = (), results: Copied = no_results, pool: Any = None
+    ) -> CudaCaptured:
+        pool = pool or self._pool
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         torch.cuda.synchronize()
         try:
-            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode=self._error_mode):
+            with torch.cuda.graph(graph, pool=pool, stream=self._stream, capture_error_mode=self._error_mode):
                 for target, source in copies:
                     target.copy_(source)
                 outputs = function()
@@ -53,7 +60,7 @@ class Cuda:
             sources = _driver.addresses_of(graph, copies, "from") if copies else nothing
             targets = _driver.addresses_of(graph, handed, "to") if handed else nothing
         except BaseException as error:
-            recover(self._stream.device_index, self._pool)
+            recover(self._stream.device_index, pool)
             if isinstance(error, RuntimeError):
                 raise CaptureFailed(f"CUDA did not capture it: {_first_cause(error)}") from error
             raise

@@ -38,8 +38,8 @@ def launching(graph: torch.cuda.CUDAGraph, device: int) -> Callable[[], None]:
     exec_graph, current_stream = graph.raw_cuda_graph_exec(), current_stream_of(device)
 
     def replay() -> None:
-        if error := launch(exec_graph, current_stream()):
-            raise CaptureFailed(f"CUDA did not launch a graph: error {error}")
+        if launch(exec_graph, current_stream()):
+            graph.replay()  # a thread's first launch wants torch to set up its context; or it says what is wrong
 
     return replay
 

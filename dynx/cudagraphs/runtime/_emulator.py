@@ -2,9 +2,9 @@
 
 A capture writes down the operators that run, with the memory they ran on, and executes nothing that lasts: outputs hold
 garbage and what was changed is put back. A replay runs the operators on that very memory, so what was not copied there is
-stale; it keeps none alive but what was made in it; results are written to the same addresses; what is in between is garbage
-afterwards, as memory of a pool that others use. Python does not run again. Reading a value is refused, as on a device that has
-not run yet.
+stale; it keeps none alive but what was made in it; results are written to the same addresses. What is in between is garbage
+afterwards, as memory of a pool that others use, and so are the results of graphs that were captured later in that pool. Python
+does not run again. Reading a value is refused, as on a device that has not run yet.
 """
 
 from __future__ import annotations
@@ -33,7 +33,15 @@ class Emulator:
     def copies_in_graph(self) -> bool:
         return True
 
-    def capture(self, function: Callable[[], Any], copies: Sequence[Copy] = (), results: Copied = no_results) -> EmulatedGraph:
+    def __init__(self) -> None:
+        self._pool = self.new_pool()
+
+    def new_pool(self) -> list[EmulatedGraph]:
+        return []
+
+    def capture(
+        self, function: Callable[[], Any], copies: Sequence[Copy] = (), results: Copied = no_results, pool: Any = None
+    ) -> EmulatedGraph:
         recorder = _Recorder()
         state = torch.get_rng_state()
         try:
@@ -47,7 +55,7 @@ class Emulator:
         finally:
             torch.set_rng_state(state)
             recorder.put_back()
-        return EmulatedGraph(recorder.steps, outputs, copies, handed)
+        return EmulatedGraph(recorder.steps, outputs, copies, handed, self._pool if pool is None else pool)
 
 
 _COPY = torch.ops.aten.copy_.default
@@ -63,7 +71,9 @@ class _Step(NamedTuple):
 class EmulatedGraph:
     """Operators, and the tensors they run on."""
 
-    def __init__(self, steps: list[_Step], outputs: Any, copies: Sequence[Copy], handed: Sequence[Copy]) -> None:
+    def __init__(
+        self, steps: list[_Step], outputs: Any, copies: Sequence[Copy], handed: Sequence[Copy], pool: list[EmulatedGraph]
+    ) -> None:
         found = [(_addresses(step), number) for number, step in enumerate(steps) if step.operator is _COPY]
         self._copies, self._handed = copies_among(found, copies), copies_among(found, handed)
         self._sources: list[torch.Tensor] = []
@@ -72,6 +82,9 @@ class EmulatedGraph:
         kept = {_storage(each) for each in _tensors(outputs)}
         made = [each for step in steps for _, each in step.results]
         self._between = [each for each in made if _storage(each) not in kept]
+        self._lasting = [each for each in made if _storage(each) in kept]
+        self._pool, self._age = pool, len(pool)
+        pool.append(self)
         own = {_storage(each) for each in made}
         self._steps: list[_Step] | None = [
             step._replace(args=_weakly(step.args, own), kwargs=_weakly(step.kwargs, own)) for step in steps
@@ -112,10 +125,13 @@ class EmulatedGraph:
                 for position, result in step.results:
                     result.copy_(found[position])
             _spoil(self._between)
+            if self._between:  # the memory of which was free when these were captured
+                _spoil([each for later in self._pool[self._age + 1 :] for each in later._lasting])
 
     def close(self) -> None:
         _spoil([each for step in self._steps or () for _, each in step.results])
         self._steps = self.outputs = None
+        self._lasting = []
 
 
 class _Recorder(TorchDispatchMode):

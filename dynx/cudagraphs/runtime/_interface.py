@@ -48,8 +48,16 @@ class Runtime(Protocol):
     def copies_in_graph(self) -> bool:
         """Tell whether a graph can begin with copies whose sources are set before a replay."""
 
-    def capture(self, function: Callable[[], Any], copies: Sequence[Copy] = (), results: Copied = no_results) -> Captured:
+    def new_pool(self) -> Any:
+        """Make a pool of memory of its own."""
+
+    def capture(
+        self, function: Callable[[], Any], copies: Sequence[Copy] = (), results: Copied = no_results, pool: Any = None
+    ) -> Captured:
         """Capture copies, a function, and copies of some of its results, none of which is executed.
+
+        Graphs of one pool share the memory of what they need in between: a replay may overwrite results of graphs that were
+        captured later. Without a pool that of the runtime is taken.
 
         Raises what the function raises, and CaptureFailed for what cannot be captured.
         """
