@@ -49,7 +49,9 @@ class Results:
         outputs = captured.outputs if is_asked_for_all else captured.outputs[: self._plan.user_outputs]
         in_graph, copied = self._in_graph(outputs), self._copied(outputs)
         by_hand = [index for index in copied if index not in in_graph]
-        aliased = [index for index in _tensors(outputs) if index not in copied and not self._is_static(index)]
+        token = self.token(outputs)  # of what is saved, one new tensor is enough to see how long it is needed
+        shown = [index for index in _tensors(outputs) if index < self._plan.user_outputs or index == token]
+        aliased = [index for index in shown if index not in copied and not self._is_static(index)]
         prepare = _preparing(captured, [outputs[index] for index in in_graph]) if in_graph else tuple
         return prepare, _handing_out(list(outputs), in_graph, by_hand, aliased)
 

@@ -55,6 +55,9 @@ class Pair:
         self._forward = Recording(self._traced.forward, plan, how, runtime, tensors, runtime.new_pool())
         self._pool = runtime.new_pool()  # of what is read after the next forward pass: gradients in place
         self._backward = self._record_backward() if self._traced.results else None
+        if not gradients.in_place:
+            self._traced.let_go()
+        self._results = list(self._traced.results.items())
         self._adding: Recording | None = None
         self._anchor = torch.zeros((), requires_grad=True)
         self._pending: Any = None
@@ -71,8 +74,11 @@ class Pair:
             return self._forward.run(tensors)
         sources = [self._anchor] if self._gradients.in_place else self._parameters
         outputs: list[Any] = []  # also those that are no tensors
-        given = iter(_Replay.apply(self, tensors, outputs, *(tensors[index] for index in self._needs), *sources))
-        return [next(given) if isinstance(each, torch.Tensor) else each for each in outputs]
+        given = _Replay.apply(self, tensors, outputs, *[tensors[index] for index in self._needs], *sources)
+        if len(given) == len(outputs):
+            return list(given)
+        rest = iter(given)
+        return [next(rest) if isinstance(each, torch.Tensor) else each for each in outputs]
 
     def replay_forward(self, tensors: Sequence[torch.Tensor], token: torch.Tensor) -> list[Any]:
         self._pending = weak_tensor(token)
@@ -84,7 +90,7 @@ class Pair:
     def replay_backward(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
         """Give the gradients of the arguments that need one, and of the parameters or the anchor."""
         assert self._backward is not None
-        given = [_like(each, result) for each, result in zip(gradients, self._traced.results.values(), strict=True)]
+        given = [_like(each, result) for each, (_, result) in zip(gradients, self._results, strict=True)]
         if not self._gradients.in_place:
             return self._backward.run(given)
         return [*self._accumulate(self._backward, given), None]
@@ -92,18 +98,15 @@ class Pair:
     def _accumulate(self, backward: Recording, given: Sequence[torch.Tensor]) -> list[Any]:
         """Write the gradients of the parameters, or add them where gradients of an earlier replay still are."""
         pairs = [(each, mine) for each, mine in zip(self._parameters, backward.also, strict=True) if mine is not None]
-        if all(each.grad is mine for each, mine in pairs):
-            self._adding = self._adding or self._record_backward(adds_to=[mine for _, mine in pairs])
-            return self._adding.run(given)
-        for each, mine in pairs:
-            if each.grad is mine:
-                each.grad = mine.clone()
+        now = [each.grad for each, _ in pairs]
+        if any(each is not None for each in now):
+            if all(each is mine for each, (_, mine) in zip(now, pairs, strict=True)):
+                self._adding = self._adding or self._record_backward(adds_to=[mine for _, mine in pairs])
+                return self._adding.run(given)
+            now = [each.clone() if each is mine else each for each, (_, mine) in zip(now, pairs, strict=True)]
         outputs = backward.run(given)
-        for each, mine in pairs:
-            if each.grad is None:
-                each.grad = mine
-            else:
-                each.grad.add_(mine)
+        for (each, mine), before in zip(pairs, now, strict=True):
+            each.grad = mine if before is None else before.add_(mine)
         return outputs
 
     def _record_backward(self, adds_to: Sequence[torch.Tensor] | None = None) -> Recording:
@@ -149,8 +152,9 @@ class _Replay(torch.autograd.Function):
         outputs += pair.replay_forward(tensors, token)
         given = [(index, each) for index, each in enumerate(outputs) if isinstance(each, torch.Tensor)]
         ctx.differentiable = [place for place, (index, _) in enumerate(given) if pair.is_differentiable(index)]
-        ctx.mark_non_differentiable(*(each for index, each in given if not pair.is_differentiable(index)))
-        return tuple(each for _, each in given)
+        if len(ctx.differentiable) < len(given):
+            ctx.mark_non_differentiable(*(each for index, each in given if not pair.is_differentiable(index)))
+        return tuple([each for _, each in given])
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ class Traced:
         self._call, self._needs, self._outputs = call, needs_gradient, outputs
         self._leaves: list[torch.Tensor] = []
         self.results: dict[int, torch.Tensor] = {}  # those with gradients, by their place
+        self._held: list[Any] = []
         self.is_used: list[bool] = []  # of what gradients were asked for
 
     def forward(self, args: list[Any]) -> list[Any]:
@@ -37,7 +38,7 @@ class Traced:
     def backward(self, gradients: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
         """Give the gradients of the arguments that need one, and of parameters.
 
-        What autograd saved is kept, also where hooks do not see it: its memory is not for other recordings.
+        May be called again until `let_go`.
         """
         wanted = [each for each, need in zip(self._leaves, self._needs, strict=True) if need]
         found = torch.autograd.grad(
@@ -45,6 +46,30 @@ class Traced:
         )
         self.is_used = [each is not None for each in found]
         return list(found)
+
+    def let_go(self) -> None:
+        """Forget the graph of autograd, but not what it has saved in places where hooks do not see it.
+
+        Its nodes for parameters belong to the stream of the capture: autograd would wait for that in each backward pass.
+        """
+        self._held = [_attributes(node) for node in _nodes(self.results.values())]
+        self.results = {index: each.detach() for index, each in self.results.items()}
+
+
+def _nodes(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
+    seen: set[Any] = set()
+    left = [each.grad_fn for each in tensors]
+    while left:
+        node = left.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            left += [each for each, _ in node.next_functions]
+            yield node
+
+
+def _attributes(node: Any) -> list[Any]:
+    """Give what a function written in Python has put on its context."""
+    return list(getattr(node, "__dict__", {}).values())
 
 
 def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
