@@ -14,6 +14,7 @@ from dynx._torch.inductor import with_inductor
 from dynx._trace.requesters import short_source
 from dynx.advice import spoken
 from dynx.cudagraphs._config import Config, config_of
+from dynx.cudagraphs._dividing import divide
 from dynx.cudagraphs._in_place import InPlace
 from dynx.cudagraphs._plan import plan_of
 from dynx.cudagraphs._recording import Call
@@ -88,13 +89,18 @@ def _look(
     if runtime is None:
         tell("there is no CUDA device: graphs run uncaptured", config)
         return _as_it_is
-    plan = plan_of(gm, part, runtime.device_type, sources)
+    plan, unsafe = plan_of(gm, part, runtime.device_type, sources)
     for skip in plan.skips:
         count_skip(skip)
-    if plan.skips:
+    if not unsafe:
+        return lambda call: Runner(call, plan, config, runtime)
+    can_divide = config.partition and config.inner == "eager" and not config.or_error
+    divided = divide(gm, plan, unsafe, config, runtime) if can_divide else None
+    if divided is None:
         tell(_words(plan), config)
         return _as_it_is
-    return lambda call: Runner(call, plan, config, runtime)
+    plan, make = divided
+    return lambda call: make()
 
 
 def _names(gm: GraphModule) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which inputs a graph changes."""
+"""Which memory the nodes of a graph read and write."""
 
 from __future__ import annotations
 
@@ -9,35 +9,43 @@ from torch.fx import GraphModule, Node
 
 from dynx.cudagraphs._graph import placeholders
 
+Memory = frozenset[Node]  # by the nodes that made it
+
 
 def mutated_inputs(gm: GraphModule) -> frozenset[int]:
-    """Give the indices of the inputs that a graph writes to: directly, through views of them, or in a list of arguments.
+    """Give the indices of the inputs that a graph writes to: directly, through views of them, or in a list of arguments."""
+    written = {memory for _, writes in effects_of(gm).values() for memory in writes}
+    return frozenset(index for index, node in enumerate(placeholders(gm)) if node in written)
+
+
+def effects_of(gm: GraphModule) -> dict[Node, tuple[Memory, Memory]]:
+    """Give the memory that each node reads, and that it writes.
 
     Follows the schemas of the operators; a higher-order operator without one counts as writing to all that it is given.
     """
-    roots: dict[Node, frozenset[int]] = {node: frozenset([index]) for index, node in enumerate(placeholders(gm))}
-    found: set[int] = set()
+    made_by: dict[Node, Memory] = {}  # the memory that a node's result lies in
+    effects: dict[Node, tuple[Memory, Memory]] = {}
     for node in gm.graph.nodes:
-        if node.op != "call_function":
-            continue
-        reached: set[int] = set()
-        for argument, writes, aliases in _arguments(node):
-            inputs = {index for each in _nodes(argument) for index in roots.get(each, ())}
-            if writes:
-                found |= inputs
-            if aliases:
-                reached |= inputs
-        roots[node] = frozenset(reached)
-    return frozenset(found)
+        reads, writes, shares = set[Node](), set[Node](), set[Node]()
+        for argument, is_written, is_shared in _arguments(node) if node.op == "call_function" else ():
+            memory = {each for found in _nodes(argument) for each in made_by.get(found, ())}
+            reads |= memory
+            writes |= memory if is_written else set()
+            shares |= memory if is_shared else set()
+        made_by[node] = frozenset(shares or {node})
+        effects[node] = frozenset(reads), frozenset(writes)
+    return effects
 
 
 def _arguments(node: Node) -> Iterator[tuple[Any, bool, bool]]:
     """Give each argument, whether it is written to, and whether the result may be a view of it."""
     schema = getattr(node.target, "_schema", None)
     if schema is None:
-        unknown = type(node.target).__module__.startswith("torch._higher_order_ops")
+        family = type(node.target).__module__
+        is_functional = family == "torch._higher_order_ops.auto_functionalize"  # gives copies of what it would change
+        unknown = family.startswith("torch._higher_order_ops") and not is_functional
         for argument in (*node.args, *node.kwargs.values()):
-            yield argument, unknown, True  # such as operator.getitem
+            yield argument, unknown, not is_functional  # such as operator.getitem
         return
     by_name = {each.name: each for each in schema.arguments}
     given = [*zip(schema.arguments, node.args, strict=False), *((by_name[name], each) for name, each in node.kwargs.items())]

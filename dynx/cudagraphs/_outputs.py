@@ -16,9 +16,9 @@ Fresh = Sequence[torch.Tensor]
 
 
 class Results:
-    """The results of one recording; the first `user_outputs` of its plan are for the user, what comes then is saved.
+    """The results of one recording; the first `user_outputs` of its plan are for the user, others stay where they are.
 
-    What is saved stays where it is. Gradients are always copied: autograd keeps the first as it is given, and adds to it.
+    Gradients are always copied: autograd keeps the first as it is given, and adds to it.
     Copies are made by the graph itself, up to `few` of them, or by hand.
     """
 
@@ -45,8 +45,7 @@ class Results:
 
     def handing_out(self, captured: Captured) -> tuple[Callable[[], Fresh], Callable[[Fresh], list[Any]]]:
         """Give what is to be done before a replay, and what makes the list of results after it."""
-        is_asked_for_all = self._plan.part == "forward"  # by AOTAutograd, which saves what is behind them itself
-        outputs = captured.outputs if is_asked_for_all else captured.outputs[: self._plan.user_outputs]
+        outputs = captured.outputs if self._plan.are_all_handed_out else captured.outputs[: self._plan.user_outputs]
         in_graph, copied = self._in_graph(outputs), self._copied(outputs)
         by_hand = [index for index in copied if index not in in_graph]
         token = self.token(outputs)  # of what is saved, one new tensor is enough to see how long it is needed

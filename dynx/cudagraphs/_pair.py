@@ -116,7 +116,7 @@ class Pair:
             for index, each in results.items()
         ]
         given = len(self._needs) + (0 if self._gradients.in_place else len(self._parameters))
-        plan = GraphPlan("backward", tuple(inputs), given)
+        plan = GraphPlan("backward", tuple(inputs), given, are_all_handed_out=False)
 
         def backward(gradients: list[Any]) -> list[torch.Tensor | None]:
             found = self._traced.backward(gradients, self._parameters)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch.fx import GraphModule, Node
@@ -21,8 +21,11 @@ _UNSAFE = {  # tags of operators
 }
 
 
-def plan_of(gm: GraphModule, part: Part, device_type: str, sources: Sequence[str] = ()) -> GraphPlan:
-    """Look at a graph while it is compiled; `sources` are what Dynamo passes to it, where that is known."""
+def plan_of(gm: GraphModule, part: Part, device_type: str, sources: Sequence[str] = ()) -> tuple[GraphPlan, dict[Node, Skip]]:
+    """Look at a graph while it is compiled; `sources` are what Dynamo passes to it, where that is known.
+
+    Gives also the nodes that cannot be captured.
+    """
     facts = graph_facts()
     saved = count_saved(gm) if part == "backward" else 0
     written = mutated_inputs(gm)
@@ -35,7 +38,8 @@ def plan_of(gm: GraphModule, part: Part, device_type: str, sources: Sequence[str
         nbytes = sum(each.nbytes for each in tensors_of(node)) if is_fixed else 0
         inputs.append(GraphInput(name, kind, why, index in written, is_fixed, nbytes, location_of(node)))
     outputs = facts.user_outputs if part == "forward" else len(gm.graph.output_node().args[0])
-    return GraphPlan(part, tuple(inputs), outputs, tuple(_skips(gm, inputs, device_type)))
+    unsafe = _unsafe_nodes(gm, inputs, device_type)
+    return GraphPlan(part, tuple(inputs), outputs, tuple(unsafe.values())), {**_followers(gm), **unsafe}
 
 
 def _class_of(value: object, part: Part, *, is_static: bool, is_saved: bool) -> tuple[InputClass, str]:
@@ -52,19 +56,34 @@ def _is_symbolic(node: Node) -> bool:
     return any(isinstance(number, torch.SymInt) for each in tensors_of(node) for number in (*each.shape, *each.stride()))
 
 
-def _skips(gm: GraphModule, inputs: list[GraphInput], device_type: str) -> Iterator[Skip]:
-    for each in inputs:
-        if each.kind == "opaque":
-            yield Skip(f"input {each.name} is {each.why}", each.location)
-    for node in gm.graph.nodes:
-        tags = getattr(node.target, "tags", ())
+def _unsafe_nodes(gm: GraphModule, inputs: Sequence[GraphInput], device_type: str) -> dict[Node, Skip]:
+    opaque = {node: each for node, each in zip(placeholders(gm), inputs, strict=True) if each.kind == "opaque"}
+    found = ((node, _why_not(node, opaque, device_type)) for node in gm.graph.nodes if node.op not in ("placeholder", "output"))
+    return {node: Skip(why, location_of(node)) for node, why in found if why}
+
+
+def _why_not(node: Node, opaque: Mapping[Node, GraphInput], device_type: str) -> str:
+    for each in node.all_input_nodes:
+        if each in opaque:
+            return f"input {opaque[each].name} is {opaque[each].why}"
+    for target in (node.target, *(each for each in node.args if isinstance(each, torch._ops.OpOverload))):  # of one in another
         for tag, why in _UNSAFE.items():
-            if tag in tags:
-                yield Skip(f"{node.target} {why}", location_of(node))
-        if torch.Tag.dynamic_output_shape in tags and any(
-            is_unbacked(each.shape) for each in tensors_of(node)
-        ):  # not every index does
-            yield Skip(f"{node.target} gives a size that depends on values", location_of(node))
-        elsewhere = {each.device.type for each in tensors_of(node)} - {device_type, "meta"}
-        if elsewhere:
-            yield Skip(f"{node.name} is on {', '.join(sorted(elsewhere))}", location_of(node))
+            if tag in getattr(target, "tags", ()):
+                return f"{target} {why}"
+    if any(is_unbacked(each.shape) for each in tensors_of(node)):  # not for every node with Tag.dynamic_output_shape
+        return f"{node.target} gives a size that depends on values"
+    elsewhere = {each.device.type for near in (node, *node.all_input_nodes) for each in tensors_of(near)} - {
+        device_type,
+        "meta",
+    }
+    return f"{node.name} is on {', '.join(sorted(elsewhere))}" if elsewhere else ""
+
+
+def _followers(gm: GraphModule) -> dict[Node, Skip]:
+    """Give the nodes that take what has another size on each call."""
+    return {
+        node: Skip(f"{node.target} takes a size that depends on values", location_of(node))
+        for node in gm.graph.nodes
+        if node.op == "call_function"
+        and any(is_unbacked(each.shape) for near in node.all_input_nodes for each in tensors_of(near))
+    }

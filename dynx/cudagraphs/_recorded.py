@@ -158,7 +158,7 @@ class Recorded:
             GraphInput(name, "dynamic", "an argument", index in seen.written, True, each.nbytes)
             for index, (name, each) in enumerate(named)
         ]
-        plan = GraphPlan(self._part, tuple(inputs), seen.outputs)
+        plan = GraphPlan(self._part, tuple(inputs), seen.outputs, are_all_handed_out=False)
 
         def call(tensors: list[Any]) -> list[Any]:
             leaves, _ = tree_flatten(arguments.call(self._function, tensors))

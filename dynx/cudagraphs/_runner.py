@@ -19,8 +19,9 @@ from dynx.records.cudagraphs import GraphPlan, Skip
 class Runner:
     """Runs a graph once as it is, then from recordings; one for each set of numbers and of addresses that do not change."""
 
-    def __init__(self, call: Call, plan: GraphPlan, config: Config, runtime: Runtime) -> None:
+    def __init__(self, call: Call, plan: GraphPlan, config: Config, runtime: Runtime, *, has_own_pools: bool = False) -> None:
         self._call, self._plan, self._config, self._runtime = call, plan, config, runtime
+        self._has_own_pools = has_own_pools or plan.part == "forward"  # its results are read after other replays
         self._numbers, self._still = plan.indices("scalar"), plan.indices("static", "managed")
         names = [plan.inputs[index].name for index in (*self._numbers, *self._still)]
         self._recordings = Recordings(config, f"the {plan.part} graph", names, self._forget)
@@ -59,7 +60,7 @@ class Runner:
         return (*(args[index] for index in self._numbers), *(args[index].data_ptr() for index in self._still))
 
     def _record(self, args: list[Any]) -> Recording:
-        pool = self._runtime.new_pool() if self._plan.part == "forward" else None  # what it saves is read after other replays
+        pool = self._runtime.new_pool() if self._has_own_pools else None
         return Recording(self._call, self._plan, self._config, self._runtime, args, pool)
 
     def _forget(self) -> None:

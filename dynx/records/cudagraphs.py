@@ -58,13 +58,25 @@ class CudagraphStats(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class GraphPiece(Record):
+    """A part of a graph that is divided, since some of its operators cannot be captured."""
+
+    inputs: tuple[str, ...]  # names of nodes
+    outputs: tuple[str, ...]
+    launches: int  # nodes that do work on the device
+    why_uncaptured: str = ""  # nothing, where it is captured
+
+
+@dataclass(frozen=True, slots=True)
 class GraphPlan(Record):
     """How a graph is captured: plain data, from which a second process can go on without looking at the graph."""
 
     part: Part
     inputs: tuple[GraphInput, ...]
-    user_outputs: int  # the outputs behind them are saved for the backward pass
+    user_outputs: int  # the outputs behind them are for the backward pass, or for other parts of the graph
     skips: tuple[Skip, ...] = ()
+    pieces: tuple[GraphPiece, ...] = ()  # in the order in which they run; none where the graph is captured as a whole
+    are_all_handed_out: bool = True  # or the user's only
 
     def indices(self, *kinds: InputClass) -> tuple[int, ...]:
         return tuple(index for index, each in enumerate(self.inputs) if each.kind in kinds)

@@ -16,8 +16,9 @@ def plans(monkeypatch):
     make = _backend.plan_of
 
     def plan_of(*args):
-        found.append(make(*args))
-        return found[-1]
+        plan, unsafe = make(*args)
+        found.append(plan)
+        return plan, unsafe
 
     monkeypatch.setattr(_backend, "plan_of", plan_of)
     return found

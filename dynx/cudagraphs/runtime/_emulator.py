@@ -135,6 +135,8 @@ class EmulatedGraph:
 
 
 class _Recorder(TorchDispatchMode):
+    supports_higher_order_operators = True
+
     def __init__(self) -> None:
         super().__init__()
         self.steps: list[_Step] = []
@@ -165,7 +167,8 @@ class _Recorder(TorchDispatchMode):
 def _reads_a_value(operator: Any, args: tuple[Any, ...]) -> bool:
     if operator is torch.ops.aten.index.Tensor:  # reads a mask, to know how many there are
         return any(each.dtype in (torch.bool, torch.uint8) for each in _tensors(args[1]))
-    return torch.Tag.data_dependent_output in operator.tags or torch.Tag.dynamic_output_shape in operator.tags
+    tags = getattr(operator, "tags", ())  # higher-order ones have none
+    return torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:

@@ -1,0 +1,69 @@
+"""A graph that runs in pieces, some of them from recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any, NamedTuple
+
+from torch.fx import GraphModule, Node
+
+from dynx.cudagraphs._graph import placeholders
+from dynx.cudagraphs._pieces import Piece
+
+Call = Callable[[list[Any]], Sequence[Any]]
+
+
+class _Step(NamedTuple):
+    call: Call
+    inputs: list[int]
+    results: list[tuple[int, int]]  # of the call, and where they go
+    last_used: list[int]
+
+
+class Divided:
+    """Calls its pieces in turn. Values have places: those of the arguments first, then the others."""
+
+    def __init__(self, gm: GraphModule, pieces: Sequence[tuple[Piece, Call]], user_outputs: int) -> None:
+        places = {node: place for place, node in enumerate(placeholders(gm))}
+        copies: dict[Node, int] = {}  # of results that are outputs, and inputs of other pieces too: these stay where they are
+        self._steps: list[_Step] = []
+        for piece, call in pieces:
+            results = []
+            for number, node in enumerate(piece.results):
+                into = places if number >= piece.user_outputs else copies
+                into[node] = len(places) + len(copies)
+                results.append((number, into[node]))
+            self._steps.append(_Step(call, [places[each] for each in piece.inputs], results, []))
+        outputs = list(gm.graph.output_node().args[0])
+        self._outputs = [
+            (copies.get(each, places.get(each)) if index < user_outputs else places[each]) if isinstance(each, Node) else None
+            for index, each in enumerate(outputs)
+        ]
+        self._constants = [None if isinstance(each, Node) else each for each in outputs]
+        self._size = len(places) + len(copies)
+        self._free()
+        self._alone = Lock()
+        self._boxed_call = True
+
+    def _free(self) -> None:
+        """Note where each value is used last, so that it does not live longer."""
+        seen = {place for place in self._outputs if place is not None}
+        for step in reversed(self._steps):
+            step.last_used.extend(place for place in dict.fromkeys(step.inputs) if place not in seen)
+            seen.update(step.inputs)
+
+    def __call__(self, args: list[Any]) -> list[Any]:
+        with self._alone:  # what one piece hands to another lies in recordings
+            values = [*args, *[None] * (self._size - len(args))]
+            args.clear()
+            for step in self._steps:
+                found = step.call([values[place] for place in step.inputs])
+                for number, place in step.results:
+                    values[place] = found[number]
+                for place in step.last_used:
+                    values[place] = None
+            return [
+                constant if place is None else values[place]
+                for place, constant in zip(self._outputs, self._constants, strict=True)
+            ]

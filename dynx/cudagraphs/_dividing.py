@@ -1,0 +1,79 @@
+"""Capturing what lies between the operators that cannot be captured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from dynx._torch import aot
+from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._divided import Divided
+from dynx.cudagraphs._graph import location_of, placeholders, value_of
+from dynx.cudagraphs._mutation import mutated_inputs
+from dynx.cudagraphs._partition import parts_of
+from dynx.cudagraphs._pieces import Piece, pieces_of
+from dynx.cudagraphs._runner import Runner
+from dynx.cudagraphs.runtime import Runtime
+from dynx.records.cudagraphs import GraphInput, GraphPiece, GraphPlan, Skip
+
+_WORTH_IT = 3  # launches: a replay with its checks and copies takes the time of two or three
+
+
+def divide(
+    gm: GraphModule, plan: GraphPlan, unsafe: dict[Node, Skip], config: Config, runtime: Runtime
+) -> tuple[GraphPlan, Callable[[], Divided]] | None:
+    """Divide a graph; gives the plan with its pieces, and what makes the call. None where no piece is worth it."""
+    pieces = pieces_of(gm, parts_of(gm, unsafe), plan.user_outputs)
+    whys = [_why_not(gm, piece, unsafe) for piece in pieces]
+    if all(whys):
+        return None
+    captured = {node for piece, why in zip(pieces, whys, strict=True) if not why for node in piece.results}
+    described = tuple(
+        GraphPiece(tuple(map(str, piece.inputs)), tuple(map(str, piece.results)), piece.launches, why)
+        for piece, why in zip(pieces, whys, strict=True)
+    )
+
+    def make() -> Divided:
+        given = dict(zip(placeholders(gm), plan.inputs, strict=True))
+        calls: list[tuple[Piece, Any]] = []
+        for piece, why in zip(pieces, whys, strict=True):
+            call = aot.boxed(_calling(piece.gm))
+            if not why:
+                of_piece = _plan_of(piece, plan, given, captured)
+                call = Runner(call, of_piece, config, runtime, has_own_pools=True)
+            calls.append((piece, call))
+        return Divided(gm, calls, plan.user_outputs)
+
+    return replace(plan, pieces=described), make
+
+
+def _calling(gm: GraphModule) -> Callable[[list[Any]], Sequence[Any]]:
+    return lambda args: gm(*args)
+
+
+def _why_not(gm: GraphModule, piece: Piece, unsafe: dict[Node, Skip]) -> str:
+    here = {each.name for each in piece.gm.graph.nodes if each.op != "placeholder"}
+    for node, skip in unsafe.items():
+        if node.name in here:
+            return skip.reason
+    return "" if piece.launches >= _WORTH_IT else f"a replay takes as long as {piece.launches} launches"
+
+
+def _plan_of(piece: Piece, whole: GraphPlan, given: dict[Node, GraphInput], captured: Collection[Node]) -> GraphPlan:
+    written = mutated_inputs(piece.gm)
+    inputs = []
+    for index, node in enumerate(piece.inputs):
+        if node in given:
+            inputs.append(replace(given[node], is_mutated=index in written))
+        elif not isinstance(value_of(node), torch.Tensor):
+            inputs.append(GraphInput(node.name, "scalar", "a number"))
+        elif node in captured:
+            inputs.append(GraphInput(node.name, "managed", "a result of another piece", index in written))
+        else:  # whose layout may be another than was foreseen
+            why = "a result that was not captured"
+            inputs.append(GraphInput(node.name, "dynamic", why, index in written, location=location_of(node)))
+    return GraphPlan(whole.part, tuple(inputs), piece.user_outputs)

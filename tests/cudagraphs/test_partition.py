@@ -1,0 +1,228 @@
+"""A graph with operators that cannot be captured is divided, and gives what it gave."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from cudagraphs_runtimes import NO_GPU
+
+from dynx import cudagraphs
+from dynx.cudagraphs import _backend
+from dynx.errors import DynxWarning
+
+
+@torch.library.custom_op("dynx_tests::unsafe", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
+def unsafe(x: torch.Tensor) -> torch.Tensor:
+    return x + x.flatten()[0].item()
+
+
+@unsafe.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("dynx_tests::unsafe_change", mutates_args=("x",), tags=(torch.Tag.cudagraph_unsafe,))
+def unsafe_change(x: torch.Tensor) -> None:
+    x.add_(x.flatten()[0].item())
+
+
+unsafe.register_autograd(lambda ctx, gradient: unsafe(gradient))
+
+
+@pytest.fixture
+def pieces(monkeypatch):
+    """The pieces of the graphs that are divided: which are captured."""
+    found = []
+    divide = _backend.divide
+
+    def divide_and_keep(*args):
+        divided = divide(*args)
+        found.append([not each.why_uncaptured for each in divided[0].pieces] if divided else None)
+        return divided
+
+    monkeypatch.setattr(_backend, "divide", divide_and_keep)
+    return found
+
+
+def heavy(x):
+    return x.sin().cos().exp().tanh()
+
+
+def agree(run, eager, device, calls=5, **layout):
+    for step in range(calls):
+        x = torch.randn(3, 4, device=device, **layout) + step / 8
+        y = x.clone()
+        torch.manual_seed(step)
+        found = run(x)
+        torch.manual_seed(step)
+        torch.testing.assert_close(found, eager(y))
+        torch.testing.assert_close(x, y)
+
+
+def chain(x):
+    return heavy(unsafe(heavy(x)))
+
+
+def two_at_once(x):
+    """Two unsafe operators that do not depend on one another run in one piece."""
+    a, b = heavy(x), heavy(x + 1)
+    return heavy(unsafe(a) + unsafe(b))
+
+
+def one_after_another(x):
+    return heavy(unsafe(heavy(unsafe(heavy(x)))))
+
+
+def results_of_all(x):
+    a = heavy(x)
+    b = unsafe(a)
+    c = heavy(b)
+    return a, b, c, a + c, 7, x
+
+
+def unsafe_first_and_last(x):
+    return unsafe(heavy(unsafe(x)))
+
+
+def small(x):
+    """What is not worth a replay is not captured."""
+    return unsafe(unsafe(heavy(x)) + 1)
+
+
+FUNCTIONS = {
+    chain: [True, False, True],
+    two_at_once: [True, False, True],
+    one_after_another: [True, False, True, False, True],
+    results_of_all: [True, False, True],
+    unsafe_first_and_last: [False, True, False],
+    small: [True, False, False, False],
+}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda each: each.__name__)
+def test_the_fewest_pieces_are_captured(compiled, device, pieces, function):
+    agree(compiled(function), function, device)
+    assert pieces == [FUNCTIONS[function]]
+    assert cudagraphs.stats().recordings == sum(FUNCTIONS[function])
+    assert cudagraphs.stats().replays == 4 * sum(FUNCTIONS[function])
+
+
+@pytest.mark.parametrize("outputs", ["alias", "static"])
+def test_results_that_are_not_copied(compiled, device, outputs):
+    agree(compiled(results_of_all, outputs=outputs), results_of_all, device)
+
+
+def test_results_are_yours_to_keep(compiled, device):
+    run = compiled(results_of_all)
+    x = [torch.randn(3, 4, device=device) for _ in range(5)]
+    kept = [run(each) for each in x]
+    torch.testing.assert_close(kept, [results_of_all(each) for each in x])
+
+
+def test_random_numbers_keep_their_order(compiled, device, pieces):
+    def function(x):
+        a = unsafe(torch.nn.functional.dropout(x))
+        return heavy(torch.nn.functional.dropout(x + 1)), a, heavy(a)
+
+    agree(compiled(function), function, device)
+
+
+def test_changes_in_place_keep_their_order(compiled, device, pieces):
+    def function(x):
+        before = heavy(x)
+        unsafe_change(x)
+        after = heavy(x)
+        x.mul_(2)
+        return before, after, heavy(x)
+
+    agree(compiled(function), function, device)
+
+
+def test_sizes_that_change(compiled, device):
+    run = compiled(chain, dynamic=True)
+    for rows in (3, 4, 3, 4, 5, 3):
+        x = torch.randn(rows, 4, device=device)
+        torch.testing.assert_close(run(x), chain(x))
+
+
+def test_sizes_that_depend_on_values(compiled, device, pieces):
+    def function(x):
+        a = heavy(x)
+        return heavy(a[a > 0.6]).sum(), heavy(a + 1)
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        agree(compiled(function), function, device)
+    assert True in pieces[0]
+
+
+def test_values_that_are_read(compiled, device):
+    def function(x):
+        n = heavy(x).sum().item()
+        return heavy(x * n)
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        agree(compiled(function), function, device)
+
+
+@pytest.mark.gpu
+@NO_GPU
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+def test_operators_on_the_cpu(compiled, device, pieces):
+    def function(x):
+        return heavy(heavy(heavy(x).cpu()).cuda())
+
+    agree(compiled(function), function, device)
+    assert pieces == [[True, False, True]]
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = torch.nn.Linear(4, 8), torch.nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.second(unsafe(self.first(x).sin().exp()).cos().tanh())
+
+
+@pytest.mark.parametrize("overlap", [1, 2])
+def test_training(compiled, device, pieces, overlap):
+    model = Net().to(device)
+    other = copy.deepcopy(model)
+    run = compiled(model)
+    for _ in range(5):
+        x = [torch.randn(3, 4, device=device) for _ in range(overlap)]
+        for call, each in ((run, model), (other, other)):
+            each.zero_grad()
+            losses = [call(one).square().mean() for one in x]
+            for loss in losses:
+                loss.backward()
+        for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(mine.grad, theirs.grad)
+    assert len(pieces) == 2
+    assert all(True in each for each in pieces), "forward and backward"
+
+
+def test_threads(compiled, device):
+    run = compiled(chain)
+    agree(run, chain, device)
+    from concurrent.futures import ThreadPoolExecutor
+
+    x = [torch.full((3, 4), step / 16, device=device) for step in range(50)]
+    with ThreadPoolExecutor(4) as pool:
+        torch.testing.assert_close(list(pool.map(run, x)), [chain(each) for each in x])
+
+
+def test_it_can_be_left_out(compiled, device):
+    run = compiled(chain, partition=False)
+    with pytest.warns(DynxWarning, match="runs uncaptured, since dynx_tests.unsafe.default cannot be captured"):
+        agree(run, chain, device)
+    assert cudagraphs.stats().replays == 0
+
+
+def test_or_error_wants_all_of_it(compiled, device):
+    run = compiled(chain, or_error=True)
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=r"CaptureError: .*unsafe.default cannot be captured"):
+        run(torch.ones(3, 4, device=device))
