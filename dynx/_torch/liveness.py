@@ -26,7 +26,7 @@ class WeakMemory:
         from torch.multiprocessing.reductions import StorageWeakRef
 
         storage = tensor.untyped_storage()
-        self._address, self._weak = storage.data_ptr(), StorageWeakRef(storage)
+        self.address, self._weak = storage.data_ptr(), StorageWeakRef(storage)
         self._layout = tensor.storage_offset(), tensor.size(), tensor.stride()
         self._dtype = tensor.dtype
 
@@ -35,10 +35,15 @@ class WeakMemory:
         storage = self._storage()
         return None if storage is None else torch.empty(0, dtype=self._dtype).set_(storage, *self._layout)
 
+    def elsewhere(self, other: Any) -> Any:
+        """Make the tensor over the memory of another, as if that began where its own did."""
+        offset, size, stride = self._layout
+        return other.as_strided(size, stride, other.storage_offset() + offset)
+
     def _storage(self) -> Any:
         if self._weak.expired():  # another tensor may have come there since
             plain = (each for each in gc.get_objects() if type(each) in (torch.Tensor, torch.nn.Parameter))
-            there = [each for each in plain if _address(each) == self._address]
+            there = [each for each in plain if _address(each) == self.address]
             return there[0].untyped_storage() if there else None
         return torch.UntypedStorage._new_with_weak_ptr(self._weak.cdata)
 

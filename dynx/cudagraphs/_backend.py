@@ -57,8 +57,10 @@ class _Backend:
 
     def __call__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> Any:
         runtime = runtime_of(self.config)
-        if self.config.inputs == "memcpy_node" and runtime is not None and not runtime.copies_in_graph():
-            raise UsageError("inputs='memcpy_node' needs cuda-bindings\n  pip install 'dynx[cuda]', or leave it at 'auto'")
+        if self.config.inputs in ("memcpy_node", "patch") and runtime is not None and not runtime.copies_in_graph():
+            raise UsageError(
+                f"inputs={self.config.inputs!r} needs cuda-bindings\n  pip install 'dynx[cuda]', or leave it at 'auto'"
+            )
         look = partial(_look, self.config, runtime, aot.input_sources(gm))
         if self.config.gradients == "in_place" and runtime is not None and torch.is_grad_enabled():
             inner = with_inductor(_as_it_is_compiled)(gm, example_inputs) if self.config.inner == "inductor" else gm

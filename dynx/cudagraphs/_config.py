@@ -16,19 +16,20 @@ OR_ERROR = "DYNX_CUDAGRAPH_OR_ERROR"
 class Config:
     """What `backend="dynx_cudagraphs"` does; given as `options` of torch.compile, or to `cudagraphs.backend`.
 
-    `inner` compiles what is captured. `inputs` are copied before a replay ("copy") or by the graph itself, which is told from
-    where ("memcpy_node", needs cuda-bindings); "auto" has up to four copied by the graph where it can. `outputs` are "clone"
-    (yours to keep), "alias" (valid until the next call) or "static" (the recording's own tensors). `gradients` of parameters go
-    through "autograd", or the graph writes them to `.grad` "in_place", in its own memory: autograd then sees one input instead
-    of all parameters, hooks on gradients are refused, and torch.autograd.grad does not find parameters. With `partition` a
-    graph with operators that cannot be captured is divided, and what lies between them is captured. `max_recordings` bounds the
-    recordings of one graph; past it `on_limit` decides. `or_error` raises where something runs uncaptured, as the environment
-    variable DYNX_CUDAGRAPH_OR_ERROR=1 does. `runtime` "auto" captures where there is CUDA and runs uncaptured elsewhere;
-    "emulator" captures on the CPU, for tests.
+    `inner` compiles what is captured. `inputs` are copied before a replay ("copy"), by the graph itself, which is told from
+    where ("memcpy_node"), or not at all: the graph is told to read them where they lie ("patch"; tried when it is recorded,
+    and where that cannot be proven they are copied). These two need cuda-bindings; "auto" has up to four inputs copied by the
+    graph where it can. `outputs` are "clone" (yours to keep), "alias" (valid until the next call) or "static" (the
+    recording's own tensors). `gradients` of parameters go through "autograd", or the graph writes them to `.grad` "in_place",
+    in its own memory: autograd then sees one input instead of all parameters, hooks on gradients are refused, and
+    torch.autograd.grad does not find parameters. With `partition` a graph with operators that cannot be captured is divided,
+    and what lies between them is captured. `max_recordings` bounds the recordings of one graph; past it `on_limit` decides.
+    `or_error` raises where something runs uncaptured, as the environment variable DYNX_CUDAGRAPH_OR_ERROR=1 does. `runtime`
+    "auto" captures where there is CUDA and runs uncaptured elsewhere; "emulator" captures on the CPU, for tests.
     """
 
     inner: Literal["eager", "inductor"] = "eager"
-    inputs: Literal["auto", "copy", "memcpy_node"] = "auto"
+    inputs: Literal["auto", "copy", "memcpy_node", "patch"] = "auto"
     outputs: Literal["clone", "alias", "static"] = "clone"
     gradients: Literal["autograd", "in_place"] = "autograd"
     partition: bool = True

@@ -76,4 +76,4 @@ def _plan_of(piece: Piece, whole: GraphPlan, given: dict[Node, GraphInput], capt
         else:  # whose layout may be another than was foreseen
             why = "a result that was not captured"
             inputs.append(GraphInput(node.name, "dynamic", why, index in written, location=location_of(node)))
-    return GraphPlan(whole.part, tuple(inputs), piece.user_outputs)
+    return GraphPlan(whole.part, tuple(inputs), piece.user_outputs, is_pure=not written)

@@ -57,6 +57,7 @@ def fast_path(
 
     call.__signature__ = _signature(function)  # type: ignore[attr-defined]
     recorded = Recorded(call, "call", f"the fast path of {name_of(function)}", config, runtime, state)
+    recorded.watched = [each for module in modules_of(function) for each in (*module.parameters(), *module.buffers())]
     if examples:
         recorded.record(*examples)
     return recorded

@@ -39,7 +39,8 @@ def plan_of(gm: GraphModule, part: Part, device_type: str, sources: Sequence[str
         inputs.append(GraphInput(name, kind, why, index in written, is_fixed, nbytes, location_of(node)))
     outputs = facts.user_outputs if part == "forward" else len(gm.graph.output_node().args[0])
     unsafe = _unsafe_nodes(gm, inputs, device_type)
-    return GraphPlan(part, tuple(inputs), outputs, tuple(unsafe.values())), {**_followers(gm), **unsafe}
+    plan = GraphPlan(part, tuple(inputs), outputs, tuple(unsafe.values()), is_pure=not written)
+    return plan, {**_followers(gm), **unsafe}
 
 
 def _class_of(value: object, part: Part, *, is_static: bool, is_saved: bool) -> tuple[InputClass, str]:

@@ -53,6 +53,7 @@ class _Seen(NamedTuple):
     written: frozenset[int]  # tensors that the function changes
     spec: TreeSpec  # of what it gives
     outputs: int
+    is_pure: bool
 
 
 class Recorded:
@@ -69,6 +70,7 @@ class Recorded:
         self._cannot = False
         self._alone = Lock()
         self.also: Callable[[], Sequence[torch.Tensor]] | None = None  # what else a recording writes, and keeps
+        self.watched: Sequence[torch.Tensor] = ()  # that the function may change
         self.make: Callable[..., Any] = Recording
         self.on_replay: Callable[[Recording], None] | None = None
         self.on_switch: Callable[[Recording], None] | None = None
@@ -140,14 +142,16 @@ class Recorded:
         for name, each in zip(names, arguments.leaves, strict=True):
             if isinstance(each, torch.Tensor) and each.device.type != self._runtime.device_type:
                 raise UsageError(f"{name} of {self._name} is on {each.device}\n  move it to {self._runtime.device_type}")
-        before = [_version(each) for each in tensors]
+        before = [_version(each) for each in (*tensors, *self.watched)]
         result = self._run(args, kwargs)
-        written = frozenset(index for index, each in enumerate(tensors) if _is_changed(each, before[index]))
+        changed = [index for index, each in enumerate((*tensors, *self.watched)) if _is_changed(each, before[index])]
+        written = frozenset(index for index in changed if index < len(tensors))
+        is_pure = self._part == "call" and not changed
         leaves, spec = tree_flatten(result)
         if len(self._seen) >= 2 * self._config.max_recordings:
             self._tell_what_changes(key)
             self._seen.clear()
-        self._seen[key] = _Seen(written, spec, len(leaves))
+        self._seen[key] = _Seen(written, spec, len(leaves), is_pure)
         return result
 
     def _record(self, arguments: Arguments, seen: _Seen, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
@@ -158,7 +162,7 @@ class Recorded:
             GraphInput(name, "dynamic", "an argument", index in seen.written, True, each.nbytes)
             for index, (name, each) in enumerate(named)
         ]
-        plan = GraphPlan(self._part, tuple(inputs), seen.outputs, are_all_handed_out=False)
+        plan = GraphPlan(self._part, tuple(inputs), seen.outputs, are_all_handed_out=False, is_pure=seen.is_pure)
 
         def call(tensors: list[Any]) -> list[Any]:
             leaves, _ = tree_flatten(arguments.call(self._function, tensors))

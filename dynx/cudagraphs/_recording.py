@@ -12,9 +12,9 @@ from dynx._torch.cuda_graphs import address_check
 from dynx._torch.liveness import weak_tensor
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._outputs import Results
-from dynx.cudagraphs._staging import FEW, Staging, staging
+from dynx.cudagraphs._staging import FEW, Staging, is_dense, reading, staging
 from dynx.cudagraphs._stats import Tally, count_recording
-from dynx.cudagraphs.runtime import Captured, CopiesNotFound, Runtime
+from dynx.cudagraphs.runtime import Captured, CopiesNotFound, NotPatchable, Runtime
 from dynx.records.cudagraphs import GraphPlan
 
 Call = Callable[[list[Any]], Sequence[Any]]
@@ -37,7 +37,9 @@ class Recording:
             # aliases: whether the tensors of the caller are still in use tells when a recording is free
             given = [each.detach() if isinstance(each, torch.Tensor) else each for each in args]
             made = _captured(call, plan, config, runtime, given, pool)
-        self._own = [made.inputs[index] for index in plan.indices("dynamic")]  # a CUDA graph keeps no memory alive
+        if not made.staged.is_reading:  # a CUDA graph keeps no memory alive
+            self._own = [made.inputs[index] for index in plan.indices("dynamic")]
+        self.why_not_patched = made.why_not_patched
         self._token = made.results.token(made.captured.outputs)
         self._run = _running(made, count_recording(made.staged.copied, made.staged.nbytes))
         self.run = self._run if self._token is None else self._run_and_wait
@@ -77,10 +79,13 @@ class _Made(NamedTuple):
     staged: Staging
     captured: Captured
     results: Results
+    why_not_patched: str = ""
 
 
 def _captured(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, given: Sequence[Any], pool: Any) -> _Made:
     """Capture a graph with memory of its own for inputs; "auto" copies by hand where CUDA does not take copies."""
+    if config.inputs == "patch":
+        return _reading(call, plan, config, runtime, given, pool)
     inputs = list(given)
     staged = staging(inputs, plan, config.inputs, runtime)
     is_in_graph = config.inputs != "copy" and runtime.copies_in_graph()
@@ -92,6 +97,28 @@ def _captured(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, giv
             raise
         return _captured(call, plan, replace(config, inputs="copy"), runtime, given, pool)
     return _Made(inputs, staged, captured, results)
+
+
+def _reading(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, given: Sequence[Any], pool: Any) -> _Made:
+    """Capture a graph that reads its inputs where a call has them; one of which that cannot be proven copies them."""
+    dynamic = plan.indices("dynamic")
+
+    def function(others: Sequence[Any]) -> tuple[Any, ...]:
+        places = dict(zip(dynamic, others, strict=True))
+        return tuple(call([places.get(index, each) for index, each in enumerate(given)]))
+
+    results = Results(plan, config.outputs, few=FEW)
+    try:
+        if not plan.is_pure:
+            raise NotPatchable("it changes something, so it cannot be tried")
+        for index in dynamic:
+            if not is_dense(given[index]):
+                raise NotPatchable(f"{plan.inputs[index].name} has gaps, or the same memory twice")
+        captured = runtime.capture_reading(function, [given[index] for index in dynamic], results.in_graph, pool)
+    except NotPatchable as error:
+        made = _captured(call, plan, replace(config, inputs="auto"), runtime, given, pool)
+        return made._replace(why_not_patched=str(error))
+    return _Made(list(given), reading(dynamic), captured, results)
 
 
 def _running(made: _Made, tally: Tally) -> Run:

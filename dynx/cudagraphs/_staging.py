@@ -25,6 +25,7 @@ class Staging(NamedTuple):
     copies: list[Copy]  # as they are captured
     copied: int  # inputs
     nbytes: int
+    is_reading: bool = False  # the graph reads inputs where they lie
 
 
 def staging(inputs: list[Any], plan: GraphPlan, how: str, runtime: Runtime) -> Staging:
@@ -44,6 +45,11 @@ def staging(inputs: list[Any], plan: GraphPlan, how: str, runtime: Runtime) -> S
     copies = [(inputs[index], given[index]) for index in in_graph]
     stage = _stage(by_hand, mine, repeated, written)
     return Staging(stage, in_graph, not by_hand and not written, copies, len(dynamic), nbytes)
+
+
+def reading(dynamic: tuple[int, ...]) -> Staging:
+    """Leave inputs where they are, for a graph that is told to read them there."""
+    return Staging(lambda args: None, dynamic, True, [], 0, 0, is_reading=True)
 
 
 def is_dense(tensor: torch.Tensor) -> bool:

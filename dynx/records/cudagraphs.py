@@ -77,6 +77,7 @@ class GraphPlan(Record):
     skips: tuple[Skip, ...] = ()
     pieces: tuple[GraphPiece, ...] = ()  # in the order in which they run; none where the graph is captured as a whole
     are_all_handed_out: bool = True  # or the user's only
+    is_pure: bool = False  # it changes nothing that it is given, so it may be run to try it
 
     def indices(self, *kinds: InputClass) -> tuple[int, ...]:
         return tuple(index for index, each in enumerate(self.inputs) if each.kind in kinds)

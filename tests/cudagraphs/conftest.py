@@ -16,10 +16,10 @@ def device(request):
     cudagraphs.reset()
 
 
-@pytest.fixture(params=["copy", "memcpy_node"])
+@pytest.fixture(params=["copy", "memcpy_node", "patch"])
 def inputs(request, device):
     """How inputs are staged."""
-    if request.param == "memcpy_node" and device == "cuda":
+    if request.param != "copy" and device == "cuda":
         pytest.importorskip("cuda.bindings", reason="needs cuda-bindings")
     return request.param
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from dynx.cudagraphs.runtime import NotPatchable
 from dynx.cudagraphs.runtime._emulator import Emulator
+from dynx.cudagraphs.runtime._interface import no_results
 from dynx.errors import CaptureFailed
 
 
@@ -112,6 +114,19 @@ def test_copies_in_a_graph_read_from_where_they_are_told():
         captured.replay()
     with pytest.raises(CaptureFailed, match="another layout would be misread"):
         captured.set_sources([torch.ones(6)[::2]])
+
+
+def test_inputs_are_read_where_they_are_told_to_lie():
+    emulator, given = Emulator(), torch.ones(2, 3)
+    captured = emulator.capture_reading(lambda inputs: inputs[0].t() * 2, [given], no_results, None)
+    for value in (5.0, 7.0):
+        captured.set_sources([torch.full((2, 3), value)])
+        captured.replay()
+        assert captured.outputs.tolist() == [[2 * value] * 2] * 3
+    with pytest.raises(CaptureFailed, match="memory of an earlier call"):
+        captured.replay()
+    with pytest.raises(NotPatchable, match="lies in an input"):
+        emulator.capture_reading(lambda inputs: (inputs[0].t(),), [given], no_results, None)
 
 
 def test_results_are_copied_to_where_the_graph_is_told():

@@ -2,5 +2,6 @@
 
 from dynx.cudagraphs.runtime._copies import CopiesNotFound
 from dynx.cudagraphs.runtime._interface import Captured, Copy, Runtime, runtime_of
+from dynx.cudagraphs.runtime._pointers import NotPatchable
 
-__all__ = ["Captured", "CopiesNotFound", "Copy", "Runtime", "runtime_of"]
+__all__ = ["Captured", "CopiesNotFound", "Copy", "NotPatchable", "Runtime", "runtime_of"]

@@ -6,6 +6,7 @@ Torch: `torch.cuda.CUDAGraph`; the guide on CUDA graphs of the CUDA documentatio
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from dynx._torch.cuda_graphs import is_plain, recover, replay_of
 from dynx.cudagraphs.runtime import _driver
 from dynx.cudagraphs.runtime._driver import Setter
 from dynx.cudagraphs.runtime._interface import Copied, Copy, no_results
+from dynx.cudagraphs.runtime._patching import copy_of, patching
+from dynx.cudagraphs.runtime._pointers import NotPatchable
 from dynx.errors import CaptureFailed
 
 
@@ -66,6 +69,25 @@ class Cuda:
             raise
         return CudaCaptured(graph, outputs, sources, targets)
 
+    def capture_reading(
+        self, function: Callable[[Sequence[torch.Tensor]], Any], inputs: Sequence[torch.Tensor], results: Copied, pool: Any
+    ) -> CudaCaptured:
+        if not _driver.is_available():
+            raise NotPatchable("cuda-bindings is not there\n  pip install 'dynx[cuda]'")
+        sets = [[copy_of(each) for each in inputs] for _ in range(2)]
+        first = self.capture(lambda: function(sets[0]), results=results, pool=pool)
+        spare = self.new_pool()
+        others = [self.capture(partial(function, given), results=results, pool=spare) for given in (sets[1], sets[0])]
+        try:
+            first.set_sources = patching(first, others, sets, results)
+        except BaseException:
+            first.close()
+            raise
+        finally:
+            for each in others:
+                each.close()
+        return first
+
 
 def nothing(tensors: Sequence[torch.Tensor]) -> None:
     """Set no address."""
@@ -82,7 +104,7 @@ class CudaCaptured:
     """A captured CUDA graph."""
 
     def __init__(self, graph: torch.cuda.CUDAGraph, outputs: Any, sources: Setter, targets: Setter) -> None:
-        self._graph, self.outputs = graph, outputs
+        self.graph, self.outputs = graph, outputs
         self.set_sources, self.set_targets = sources, targets
         self.replay: Callable[[], None] = self._replay_first
 
@@ -90,13 +112,13 @@ class CudaCaptured:
         """Replay, and see whether torch has anything to do besides: with random numbers it moves the generator on."""
         device = torch.cuda.current_device()
         generator = torch.cuda.default_generators[device]
-        before, replay = generator.get_offset(), replay_of(self._graph)
+        before, replay = generator.get_offset(), replay_of(self.graph)
         replay()
-        is_bare = generator.get_offset() == before and is_plain(self._graph) and torch.cuda.device_count() == 1
-        self.replay = _driver.launching(self._graph, device) if is_bare and _driver.is_available() else replay
+        is_bare = generator.get_offset() == before and is_plain(self.graph) and torch.cuda.device_count() == 1
+        self.replay = _driver.launching(self.graph, device) if is_bare and _driver.is_available() else replay
 
     def close(self) -> None:
-        self._graph.reset()
+        self.graph.reset()
         self.outputs, self.replay = None, _closed
 
 

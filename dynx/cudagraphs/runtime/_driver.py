@@ -48,7 +48,7 @@ def addresses_of(graph: torch.cuda.CUDAGraph, copies: Sequence[Copy], end: Liter
     """Give what sets where copies in a graph read from, or write to, in the next replays."""
     found = [(_addresses(params), (node, params)) for node, params in _memcpy_nodes(graph.raw_cuda_graph())]
     kept = copies_among(found, copies)  # memory of the driver's structures
-    exec_graph, context = graph.raw_cuda_graph_exec(), int(_checked(_bindings().cuCtxGetCurrent()))
+    exec_graph, context = graph.raw_cuda_graph_exec(), int(checked(bindings().cuCtxGetCurrent()))
     set_params, offset = _setter(), _OFFSETS[end]
     cells = [ctypes.c_uint64.from_address(int(params.getPtr()) + offset) for _, params in kept]
     addresses = [each.value for each in cells]
@@ -69,14 +69,20 @@ def addresses_of(graph: torch.cuda.CUDAGraph, copies: Sequence[Copy], end: Liter
     return set_addresses
 
 
-def _memcpy_nodes(raw_graph: int) -> list[tuple[Any, Any]]:
-    driver = _bindings()
+def nodes_of(raw_graph: int) -> list[Any]:
+    """Give the nodes of a graph, in the order in which they were captured."""
+    driver = bindings()
     graph = driver.CUgraph(raw_graph)
-    _, count = _checked(driver.cuGraphGetNodes(graph, 0))
-    nodes, count = _checked(driver.cuGraphGetNodes(graph, count))
+    _, count = checked(driver.cuGraphGetNodes(graph, 0))
+    nodes, count = checked(driver.cuGraphGetNodes(graph, count))
+    return list(nodes[:count])
+
+
+def _memcpy_nodes(raw_graph: int) -> list[tuple[Any, Any]]:
+    driver = bindings()
     kind = driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_MEMCPY
-    copies = [each for each in nodes[:count] if _checked(driver.cuGraphNodeGetType(each)) == kind]
-    return [(each, _checked(driver.cuGraphMemcpyNodeGetParams(each))) for each in copies]
+    copies = [each for each in nodes_of(raw_graph) if checked(driver.cuGraphNodeGetType(each)) == kind]
+    return [(each, checked(driver.cuGraphMemcpyNodeGetParams(each))) for each in copies]
 
 
 def _addresses(params: Any) -> Addresses:
@@ -89,14 +95,14 @@ def _setter() -> Any:
     return function
 
 
-def _checked(result: tuple[Any, ...]) -> Any:
+def checked(result: tuple[Any, ...]) -> Any:
     error, *values = result
     if int(error) != 0:
         raise CaptureFailed(f"the CUDA driver said {error}")
     return values[0] if len(values) == 1 else values
 
 
-def _bindings() -> Any:
+def bindings() -> Any:
     from cuda.bindings import driver
 
     return driver

@@ -9,7 +9,8 @@ does not run again. Reading a value is refused, as on a device that has not run 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +20,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from dynx._torch.liveness import WeakMemory
 from dynx.cudagraphs.runtime._copies import copies_among
 from dynx.cudagraphs.runtime._interface import Copied, Copy, no_results
+from dynx.cudagraphs.runtime._pointers import NotPatchable
 from dynx.errors import CaptureFailed
 
 
@@ -57,6 +59,25 @@ class Emulator:
             recorder.put_back()
         return EmulatedGraph(recorder.steps, outputs, copies, handed, self._pool if pool is None else pool)
 
+    def capture_reading(
+        self, function: Callable[[Sequence[torch.Tensor]], Any], inputs: Sequence[torch.Tensor], results: Copied, pool: Any
+    ) -> EmulatedGraph:
+        own = [
+            torch.empty_strided(each.size(), each.stride(), dtype=each.dtype, device=each.device).copy_(each) for each in inputs
+        ]
+        captured = self.capture(lambda: function(own), results=results, pool=pool)
+        if any(_storage(each) == _storage(mine) for each in _tensors(captured.outputs) for mine in own):
+            raise NotPatchable("a result lies in an input")
+        captured.reads(own)
+        state = torch.get_rng_state()
+        captured.set_sources([each.clone() for each in inputs])
+        captured.set_targets([torch.empty_like(each) for each in results(captured.outputs)])
+        captured.replay()
+        if not torch.equal(state, torch.get_rng_state()):
+            torch.set_rng_state(state)
+            raise NotPatchable("it draws random numbers")
+        return captured
+
 
 _COPY = torch.ops.aten.copy_.default
 
@@ -78,6 +99,7 @@ class EmulatedGraph:
         self._copies, self._handed = copies_among(found, copies), copies_among(found, handed)
         self._sources: list[torch.Tensor] = []
         self._targets: list[torch.Tensor] = []
+        self._inputs: list[int] = []  # addresses, where it reads inputs without a copy
         self.outputs = outputs
         kept = {_storage(each) for each in _tensors(outputs)}
         made = [each for step in steps for _, each in step.results]
@@ -91,8 +113,14 @@ class EmulatedGraph:
         ]
         _spoil(made)
 
+    def reads(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Have it read other tensors than these, which are garbage from now on."""
+        self._inputs = [_storage(each) for each in inputs]
+        _spoil(inputs)
+
     def set_sources(self, tensors: Sequence[torch.Tensor]) -> None:
-        self._check_layouts(self._copies, 0, tensors)
+        if not self._inputs:
+            self._check_layouts(self._copies, 0, tensors)
         self._sources = list(tensors)
 
     def set_targets(self, tensors: Sequence[torch.Tensor]) -> None:
@@ -110,10 +138,12 @@ class EmulatedGraph:
         if self._steps is None:
             raise CaptureFailed("a graph was replayed after it was closed")
         with torch.no_grad():
-            if len(self._copies) > len(self._sources) or len(self._handed) > len(self._targets):
+            asked = len(self._inputs) or len(self._copies)
+            if asked > len(self._sources) or len(self._handed) > len(self._targets):
                 raise CaptureFailed("a graph was replayed that copies from or to memory of an earlier call")
+            moved = dict(zip(self._inputs, self._sources, strict=True)) if self._inputs else {}
             told = {
-                number: (self._steps[number].args[0], each) for number, each in zip(self._copies, self._sources, strict=True)
+                number: (self._steps[number].args[0], each) for number, each in zip(self._copies, self._sources, strict=False)
             }
             told |= {
                 number: (each, self._steps[number].args[1]) for number, each in zip(self._handed, self._targets, strict=True)
@@ -121,7 +151,7 @@ class EmulatedGraph:
             self._sources, self._targets = [], []
             for number, step in enumerate(self._steps):
                 args = told.get(number, step.args)
-                found = tree_leaves(step.operator(*_strongly(args), **_strongly(step.kwargs)))
+                found = tree_leaves(step.operator(*_strongly(args, moved), **_strongly(step.kwargs, moved)))
                 for position, result in step.results:
                     result.copy_(found[position])
             _spoil(self._between)
@@ -182,11 +212,13 @@ def _weakly(arguments: Any, own: Container[int]) -> Any:
     )
 
 
-def _strongly(arguments: Any) -> Any:
-    return tree_map(lambda each: _found(each) if isinstance(each, WeakMemory) else each, arguments)
+def _strongly(arguments: Any, moved: Mapping[int, torch.Tensor] = MappingProxyType({})) -> Any:
+    return tree_map(lambda each: _found(each, moved) if isinstance(each, WeakMemory) else each, arguments)
 
 
-def _found(memory: WeakMemory) -> torch.Tensor:
+def _found(memory: WeakMemory, moved: Mapping[int, torch.Tensor]) -> torch.Tensor:
+    if memory.address in moved:
+        return memory.elsewhere(moved[memory.address])
     tensor = memory.tensor()
     if tensor is None:
         raise CaptureFailed("a graph was replayed that reads memory which nobody has kept")
@@ -202,7 +234,7 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _spoil(tensors: list[torch.Tensor]) -> None:
+def _spoil(tensors: Sequence[torch.Tensor]) -> None:
     """Write what nobody would take for a result."""
     with torch.no_grad():
         for each in tensors:

@@ -62,6 +62,15 @@ class Runtime(Protocol):
         Raises what the function raises, and CaptureFailed for what cannot be captured.
         """
 
+    def capture_reading(
+        self, function: Callable[[Sequence[torch.Tensor]], Any], inputs: Sequence[torch.Tensor], results: Copied, pool: Any
+    ) -> Captured:
+        """Capture a function that reads inputs where they lie; `set_sources` has it read others, alike in layout.
+
+        The function is captured several times, and replayed to see that it reads what it is told: it must change nothing.
+        Raises NotPatchable where it cannot be told what to read.
+        """
+
 
 def has_cuda() -> bool:
     return torch.cuda.is_available()

@@ -1,0 +1,95 @@
+"""Having a captured graph read its inputs where a call has them, and the proof that it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from dynx.cudagraphs.runtime._images import Pointers, images_of
+from dynx.cudagraphs.runtime._interface import Copied
+from dynx.cudagraphs.runtime._pointers import NotPatchable, Range, pointer_sites
+
+
+class _Captured(Protocol):
+    graph: torch.cuda.CUDAGraph
+    outputs: Any
+    set_targets: Callable[[Sequence[torch.Tensor]], None]
+
+
+def patching(
+    first: _Captured, others: Sequence[_Captured], sets: Sequence[Sequence[torch.Tensor]], results: Copied
+) -> Callable[[Sequence[torch.Tensor]], None]:
+    """Give what sets the inputs of the first of three captures: of `sets[0]`, of `sets[1]`, and of `sets[0]` again.
+
+    Raises NotPatchable where pointers cannot be told from other things, or do not do what they should.
+    """
+    inputs = [(_range(one), _range(two)) for one, two in zip(*sets, strict=True)]
+    images = [images_of(each.graph) for each in (first, *others)]
+    sites = pointer_sites(images[0], images[1], images[2], inputs, _memory())
+    if any(_lies_in(each, sets[0]) for each in _tensors(first.outputs)):
+        raise NotPatchable("a result lies in an input")
+    pointers = Pointers(first.graph, sites, len(inputs))
+    _prove(first, pointers, sets, results)
+    return pointers.set
+
+
+def copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Copy a tensor with its strides."""
+    return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def _prove(captured: _Captured, pointers: Pointers, sets: Sequence[Sequence[torch.Tensor]], results: Copied) -> None:
+    """Replay with inputs elsewhere, all that lay where others did before being garbage: results must be the same bytes."""
+    expected = _replayed(captured, results)
+    for _ in range(2):
+        fresh = [copy_of(each) for each in sets[0]]
+        for each in (*sets[0], *sets[1]):
+            _spoil(each)
+        pointers.set(fresh)
+        found = _replayed(captured, results)
+        if not all(torch.equal(one, other) for one, other in zip(expected, found, strict=True)):
+            raise NotPatchable("it gives something else when its inputs lie elsewhere")
+        sets = [fresh, sets[0]]
+
+
+def _replayed(captured: _Captured, results: Copied) -> list[torch.Tensor]:
+    """Replay, and copy the results as bytes, which tell one NaN from another."""
+    device = torch.cuda.current_device()
+    generator = torch.cuda.default_generators[device]
+    before = generator.get_offset()
+    captured.set_targets([torch.empty_like(each) for each in results(captured.outputs)])
+    captured.graph.replay()
+    if generator.get_offset() != before:
+        generator.set_offset(before)
+        raise NotPatchable("it draws random numbers")
+    return [
+        each.detach().contiguous().view(-1).view(torch.uint8).clone() for each in _tensors(captured.outputs) if each.numel()
+    ]
+
+
+def _spoil(tensor: torch.Tensor) -> None:
+    if tensor.is_floating_point() or tensor.is_complex():
+        tensor.fill_(float("nan"))
+    else:  # a number that is valid where it is an index
+        tensor.fill_(0 if tensor.any() else 1)
+
+
+def _tensors(outputs: Any) -> list[torch.Tensor]:
+    return [each for each in outputs if isinstance(each, torch.Tensor)]
+
+
+def _lies_in(tensor: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
+    return any(tensor.untyped_storage().data_ptr() == each.untyped_storage().data_ptr() for each in inputs)
+
+
+def _range(tensor: torch.Tensor) -> Range:
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True)) + 1
+    return Range(tensor.data_ptr(), tensor.data_ptr() + reach * tensor.element_size())
+
+
+def _memory() -> list[Range]:
+    """Give what the allocator has from the device."""
+    segments = torch.cuda.memory_snapshot()
+    return sorted(Range(each["address"], each["address"] + each["total_size"]) for each in segments)

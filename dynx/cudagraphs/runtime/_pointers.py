@@ -1,0 +1,113 @@
+"""Where a captured graph has the addresses of its inputs: what differs between captures that differ in nothing else.
+
+A graph is captured with two sets of inputs, and again with the first. A word that holds an address of the first set in the
+first capture, and the same place of the second in the second, is a pointer to an input. A word that differs otherwise is
+explained if it points to memory of the captures themselves, or differs also between captures with the same inputs (padding of
+parameters, which is never set). What is left unexplained makes the graph one that is not patched.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+_WORD = 8
+
+
+class NodeImage(NamedTuple):
+    """What a node of a graph does, byte for byte."""
+
+    kind: Literal["kernel", "memcpy", "memset", "empty", "other"]
+    does: tuple[object, ...]  # which function on which grid, how many bytes: what must not differ
+    fields: tuple[tuple[int, bytes], ...] = ()  # parameters: where they begin, and their bytes
+
+
+class Range(NamedTuple):
+    """Memory from an address up to another."""
+
+    start: int
+    end: int
+
+
+class Site(NamedTuple):
+    """A word of a node that points to an input."""
+
+    node: int
+    field: int
+    offset: int  # of the word, in bytes from the beginning of the field
+    tensor: int
+    delta: int  # bytes from where the tensor begins
+
+
+class NotPatchable(Exception):
+    """Pointers of a graph cannot be told from what else it holds; says why."""
+
+
+def pointer_sites(
+    first: Sequence[NodeImage],
+    second: Sequence[NodeImage],
+    again: Sequence[NodeImage],
+    inputs: Sequence[tuple[Range, Range]],
+    memory: Sequence[Range],
+) -> list[Site]:
+    """Find the words that point to inputs, given with both places of each; `memory` is all that the allocator has, sorted.
+
+    Raises NotPatchable where a difference is left unexplained.
+    """
+    if not len(first) == len(second) == len(again):
+        raise NotPatchable(f"captures of it have {len(first)}, {len(second)} and {len(again)} nodes")
+    found: list[Site] = []
+    for number, (one, two, three) in enumerate(zip(first, second, again, strict=True)):
+        if one.kind == "other":
+            raise NotPatchable(f"node {number} is no kernel, copy or memset")
+        if not one[:2] == two[:2] == three[:2]:
+            raise NotPatchable(f"captures of it differ in node {number}: {one.does} and {two.does}")
+        found += _sites_of(number, one, two, three, inputs, memory)
+    return found
+
+
+def _sites_of(
+    number: int,
+    one: NodeImage,
+    two: NodeImage,
+    three: NodeImage,
+    inputs: Sequence[tuple[Range, Range]],
+    memory: Sequence[Range],
+) -> Iterator[Site]:
+    for field, images in enumerate(zip(one.fields, two.fields, three.fields, strict=True)):
+        begin = images[0][0]
+        for offset in range(-begin % _WORD, len(images[0][1]) - _WORD + 1, _WORD):
+            here, there, once_more = (int.from_bytes(data[offset : offset + _WORD], "little") for _, data in images)
+            tensor = _input_at(here, inputs)
+            if tensor is not None:
+                delta = here - inputs[tensor][0].start
+                if there != inputs[tensor][1].start + delta or once_more != here:
+                    raise NotPatchable(f"node {number} looks as if it pointed to an input, but does not follow it")
+                if one.kind == "memset":
+                    raise NotPatchable(f"node {number} sets an input")
+                yield Site(number, field, offset, tensor, delta)
+            elif here != there and here == once_more:
+                is_internal = _is_in(here, memory) and _is_in(there, memory)
+                if not is_internal or any(there - here == two.start - one.start for one, two in inputs):
+                    raise NotPatchable(f"word {offset} of parameter {field} of node {number} differs: {here:#x} and {there:#x}")
+        _check_ends(number, field, images)
+
+
+def _check_ends(number: int, field: int, images: Sequence[tuple[int, bytes]]) -> None:
+    """See that what is no whole word does not follow the inputs."""
+    begin, data = images[0]
+    head = min(-begin % _WORD, len(data))
+    tail = head + (len(data) - head) // _WORD * _WORD
+    one, two, three = (each[:head] + each[tail:] for _, each in images)
+    if one != two and one == three:
+        raise NotPatchable(f"parameter {field} of node {number} differs in bytes that are no pointer")
+
+
+def _input_at(address: int, inputs: Sequence[tuple[Range, Range]]) -> int | None:
+    return next((index for index, (first, _) in enumerate(inputs) if first.start <= address < first.end), None)
+
+
+def _is_in(address: int, memory: Sequence[Range]) -> bool:
+    place = bisect_right(memory, (address, 1 << 64)) - 1
+    return place >= 0 and memory[place].start <= address < memory[place].end

@@ -1,0 +1,112 @@
+"""Pointers are told from other bytes, on bytes that were made up; whatever is unexplained is refused."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from dynx.cudagraphs.runtime._pointers import NodeImage, NotPatchable, Range, Site, pointer_sites
+
+INPUTS = [(Range(0x1000, 0x1100), Range(0x5000, 0x5100)), (Range(0x2000, 0x2008), Range(0x6000, 0x6008))]
+MEMORY = [Range(0x8000, 0x9000), Range(0xA000, 0xB000), Range(0xC000, 0xD000)]
+
+
+def words(*values):
+    return b"".join(each.to_bytes(8, "little") for each in values)
+
+
+def kernel(*fields, does=("gemm", 4)):
+    return NodeImage("kernel", does, tuple(each if isinstance(each, tuple) else (0, each) for each in fields))
+
+
+def sites(one, two, three=None):
+    return pointer_sites([one], [two], [one if three is None else three], INPUTS, MEMORY)
+
+
+def test_pointers_are_found_with_where_they_point():
+    one, two = kernel(words(0x1000, 7), words(0x2000)), kernel(words(0x5000, 7), words(0x6000))
+    assert sites(one, two) == [Site(0, 0, 0, 0, 0), Site(0, 1, 0, 1, 0)]
+    assert sites(kernel(words(1, 0x1040)), kernel(words(1, 0x5040))) == [Site(0, 0, 8, 0, 0x40)]
+
+
+def test_words_lie_where_the_device_aligns_them():
+    one, two = (12, b"abcd" + words(0x1008)), (12, b"abcd" + words(0x5008))
+    assert sites(kernel(one), kernel(two)) == [Site(0, 0, 4, 0, 8)]
+
+
+def test_memory_of_the_captures_may_differ():
+    assert sites(kernel(words(0x8010)), kernel(words(0xA010)), kernel(words(0x8810))) == []
+    assert sites(kernel(words(0x8010)), kernel(words(0xA010)), kernel(words(0x8010))) == []
+
+
+def test_noise_differs_with_the_same_inputs_too():
+    assert sites(kernel(words(0x3FF00000)), kernel(words(0x3FF00001)), kernel(words(0x3FF00002))) == []
+
+
+REFUSED = {
+    "unexplained": (kernel(words(0x3FF00000)), kernel(words(0x3FF00001)), "word 0 of parameter 0"),
+    "an end that leaves the memory": (kernel(words(0x8010)), kernel(words(0xF010)), "word 0 of parameter 0"),
+    "a pointer before an input": (kernel(words(0x8010)), kernel(words(0x8010 + 0x4000)), "word 0 of parameter 0"),
+    "a pointer that stays": (kernel(words(0x1000)), kernel(words(0x1000)), "does not follow"),
+    "a pointer that goes elsewhere": (kernel(words(0x1000)), kernel(words(0x5008)), "does not follow"),
+    "another function": (kernel(words(1)), kernel(words(1), does=("gemv", 4)), "differ in node 0"),
+    "bytes that are no word": (kernel(b"\x01\x00"), kernel(b"\x02\x00"), "no pointer"),
+    "a memset of an input": (
+        NodeImage("memset", (), ((0, words(0x1000)),)),
+        NodeImage("memset", (), ((0, words(0x5000)),)),
+        "sets",
+    ),
+    "a host function": (NodeImage("other", ()), NodeImage("other", ()), "no kernel"),
+}
+
+
+@pytest.mark.parametrize(("one", "two", "why"), REFUSED.values(), ids=REFUSED)
+def test_what_is_unexplained_is_refused(one, two, why):
+    with pytest.raises(NotPatchable, match=why):
+        sites(one, two)
+
+
+def test_a_pointer_that_is_noise_is_refused():
+    with pytest.raises(NotPatchable, match="does not follow"):
+        sites(kernel(words(0x1000)), kernel(words(0x5000)), kernel(words(0x77)))
+
+
+def test_other_numbers_of_nodes_are_refused():
+    with pytest.raises(NotPatchable, match="1, 2 and 1 nodes"):
+        pointer_sites([kernel()], [kernel(), kernel()], [kernel()], INPUTS, MEMORY)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_generated_captures(seed):
+    """Of graphs that are made up, every pointer is found and nothing else; one planted difference is refused."""
+    rng = random.Random(seed)
+    places, images = [], ([], [], [])
+    for number in range(10):
+        fields = ([], [], [])
+        for field in range(rng.randint(1, 4)):
+            row = ([], [], [])
+            for word in range(rng.randint(1, 6)):
+                kind = rng.choice(["same", "input", "memory", "noise"])
+                if kind == "input":
+                    tensor, delta = rng.choice([(0, rng.randrange(0x100)), (1, rng.randrange(8))])
+                    values = [INPUTS[tensor][0].start + delta, INPUTS[tensor][1].start + delta, INPUTS[tensor][0].start + delta]
+                    places.append(Site(number, field, 8 * word, tensor, delta))
+                elif kind == "memory":
+                    values = [rng.choice(MEMORY).start + rng.randrange(0x1000) for _ in range(3)]
+                elif kind == "noise":
+                    values = rng.sample(range(1 << 40, 1 << 41), 3)
+                else:
+                    values = [rng.randrange(1 << 20, 1 << 40)] * 3
+                for into, value in zip(row, values, strict=True):
+                    into.append(value)
+            for into, each in zip(fields, row, strict=True):
+                into.append(words(*each))
+        for into, each in zip(images, fields, strict=True):
+            into.append(kernel(*each))
+    assert pointer_sites(*images, INPUTS, MEMORY) == places
+    images[1][3] = kernel(*[(0, data) for _, data in images[1][3].fields[:-1]], words(1 << 50))
+    images[0][3] = kernel(*[(0, data) for _, data in images[0][3].fields[:-1]], words(1 << 51))
+    images[2][3] = images[0][3]
+    with pytest.raises(NotPatchable):
+        pointer_sites(*images, INPUTS, MEMORY)
