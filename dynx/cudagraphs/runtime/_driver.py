@@ -7,6 +7,7 @@ each call of cuda-bindings takes a microsecond; the structures are those of cuda
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -31,15 +32,29 @@ def is_available() -> bool:
     return True
 
 
+def entering(context: int) -> Callable[[], None]:
+    """Give what makes a context current in a thread that has none yet: the driver needs it to know kernels, and crashes without."""
+    known = threading.local()
+
+    def enter() -> None:
+        if not hasattr(known, "has_context"):
+            known.has_context = True
+            checked(bindings().cuCtxSetCurrent(context))
+
+    return enter
+
+
 def launching(graph: torch.cuda.CUDAGraph, device: int) -> Callable[[], None]:
     """Give what launches a graph on the current stream: two thirds of the time of `graph.replay`."""
     launch = ctypes.PyDLL("libcuda.so.1").cuGraphLaunch
     launch.argtypes, launch.restype = [ctypes.c_void_p] * 2, ctypes.c_int
     exec_graph, current_stream = graph.raw_cuda_graph_exec(), current_stream_of(device)
+    enter = entering(int(checked(bindings().cuCtxGetCurrent())))
 
     def replay() -> None:
-        if launch(exec_graph, current_stream()):
-            graph.replay()  # a thread's first launch wants torch to set up its context; or it says what is wrong
+        enter()
+        if error := launch(exec_graph, current_stream()):
+            raise CaptureFailed(f"CUDA did not launch a graph: error {error}")
 
     return replay
 
@@ -52,6 +67,7 @@ def addresses_of(graph: torch.cuda.CUDAGraph, copies: Sequence[Copy], end: Liter
     set_params, offset = _setter(), _OFFSETS[end]
     cells = [ctypes.c_uint64.from_address(int(params.getPtr()) + offset) for _, params in kept]
     addresses = [each.value for each in cells]
+    enter = entering(context)
     nodes = [
         (number, cell, int(node), int(params.getPtr()))
         for number, (cell, (node, params)) in enumerate(zip(cells, kept, strict=True))
@@ -62,6 +78,7 @@ def addresses_of(graph: torch.cuda.CUDAGraph, copies: Sequence[Copy], end: Liter
             address = tensors[number].data_ptr()
             if address != addresses[number]:
                 cell.value = addresses[number] = address
+                enter()
                 if error := set_params(exec_graph, node, params, context):
                     raise CaptureFailed(f"CUDA did not take the address of a copy: error {error}")
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from dynx.cudagraphs.runtime._driver import bindings, checked, nodes_of
+from dynx.cudagraphs.runtime._driver import bindings, checked, entering, nodes_of
 from dynx.cudagraphs.runtime._pointers import NodeImage, NotPatchable, Site
 from dynx.errors import CaptureFailed
 
@@ -80,6 +81,7 @@ class Pointers:
     def __init__(self, graph: torch.cuda.CUDAGraph, sites: Sequence[Site], inputs: int) -> None:
         self._graph, self._kept = graph, list[Any]()
         self._context = int(checked(bindings().cuCtxGetCurrent()))
+        self._enter = entering(self._context)
         nodes = nodes_of(graph.raw_cuda_graph())
         copies = {number: self._copy(nodes[number]) for number in dict.fromkeys(each.node for each in sites)}
         self._cells: list[list[tuple[ctypes.c_uint64, int]]] = [[] for _ in range(inputs)]
@@ -94,13 +96,15 @@ class Pointers:
 
     def set(self, tensors: Sequence[torch.Tensor]) -> None:
         """Have the next replays read these tensors."""
+        self._enter()
+        now = self._now
         for number, tensor in enumerate(tensors):
             address = tensor.data_ptr()
             if address % _ALIGNED:
                 self._copies[number] = copy = tensor.clone()
                 address = copy.data_ptr()
-            if address != self._now[number]:
-                self._now[number] = address
+            if address != now[number]:
+                now[number] = address
                 for cell, delta in self._cells[number]:
                     cell.value = address + delta
                 for push in self._pushes[number]:
@@ -135,4 +139,4 @@ class Pointers:
 
 def _calling(function: Any, arguments: tuple[int, ...]) -> Callable[[], int]:
     function.argtypes, function.restype = [ctypes.c_void_p] * len(arguments), ctypes.c_int
-    return lambda: int(function(*arguments))
+    return partial(function, *arguments)
