@@ -33,7 +33,7 @@ def is_available() -> bool:
 
 
 def entering(context: int) -> Callable[[], None]:
-    """Give what makes a context current in a thread that has none yet: the driver needs it to know kernels, and crashes without."""
+    """Give what makes a context current in a thread that has none yet: the driver crashes without."""
     known = threading.local()
 
     def enter() -> None:
