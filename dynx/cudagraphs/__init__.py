@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dynx.cudagraphs._backend import backend
 from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._explain import explain
 from dynx.cudagraphs._fast_path import fast_path
 from dynx.cudagraphs._graphed import graphed
 from dynx.cudagraphs._recordings import close_all
 from dynx.cudagraphs._stats import forget, stats
 from dynx.cudagraphs._train_step import TrainStep, train_step
 
-__all__ = ["Config", "TrainStep", "backend", "fast_path", "graphed", "reset", "stats", "train_step"]
+__all__ = ["Config", "TrainStep", "backend", "explain", "fast_path", "graphed", "reset", "stats", "train_step"]
 
 
 def reset() -> None:

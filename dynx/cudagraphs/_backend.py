@@ -14,7 +14,9 @@ from dynx._torch.inductor import with_inductor
 from dynx._trace.requesters import short_source
 from dynx.advice import spoken
 from dynx.cudagraphs._config import Config, config_of
+from dynx.cudagraphs._divided import Divided
 from dynx.cudagraphs._dividing import divide
+from dynx.cudagraphs._heard import tell_of
 from dynx.cudagraphs._in_place import InPlace
 from dynx.cudagraphs._plan import plan_of
 from dynx.cudagraphs._recording import Call
@@ -88,21 +90,34 @@ def _look(
     example_inputs: Sequence[Any],
 ) -> Callable[[Call], Any]:
     """Look at a graph before it is compiled; gives what captures the compiled one."""
+    plan, unsafe = plan_of(gm, part, runtime.device_type if runtime is not None else "cpu", sources)
     if runtime is None:
+        tell_of(plan)
         tell("there is no CUDA device: graphs run uncaptured", config)
         return _as_it_is
-    plan, unsafe = plan_of(gm, part, runtime.device_type, sources)
     for skip in plan.skips:
         count_skip(skip)
     if not unsafe:
-        return lambda call: Runner(call, plan, config, runtime)
+        return partial(_capture, plan, config, runtime)
     can_divide = config.partition and config.inner == "eager" and not config.or_error
     divided = divide(gm, plan, unsafe, config, runtime) if can_divide else None
     if divided is None:
+        tell_of(plan)
         tell(_words(plan), config)
         return _as_it_is
-    plan, make = divided
-    return lambda call: make()
+    return partial(_divide, *divided)
+
+
+def _capture(plan: GraphPlan, config: Config, runtime: Runtime, call: Call) -> Runner:
+    runner = Runner(call, plan, config, runtime)
+    tell_of(plan, [runner])
+    return runner
+
+
+def _divide(plan: GraphPlan, make: Callable[[], Divided], call: Call) -> Divided:
+    divided = make()
+    tell_of(plan, divided.runners)
+    return divided
 
 
 def _names(gm: GraphModule) -> list[str]:
@@ -120,4 +135,5 @@ def _as_it_is(call: Call) -> Call:
 def _words(plan: GraphPlan) -> str:
     skip = plan.skips[0]
     where = f"{skip.location.file}:{skip.location.line}: " if skip.location is not None else ""
-    return f"{where}the {plan.part} graph runs uncaptured, since {skip.reason}"
+    advice = f"\n  {skip.advice}" if skip.advice else ""
+    return f"{where}the {plan.part} graph runs uncaptured, since {skip.reason}{advice}"

@@ -10,6 +10,7 @@ from torch.fx import GraphModule, Node
 
 from dynx.cudagraphs._graph import placeholders
 from dynx.cudagraphs._pieces import Piece
+from dynx.cudagraphs._runner import Runner
 
 Call = Callable[[list[Any]], Sequence[Any]]
 
@@ -28,6 +29,7 @@ class Divided:
         places = {node: place for place, node in enumerate(placeholders(gm))}
         copies: dict[Node, int] = {}  # of results that are outputs, and inputs of other pieces too: these stay where they are
         self._steps: list[_Step] = []
+        self.runners = [call for _, call in pieces if isinstance(call, Runner)]
         for piece, call in pieces:
             results = []
             for number, node in enumerate(piece.results):

@@ -15,10 +15,14 @@ from dynx.cudagraphs._graph import location_of, placeholders, tensors_of, value_
 from dynx.cudagraphs._mutation import mutated_inputs
 from dynx.records.cudagraphs import GraphInput, GraphPlan, InputClass, Part, Skip
 
-_UNSAFE = {  # tags of operators
-    torch.Tag.cudagraph_unsafe: "cannot be captured",
-    torch.Tag.data_dependent_output: "reads a value of a tensor",
+_UNSAFE = {  # tags of operators: why, and what to do
+    torch.Tag.cudagraph_unsafe: ("cannot be captured", "call it outside of the compiled function, if it need not be inside"),
+    torch.Tag.data_dependent_output: (
+        "reads a value of a tensor",
+        "keep it a tensor: torch.where, a mask, a tensor argument",
+    ),
 }
+_FIX_SIZE = "make the size fixed: torch.where instead of a mask, torch.nonzero_static, padding"
 
 
 def plan_of(gm: GraphModule, part: Part, device_type: str, sources: Sequence[str] = ()) -> tuple[GraphPlan, dict[Node, Skip]]:
@@ -60,24 +64,26 @@ def _is_symbolic(node: Node) -> bool:
 def _unsafe_nodes(gm: GraphModule, inputs: Sequence[GraphInput], device_type: str) -> dict[Node, Skip]:
     opaque = {node: each for node, each in zip(placeholders(gm), inputs, strict=True) if each.kind == "opaque"}
     found = ((node, _why_not(node, opaque, device_type)) for node in gm.graph.nodes if node.op not in ("placeholder", "output"))
-    return {node: Skip(why, location_of(node)) for node, why in found if why}
+    return {node: Skip(why[0], location_of(node), why[1]) for node, why in found if why}
 
 
-def _why_not(node: Node, opaque: Mapping[Node, GraphInput], device_type: str) -> str:
+def _why_not(node: Node, opaque: Mapping[Node, GraphInput], device_type: str) -> tuple[str, str] | None:
+    """Give why a node cannot be captured, and what to do about it."""
     for each in node.all_input_nodes:
         if each in opaque:
-            return f"input {opaque[each].name} is {opaque[each].why}"
+            return f"input {opaque[each].name} is {opaque[each].why}", "give tensors and numbers instead"
     for target in (node.target, *(each for each in node.args if isinstance(each, torch._ops.OpOverload))):  # of one in another
-        for tag, why in _UNSAFE.items():
+        for tag, (why, advice) in _UNSAFE.items():
             if tag in getattr(target, "tags", ()):
-                return f"{target} {why}"
+                return f"{target} {why}", advice
     if any(is_unbacked(each.shape) for each in tensors_of(node)):  # not for every node with Tag.dynamic_output_shape
-        return f"{node.target} gives a size that depends on values"
+        return f"{node.target} gives a size that depends on values", _FIX_SIZE
     elsewhere = {each.device.type for near in (node, *node.all_input_nodes) for each in tensors_of(near)} - {
         device_type,
         "meta",
     }
-    return f"{node.name} is on {', '.join(sorted(elsewhere))}" if elsewhere else ""
+    where = ", ".join(sorted(elsewhere))
+    return (f"{node.name} is on {where}", f"have it on {device_type} from the beginning") if elsewhere else None
 
 
 def _followers(gm: GraphModule) -> dict[Node, Skip]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -41,7 +41,10 @@ class Recording:
             self._own = [made.inputs[index] for index in plan.indices("dynamic")]
         self.why_not_patched = made.why_not_patched
         self._token = made.results.token(made.captured.outputs)
-        self._run = _running(made, count_recording(made.staged.copied, made.staged.nbytes))
+        self.tally = count_recording(made.staged.copied, made.staged.nbytes)
+        self._run = _running(made, self.tally)
+        own = [] if made.staged.is_reading else [made.inputs[index] for index in plan.indices("dynamic")]
+        self.nbytes = _size_of([*own, *made.captured.outputs])
         self.run = self._run if self._token is None else self._run_and_wait
         self.close = made.captured.close
         self.also: Sequence[torch.Tensor] = made.captured.outputs[plan.user_outputs :]
@@ -62,6 +65,12 @@ class Recording:
         outputs = self._run(args)
         self._pending = weak_tensor(outputs[self._token])
         return outputs
+
+
+def _size_of(values: Iterable[Any]) -> int:
+    """Count the bytes of memory that tensors lie in."""
+    storages = (each.untyped_storage() for each in values if isinstance(each, torch.Tensor))
+    return sum({each.data_ptr(): each.nbytes() for each in storages}.values())
 
 
 def _matching(plan: GraphPlan, args: Sequence[Any]) -> Callable[[Sequence[Any]], bool]:

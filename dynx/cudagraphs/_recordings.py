@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from weakref import WeakMethod, WeakSet
 
@@ -42,11 +42,14 @@ class Recordings:
         free = next((each for each in known if fits(each)), None)
         if free is not None:
             return free
-        if sum(map(len, self._by_key.values())) >= self._config.max_recordings and not self._make_room():
+        if len(list(self)) >= self._config.max_recordings and not self._make_room():
             return None
         recording = make()
         known.append(recording)
         return recording
+
+    def __iter__(self) -> Iterator[Recording]:
+        return (each for known in self._by_key.values() for each in known)
 
     def _make_room(self) -> bool:
         """Do what `on_limit` says; tells whether there is room now."""
@@ -74,7 +77,7 @@ class Recordings:
         return ", ".join(name for name, values in columns if len(set(values)) > 1) or "what they saved is still in use"
 
     def close(self) -> None:
-        for each in (each for known in self._by_key.values() for each in known):
+        for each in self:
             each.close()
         self._by_key.clear()
         if (on_close := self._on_close()) is not None:

@@ -43,6 +43,10 @@ class Runner:
             args.clear()
             return outputs
 
+    @property
+    def recordings(self) -> list[Recording]:
+        return list(self._recordings)
+
     def _find(self, args: list[Any]) -> Recording | None:
         """Find a recording, or make one; None on the first call, and where there can be none."""
         if not self._is_warm or self._cannot:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from dynx.records.location import Location
 from dynx.records.record import Record
+from dynx.records.shown import Shown
 
 InputClass = Literal[
     "static",  # a parameter or buffer: read where it lies
@@ -43,6 +44,7 @@ class Skip(Record):
 
     reason: str
     location: Location | None = None
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +87,28 @@ class GraphPlan(Record):
     @property
     def mutated(self) -> tuple[int, ...]:
         return tuple(index for index, each in enumerate(self.inputs) if each.is_mutated)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphUse(Record):
+    """What became of a graph."""
+
+    plan: GraphPlan
+    recordings: int
+    replays: int
+    copies: int  # of inputs, for a call of each recording
+    bytes_copied: int
+    bytes_held: int  # by recordings, for results and for copies of inputs
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CudagraphReport(Shown):
+    """What became of the graphs of a function, in the order in which they were compiled."""
+
+    graphs: tuple[GraphUse, ...]
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        captured = sum(each.recordings > 0 for each in self.graphs)
+        return f"<CudagraphReport: {captured} of {len(self.graphs)} graphs captured>"

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from dynx.advice import spoken
 from dynx.records import CacheReport, CostNode, Entry, GuardCosts, GuardInfo, Verdict
+from dynx.records.cudagraphs import CudagraphReport, GraphUse
 from dynx.records.shown import Shown
 from dynx.report import _words as words
 
@@ -196,9 +197,42 @@ def _us(ns: float) -> str:
     return f"{ns / 1000:.2f} us" if ns < 1e5 else f"{ns / 1000:,.0f} us"
 
 
+def _of_graphs(report: CudagraphReport) -> Iterator[Block]:
+    title = words.plural(len(report.graphs), "graph")
+    captured = sum(each.recordings > 0 for each in report.graphs)
+    yield Block(title, f"{captured} captured", notes=report.notes)
+    for use in report.graphs:
+        rows = [
+            (each.name, each.kind + (", changed" if each.is_mutated else ""), each.why, words.size(each.nbytes))
+            for each in use.plan.inputs
+        ]
+        yield Block(f"{use.plan.part} graph", _use(use), ("input", "class", "why", "#bytes"), rows, tuple(_skips(use)))
+
+
+def _use(use: GraphUse) -> str:
+    if not use.recordings:
+        return "runs uncaptured"
+    counts = [words.plural(use.recordings, "recording"), words.plural(use.replays, "replay")]
+    copied = (
+        f"{words.plural(use.copies, 'copy', 'copies')} of {words.size(use.bytes_copied)} a call" if use.copies else "no copies"
+    )
+    return ", ".join([*counts, copied, f"{words.size(use.bytes_held)} held"])
+
+
+def _skips(use: GraphUse) -> Iterator[str]:
+    for skip in use.plan.skips:
+        where = f"{words.line(skip.location)}: " if skip.location is not None else ""
+        yield f"{where}{skip.reason}; {skip.advice}"
+    for number, piece in enumerate(use.plan.pieces):
+        state = f"not captured: {piece.why_uncaptured}" if piece.why_uncaptured else "captured"
+        yield f"piece {number + 1}: {words.plural(piece.launches, 'launch', 'launches')}, {state}"
+    yield from (f"inputs are copied, not patched: {each}" for each in use.notes)
+
+
 _BLOCKS: dict[type[Shown], Callable[[Any], Iterator[Block]]] = {
     CacheReport: _of_cache,
     Entry: _of_entry,
     Verdict: _of_verdict,
     GuardCosts: _of_costs,
+    CudagraphReport: _of_graphs,
 }

@@ -93,3 +93,11 @@ def function(location: Location) -> str:
 
 def values(expected: str | None, got: str | None) -> str:
     return f"{expected if expected is not None else '?'}, then {got if got is not None else '?'}"
+
+
+def size(nbytes: int) -> str:
+    """Give bytes a person compares at a glance: `8.2 kB`, `-` for none."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= scale:
+            return f"{nbytes / scale:.1f} {unit}"
+    return f"{nbytes} B" if nbytes else "-"

@@ -1,0 +1,103 @@
+"""What becomes of each graph, and what a user reads of it."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+import torch
+from cudagraphs_runtimes import RUNTIMES
+from rich.console import Console
+
+from dynx import cudagraphs
+from dynx.records.codec import from_data, to_data
+
+
+def explain(device, fn, *args, **config):
+    return cudagraphs.explain(fn, *args, config=cudagraphs.Config(runtime=RUNTIMES[device], **config))
+
+
+def screen(report):
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(report)
+    return console.export_text()
+
+
+def heavy(x):
+    return x.sin().cos().exp().tanh()
+
+
+def test_inputs_copies_and_recordings(device):
+    norm = torch.nn.BatchNorm1d(4).to(device)
+    x = torch.randn(8, 4, device=device)
+    with torch.no_grad():
+        (graph,) = explain(device, lambda x: norm(x) * 2, x).graphs
+    kinds = {each.name: (each.kind, each.is_mutated) for each in graph.plan.inputs}
+    assert kinds["norm.weight"] == ("static", False)
+    assert kinds["norm.running_mean"] == ("static", True)
+    assert kinds["x"] == ("dynamic", False)
+    assert (graph.recordings, graph.replays, graph.copies, graph.bytes_copied) == (1, 2, 1, x.nbytes)
+    assert graph.bytes_held >= 2 * x.nbytes, "a copy of the input, and the result"
+
+
+def test_backward_graphs_without_a_trace(device):
+    model = torch.nn.Linear(4, 4, device=device)
+    report = explain(device, model, torch.randn(2, 4, device=device))
+    assert [(each.plan.part, each.recordings) for each in report.graphs] == [("forward", 1), ("backward", 1)]
+    assert model.weight.grad is None
+    assert repr(report) == "<CudagraphReport: 2 of 2 graphs captured>"
+
+
+def test_a_skip_has_its_line_and_what_to_do(device):
+    def function(x):
+        return heavy(x)[x > 0].sum()  # HERE
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        report = explain(device, function, torch.randn(8, device=device), partition=False)
+    (skip,) = report.graphs[0].plan.skips
+    assert skip.location.line == function.__code__.co_firstlineno + 1
+    assert skip.advice.startswith("make the size fixed")
+    text = screen(report)
+    assert "runs uncaptured" in text
+    assert "gives a size that depends on values; make the size fixed: torch.where" in text
+
+
+def test_pieces(device):
+    def function(x):
+        a = heavy(x)
+        return heavy(a)[a > 0.6].sum(), heavy(a + 1)
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        report = explain(device, function, torch.randn(8, device=device))
+    assert any(not each.why_uncaptured for each in report.graphs[0].plan.pieces)
+    assert "piece 1: " in screen(report)
+    assert "launches, captured" in screen(report)
+
+
+def test_why_an_input_is_not_patched(device):
+    report = explain(device, lambda x: x.add_(1) * 2, torch.ones(3, device=device), inputs="patch")
+    assert report.graphs[0].notes == ("it changes something, so it cannot be tried",)
+    assert "inputs are copied, not patched: it changes something" in screen(report)
+
+
+def test_what_is_compiled_already(device):
+    model = torch.compile(torch.nn.Linear(4, 4, device=device), backend="eager")
+    with torch.no_grad():
+        assert len(explain(device, model, torch.randn(2, 4, device=device)).graphs) == 1
+
+
+def test_without_cuda_it_says_so(monkeypatch):
+    monkeypatch.setattr("dynx.cudagraphs.runtime._interface.has_cuda", lambda: False)
+    model = torch.nn.Linear(2, 2)
+    report = cudagraphs.explain(lambda x: model(x), torch.ones(1, 2))
+    assert report.notes == ("there is no CUDA device: nothing is captured",)
+    assert [each.name for each in report.graphs[0].plan.inputs if each.kind == "static"] == ["model.weight", "model.bias"]
+
+
+@pytest.mark.parametrize("device", ["cpu"], indirect=True)
+def test_it_is_a_record(device):
+    report = explain(device, torch.nn.Linear(2, 2), torch.ones(1, 2))
+    assert from_data(type(report), json.loads(json.dumps(to_data(report)))) == report
+    assert "forward graph" in report._repr_html_()
+    assert json.loads(report.to_json())["graphs"]
