@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
 
-.PHONY: demo test lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch mutations threads bench ci clean
+.PHONY: demo test lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch mutations faults threads bench ci clean
 
 demo: $(READY)
 	$(BIN)/dynx demo
@@ -58,6 +58,10 @@ fuzz-torch-%: .matrix/python-torch-%/.ready
 # Changes models after they were compiled, with torch's guards as they are and with the shortcut that guards.profile offers.
 mutations: $(READY)
 	$(BIN)/python tests/fuzz/mutations.py --changes $(CHANGES) --seed $(SEED)
+
+# Plants faults in dynx.cudagraphs one at a time; its tests have to notice each.
+faults: $(READY)
+	$(BIN)/python tests/cudagraphs_faults.py
 
 # Looks at and changes torch's cache a thousand times while other threads call the function.
 CYCLES := 1000

@@ -63,6 +63,8 @@ class _Backend:
             raise UsageError(
                 f"inputs={self.config.inputs!r} needs cuda-bindings\n  pip install 'dynx[cuda]', or leave it at 'auto'"
             )
+        if self.config.buckets:
+            raise UsageError("buckets are for cudagraphs.fast_path\n  with torch.compile, mark sizes as dynamic")
         look = partial(_look, self.config, runtime, aot.input_sources(gm))
         if self.config.gradients == "in_place" and runtime is not None and torch.is_grad_enabled():
             inner = with_inductor(_as_it_is_compiled)(gm, example_inputs) if self.config.inner == "inductor" else gm

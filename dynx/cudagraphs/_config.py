@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args, get_type_hints
 
 from dynx.errors import UsageError
@@ -23,9 +23,10 @@ class Config:
     recording's own tensors). `gradients` of parameters go through "autograd", or the graph writes them to `.grad` "in_place",
     in its own memory: autograd then sees one input instead of all parameters, hooks on gradients are refused, and
     torch.autograd.grad does not find parameters. With `partition` a graph with operators that cannot be captured is divided,
-    and what lies between them is captured. `max_recordings` bounds the recordings of one graph; past it `on_limit` decides.
-    `or_error` raises where something runs uncaptured, as the environment variable DYNX_CUDAGRAPH_OR_ERROR=1 does. `runtime`
-    "auto" captures where there is CUDA and runs uncaptured elsewhere; "emulator" captures on the CPU, for tests.
+    and what lies between them is captured. `buckets` are sizes of dimensions that a fast path pads tensors to: {0: (8, 16,
+    32)}. `max_recordings` bounds the recordings of one graph; past it `on_limit` decides. `or_error` raises where something
+    runs uncaptured, as the environment variable DYNX_CUDAGRAPH_OR_ERROR=1 does. `runtime` "auto" captures where there is CUDA
+    and runs uncaptured elsewhere; "emulator" captures on the CPU, for tests.
     """
 
     inner: Literal["eager", "inductor"] = "eager"
@@ -33,6 +34,7 @@ class Config:
     outputs: Literal["clone", "alias", "static"] = "clone"
     gradients: Literal["autograd", "in_place"] = "autograd"
     partition: bool = True
+    buckets: Mapping[int, Sequence[int]] = field(default_factory=dict)
     max_recordings: int = 16
     on_limit: Literal["eager", "error", "lru"] = "eager"
     or_error: bool = False
@@ -40,7 +42,7 @@ class Config:
 
     def __post_init__(self) -> None:
         hints = get_type_hints(Config)
-        for each in fields(self):
+        for each in (each for each in fields(self) if each.name != "buckets"):
             value, allowed = getattr(self, each.name), get_args(hints[each.name])
             if allowed and value not in allowed:
                 choices = ", ".join(map(repr, allowed))

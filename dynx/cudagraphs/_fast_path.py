@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
+from dynx.cudagraphs._buckets import Bucketed, check_buckets
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._states import Frozen, ModuleState
@@ -24,6 +25,9 @@ def fast_path(
     The function is called with `examples` twice, once as it is and once to be recorded; Python does not run in a replay.
     Other layouts of arguments (dtypes, sizes, strides, numbers, containers) run as they are once, then get a recording of their
     own, `config.max_recordings` in all.
+
+    With `config.buckets` tensors are padded with zeros to the next size of their dimensions, and results are cut: few
+    recordings, which share their memory, serve all sizes up to the largest. All are recorded at once.
 
     Each call checks that the modules which the function uses are as they were: attributes, parameters and where they lie,
     submodules, hooks, train or eval; otherwise it records anew. With `frozen` it checks the arguments only, and you promise the
@@ -58,6 +62,12 @@ def fast_path(
     call.__signature__ = _signature(function)  # type: ignore[attr-defined]
     recorded = Recorded(call, "call", f"the fast path of {name_of(function)}", config, runtime, state)
     recorded.watched = [each for module in modules_of(function) for each in (*module.parameters(), *module.buffers())]
+    if config.buckets:
+        check_buckets(config.buckets, config.outputs, config.max_recordings)
+        bucketed = Bucketed(recorded, config.buckets)
+        if examples:
+            bucketed.record(*examples)
+        return bucketed
     if examples:
         recorded.record(*examples)
     return recorded

@@ -130,6 +130,10 @@ class Recorded:
             tell(f"{self._name} runs uncaptured: {error}", self._config)
             return None
 
+    def run_uncaptured(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function as it is."""
+        return self._run(args, kwargs)
+
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         count_uncaptured()
         if self._runtime is None:

@@ -16,7 +16,7 @@ def device(request):
     cudagraphs.reset()
 
 
-@pytest.fixture(params=["copy", "memcpy_node", "patch"])
+@pytest.fixture(params=["copy", "patch"])
 def inputs(request, device):
     """How inputs are staged."""
     if request.param != "copy" and device == "cuda":

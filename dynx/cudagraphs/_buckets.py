@@ -1,0 +1,101 @@
+"""Sizes that are padded to one of a few, so that few recordings serve many sizes."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import product
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from dynx.cudagraphs._recorded import Recorded
+from dynx.errors import UsageError
+
+Buckets = Mapping[int, Sequence[int]]
+Sizes = Mapping[int, int]
+
+
+class Bucketed:
+    """Pads tensors along some dimensions with zeros, calls a recorded function, and cuts its results.
+
+    The size of a dimension is that of the first tensor that has it; other arguments of that size are padded too, and results of
+    the padded size are cut. Sizes above the largest bucket run as they are.
+    """
+
+    def __init__(self, recorded: Recorded, buckets: Buckets) -> None:
+        self._recorded = recorded
+        self._buckets = {dim: sorted(sizes) for dim, sizes in buckets.items()}
+
+    def record(self, *args: Any, **kwargs: Any) -> None:
+        """Record all buckets, the largest first: the others find their memory in what it needs in between."""
+        here = self._sizes((args, kwargs))
+        for sizes in product(*(reversed(each) for each in self._buckets.values())):
+            given, keywords = _resized((args, kwargs), here, dict(zip(self._buckets, sizes, strict=True)))
+            self._recorded.record(*given, **keywords)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        here = self._sizes((args, kwargs))
+        buckets = {dim: self._bucket(dim, size) for dim, size in here.items()}
+        if any(each == 0 for each in buckets.values()):
+            return self._recorded.run_uncaptured(*args, **kwargs)
+        given, keywords = _resized((args, kwargs), here, buckets)
+        return _resized(self._recorded(*given, **keywords), buckets, here)
+
+    def _sizes(self, arguments: Any) -> dict[int, int]:
+        found = {}
+        for dim in self._buckets:
+            size = next((each.size(dim) for each in _tensors(arguments) if each.dim() > dim), None)
+            if size is None:
+                raise UsageError(f"no argument has a dimension {dim}, of which there are buckets")
+            found[dim] = size
+        return found
+
+    def _bucket(self, dim: int, size: int) -> int:
+        """Give the smallest bucket that is large enough; 0 where there is none."""
+        sizes = self._buckets[dim]
+        place = bisect_left(sizes, size)
+        return sizes[place] if place < len(sizes) else 0
+
+    def close(self) -> None:
+        self._recorded.close()
+
+
+def check_buckets(buckets: Buckets, outputs: str, max_recordings: int) -> None:
+    """Raise UsageError for buckets that make no sense."""
+    for dim, sizes in buckets.items():
+        if not sizes or any(each < 1 for each in sizes):
+            raise UsageError(f"buckets={{{dim}: {sizes!r}}}: there must be sizes, of at least 1")
+    if outputs != "clone":
+        raise UsageError(f"outputs={outputs!r} with buckets: these share memory, so results have to be copied\n  use 'clone'")
+    count = len(list(product(*buckets.values())))
+    if count > max_recordings:
+        raise UsageError(f"buckets make {count} recordings, max_recordings={max_recordings}\n  give a larger max_recordings")
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    return (each for each in tree_leaves(values) if isinstance(each, torch.Tensor))
+
+
+def _resized(values: Any, sizes: Sizes, wanted: Sizes) -> Any:
+    """Pad or cut the tensors that have these sizes to others."""
+    return values if sizes == wanted else tree_map(partial(_resize, sizes=sizes, wanted=wanted), values)
+
+
+def _resize(value: Any, sizes: Sizes, wanted: Sizes) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    for dim, size in sizes.items():
+        if value.dim() > dim and value.size(dim) == size:
+            value = _padded(value, dim, wanted[dim]) if wanted[dim] > size else value.narrow(dim, 0, wanted[dim])
+    return value
+
+
+def _padded(tensor: torch.Tensor, dim: int, size: int) -> torch.Tensor:
+    shape = [*tensor.size()]
+    shape[dim] = size
+    padded = tensor.new_zeros(shape)
+    padded.narrow(dim, 0, tensor.size(dim)).copy_(tensor)
+    return padded

@@ -1,0 +1,102 @@
+"""Sizes that are padded to one of a few."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from cudagraphs_runtimes import NO_GPU, RUNTIMES
+
+from dynx import cudagraphs
+from dynx.errors import UsageError
+
+SIZES = (1, 2, 4, 8, 16, 32)
+
+
+@pytest.fixture
+def model(device):
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2)).to(device).eval()
+
+
+def bucketed(device, function, *examples, buckets, **config):
+    config = cudagraphs.Config(runtime=RUNTIMES[device], buckets=buckets, **config)
+    return cudagraphs.fast_path(function, *examples, config=config)
+
+
+def test_a_hundred_sizes_and_six_recordings(device, model):
+    run = bucketed(device, model, torch.ones(3, 4, device=device), buckets={0: SIZES})
+    rng, kept = random.Random(0), []
+    with torch.no_grad():
+        for _ in range(100):
+            x = torch.randn(rng.randint(1, 32), 4, device=device)
+            kept.append((run(x), model(x)))
+    for found, expected in kept:  # an output that is alive is not overwritten by another bucket
+        torch.testing.assert_close(found, expected)
+    assert (cudagraphs.stats().recordings, cudagraphs.stats().replays, cudagraphs.stats().uncaptured) == (6, 100, 6)
+
+
+def test_larger_sizes_run_as_they_are(device, model):
+    run = bucketed(device, model, torch.ones(3, 4, device=device), buckets={0: (2, 4)})
+    x = torch.randn(5, 4, device=device)
+    with torch.no_grad():
+        torch.testing.assert_close(run(x), model(x))
+    assert cudagraphs.stats().replays == 0
+
+
+def test_two_dimensions_and_several_arguments(device, model):
+    def function(batch):
+        return {"y": model(batch["x"]) * batch["mask"].unsqueeze(-1), "all": model(batch["x"]).sum(), "rows": batch["mask"]}
+
+    def batch(rows, length):
+        return {"x": torch.randn(rows, length, 4, device=device), "mask": torch.ones(rows, length, device=device)}
+
+    run = bucketed(device, function, batch(1, 1), buckets={0: (2, 4), 1: (3, 6)})
+    for rows, length in ((1, 1), (2, 3), (3, 5), (4, 6), (1, 6), (4, 1)):
+        given = batch(rows, length)
+        with torch.no_grad():
+            found, expected = run(given), function(given)
+        torch.testing.assert_close(found["y"], expected["y"])
+        torch.testing.assert_close(found["rows"], expected["rows"])
+    assert cudagraphs.stats().recordings == 4
+
+
+def test_padding_is_zero(device):
+    config = cudagraphs.Config(runtime=RUNTIMES[device], buckets={0: (4, 8)})
+    run = cudagraphs.fast_path(lambda x: x.sum().expand(2), torch.ones(1, device=device), frozen=True, config=config)
+    for size in (8, 3, 5, 4):
+        assert run(torch.ones(size, device=device))[0].item() == size
+
+
+def test_what_makes_no_sense_is_told(device, model):
+    x = torch.ones(3, 4, device=device)
+    with pytest.raises(UsageError, match=r"buckets=\{0: \(\)\}"):
+        bucketed(device, model, x, buckets={0: ()})
+    with pytest.raises(UsageError, match=r"results have to be copied"):
+        bucketed(device, model, x, buckets={0: (4,)}, outputs="alias")
+    with pytest.raises(UsageError, match="no argument has a dimension 7"):
+        bucketed(device, model, x, buckets={7: (4,)})
+    with pytest.raises(UsageError, match="make 4 recordings, max_recordings=3"):
+        bucketed(device, model, x, buckets={0: (4, 8), 1: (4, 8)}, max_recordings=3)
+    run = torch.compile(model, backend=cudagraphs.backend(cudagraphs.Config(runtime=RUNTIMES[device], buckets={0: (4,)})))
+    with pytest.raises(Exception, match="buckets are for"):
+        run(x)
+
+
+@pytest.mark.gpu
+@NO_GPU
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+def test_buckets_share_memory(device):
+    def added(sizes):
+        model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024, device=device) for _ in range(8)))
+        cudagraphs.reset()
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_reserved()
+        run = bucketed(device, model, torch.ones(1, 1024, device=device), buckets={0: sizes})
+        torch.cuda.empty_cache()
+        return torch.cuda.memory_reserved() - before, run
+
+    largest, _ = added((4096,))
+    together, _ = added((128, 256, 512, 1024, 2048, 4096))
+    assert together <= 1.2 * largest, (together, largest)

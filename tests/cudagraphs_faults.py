@@ -1,0 +1,248 @@
+"""Plants faults in dynx.cudagraphs, one at a time, and sees that its tests notice: `make faults`.
+
+Each fault changes one place of a copy of the package; the tests that are named have to fail with it.
+Exits with 1 when a fault is not noticed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = "dynx/cudagraphs"
+
+
+class Fault(NamedTuple):
+    """A change of the source, and the tests that have to notice."""
+
+    what: str
+    file: str
+    before: str
+    after: str
+    tests: str
+
+
+FAULTS = (
+    Fault(
+        "inputs are not copied",
+        "_staging.py",
+        "foreach.copy_all(mine, [args[index] for index in dynamic])",
+        "pass",
+        "test_models.py test_partition.py test_inference.py",
+    ),
+    Fault(
+        "one input is not copied",
+        "_staging.py",
+        "mine[0].copy_(args[dynamic[0]])",
+        "pass",
+        "test_inference.py",
+    ),
+    Fault(
+        "changes are not copied back",
+        "_staging.py",
+        "return copy_there_and_back if written else copy",
+        "return copy",
+        "test_inference.py",
+    ),
+    Fault(
+        "strides are lost",
+        "_staging.py",
+        "own = torch.empty_strided(compact.size(), compact.stride(), dtype=tensor.dtype, device=tensor.device).copy_(compact)",
+        "own = compact.contiguous()",
+        "test_inference.py",
+    ),
+    Fault(
+        "nothing keeps the memory of inputs",
+        "_recording.py",
+        'self._own = [made.inputs[index] for index in plan.indices("dynamic")]',
+        "pass",
+        "test_inference.py",
+    ),
+    Fault(
+        "a recording of other numbers is taken",
+        "_recording.py",
+        "and [args[index] for index in numbers] == expected",
+        "",
+        "test_inference.py",
+    ),
+    Fault(
+        "a recording of other addresses is taken",
+        "_recording.py",
+        "return lambda args: _are_at(args, addresses, still)\n",
+        "return lambda args: True\n",
+        "test_inference.py",
+    ),
+    Fault(
+        "a recording that is pending is taken",
+        "_recording.py",
+        "return (self._pending is None or self._pending.expired()) and self._is_for(args)",
+        "return self._is_for(args)",
+        "test_training.py",
+    ),
+    Fault(
+        "recordings of forward passes share memory",
+        "_runner.py",
+        "self._runtime.new_pool() if self._has_own_pools else None",
+        "None",
+        "test_training.py",
+    ),
+    Fault(
+        "gradients are the recording's own",
+        "_outputs.py",
+        'self._how = "clone" if plan.part == "backward" else how',
+        "self._how = how",
+        "test_training.py",
+    ),
+    Fault(
+        "results are the recording's own",
+        "_outputs.py",
+        'if self._how == "clone" and index',
+        "if False and index",
+        "test_inference.py",
+    ),
+    Fault(
+        "results that are saved are copied",
+        "_divided.py",
+        "if index < user_outputs else places[each]",
+        "if True else places[each]",
+        "test_partition.py",
+    ),
+    Fault(
+        "writes do not wait",
+        "_partition.py",
+        "if is_write or other_writes:",
+        "if False:",
+        "test_partition.py",
+    ),
+    Fault(
+        "random numbers lose their order",
+        "_partition.py",
+        "yield from pairwise(random)",
+        "yield from ()",
+        "test_partition.py",
+    ),
+    Fault(
+        "several results leave their piece together",
+        "_partition.py",
+        "if node.target is getitem and node.args[0] in uncaptured:",
+        "if False:",
+        "test_partition.py",
+    ),
+    Fault(
+        "sizes are no part of a piece's key",
+        "_pieces.py",
+        "dict.fromkeys([*numbers, *outside])",
+        "dict.fromkeys(outside)",
+        "test_partition.py",
+    ),
+    Fault(
+        "gradients of the last step are left",
+        "_train_step.py",
+        "foreach.zero_all(",
+        "len(",
+        "test_train_step.py",
+    ),
+    Fault(
+        "gradients in place are replaced, not added",
+        "_pair.py",
+        "return self._adding.run(given)",
+        "return backward.run(given)",
+        "test_training.py",
+    ),
+    Fault(
+        "gradients in place are overwritten before they are added",
+        "_pair.py",
+        "each.clone() if each is mine else each for",
+        "each for",
+        "test_graphed.py",
+    ),
+    Fault(
+        "a pair that is pending is taken",
+        "_recorded.py",
+        "lambda: not recording.is_pending and is_unchanged()",
+        "is_unchanged",
+        "test_graphed.py",
+    ),
+    Fault(
+        "parameters that move are not noticed",
+        "_states.py",
+        "_are_at(params, addresses, all_of_them)\n",
+        "True\n",
+        "test_train_step.py",
+    ),
+    Fault(
+        "changes of a module are not noticed",
+        "_states.py",
+        "are_same() and ",
+        "",
+        "test_fast_path.py",
+    ),
+    Fault(
+        "strides are no part of a layout",
+        "_arguments.py",
+        "leaf.size(), leaf.stride(), leaf.requires_grad",
+        "leaf.size(), leaf.requires_grad",
+        "test_fast_path.py",
+    ),
+    Fault(
+        "a recording that is pending is forgotten",
+        "_recordings.py",
+        "if not each.is_pending:",
+        "if True:",
+        "test_training.py",
+    ),
+    Fault(
+        "graphs that change something are tried",
+        "_recording.py",
+        "if not plan.is_pure:",
+        "if False:",
+        "test_patching.py",
+    ),
+    Fault(
+        "any word is a pointer",
+        "runtime/_pointers.py",
+        "if not is_internal or any(",
+        "if False and any(",
+        "test_pointers.py",
+    ),
+)
+
+
+def is_noticed(fault: Fault) -> tuple[Fault, bool, float]:
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "dynx", Path(folder) / "dynx", ignore=shutil.ignore_patterns("__pycache__"))
+        path = Path(folder) / PACKAGE / fault.file
+        source = path.read_text()
+        if fault.before not in source:
+            sys.exit(f"{fault.what}: {fault.file} has no {fault.before!r}\n  write the fault anew")
+        path.write_text(source.replace(fault.before, fault.after))
+        tests = [f"tests/cudagraphs/{name}" for name in fault.tests.split()]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not gpu", *tests]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, str(ROOT / "tests")])}
+        found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if found.returncode not in (0, 1):
+        sys.exit(f"{fault.what}: the tests did not run\n{found.stdout[-2000:]}{found.stderr[-2000:]}")
+    return fault, found.returncode == 1, time.monotonic() - begin
+
+
+def main() -> int:
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(is_noticed, FAULTS))
+    for fault, noticed, seconds in found:
+        print(f"{'noticed' if noticed else 'NOT NOTICED':12} {seconds:5.0f} s  {fault.file:24} {fault.what}")
+    missed = sum(not noticed for _, noticed, _ in found)
+    print(f"{len(found) - missed} of {len(found)} faults noticed")
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
