@@ -225,10 +225,11 @@ def is_noticed(fault: Fault) -> tuple[Fault, bool, float]:
         if fault.before not in source:
             sys.exit(f"{fault.what}: {fault.file} has no {fault.before!r}\n  write the fault anew")
         path.write_text(source.replace(fault.before, fault.after))
-        tests = [f"tests/cudagraphs/{name}" for name in fault.tests.split()]
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not gpu", *tests]
+        tests = [str(ROOT / "tests" / "cudagraphs" / name) for name in fault.tests.split()]
+        options = ["-c", str(ROOT / "pyproject.toml"), "-x", "-q", "-p", "no:cacheprovider", "-m", "not gpu"]
+        command = [sys.executable, "-m", "pytest", *options, *tests]  # which looks first where it is run
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, str(ROOT / "tests")])}
-        found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if found.returncode not in (0, 1):
         sys.exit(f"{fault.what}: the tests did not run\n{found.stdout[-2000:]}{found.stderr[-2000:]}")
     return fault, found.returncode == 1, time.monotonic() - begin

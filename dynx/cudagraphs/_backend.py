@@ -15,7 +15,7 @@ from dynx._trace.requesters import short_source
 from dynx.advice import spoken
 from dynx.cudagraphs._config import Config, config_of
 from dynx.cudagraphs._divided import Divided
-from dynx.cudagraphs._dividing import divide
+from dynx.cudagraphs._dividing import divide, moving_results
 from dynx.cudagraphs._heard import tell_of
 from dynx.cudagraphs._in_place import InPlace
 from dynx.cudagraphs._plan import plan_of
@@ -65,7 +65,7 @@ class _Backend:
             )
         if self.config.buckets:
             raise UsageError("buckets are for cudagraphs.fast_path\n  with torch.compile, mark sizes as dynamic")
-        look = partial(_look, self.config, runtime, aot.input_sources(gm))
+        look = partial(_look, self.config, runtime, aot.input_sources(gm), set())
         if self.config.gradients == "in_place" and runtime is not None and torch.is_grad_enabled():
             inner = with_inductor(_as_it_is_compiled)(gm, example_inputs) if self.config.inner == "inductor" else gm
             return InPlace(inner, aot.static_inputs(gm), _names(gm), self.config, runtime)
@@ -87,12 +87,13 @@ def _look(
     config: Config,
     runtime: Runtime | None,
     sources: Sequence[str],
+    moving: set[str],  # what the forward graph saves outside of recordings
     part: Part,
     gm: GraphModule,
     example_inputs: Sequence[Any],
 ) -> Callable[[Call], Any]:
     """Look at a graph before it is compiled; gives what captures the compiled one."""
-    plan, unsafe = plan_of(gm, part, runtime.device_type if runtime is not None else "cpu", sources)
+    plan, unsafe = plan_of(gm, part, runtime.device_type if runtime is not None else "cpu", sources, moving)
     if runtime is None:
         tell_of(plan)
         tell("there is no CUDA device: graphs run uncaptured", config)
@@ -103,6 +104,8 @@ def _look(
         return partial(_capture, plan, config, runtime)
     can_divide = config.partition and config.inner == "eager" and not config.or_error
     divided = divide(gm, plan, unsafe, config, runtime) if can_divide else None
+    if part == "forward":
+        moving |= moving_results(gm, plan if divided is None else divided[0])
     if divided is None:
         tell_of(plan)
         tell(_words(plan), config)

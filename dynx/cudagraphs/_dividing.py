@@ -51,6 +51,14 @@ def divide(
     return replace(plan, pieces=described), make
 
 
+def moving_results(gm: GraphModule, plan: GraphPlan) -> set[str]:
+    """Name what a forward graph saves elsewhere on each call: arguments, and results of pieces that are not captured."""
+    given = {node.name: each for node, each in zip(placeholders(gm), plan.inputs, strict=True)}
+    still = {name for piece in plan.pieces if not piece.why_uncaptured for name in piece.outputs}
+    saved = (each.name for each in gm.graph.output_node().args[0][plan.user_outputs :] if isinstance(each, Node))
+    return {name for name in saved if (given[name].kind == "dynamic" if name in given else name not in still)}
+
+
 def _calling(gm: GraphModule) -> Callable[[list[Any]], Sequence[Any]]:
     return lambda args: gm(*args)
 

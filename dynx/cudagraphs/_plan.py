@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch.fx import GraphModule, Node
@@ -25,10 +25,12 @@ _UNSAFE = {  # tags of operators: why, and what to do
 _FIX_SIZE = "make the size fixed: torch.where instead of a mask, torch.nonzero_static, padding"
 
 
-def plan_of(gm: GraphModule, part: Part, device_type: str, sources: Sequence[str] = ()) -> tuple[GraphPlan, dict[Node, Skip]]:
+def plan_of(
+    gm: GraphModule, part: Part, device_type: str, sources: Sequence[str] = (), moving: Collection[str] = ()
+) -> tuple[GraphPlan, dict[Node, Skip]]:
     """Look at a graph while it is compiled; `sources` are what Dynamo passes to it, where that is known.
 
-    Gives also the nodes that cannot be captured.
+    `moving` names what the forward graph saved outside of recordings. Gives also the nodes that cannot be captured.
     """
     facts = graph_facts()
     saved = count_saved(gm) if part == "backward" else 0
@@ -38,6 +40,8 @@ def plan_of(gm: GraphModule, part: Part, device_type: str, sources: Sequence[str
     for index, node in enumerate(nodes):
         name = spoken(short_source(sources[index])) if named and sources[index] else node.name
         kind, why = _class_of(value_of(node), part, is_static=index in facts.static, is_saved=index < saved)
+        if kind == "managed" and node.name in moving:
+            kind, why = "dynamic", "saved by what is not captured"
         is_fixed = not _is_symbolic(node)
         nbytes = sum(each.nbytes for each in tensors_of(node)) if is_fixed else 0
         inputs.append(GraphInput(name, kind, why, index in written, is_fixed, nbytes, location_of(node)))

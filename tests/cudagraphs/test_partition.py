@@ -129,6 +129,39 @@ def test_random_numbers_keep_their_order(compiled, device, pieces):
     agree(compiled(function), function, device)
 
 
+def test_random_numbers_keep_the_order_in_which_they_were_written(compiled, device):
+    """Without that the second, which waits for nothing, would be drawn first."""
+
+    def function(x):
+        first = torch.nn.functional.dropout(unsafe(x))
+        second = torch.nn.functional.dropout(x)
+        return heavy(first), heavy(second)
+
+    agree(compiled(function), function, device)
+
+
+def test_who_reads_is_before_who_writes(compiled, device):
+    def function(x):
+        before = unsafe(x)
+        x.mul_(heavy(x))
+        return before
+
+    agree(compiled(function), function, device)
+
+
+def test_a_result_that_is_saved_too_stays_where_it_is(compiled, device):
+    weight = torch.ones(4, device=device, requires_grad=True)
+    run = compiled(lambda x: heavy(unsafe(heavy(x * weight))))
+    for _ in range(5):
+        x = torch.randn(3, 4, device=device)
+        weight.grad = None
+        run(x).sum().backward()
+        found, weight.grad = weight.grad, None
+        heavy(unsafe(heavy(x * weight))).sum().backward()
+        torch.testing.assert_close(found, weight.grad)
+    assert cudagraphs.stats().recordings == 4, "two pieces forward, two backward: what was saved is where it was"
+
+
 def test_changes_in_place_keep_their_order(compiled, device, pieces):
     def function(x):
         before = heavy(x)

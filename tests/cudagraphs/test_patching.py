@@ -137,6 +137,17 @@ def test_what_cannot_be_proven_is_copied(device, function):
     assert cudagraphs.stats().replays == 3
 
 
+def test_what_changes_a_buffer_is_not_tried(device):
+    """Else recording would count as a batch."""
+    norm, other = (nn.BatchNorm1d(4).to(device) for _ in range(2))
+    run = torch.compile(norm, backend=cudagraphs.backend(config(device)))
+    with torch.no_grad():
+        for _ in range(4):
+            x = torch.randn(8, 4, device=device)
+            torch.testing.assert_close(run(x), other(x))
+    torch.testing.assert_close(norm.state_dict(), other.state_dict())
+
+
 def test_gaps_are_copied(device):
     run = torch.compile(torch.sin, backend=cudagraphs.backend(config(device)))
     for _ in range(4):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import warnings
 
 import pytest
 import torch
 
 from dynx import cudagraphs
-from dynx.errors import UsageError
+from dynx.errors import DynxWarning, UsageError
 
 
 def pair(device):
@@ -80,6 +81,23 @@ def test_two_forwards_before_their_backwards(compiled, device):
                 loss.backward()
         same_gradients(model, other)
     assert cudagraphs.stats().recordings == 6, "three of each, used again and again"
+
+
+@pytest.mark.parametrize("on_limit", ["eager", "lru"])
+def test_no_room_for_a_forward_while_others_wait(compiled, device, on_limit):
+    """A recording whose backward pass is still to come is not forgotten: the third forward runs as it is."""
+    model, other = pair(device)
+    run = compiled(model, max_recordings=2, on_limit=on_limit)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DynxWarning)
+        for _ in range(4):
+            x = [torch.randn(3, 4, device=device) for _ in range(3)]
+            for call, each in ((run, model), (other, other)):
+                each.zero_grad()
+                losses = [call(one).square().mean() for one in x]
+                for loss in losses:
+                    loss.backward()
+            same_gradients(model, other)
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
