@@ -54,6 +54,10 @@ class Emulator:
                 handed = [(torch.empty_like(each), each) for each in results(outputs)]
                 for target, source in handed:
                     target.copy_(source)
+        except CaptureFailed:
+            raise
+        except RuntimeError as error:  # as of CUDA, such as out of memory
+            raise CaptureFailed(f"the emulator did not capture it: {error}") from error
         finally:
             torch.set_rng_state(state)
             recorder.put_back()
