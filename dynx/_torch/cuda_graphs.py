@@ -32,7 +32,7 @@ def current_stream_of(device: int) -> Callable[[], int]:
 
 
 def recover(device: int, pool: Any) -> None:
-    """Take back what a failed capture leaves: a generator that thinks it is captured, allocations that go to the pool.
+    """Take back what a failed capture leaves: a generator that thinks it is captured, a pool that is allocated from and held.
 
     Torch: `CUDAGraph.capture_end` raises before it does so itself, seen in 2.11 (pytorch#190348).
     """
@@ -43,6 +43,7 @@ def recover(device: int, pool: Any) -> None:
     generator.graphsafe_set_state(generator.clone_state())  # a copy is not captured
     with contextlib.suppress(RuntimeError):  # where torch has ended it
         _C._cuda_endAllocateToPool(device, pool)
+        _C._cuda_releasePool(device, pool)  # which the beginning of the capture took hold of
 
 
 def address_check() -> Callable[[Sequence[Any], Sequence[Any], Sequence[int]], bool]:

@@ -70,7 +70,7 @@ class _Flag:
         self.is_changed = False
 
 
-_flags: dict[int, dict[int, ref[_Flag]]] = {}  # by the address of a dict, which lives, and of the flag
+_flags: dict[int, dict[int, ref[_Flag]]] = {}  # by the addresses of a dict and of the flag; a dict tells of its end too
 
 
 @cache
@@ -83,20 +83,21 @@ def _watcher() -> int:
 
 def _watched(dicts: Dicts) -> Check:
     flag = _Flag()
-    held = {id(each): each for each in dicts}
-    for address, each in held.items():
+    addresses = tuple({id(each) for each in dicts})
+    for each in dicts:
         ctypes.pythonapi.PyDict_Watch(_watcher(), ctypes.py_object(each))
-        _flags.setdefault(address, {})[id(flag)] = ref(flag)
-    finalize(flag, _unwatch, id(flag), held)
+        _flags.setdefault(id(each), {})[id(flag)] = ref(flag)
+    finalize(flag, _forget, id(flag), addresses)  # not the dicts, from which there may be a way to the flag
     return lambda: not flag.is_changed
 
 
-def _unwatch(flag: int, held: dict[int, dict[Any, Any]]) -> None:
-    for address, each in held.items():
+def _forget(flag: int, addresses: Sequence[int]) -> None:
+    """Forget a flag. The dicts go on telling, if they live, to nobody."""
+    for address in addresses:
         there = _flags.get(address, {})
         there.pop(flag, None)
-        if not there and _flags.pop(address, None) is not None:
-            ctypes.pythonapi.PyDict_Unwatch(_watcher(), ctypes.py_object(each))
+        if not there:
+            _flags.pop(address, None)
 
 
 @ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)  # type: ignore[untyped-decorator]

@@ -172,11 +172,7 @@ class Recorded:
             leaves, _ = tree_flatten(arguments.call(self._function, tensors))
             return [*leaves, *(self.also() if self.also is not None else ())]
 
-        torch.clear_autocast_cache()  # copies of parameters in it would be read by the graph, but not kept
-        try:
-            recording: Recording = self.make(call, plan, self._config, self._runtime, arguments.tensors)
-        finally:
-            torch.clear_autocast_cache()
+        recording: Recording = self.make(call, plan, self._config, self._runtime, arguments.tensors)
         recording.held = self._state.held(), arguments.leaves
         return recording
 

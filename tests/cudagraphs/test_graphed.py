@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -227,6 +229,12 @@ def test_several_at_once(device):
             second(first(x)).square().mean().backward()
         for one, other in zip(graphed, twins, strict=True):
             same_gradients(one, other)
+
+
+def test_a_module_that_nobody_holds_is_gone(device, graph):
+    gone = weakref.ref(graph(model_of(device), some(device)))
+    gc.collect()
+    assert gone() is None
 
 
 def test_copies_are_not_graphed(device, pair):

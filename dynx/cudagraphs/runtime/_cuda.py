@@ -51,6 +51,7 @@ class Cuda:
         pool = pool or self._pool
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         torch.cuda.synchronize()
+        torch.clear_autocast_cache()  # copies of parameters in it would be read by the graph, but not kept
         try:
             with torch.cuda.graph(graph, pool=pool, stream=self._stream, capture_error_mode=self._error_mode):
                 for target, source in copies:
@@ -67,6 +68,8 @@ class Cuda:
             if isinstance(error, RuntimeError):
                 raise CaptureFailed(f"CUDA did not capture it: {_first_cause(error)}") from error
             raise
+        finally:
+            torch.clear_autocast_cache()
         return CudaCaptured(graph, outputs, sources, targets)
 
     def capture_reading(

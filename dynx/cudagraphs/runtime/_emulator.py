@@ -45,6 +45,7 @@ class Emulator:
         self, function: Callable[[], Any], copies: Sequence[Copy] = (), results: Copied = no_results, pool: Any = None
     ) -> EmulatedGraph:
         recorder = _Recorder()
+        torch.clear_autocast_cache()  # as for CUDA
         state = torch.get_rng_state()
         try:
             with recorder:
@@ -59,6 +60,7 @@ class Emulator:
         except RuntimeError as error:  # as of CUDA, such as out of memory
             raise CaptureFailed(f"the emulator did not capture it: {error}") from error
         finally:
+            torch.clear_autocast_cache()
             torch.set_rng_state(state)
             recorder.put_back()
         return EmulatedGraph(recorder.steps, outputs, copies, handed, self._pool if pool is None else pool)
