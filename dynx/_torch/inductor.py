@@ -6,10 +6,22 @@ Torch: `compile_fx(..., inner_compile=)` and `compile_fx_inner`, alike in 2.11, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 Compiled = Callable[[list[Any]], Any]
 Look = Callable[[Literal["forward", "backward", "inference"], Any, Sequence[Any]], Callable[[Compiled], Any]]
+
+
+def keeping_saved_tensors() -> AbstractContextManager[Any]:
+    """Have AOTAutograd compile backward passes that may run again: others write over what the forward pass saved.
+
+    Torch: `torch._functorch.config.donated_buffer`, which raises for `retain_graph=True`; alike in 2.11, 2.13 and 2.15.
+    """
+    from torch._functorch import config as functorch_config
+
+    context: AbstractContextManager[Any] = functorch_config.patch(donated_buffer=False)
+    return context
 
 
 def with_inductor(look: Look) -> Callable[[Any, Sequence[Any]], Any]:

@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule
 
 from dynx._torch import aot
-from dynx._torch.inductor import with_inductor
+from dynx._torch.inductor import keeping_saved_tensors, with_inductor
 from dynx._trace.requesters import short_source
 from dynx.advice import spoken
 from dynx.cudagraphs._config import Config, config_of
@@ -67,7 +67,10 @@ class _Backend:
             raise UsageError("buckets are for cudagraphs.fast_path\n  with torch.compile, mark sizes as dynamic")
         look = partial(_look, self.config, runtime, aot.input_sources(gm), set())
         if self.config.gradients == "in_place" and runtime is not None and torch.is_grad_enabled():
-            inner = with_inductor(_as_it_is_compiled)(gm, example_inputs) if self.config.inner == "inductor" else gm
+            inner: Callable[..., Any] = gm
+            if self.config.inner == "inductor":
+                with keeping_saved_tensors():
+                    inner = with_inductor(_as_it_is_compiled)(gm, example_inputs)
             return InPlace(inner, aot.static_inputs(gm), _names(gm), self.config, runtime)
         if self.config.inner == "inductor":
             return with_inductor(look)(gm, example_inputs)

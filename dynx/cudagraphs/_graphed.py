@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from dynx._torch.inductor import keeping_saved_tensors
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._fast_path import modules_of, name_of
 from dynx.cudagraphs._pair import Gradients, Pair
@@ -99,9 +101,10 @@ def _graphed(
         check_parameters(named, runtime.device_type)
         check_wrappers(named)
     forward = function.forward if isinstance(function, nn.Module) else function
-    inner = torch.compile(forward) if config.inner == "inductor" else forward
+    inner = _compiled(forward) if config.inner == "inductor" else forward
     recorded = Recorded(inner, "call", f"graphed {name_of(function)}", config, runtime, GradState(modules, _device(runtime)))
     wanted = Gradients(tuple(named), allow_unused, in_place)
+    recorded.original = forward
     recorded.make = partial(recording_with, lambda: wanted)
     if isinstance(function, nn.Module):
         function.forward = recorded  # before it is recorded, since it is part of the module's state
@@ -114,6 +117,18 @@ def _graphed(
             del function.forward
         raise
     return function if isinstance(function, nn.Module) else recorded
+
+
+def _compiled(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile with inductor; a backward pass is captured without giving up what the forward pass saved."""
+    run = torch.compile(forward)
+
+    @functools.wraps(forward)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with keeping_saved_tensors():
+            return run(*args, **kwargs)
+
+    return call
 
 
 def _device(runtime: Any) -> str:

@@ -70,6 +70,7 @@ class Recorded:
         self._cannot = False
         self._alone = Lock()
         self.also: Callable[[], Sequence[torch.Tensor]] | None = None  # what else a recording writes, and keeps
+        self.original = function  # what copies of it are
         self.watched: Sequence[torch.Tensor] = ()  # that the function may change
         self.make: Callable[..., Any] = Recording
         self.on_replay: Callable[[Recording], None] | None = None
@@ -87,10 +88,10 @@ class Recorded:
             return self._find(args, kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return copy.deepcopy(self._function, memo)  # recordings are of the original's memory
+        return copy.deepcopy(self.original, memo)  # recordings are of the original's memory
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _as_it_is, (self._function,)
+        return _as_it_is, (self.original,)
 
     def _find(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Record for a call, or run it as it is: the first of its kind, and where there can be no recording."""

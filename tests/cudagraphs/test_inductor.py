@@ -78,3 +78,43 @@ def test_misaligned_inputs(device):
         for offset in (0, 1, 2, 3, 0, 1):
             x = memory[offset : offset + 24].view(3, 8)
             torch.testing.assert_close(run(x), model(x))
+
+
+@pytest.mark.gpu
+@NO_GPU
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+def test_gradients_in_place(device):
+    model = model_of(device)
+    same_steps(compiled(model, gradients="in_place"), model, device)
+    assert cudagraphs.stats().replays == 6
+
+
+@pytest.mark.gpu
+@NO_GPU
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+@pytest.mark.parametrize("gradients", ["autograd", "in_place"])
+def test_a_graphed_module(device, gradients):
+    model = model_of(device)
+    other = copy.deepcopy(model)
+    x = torch.randn(3, 8, device=device)
+    cudagraphs.graphed(model, (x,), gradients=gradients, config=cudagraphs.Config(inner="inductor"))
+    for step in range(4):
+        for each in (model, other):
+            each.zero_grad()
+            each(x + step).square().mean().backward()
+        for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(mine.grad, theirs.grad)
+    assert cudagraphs.stats().replays == 8
+
+
+@pytest.mark.filterwarnings("ignore:.*script_method")
+def test_a_copy_of_a_graphed_module_is_its_own(monkeypatch):
+    monkeypatch.setattr("dynx.cudagraphs.runtime._interface.has_cuda", lambda: False)
+    model = model_of("cpu")
+    with pytest.warns(DynxWarning, match="no CUDA device"):
+        cudagraphs.graphed(model, (torch.randn(3, 8),), config=cudagraphs.Config(inner="inductor"))
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        other[3].bias.add_(1)
+        x = torch.randn(3, 8)
+        torch.testing.assert_close(other(x), model(x) + 1)
