@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from dynx._torch import foreach
-from dynx.cudagraphs.runtime import Copy, Runtime
+from dynx.cudagraphs.runtime import Copy, Runtime, copy_of
 from dynx.records.cudagraphs import GraphPlan
 
 Stage = Callable[[Sequence[Any]], Callable[[], None] | None]
@@ -75,8 +75,7 @@ def _own(tensor: torch.Tensor, repeated: Sequence[int]) -> torch.Tensor:
     compact = _once(tensor, repeated)
     if _overlaps(compact):
         return tensor.clone()
-    own = torch.empty_strided(compact.size(), compact.stride(), dtype=tensor.dtype, device=tensor.device).copy_(compact)
-    return own.expand(tensor.size())
+    return copy_of(compact).expand(tensor.size())
 
 
 def _overlaps(tensor: torch.Tensor) -> bool:

@@ -1,15 +1,22 @@
-"""Telling the copies that were captured for inputs from those that a graph does itself."""
+"""Copies of tensors, and telling those that were captured for inputs from those that a graph does itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+import torch
+
 from dynx.cudagraphs.runtime._interface import Copy
 from dynx.errors import CaptureFailed
 
 Node = TypeVar("Node")
 Addresses = tuple[int, int]  # to the first from the second
+
+
+def copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Copy a tensor with its strides."""
+    return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 class CopiesNotFound(CaptureFailed):

@@ -13,9 +13,10 @@ import torch
 
 from dynx._torch.cuda_graphs import is_plain, recover, replay_of
 from dynx.cudagraphs.runtime import _driver
+from dynx.cudagraphs.runtime._copies import copy_of
 from dynx.cudagraphs.runtime._driver import Setter
 from dynx.cudagraphs.runtime._interface import Copied, Copy, no_results
-from dynx.cudagraphs.runtime._patching import copy_of, patching
+from dynx.cudagraphs.runtime._patching import patching
 from dynx.cudagraphs.runtime._pointers import NotPatchable
 from dynx.errors import CaptureFailed
 

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from dynx._torch.liveness import WeakMemory
-from dynx.cudagraphs.runtime._copies import copies_among
+from dynx.cudagraphs.runtime._copies import copies_among, copy_of
 from dynx.cudagraphs.runtime._interface import Copied, Copy, no_results
 from dynx.cudagraphs.runtime._pointers import NotPatchable
 from dynx.errors import CaptureFailed
@@ -68,9 +68,7 @@ class Emulator:
     def capture_reading(
         self, function: Callable[[Sequence[torch.Tensor]], Any], inputs: Sequence[torch.Tensor], results: Copied, pool: Any
     ) -> EmulatedGraph:
-        own = [
-            torch.empty_strided(each.size(), each.stride(), dtype=each.dtype, device=each.device).copy_(each) for each in inputs
-        ]
+        own = [copy_of(each) for each in inputs]
         captured = self.capture(lambda: function(own), results=results, pool=pool)
         if any(_storage(each) == _storage(mine) for each in _tensors(captured.outputs) for mine in own):
             raise NotPatchable("a result lies in an input")

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
+from dynx.cudagraphs.runtime._copies import copy_of
 from dynx.cudagraphs.runtime._images import Pointers, images_of
 from dynx.cudagraphs.runtime._interface import Copied
 from dynx.cudagraphs.runtime._pointers import NotPatchable, Range, pointer_sites
@@ -33,11 +34,6 @@ def patching(
     pointers = Pointers(first.graph, sites, len(inputs))
     _prove(first, pointers, sets, results)
     return pointers.set
-
-
-def copy_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Copy a tensor with its strides."""
-    return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 def _prove(captured: _Captured, pointers: Pointers, sets: Sequence[Sequence[torch.Tensor]], results: Copied) -> None:
