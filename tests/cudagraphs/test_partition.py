@@ -10,6 +10,8 @@ from cudagraphs_runtimes import NO_GPU
 
 from dynx import cudagraphs
 from dynx.cudagraphs import _backend
+from dynx.cudagraphs._divided import Divided
+from dynx.cudagraphs._pieces import pieces_of
 from dynx.errors import DynxWarning
 
 
@@ -133,7 +135,7 @@ def test_random_numbers_keep_the_order_in_which_they_were_written(compiled, devi
     """Without that the second, which waits for nothing, would be drawn first."""
 
     def function(x):
-        first = torch.nn.functional.dropout(unsafe(x))
+        first = torch.nn.functional.dropout(unsafe(heavy(x)))
         second = torch.nn.functional.dropout(x)
         return heavy(first), heavy(second)
 
@@ -160,6 +162,17 @@ def test_a_result_that_is_saved_too_stays_where_it_is(compiled, device):
         heavy(unsafe(heavy(x * weight))).sum().backward()
         torch.testing.assert_close(found, weight.grad)
     assert cudagraphs.stats().recordings == 4, "two pieces forward, two backward: what was saved is where it was"
+
+
+def test_a_result_for_the_user_is_a_copy_and_for_the_backward_pass_is_not():
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    result = graph.call_function(torch.sin, (x,))
+    graph.output((result, result))
+    gm = torch.fx.GraphModule({}, graph)
+    (piece,) = pieces_of(gm, [[result]], 1)
+    assert (piece.results, piece.user_outputs) == ((result, result), 1)
+    assert Divided(gm, [(piece, lambda args: ["copy", "where it lies"])], 1)([1]) == ["copy", "where it lies"]
 
 
 def test_changes_in_place_keep_their_order(compiled, device, pieces):
