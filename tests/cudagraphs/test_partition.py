@@ -200,7 +200,7 @@ def test_sizes_that_depend_on_values(compiled, device, pieces):
 
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         agree(compiled(function), function, device)
-    assert True in pieces[0]
+    assert pieces == [[True, False, False]], "what is left behind the sizes is not worth a replay"
 
 
 def test_values_that_are_read(compiled, device):
@@ -247,8 +247,7 @@ def test_training(compiled, device, pieces, overlap):
                 loss.backward()
         for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
             torch.testing.assert_close(mine.grad, theirs.grad)
-    assert len(pieces) == 2
-    assert all(True in each for each in pieces), "forward and backward"
+    assert pieces == [[True, False, True]] * 2, "forward and backward"
 
 
 def test_threads(compiled, device):

@@ -68,10 +68,8 @@ def test_gradients_that_a_replay_made_add_up(compiled, device, outputs):
     assert cudagraphs.stats().replays == 6
 
 
-def test_two_forwards_before_their_backwards(compiled, device):
-    """What the first saved must not be overwritten by the second."""
-    model, other = pair(device)
-    run = compiled(model)
+def three_forwards_at_a_time(run, model, other, device):
+    """Train a model and its twin, each time with three forward passes before the first backward pass."""
     for _ in range(4):
         x = [torch.randn(3, 4, device=device) for _ in range(3)]
         for call, each in ((run, model), (other, other)):
@@ -80,6 +78,12 @@ def test_two_forwards_before_their_backwards(compiled, device):
             for loss in losses:
                 loss.backward()
         same_gradients(model, other)
+
+
+def test_two_forwards_before_their_backwards(compiled, device):
+    """What the first saved must not be overwritten by the second."""
+    model, other = pair(device)
+    three_forwards_at_a_time(compiled(model), model, other, device)
     assert cudagraphs.stats().recordings == 6, "three of each, used again and again"
 
 
@@ -90,14 +94,7 @@ def test_no_room_for_a_forward_while_others_wait(compiled, device, on_limit):
     run = compiled(model, max_recordings=2, on_limit=on_limit)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DynxWarning)
-        for _ in range(4):
-            x = [torch.randn(3, 4, device=device) for _ in range(3)]
-            for call, each in ((run, model), (other, other)):
-                each.zero_grad()
-                losses = [call(one).square().mean() for one in x]
-                for loss in losses:
-                    loss.backward()
-            same_gradients(model, other)
+        three_forwards_at_a_time(run, model, other, device)
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])

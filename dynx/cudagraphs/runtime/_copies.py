@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import torch
 
-from dynx.cudagraphs.runtime._interface import Copy
+from dynx.cudagraphs.runtime._interface import Copied, Copy
 from dynx.errors import CaptureFailed
 
 Node = TypeVar("Node")
@@ -17,6 +17,17 @@ Addresses = tuple[int, int]  # to the first from the second
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:
     """Copy a tensor with its strides."""
     return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def run_with_copies(function: Callable[[], Any], copies: Sequence[Copy], results: Copied) -> tuple[Any, list[Copy]]:
+    """Copy inputs, run a function, copy some of its results; gives what it gave, and the copies of results."""
+    for target, source in copies:
+        target.copy_(source)
+    outputs = function()
+    handed = [(torch.empty_like(each), each) for each in results(outputs)]
+    for target, source in handed:
+        target.copy_(source)
+    return outputs, handed
 
 
 class CopiesNotFound(CaptureFailed):

@@ -13,7 +13,7 @@ import torch
 
 from dynx._torch.cuda_graphs import is_plain, recover, replay_of
 from dynx.cudagraphs.runtime import _driver
-from dynx.cudagraphs.runtime._copies import copy_of
+from dynx.cudagraphs.runtime._copies import copy_of, run_with_copies
 from dynx.cudagraphs.runtime._driver import Setter
 from dynx.cudagraphs.runtime._interface import Copied, Copy, no_results
 from dynx.cudagraphs.runtime._patching import patching
@@ -55,12 +55,7 @@ class Cuda:
         torch.clear_autocast_cache()  # copies of parameters in it would be read by the graph, but not kept
         try:
             with torch.cuda.graph(graph, pool=pool, stream=self._stream, capture_error_mode=self._error_mode):
-                for target, source in copies:
-                    target.copy_(source)
-                outputs = function()
-                handed = [(torch.empty_like(each), each) for each in results(outputs)]
-                for target, source in handed:
-                    target.copy_(source)
+                outputs, handed = run_with_copies(function, copies, results)
             graph.instantiate()
             sources = _driver.addresses_of(graph, copies, "from") if copies else nothing
             targets = _driver.addresses_of(graph, handed, "to") if handed else nothing

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from dynx._torch.liveness import WeakMemory
-from dynx.cudagraphs.runtime._copies import copies_among, copy_of
+from dynx.cudagraphs.runtime._copies import copies_among, copy_of, run_with_copies
 from dynx.cudagraphs.runtime._interface import Copied, Copy, no_results
 from dynx.cudagraphs.runtime._pointers import NotPatchable
 from dynx.errors import CaptureFailed
@@ -49,12 +49,7 @@ class Emulator:
         state = torch.get_rng_state()
         try:
             with recorder:
-                for target, source in copies:
-                    target.copy_(source)
-                outputs = function()
-                handed = [(torch.empty_like(each), each) for each in results(outputs)]
-                for target, source in handed:
-                    target.copy_(source)
+                outputs, handed = run_with_copies(function, copies, results)
         except CaptureFailed:
             raise
         except RuntimeError as error:  # as of CUDA, such as out of memory
