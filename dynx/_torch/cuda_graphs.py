@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
+from weakref import finalize
 
 
 def is_plain(graph: Any) -> bool:
@@ -44,6 +45,23 @@ def recover(device: int, pool: Any) -> None:
     with contextlib.suppress(RuntimeError):  # where torch has ended it
         _C._cuda_endAllocateToPool(device, pool)
         _C._cuda_releasePool(device, pool)  # which the beginning of the capture took hold of
+
+
+class Pool:
+    """A pool of memory for graphs, which lasts as long as this does: that of a handle cannot be used after its first graph.
+
+    Torch: `torch.cuda.use_mem_pool` begins, ends and releases in this order; `torch.cuda.MemPool`, which lasts as long as it is
+    held too, empties caches when it goes, and aborts where that is during a capture (2.11).
+    """
+
+    def __init__(self, device: int) -> None:
+        import torch
+        from torch import _C
+
+        self.handle = torch.cuda.graph_pool_handle()
+        _C._cuda_beginAllocateCurrentThreadToPool(device, self.handle)
+        _C._cuda_endAllocateToPool(device, self.handle)
+        finalize(self, _C._cuda_releasePool, device, self.handle).atexit = False
 
 
 def address_check() -> Callable[[Sequence[Any], Sequence[Any], Sequence[int]], bool]:

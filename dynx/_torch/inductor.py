@@ -5,23 +5,36 @@ Torch: `compile_fx(..., inner_compile=)` and `compile_fx_inner`, alike in 2.11, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 Compiled = Callable[[list[Any]], Any]
 Look = Callable[[Literal["forward", "backward", "inference"], Any, Sequence[Any]], Callable[[Compiled], Any]]
 
 
-def keeping_saved_tensors() -> AbstractContextManager[Any]:
+@contextmanager
+def keeping_saved_tensors() -> Iterator[None]:
     """Have AOTAutograd compile backward passes that may run again: others write over what the forward pass saved.
 
-    Torch: `torch._functorch.config.donated_buffer`, which raises for `retain_graph=True`; alike in 2.11, 2.13 and 2.15.
+    Torch: `collect_bw_donated_buffer_idxs` finds what may be overwritten. `config.donated_buffer=False` is not enough: a graph
+    that was compiled with it raises for `retain_graph=True` wherever it is not set, as in the threads of autograd (2.11, 2.13
+    and 2.15). The cache of AOTAutograd does not know of this.
     """
     from torch._functorch import config as functorch_config
+    from torch._functorch._aot_autograd import graph_compile
 
-    context: AbstractContextManager[Any] = functorch_config.patch(donated_buffer=False)
-    return context
+    find = graph_compile.collect_bw_donated_buffer_idxs
+    graph_compile.collect_bw_donated_buffer_idxs = _none_of_them
+    try:
+        with functorch_config.patch(enable_autograd_cache=False):
+            yield
+    finally:
+        graph_compile.collect_bw_donated_buffer_idxs = find
+
+
+def _none_of_them(*args: Any, **kwargs: Any) -> list[int]:
+    return []
 
 
 def with_inductor(look: Look) -> Callable[[Any, Sequence[Any]], Any]:

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 from dynx._torch.inductor import keeping_saved_tensors
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._fast_path import modules_of, name_of
+from dynx.cudagraphs._leaves import leaves_in
 from dynx.cudagraphs._pair import Gradients, Pair
 from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._recording import Recording
@@ -103,7 +104,7 @@ def _graphed(
     forward = function.forward if isinstance(function, nn.Module) else function
     inner = _compiled(forward) if config.inner == "inductor" else forward
     recorded = Recorded(inner, "call", f"graphed {name_of(function)}", config, runtime, GradState(modules, _device(runtime)))
-    wanted = Gradients(tuple(named), allow_unused, in_place)
+    wanted = Gradients(tuple(named), partial(leaves_in, modules), allow_unused, in_place)
     recorded.original = forward
     recorded.make = partial(recording_with, lambda: wanted)
     if isinstance(function, nn.Module):

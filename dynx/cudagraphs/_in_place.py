@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import nn
 from dynx._torch.cuda_graphs import address_check
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._graphed import recording_with
+from dynx.cudagraphs._leaves import leaf_of
 from dynx.cudagraphs._pair import Gradients
 from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._refusals import check_parameters, check_wrappers
@@ -47,7 +49,18 @@ class InPlace:
     def _gradients(self) -> Gradients:
         named = [(self._names[index], each) for index, each in zip(self._still, self.standing, strict=True)]
         trained = ((name, each) for name, each in named if isinstance(each, nn.Parameter) and each.requires_grad)
-        return Gradients(tuple(trained), in_place=True)
+        return Gradients(tuple(trained), self._leaves, in_place=True)
+
+    @contextmanager
+    def _leaves(self) -> Iterator[dict[torch.Tensor, torch.Tensor]]:
+        """Give the graph other leaves for a while."""
+        before = self.standing
+        leaves = {each: leaf_of(each) for each in before}
+        self.standing = [leaves[each] for each in before]
+        try:
+            yield leaves
+        finally:
+            self.standing = before
 
     def _run(self, *others: Any) -> Any:
         assert self._others is not None

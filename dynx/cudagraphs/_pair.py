@@ -13,7 +13,7 @@ from dynx._torch import foreach
 from dynx._torch.liveness import weak_tensor
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._recording import Call, Recording
-from dynx.cudagraphs._traced import Traced
+from dynx.cudagraphs._traced import Leaves, Traced
 from dynx.cudagraphs.runtime import Runtime
 from dynx.errors import UsageError
 from dynx.records.cudagraphs import GraphInput, GraphPlan
@@ -26,6 +26,7 @@ class Gradients:
     """Which gradients a pair computes, and where they go."""
 
     parameters: tuple[Named, ...]
+    leaves: Leaves  # has the function use other leaves for a while
     allow_unused: bool = True
     in_place: bool = False  # the graph writes to `.grad`; autograd sees one input instead of all parameters
 
@@ -49,7 +50,8 @@ class Pair:
         self._needs = [index for index, each in enumerate(tensors) if each.requires_grad]
         self._parameters = [each for _, each in gradients.parameters]
         _refuse_changes(plan, self._needs)
-        self._traced = Traced(call, [each.requires_grad for each in tensors], plan.user_outputs)
+        needs = [each.requires_grad for each in tensors]
+        self._traced = Traced(call, needs, gradients.leaves, self._parameters)
         outputs = "alias" if config.outputs == "static" else config.outputs  # autograd writes to what it is given
         how = replace(config, outputs=outputs)
         self._forward = Recording(self._traced.forward, plan, how, runtime, tensors, runtime.new_pool())
@@ -119,7 +121,7 @@ class Pair:
         plan = GraphPlan("backward", tuple(inputs), given, are_all_handed_out=False)
 
         def backward(gradients: list[Any]) -> list[torch.Tensor | None]:
-            found = self._traced.backward(gradients, self._parameters)
+            found = self._traced.backward(gradients)
             if adds_to is None:
                 return found
             foreach.add_all(adds_to, [each for each in found[given:] if each is not None])

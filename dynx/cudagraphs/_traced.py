@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
+Leaves = Callable[[], AbstractContextManager[Mapping[torch.Tensor, torch.Tensor]]]
+
 
 class Traced:
     """Runs a function forward once, and back as often as it is captured."""
 
-    def __init__(self, call: Callable[[list[Any]], Sequence[Any]], needs_gradient: Sequence[bool], outputs: int) -> None:
-        self._call, self._needs, self._outputs = call, needs_gradient, outputs
-        self._leaves: list[torch.Tensor] = []
+    def __init__(
+        self,
+        call: Callable[[list[Any]], Sequence[Any]],
+        needs_gradient: Sequence[bool],
+        leaves: Leaves,
+        parameters: Sequence[torch.Tensor],
+    ) -> None:
+        self._call, self._needs, self._leaves, self._parameters = call, needs_gradient, leaves, parameters
+        self._wanted: list[torch.Tensor] = []
         self.results: dict[int, torch.Tensor] = {}  # those with gradients, by their place
         self._held: list[Any] = []
         self.is_used: list[bool] = []  # of what gradients were asked for
@@ -27,30 +36,30 @@ class Traced:
             saved.append(tensor.detach())
             return tensor
 
-        with torch.enable_grad(), saved_tensors_hooks(keep, _as_it_is):
-            self._leaves = [each.detach().requires_grad_(need) for each, need in zip(args, self._needs, strict=True)]
-            outputs = list(self._call(list(self._leaves)))
+        with torch.enable_grad(), saved_tensors_hooks(keep, _as_it_is), self._leaves() as leaves:
+            given = [each.detach().requires_grad_(need) for each, need in zip(args, self._needs, strict=True)]
+            outputs = list(self._call(list(given)))
+            parameters = [leaves.get(each, each) for each in self._parameters]
+        self._wanted = [*(each for each, need in zip(given, self._needs, strict=True) if need), *parameters]
         self.results = {
             index: each for index, each in enumerate(outputs) if isinstance(each, torch.Tensor) and each.requires_grad
         }
         return [*(each.detach() if isinstance(each, torch.Tensor) else each for each in outputs), *saved]
 
-    def backward(self, gradients: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+    def backward(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
         """Give the gradients of the arguments that need one, and of parameters.
 
         May be called again until `let_go`.
         """
-        wanted = [each for each, need in zip(self._leaves, self._needs, strict=True) if need]
-        found = torch.autograd.grad(
-            list(self.results.values()), [*wanted, *parameters], gradients, retain_graph=True, allow_unused=True
-        )
+        results = list(self.results.values())
+        found = torch.autograd.grad(results, self._wanted, gradients, retain_graph=True, allow_unused=True)
         self.is_used = [each is not None for each in found]
         return list(found)
 
     def let_go(self) -> None:
         """Forget the graph of autograd, but not what it has saved in places where hooks do not see it.
 
-        Its nodes for parameters belong to the stream of the capture: autograd would wait for that in each backward pass.
+        Where a parameter itself was used, its node belongs to the stream of the capture: backward passes would wait for that.
         """
         self._held = [_attributes(node) for node in _nodes(self.results.values())]
         self.results = {index: each.detach() for index, each in self.results.items()}

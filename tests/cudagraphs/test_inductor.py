@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 
 import pytest
@@ -9,6 +10,8 @@ import torch
 from cudagraphs_runtimes import NO_GPU
 
 from dynx import cudagraphs
+from dynx._torch import aot
+from dynx._torch.inductor import keeping_saved_tensors
 from dynx.errors import DynxWarning, UsageError
 
 
@@ -112,3 +115,22 @@ def test_a_copy_of_a_graphed_module_is_its_own(monkeypatch):
         other[3].bias.add_(1)
         x = torch.randn(3, 8)
         torch.testing.assert_close(other(x), model(x) + 1)
+
+
+@pytest.mark.filterwarnings("ignore:.*script_method")
+@pytest.mark.parametrize("keeping", [False, True])
+def test_a_backward_pass_that_runs_again(keeping):
+    """AOTAutograd has backward passes write over what the forward pass saved; one that is captured runs more than once."""
+    torch._dynamo.reset()
+    model, x = model_of("cpu"), torch.randn(3, 8)
+    backend = aot.with_compilers(*[lambda gm, example_inputs: aot.boxed(lambda args: gm(*args))] * 3)
+    with keeping_saved_tensors() if keeping else contextlib.nullcontext():
+        run = torch.compile(model, backend=backend)
+        run(x).sum().backward()
+        loss = run(x).square().mean()
+    if not keeping:
+        with pytest.raises(RuntimeError, match="donated"):
+            loss.backward(retain_graph=True)
+        return
+    one, other = (torch.autograd.grad(loss, list(model.parameters()), retain_graph=True) for _ in range(2))
+    torch.testing.assert_close(one, other)

@@ -168,6 +168,15 @@ def test_the_oldest_recording_is_forgotten(compiled, device):
     assert cudagraphs.stats().recordings == 4, "the first, which was used in between, was kept"
 
 
+def test_others_are_recorded_where_a_forgotten_one_lay(compiled, device):
+    run = compiled(lambda x: x + 1, dynamic=True, max_recordings=1, on_limit="lru", outputs="static")
+    for size in (3, 3, 4, 3, 4):
+        x = torch.randn(size, device=device)
+        result = run(x)  # is held while the next is recorded
+        same(result, x + 1)
+    assert cudagraphs.stats().recordings == 4
+
+
 def test_more_recordings_can_be_an_error(compiled, device):
     run = compiled(lambda x: x + 1, dynamic=True, max_recordings=1, on_limit="error")
     for size in (3, 3):

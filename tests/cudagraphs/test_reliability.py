@@ -11,7 +11,7 @@ import torch
 from cudagraphs_runtimes import NO_GPU, RUNTIMES
 
 from dynx import cudagraphs
-from dynx.errors import DynxWarning
+from dynx.errors import DynxWarning, UsageError
 
 MEGABYTE = 2**20
 
@@ -88,17 +88,31 @@ def test_a_hook_that_reads_is_named(device):
     agree(run, model, device)
 
 
-def test_garbage_that_is_collected_during_a_capture(device):
+def recorded(device, kind):
+    model, x = model_of(device), torch.ones(1, 8, device=device)
+    if kind == "fast path":
+        return cudagraphs.fast_path(model, x, config=config(device))
+    model.unused = torch.nn.Parameter(torch.ones(2, device=device))
+    try:
+        return cudagraphs.graphed(
+            model, (x,), gradients="in_place", allow_unused_input=kind != "refused", config=config(device)
+        )
+    except UsageError as error:
+        return error
+
+
+@pytest.mark.parametrize("kind", ["fast path", "graphed", "refused"])
+def test_garbage_that_is_collected_during_a_capture(device, kind):
     """Graphs that nobody holds any more may be in it."""
 
-    def litter(x):
-        ring = [cudagraphs.fast_path(model_of(device), torch.ones(1, 8, device=device), config=config(device))]
+    def litter():
+        ring = [recorded(device, kind)]
         ring.append(ring)
 
     def collect(x):
         gc.collect()
 
-    litter(None)
+    litter()
     run = run_of(device, collect)
     agree(run, model_of(device), device, 4)
     assert cudagraphs.stats().replays >= 3

@@ -230,6 +230,18 @@ def test_what_cannot_be_captured_trains_as_it_is(device):
         pair.both(4)
 
 
+@pytest.mark.gpu
+@NO_GPU
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+def test_what_leads_back_to_the_parameters_is_in_the_way(device):
+    """Autograd adds to a gradient on the stream where its parameter was used first."""
+    pair = Pair(device, momentum)
+    held = [pair.model(torch.randn(3, 4, device=device)), pair.twin(torch.randn(3, 4, device=device))]
+    with pytest.warns(DynxWarning, match=r"results of earlier calls are held(.|\n)*let go of them"):
+        pair.both(4)
+    assert held
+
+
 def refused(device, match, *, params=None, loss_fn=lambda x: x.sum(), call=None, **given):
     params = [*model_of(device).parameters()] if params is None else params
     if "optimizer" in given:

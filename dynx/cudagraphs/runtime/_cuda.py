@@ -5,16 +5,20 @@ Torch: `torch.cuda.CUDAGraph`; the guide on CUDA graphs of the CUDA documentatio
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
+from weakref import ref
 
 import torch
 
-from dynx._torch.cuda_graphs import is_plain, recover, replay_of
+from dynx._torch.cuda_graphs import Pool, is_plain, recover, replay_of
 from dynx.cudagraphs.runtime import _driver
 from dynx.cudagraphs.runtime._copies import copy_of, run_with_copies
 from dynx.cudagraphs.runtime._driver import Setter
+from dynx.cudagraphs.runtime._ending import capturing, keep_while_captured
 from dynx.cudagraphs.runtime._interface import Copied, Copy, no_results
 from dynx.cudagraphs.runtime._patching import patching
 from dynx.cudagraphs.runtime._pointers import NotPatchable
@@ -27,46 +31,62 @@ class Cuda:
     device_type = "cuda"
 
     def __init__(self, pool: Any = None, stream: Any = None, capture_error_mode: str = "thread_local") -> None:
-        self._stream = stream or torch.cuda.Stream()
+        self._given_stream = stream
         self._given_pool = pool
-        self._pool = self.new_pool()
+        self._shared_pool: Callable[[], Any] = _none  # kept by what is captured in it
         self._error_mode = capture_error_mode
 
+    @property
+    def _stream(self) -> torch.cuda.Stream:
+        """Each thread captures on a stream of its own, since what others do on it would be captured too."""
+        return self._given_stream or _stream_of(torch.cuda.current_device())
+
     def warm_up(self, function: Callable[[], Any]) -> Any:
-        caller = torch.cuda.current_stream()
-        self._stream.wait_stream(caller)
-        with torch.cuda.stream(self._stream):
+        caller, own = torch.cuda.current_stream(), self._stream
+        own.wait_stream(caller)
+        with torch.cuda.stream(own):
             result = function()
-        caller.wait_stream(self._stream)
+        caller.wait_stream(own)
         return result
 
     def copies_in_graph(self) -> bool:
         return _driver.is_available()
 
     def new_pool(self) -> Any:
-        return self._given_pool or torch.cuda.graph_pool_handle()
+        return self._given_pool or Pool(torch.cuda.current_device())
 
     def capture(
         self, function: Callable[[], Any], copies: Sequence[Copy] = (), results: Copied = no_results, pool: Any = None
     ) -> CudaCaptured:
-        pool = pool or self._pool
+        pool = pool or self._shared()
+        handle = pool.handle if isinstance(pool, Pool) else pool
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         torch.cuda.synchronize()
         torch.clear_autocast_cache()  # copies of parameters in it would be read by the graph, but not kept
         try:
-            with torch.cuda.graph(graph, pool=pool, stream=self._stream, capture_error_mode=self._error_mode):
+            with capturing(), self._on(graph, handle):
                 outputs, handed = run_with_copies(function, copies, results)
             graph.instantiate()
             sources = _driver.addresses_of(graph, copies, "from") if copies else nothing
             targets = _driver.addresses_of(graph, handed, "to") if handed else nothing
         except BaseException as error:
-            recover(self._stream.device_index, pool)
+            recover(torch.cuda.current_device(), handle)
             if isinstance(error, RuntimeError):
                 raise CaptureFailed(f"CUDA did not capture it: {_first_cause(error)}") from error
             raise
         finally:
             torch.clear_autocast_cache()
-        return CudaCaptured(graph, outputs, sources, targets)
+        return CudaCaptured(graph, outputs, sources, targets, pool)
+
+    def _on(self, graph: torch.cuda.CUDAGraph, handle: Any) -> AbstractContextManager[None]:
+        return torch.cuda.graph(graph, pool=handle, stream=self._stream, capture_error_mode=self._error_mode)
+
+    def _shared(self) -> Any:
+        pool = self._shared_pool()
+        if pool is None:
+            pool = self.new_pool()
+            self._shared_pool = ref(pool) if isinstance(pool, Pool) else lambda: pool
+        return pool
 
     def capture_reading(
         self, function: Callable[[Sequence[torch.Tensor]], Any], inputs: Sequence[torch.Tensor], results: Copied, pool: Any
@@ -88,6 +108,25 @@ class Cuda:
         return first
 
 
+class _Streams(threading.local):
+    def __init__(self) -> None:
+        self.found: dict[int, torch.cuda.Stream] = {}
+
+
+_streams = _Streams()
+
+
+def _stream_of(device: int) -> torch.cuda.Stream:
+    """Give the stream for captures of this thread: cuBLAS keeps memory for each stream that it was used on."""
+    if device not in _streams.found:
+        _streams.found[device] = torch.cuda.Stream(device)
+    return _streams.found[device]
+
+
+def _none() -> None:
+    return None
+
+
 def nothing(tensors: Sequence[torch.Tensor]) -> None:
     """Set no address."""
 
@@ -96,14 +135,18 @@ def _first_cause(error: BaseException) -> str:
     """Give the first line of what went wrong first; what CUDA says at the end of a capture follows from that."""
     while error.__context__ is not None:
         error = error.__context__
-    return str(error).partition("\n")[0]
+    first = str(error).partition("\n")[0]
+    if "legacy stream" in first:  # where parameters were used on before, autograd adds to their gradients
+        return "results of earlier calls are held that lead back to the same parameters\n  let go of them, or detach them"
+    return first
 
 
 class CudaCaptured:
     """A captured CUDA graph."""
 
-    def __init__(self, graph: torch.cuda.CUDAGraph, outputs: Any, sources: Setter, targets: Setter) -> None:
-        self.graph, self.outputs = graph, outputs
+    def __init__(self, graph: torch.cuda.CUDAGraph, outputs: Any, sources: Setter, targets: Setter, pool: Any) -> None:
+        self.graph, self.outputs, self._pool = graph, outputs, pool
+        keep_while_captured(self, graph)
         self.set_sources, self.set_targets = sources, targets
         self.replay: Callable[[], None] = self._replay_first
 
@@ -118,7 +161,7 @@ class CudaCaptured:
 
     def close(self) -> None:
         self.graph.reset()
-        self.outputs, self.replay = None, _closed
+        self.outputs, self._pool, self.replay = None, None, _closed
 
 
 def _closed() -> None:
