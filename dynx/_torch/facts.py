@@ -71,6 +71,15 @@ def bound(tx: Any, number: Any, low: int | None, high: int | None, message: str)
     _explain_assertions(tx, _moved(shape_env, symbols, before), message)
 
 
+def symbols_of(*numbers: object) -> frozenset[Any]:
+    """Give the symbols that sizes are made of; none for plain numbers.
+
+    Torch: `SymNode.expr`, alike in 2.11, 2.13 and 2.15.
+    """
+    symbolic = (each for each in numbers if isinstance(each, (torch.SymInt, torch.SymFloat, torch.SymBool)))
+    return frozenset(symbol for each in symbolic for symbol in each.node.expr.free_symbols)
+
+
 def is_unbacked(number: Any) -> bool:
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 

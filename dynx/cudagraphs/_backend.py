@@ -18,6 +18,7 @@ from dynx.cudagraphs._divided import Divided
 from dynx.cudagraphs._dividing import divide, moving_results
 from dynx.cudagraphs._heard import tell_of
 from dynx.cudagraphs._in_place import InPlace
+from dynx.cudagraphs._moves import Shared
 from dynx.cudagraphs._plan import plan_of
 from dynx.cudagraphs._recording import Call
 from dynx.cudagraphs._runner import Runner
@@ -58,14 +59,14 @@ class _Backend:
         self.__name__ = "dynx_cudagraphs"
 
     def __call__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> Any:
-        runtime = runtime_of(self.config)
+        runtime = runtime_of(self.config, device=_device_of(example_inputs))
         if self.config.inputs in ("memcpy_node", "patch") and runtime is not None and not runtime.copies_in_graph():
             raise UsageError(
                 f"inputs={self.config.inputs!r} needs cuda-bindings\n  pip install 'dynx[cuda]', or leave it at 'auto'"
             )
         if self.config.buckets:
             raise UsageError("buckets are for cudagraphs.fast_path\n  with torch.compile, mark sizes as dynamic")
-        look = partial(_look, self.config, runtime, aot.input_sources(gm), set())
+        look = partial(_look, self.config, runtime, aot.input_sources(gm), Shared())
         if self.config.gradients == "in_place" and runtime is not None and torch.is_grad_enabled():
             inner: Callable[..., Any] = gm
             if self.config.inner == "inductor":
@@ -90,13 +91,14 @@ def _look(
     config: Config,
     runtime: Runtime | None,
     sources: Sequence[str],
-    moving: set[str],  # what the forward graph saves outside of recordings
+    shared: Shared,
     part: Part,
     gm: GraphModule,
     example_inputs: Sequence[Any],
 ) -> Callable[[Call], Any]:
     """Look at a graph before it is compiled; gives what captures the compiled one."""
-    plan, unsafe = plan_of(gm, part, runtime.device_type if runtime is not None else "cpu", sources, moving)
+    device = runtime.device if runtime is not None else torch.device("cpu")
+    plan, unsafe = plan_of(gm, part, device, sources, shared.moving)
     if runtime is None:
         tell_of(plan)
         tell("there is no CUDA device: graphs run uncaptured", config)
@@ -104,11 +106,11 @@ def _look(
     for skip in plan.skips:
         count_skip(skip)
     if not unsafe:
-        return partial(_capture, plan, config, runtime)
+        return partial(_capture, plan, config, runtime, shared)
     can_divide = config.partition and config.inner == "eager" and not config.or_error
-    divided = divide(gm, plan, unsafe, config, runtime) if can_divide else None
+    divided = divide(gm, plan, unsafe, config, runtime, shared) if can_divide else None
     if part == "forward":
-        moving |= moving_results(gm, plan if divided is None else divided[0])
+        shared.moving.update(moving_results(gm, plan if divided is None else divided[0]))
     if divided is None:
         tell_of(plan)
         tell(_words(plan), config)
@@ -116,8 +118,8 @@ def _look(
     return partial(_divide, *divided)
 
 
-def _capture(plan: GraphPlan, config: Config, runtime: Runtime, call: Call) -> Runner:
-    runner = Runner(call, plan, config, runtime)
+def _capture(plan: GraphPlan, config: Config, runtime: Runtime, shared: Shared, call: Call) -> Runner:
+    runner = Runner(call, plan, config, runtime, shared)
     tell_of(plan, [runner])
     return runner
 
@@ -126,6 +128,12 @@ def _divide(plan: GraphPlan, make: Callable[[], Divided], call: Call) -> Divided
     divided = make()
     tell_of(plan, divided.runners)
     return divided
+
+
+def _device_of(example_inputs: Sequence[Any]) -> torch.device | None:
+    """Give the first CUDA device among the inputs of a graph."""
+    devices = (each.device for each in example_inputs if isinstance(each, torch.Tensor))
+    return next((each for each in devices if each.type == "cuda"), None)
 
 
 def _names(gm: GraphModule) -> list[str]:

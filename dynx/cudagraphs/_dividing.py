@@ -13,6 +13,7 @@ from dynx._torch import aot
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._divided import Divided
 from dynx.cudagraphs._graph import location_of, placeholders, value_of
+from dynx.cudagraphs._moves import Shared
 from dynx.cudagraphs._mutation import mutated_inputs
 from dynx.cudagraphs._partition import parts_of
 from dynx.cudagraphs._pieces import Piece, pieces_of
@@ -24,7 +25,7 @@ _WORTH_IT = 3  # launches: a replay with its checks and copies takes the time of
 
 
 def divide(
-    gm: GraphModule, plan: GraphPlan, unsafe: dict[Node, Skip], config: Config, runtime: Runtime
+    gm: GraphModule, plan: GraphPlan, unsafe: dict[Node, Skip], config: Config, runtime: Runtime, shared: Shared
 ) -> tuple[GraphPlan, Callable[[], Divided]] | None:
     """Divide a graph; gives the plan with its pieces, and what makes the call. None where no piece is worth it."""
     pieces = pieces_of(gm, parts_of(gm, unsafe), plan.user_outputs)
@@ -44,7 +45,7 @@ def divide(
             call = aot.boxed(_calling(piece.gm))
             if not why:
                 of_piece = _plan_of(piece, plan, given, captured)
-                call = Runner(call, of_piece, config, runtime, has_own_pools=True)
+                call = Runner(call, of_piece, config, runtime, shared, has_own_pools=True)
             calls.append((piece, call))
         return Divided(gm, calls, plan.user_outputs)
 

@@ -48,7 +48,7 @@ def fast_path(
     if frozen:
         state: Any = Frozen()
     elif modules := modules_of(function):
-        state = ModuleState(modules, runtime.device_type if runtime is not None else "cpu")
+        state = ModuleState(modules, runtime.device.type if runtime is not None else "cpu")
     else:
         raise UsageError(
             f"no module is known that {name_of(function)} uses, so nothing can be checked\n  promise with frozen=True"

@@ -99,7 +99,7 @@ def _graphed(
     check_modules(modules)
     named = [(name, each) for module in modules for name, each in module.named_parameters() if each.requires_grad]
     if in_place and runtime is not None:
-        check_parameters(named, runtime.device_type)
+        check_parameters(named, runtime.device)
         check_wrappers(named)
     forward = function.forward if isinstance(function, nn.Module) else function
     inner = _compiled(forward) if config.inner == "inductor" else forward
@@ -133,7 +133,7 @@ def _compiled(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _device(runtime: Any) -> str:
-    return runtime.device_type if runtime is not None else "cpu"
+    return runtime.device.type if runtime is not None else "cpu"
 
 
 def recording_with(

@@ -22,8 +22,9 @@ class Heard:
 
     def use(self) -> GraphUse:
         recordings = [each for runner in self.runners for each in runner.recordings]
+        is_whole = len(self.runners) == 1 and not self.plan.pieces
         return GraphUse(
-            self.plan,
+            self.runners[0].plan if is_whole else self.plan,  # that of now
             recordings=len(recordings),
             replays=sum(each.tally.times for each in recordings),
             copies=sum(each.tally.copies for each in recordings),

@@ -43,7 +43,7 @@ class InPlace:
 
     def _check(self) -> None:
         trained = self._gradients().parameters
-        check_parameters(trained, self._runtime.device_type)
+        check_parameters(trained, self._runtime.device)
         check_wrappers(trained)
 
     def _gradients(self) -> Gradients:

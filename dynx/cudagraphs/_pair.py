@@ -114,7 +114,7 @@ class Pair:
     def _record_backward(self, adds_to: Sequence[torch.Tensor] | None = None) -> Recording:
         results = self._traced.results
         inputs = [
-            GraphInput(f"gradient {index}", "dynamic", "a gradient of an output", False, True, each.nbytes)
+            GraphInput(f"gradient {index}", "dynamic", "a gradient of an output", is_fixed=True, nbytes=each.nbytes)
             for index, each in results.items()
         ]
         given = len(self._needs) + (0 if self._gradients.in_place else len(self._parameters))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import prod
+from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
 from dynx._torch.aot import count_saved, graph_facts
-from dynx._torch.facts import is_unbacked
+from dynx._torch.facts import is_unbacked, symbols_of
 from dynx._trace.requesters import short_source
 from dynx.advice import spoken
 from dynx.cudagraphs._graph import location_of, placeholders, tensors_of, value_of
@@ -26,7 +28,7 @@ _FIX_SIZE = "make the size fixed: torch.where instead of a mask, torch.nonzero_s
 
 
 def plan_of(
-    gm: GraphModule, part: Part, device_type: str, sources: Sequence[str] = (), moving: Collection[str] = ()
+    gm: GraphModule, part: Part, device: torch.device, sources: Sequence[str] = (), moving: Collection[str] = ()
 ) -> tuple[GraphPlan, dict[Node, Skip]]:
     """Look at a graph while it is compiled; `sources` are what Dynamo passes to it, where that is known.
 
@@ -35,19 +37,32 @@ def plan_of(
     facts = graph_facts()
     saved = count_saved(gm) if part == "backward" else 0
     written = mutated_inputs(gm)
-    nodes, inputs = placeholders(gm), []
+    nodes, inputs, outputs = placeholders(gm), [], list(gm.graph.output_node().args[0])
+    user_outputs = facts.user_outputs if part == "forward" else len(outputs)
+    told = frozenset[Any]().union(*(symbols_of(value_of(each)) for each in nodes))
+    sizes = frozenset[Any]().union(*map(_symbols, gm.graph.nodes))
     named = len(sources) == len(nodes) and part != "backward"
     for index, node in enumerate(nodes):
         name = spoken(short_source(sources[index])) if named and sources[index] else node.name
         kind, why = _class_of(value_of(node), part, is_static=index in facts.static, is_saved=index < saved)
         if kind == "managed" and node.name in moving:
             kind, why = "dynamic", "saved by what is not captured"
-        is_fixed = not _is_symbolic(node)
-        nbytes = sum(each.nbytes for each in tensors_of(node)) if is_fixed else 0
-        inputs.append(GraphInput(name, kind, why, index in written, is_fixed, nbytes, location_of(node)))
-    outputs = facts.user_outputs if part == "forward" else len(gm.graph.output_node().args[0])
-    unsafe = _unsafe_nodes(gm, inputs, device_type)
-    plan = GraphPlan(part, tuple(inputs), outputs, tuple(unsafe.values()), is_pure=not written)
+        is_size = bool(symbols_of(value_of(node)) & sizes)
+        if kind in ("dynamic", "scalar") and not is_size and _is_untouched(node, outputs[user_outputs:]):
+            kind, why = "untouched", "no operator reads it"
+        is_fixed, is_told = not _symbols(node), _symbols(node) <= told
+        nbytes = sum(each.element_size() * prod(each.shape) for each in tensors_of(node)) if is_fixed else 0
+        line = location_of(node)
+        inputs.append(
+            GraphInput(name, kind, why, index in written, is_fixed=is_fixed, is_told=is_told, nbytes=nbytes, location=line)
+        )
+    unsafe = _unsafe_nodes(gm, inputs, device)
+    passed = tuple(
+        (at, nodes.index(each))
+        for at, each in enumerate(outputs)
+        if each in nodes and inputs[nodes.index(each)].kind == "untouched"
+    )
+    plan = GraphPlan(part, tuple(inputs), user_outputs, tuple(unsafe.values()), is_pure=not written, passed=passed)
     return plan, {**_followers(gm), **unsafe}
 
 
@@ -61,17 +76,23 @@ def _class_of(value: object, part: Part, *, is_static: bool, is_saved: bool) -> 
     return ("static", "a parameter or buffer") if is_static else ("dynamic", "an argument")
 
 
-def _is_symbolic(node: Node) -> bool:
-    return any(isinstance(number, torch.SymInt) for each in tensors_of(node) for number in (*each.shape, *each.stride()))
+def _is_untouched(node: Node, internal: Sequence[Any]) -> bool:
+    """Tell whether a node is a result for the user, or nothing."""
+    return all(each.op == "output" for each in node.users) and not any(each is node for each in internal)
 
 
-def _unsafe_nodes(gm: GraphModule, inputs: Sequence[GraphInput], device_type: str) -> dict[Node, Skip]:
+def _symbols(node: Node) -> frozenset[Any]:
+    """Give the symbols in sizes and strides of the tensors of a node."""
+    return symbols_of(*(number for each in tensors_of(node) for number in (*each.shape, *each.stride())))
+
+
+def _unsafe_nodes(gm: GraphModule, inputs: Sequence[GraphInput], device: torch.device) -> dict[Node, Skip]:
     opaque = {node: each for node, each in zip(placeholders(gm), inputs, strict=True) if each.kind == "opaque"}
-    found = ((node, _why_not(node, opaque, device_type)) for node in gm.graph.nodes if node.op not in ("placeholder", "output"))
+    found = ((node, _why_not(node, opaque, device)) for node in gm.graph.nodes if node.op not in ("placeholder", "output"))
     return {node: Skip(why[0], location_of(node), why[1]) for node, why in found if why}
 
 
-def _why_not(node: Node, opaque: Mapping[Node, GraphInput], device_type: str) -> tuple[str, str] | None:
+def _why_not(node: Node, opaque: Mapping[Node, GraphInput], device: torch.device) -> tuple[str, str] | None:
     """Give why a node cannot be captured, and what to do about it."""
     for each in node.all_input_nodes:
         if each in opaque:
@@ -82,12 +103,9 @@ def _why_not(node: Node, opaque: Mapping[Node, GraphInput], device_type: str) ->
                 return f"{target} {why}", advice
     if any(is_unbacked(each.shape) for each in tensors_of(node)):  # not for every node with Tag.dynamic_output_shape
         return f"{node.target} gives a size that depends on values", _FIX_SIZE
-    elsewhere = {each.device.type for near in (node, *node.all_input_nodes) for each in tensors_of(near)} - {
-        device_type,
-        "meta",
-    }
-    where = ", ".join(sorted(elsewhere))
-    return (f"{node.name} is on {where}", f"have it on {device_type} from the beginning") if elsewhere else None
+    devices = {each.device for near in (node, *node.all_input_nodes) for each in tensors_of(near)}
+    elsewhere = sorted(str(each) for each in devices if each not in (device, torch.device("meta")))
+    return (f"{node.name} is on {', '.join(elsewhere)}", f"have it on {device} from the beginning") if elsewhere else None
 
 
 def _followers(gm: GraphModule) -> dict[Node, Skip]:

@@ -145,8 +145,8 @@ class Recorded:
         assert self._runtime is not None
         tensors, names = arguments.tensors, names_of(self._function, args, kwargs)
         for name, each in zip(names, arguments.leaves, strict=True):
-            if isinstance(each, torch.Tensor) and each.device.type != self._runtime.device_type:
-                raise UsageError(f"{name} of {self._name} is on {each.device}\n  move it to {self._runtime.device_type}")
+            if isinstance(each, torch.Tensor) and each.device != self._runtime.device:
+                raise UsageError(f"{name} of {self._name} is on {each.device}\n  move it to {self._runtime.device}")
         before = [_version(each) for each in (*tensors, *self.watched)]
         result = self._run(args, kwargs)
         changed = [index for index, each in enumerate((*tensors, *self.watched)) if _is_changed(each, before[index])]
@@ -164,7 +164,7 @@ class Recorded:
         names = names_of(self._function, args, kwargs)
         named = [(name, each) for name, each in zip(names, arguments.leaves, strict=True) if isinstance(each, torch.Tensor)]
         inputs = [
-            GraphInput(name, "dynamic", "an argument", index in seen.written, True, each.nbytes)
+            GraphInput(name, "dynamic", "an argument", index in seen.written, is_fixed=True, nbytes=each.nbytes)
             for index, (name, each) in enumerate(named)
         ]
         plan = GraphPlan(self._part, tuple(inputs), seen.outputs, are_all_handed_out=False, is_pure=seen.is_pure)

@@ -78,9 +78,20 @@ def _matching(plan: GraphPlan, args: Sequence[Any]) -> Callable[[Sequence[Any]],
     still, numbers = list(plan.indices("static", "managed")), plan.indices("scalar")
     addresses = [each.data_ptr() if isinstance(each, torch.Tensor) else None for each in args]
     expected = [args[index] for index in numbers]
+    if untold := plan.untold:
+        layouts = layouts_of(args, untold)
+        return lambda args: (
+            _are_at(args, addresses, still)
+            and [args[index] for index in numbers] == expected
+            and layouts_of(args, untold) == layouts
+        )
     if not numbers:
         return lambda args: _are_at(args, addresses, still)
     return lambda args: _are_at(args, addresses, still) and [args[index] for index in numbers] == expected
+
+
+def layouts_of(args: Sequence[Any], indices: Sequence[int]) -> tuple[Any, ...]:
+    return tuple((args[index].size(), args[index].stride()) for index in indices)
 
 
 class _Made(NamedTuple):

@@ -48,6 +48,15 @@ class Recordings:
         known.append(recording)
         return recording
 
+    def has(self, key: Key) -> bool:
+        return key in self._by_key
+
+    def close_free(self) -> None:
+        """Give back what recordings hold whose results nobody waits for."""
+        for each in self:
+            if not each.is_pending:
+                each.close()
+
     def __iter__(self) -> Iterator[Recording]:
         return (each for known in self._by_key.values() for each in known)
 

@@ -17,21 +17,21 @@ Named = tuple[str, torch.Tensor]
 _WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
 
 
-def check_parameters(named: Sequence[Named], device_type: str) -> None:
+def check_parameters(named: Sequence[Named], device: torch.device) -> None:
     """Raise UsageError for the first parameter that a recording cannot train."""
     for name, each in named:
-        if why := _what_is_wrong(each, device_type):
+        if why := _what_is_wrong(each, device):
             raise UsageError(f"parameter {name} {why}")
 
 
-def _what_is_wrong(parameter: torch.Tensor, device_type: str) -> str:
+def _what_is_wrong(parameter: torch.Tensor, device: torch.device) -> str:
     kind = type(parameter)
     if kind.__name__ == "DTensor" or any(each.__name__ == "FlatParameter" for each in kind.__mro__):
         return f"is a {kind.__name__}: FSDP gathers it from other processes, a replay does not\n  use torch.compile instead"
     if not parameter.is_leaf:
         return "is computed from others, so its gradient is not kept\n  give the leaves"
-    if parameter.device.type != device_type:
-        return f"is on {parameter.device}\n  move the model to {device_type}"
+    if parameter.device != device:
+        return f"is on {parameter.device}\n  move the model to {device}"
     if has_gradient_hooks(parameter):
         return "has a hook on its gradient, which a replay would not call\n  remove the hook"
     return ""

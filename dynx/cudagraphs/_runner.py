@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
+import torch
+
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._recording import Call, Recording
+from dynx.cudagraphs._moves import Moves, Shared
+from dynx.cudagraphs._recording import Call, Recording, layouts_of
 from dynx.cudagraphs._recordings import Key, Recordings
 from dynx.cudagraphs._stats import count_skip, count_uncaptured
 from dynx.cudagraphs._telling import tell
@@ -19,15 +22,16 @@ from dynx.records.cudagraphs import GraphPlan, Skip
 class Runner:
     """Runs a graph once as it is, then from recordings; one for each set of numbers and of addresses that do not change."""
 
-    def __init__(self, call: Call, plan: GraphPlan, config: Config, runtime: Runtime, *, has_own_pools: bool = False) -> None:
-        self._call, self._plan, self._config, self._runtime = call, plan, config, runtime
+    def __init__(
+        self, call: Call, plan: GraphPlan, config: Config, runtime: Runtime, shared: Shared, *, has_own_pools: bool = False
+    ) -> None:
+        self._call, self._config, self._runtime = call, config, runtime
         self._has_own_pools = has_own_pools or plan.part == "forward"  # its results are read after other replays
-        self._numbers, self._still = plan.indices("scalar"), plan.indices("static", "managed")
-        names = [plan.inputs[index].name for index in (*self._numbers, *self._still)]
-        self._recordings = Recordings(config, f"the {plan.part} graph", names, self._forget)
         self._is_warm = False
         self._cannot = False
         self._last: Recording | None = None
+        self._places, self._moves = shared.places, Moves(plan, shared.places)
+        self._use(plan)
         self._boxed_call = True  # takes its arguments in a list, which it empties; torch copies the attribute to its wrappers
         self._alone = Lock()
 
@@ -40,8 +44,18 @@ class Runner:
                     count_uncaptured()
                     return self._runtime.warm_up(lambda: self._call(args))
             outputs = recording.run(args)
+            for index, given in self._passed:
+                outputs[index] = args[given]
             args.clear()
             return outputs
+
+    def _use(self, plan: GraphPlan) -> None:
+        self.plan, self._passed = plan, plan.passed
+        self._numbers, self._still = plan.indices("scalar"), plan.indices("static", "managed")
+        self._untold = plan.untold
+        names = [plan.inputs[index].name for index in (*self._numbers, *self._still, *self._untold)]
+        self._recordings = Recordings(self._config, f"the {plan.part} graph", names, self._forget)
+        self._last = None
 
     @property
     def recordings(self) -> list[Recording]:
@@ -53,19 +67,33 @@ class Runner:
             self._is_warm = True
             return None
         try:
-            return self._recordings.find(self._key(args), lambda each: each.fits(args), lambda: self._record(args))
+            key = self._key(args)
+            if not self._recordings.has(key) and (plan := self._moves.note(args)) is not self.plan:
+                self._recordings.close_free()
+                self._use(plan)
+                key = self._key(args)
+            return self._recordings.find(key, lambda each: each.fits(args), lambda: self._record(args))
         except CaptureFailed as error:
             self._cannot = True
             count_skip(skip := Skip(str(error)))
-            tell(f"the {self._plan.part} graph runs uncaptured: {skip.reason}", self._config)
+            tell(f"the {self.plan.part} graph runs uncaptured: {skip.reason}", self._config)
             return None
 
     def _key(self, args: list[Any]) -> Key:
-        return (*(args[index] for index in self._numbers), *(args[index].data_ptr() for index in self._still))
+        numbers, places = [args[index] for index in self._numbers], [args[index].data_ptr() for index in self._still]
+        return (*numbers, *places, *layouts_of(args, self._untold))
 
     def _record(self, args: list[Any]) -> Recording:
         pool = self._runtime.new_pool() if self._has_own_pools else None
-        return Recording(self._call, self._plan, self._config, self._runtime, args, pool)
+        recording = Recording(self._without_passed, self.plan, self._config, self._runtime, args, pool)
+        self._places.update(each.data_ptr() for each in recording.also if isinstance(each, torch.Tensor))
+        return recording
+
+    def _without_passed(self, args: list[Any]) -> Sequence[Any]:
+        outputs = list(self._call(args))
+        for index, _ in self._passed:
+            outputs[index] = None
+        return outputs
 
     def _forget(self) -> None:
         self._last, self._cannot = None, False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dynx.cudagraphs._moves import forget_moves, moves
 from dynx.records.cudagraphs import CudagraphStats, Skip
 
 
@@ -52,6 +53,7 @@ def stats() -> CudagraphStats:
         copies=sum(each.times * each.copies for each in _replays),
         bytes_copied=sum(each.times * each.nbytes for each in _replays),
         skips=tuple(_skips),
+        moves=moves(),
     )
 
 
@@ -60,3 +62,4 @@ def forget() -> None:
     for each in (_recorded, _uncaptured, *_replays):
         each.times = 0
     _skips.clear()
+    forget_moves()

@@ -67,11 +67,11 @@ def train_step(
     if not named:
         raise UsageError("train_step was given no parameters that need gradients\n  give model.parameters()")
     if runtime is not None:
-        check_parameters(named, runtime.device_type)
+        check_parameters(named, runtime.device)
         check_wrappers(named)
         for each in tree_leaves(examples):
-            if isinstance(each, torch.Tensor) and each.device.type != runtime.device_type:
-                raise UsageError(f"an example is on {each.device}\n  move it to {runtime.device_type}")
+            if isinstance(each, torch.Tensor) and each.device != runtime.device:
+                raise UsageError(f"an example is on {each.device}\n  move it to {runtime.device}")
     if optimizer is not None:
         check_optimizer(optimizer, named, scaler)
     inner = torch.compile(loss_fn) if config.inner == "inductor" else loss_fn

@@ -14,6 +14,7 @@ InputClass = Literal[
     "managed",  # an output of another recording: lies where that wrote it
     "dynamic",  # another tensor on every call: copied to where the recording reads
     "scalar",  # a number: part of what a recording is kept by
+    "untouched",  # no operator reads it: a result, if anything, that is handed on as it is
     "opaque",  # anything else: a graph with one is not captured
 ]
 Part = Literal[
@@ -34,6 +35,7 @@ class GraphInput(Record):
     why: str
     is_mutated: bool = False
     is_fixed: bool = False  # sizes and strides are the same on every call
+    is_told: bool = True  # or they follow from numbers among the inputs
     nbytes: int = 0  # where they are
     location: Location | None = None  # of its first use
 
@@ -48,6 +50,17 @@ class Skip(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class AddressChange(Record):
+    """A parameter, buffer or saved tensor that was found somewhere else than before."""
+
+    name: str
+    before: int
+    after: int
+    times: int  # that it has moved, with this
+    location: Location | None = None  # of its first use
+
+
+@dataclass(frozen=True, slots=True)
 class CudagraphStats(Record):
     """What was done in this process, over all graphs."""
 
@@ -57,6 +70,7 @@ class CudagraphStats(Record):
     copies: int  # of inputs, to where a recording reads them
     bytes_copied: int
     skips: tuple[Skip, ...] = ()
+    moves: tuple[AddressChange, ...] = ()  # the last hundred
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +93,16 @@ class GraphPlan(Record):
     skips: tuple[Skip, ...] = ()
     pieces: tuple[GraphPiece, ...] = ()  # in the order in which they run; none where the graph is captured as a whole
     are_all_handed_out: bool = True  # or the user's only
+    passed: tuple[tuple[int, int], ...] = ()  # outputs that are untouched inputs: the indices of both
     is_pure: bool = False  # it changes nothing that it is given, so it may be run to try it
 
     def indices(self, *kinds: InputClass) -> tuple[int, ...]:
         return tuple(index for index, each in enumerate(self.inputs) if each.kind in kinds)
+
+    @property
+    def untold(self) -> tuple[int, ...]:
+        """Give the inputs whose sizes no number tells."""
+        return tuple(index for index, each in enumerate(self.inputs) if not each.is_told)
 
     @property
     def mutated(self) -> tuple[int, ...]:

@@ -26,11 +26,16 @@ from dynx.errors import CaptureFailed
 
 
 class Cuda:
-    """Captures on the current CUDA device."""
+    """Captures on a CUDA device: that which is the current one when it is made, if none is given."""
 
-    device_type = "cuda"
-
-    def __init__(self, pool: Any = None, stream: Any = None, capture_error_mode: str = "thread_local") -> None:
+    def __init__(
+        self,
+        device: torch.device | None = None,
+        pool: Any = None,
+        stream: Any = None,
+        capture_error_mode: str = "thread_local",
+    ) -> None:
+        self.device = device or torch.device("cuda", torch.cuda.current_device())
         self._given_stream = stream
         self._given_pool = pool
         self._shared_pool: Callable[[], Any] = _none  # kept by what is captured in it
@@ -39,12 +44,12 @@ class Cuda:
     @property
     def _stream(self) -> torch.cuda.Stream:
         """Each thread captures on a stream of its own, since what others do on it would be captured too."""
-        return self._given_stream or _stream_of(torch.cuda.current_device())
+        return self._given_stream or _stream_of(self.device)
 
     def warm_up(self, function: Callable[[], Any]) -> Any:
-        caller, own = torch.cuda.current_stream(), self._stream
+        caller, own = torch.cuda.current_stream(self.device), self._stream
         own.wait_stream(caller)
-        with torch.cuda.stream(own):
+        with torch.cuda.stream(own):  # and its device
             result = function()
         caller.wait_stream(own)
         return result
@@ -53,12 +58,15 @@ class Cuda:
         return _driver.is_available()
 
     def new_pool(self) -> Any:
-        return self._given_pool or Pool(torch.cuda.current_device())
+        return self._given_pool or Pool(self.device.index)
 
     def capture(
         self, function: Callable[[], Any], copies: Sequence[Copy] = (), results: Copied = no_results, pool: Any = None
     ) -> CudaCaptured:
-        pool = pool or self._shared()
+        with torch.cuda.device(self.device):
+            return self._capture(function, copies, results, pool or self._shared())
+
+    def _capture(self, function: Callable[[], Any], copies: Sequence[Copy], results: Copied, pool: Any) -> CudaCaptured:
         handle = pool.handle if isinstance(pool, Pool) else pool
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         torch.cuda.synchronize()
@@ -70,13 +78,13 @@ class Cuda:
             sources = _driver.addresses_of(graph, copies, "from") if copies else nothing
             targets = _driver.addresses_of(graph, handed, "to") if handed else nothing
         except BaseException as error:
-            recover(torch.cuda.current_device(), handle)
+            recover(self.device.index, handle)
             if isinstance(error, RuntimeError):
                 raise CaptureFailed(f"CUDA did not capture it: {_first_cause(error)}") from error
             raise
         finally:
             torch.clear_autocast_cache()
-        return CudaCaptured(graph, outputs, sources, targets, pool)
+        return CudaCaptured(graph, outputs, sources, targets, pool, self.device.index)
 
     def _on(self, graph: torch.cuda.CUDAGraph, handle: Any) -> AbstractContextManager[None]:
         return torch.cuda.graph(graph, pool=handle, stream=self._stream, capture_error_mode=self._error_mode)
@@ -98,7 +106,8 @@ class Cuda:
         spare = self.new_pool()
         others = [self.capture(partial(function, given), results=results, pool=spare) for given in (sets[1], sets[0])]
         try:
-            first.set_sources = patching(first, others, sets, results)
+            with torch.cuda.device(self.device):
+                first.set_sources = patching(first, others, sets, results)
         except BaseException:
             first.close()
             raise
@@ -110,13 +119,13 @@ class Cuda:
 
 class _Streams(threading.local):
     def __init__(self) -> None:
-        self.found: dict[int, torch.cuda.Stream] = {}
+        self.found: dict[torch.device, torch.cuda.Stream] = {}
 
 
 _streams = _Streams()
 
 
-def _stream_of(device: int) -> torch.cuda.Stream:
+def _stream_of(device: torch.device) -> torch.cuda.Stream:
     """Give the stream for captures of this thread: cuBLAS keeps memory for each stream that it was used on."""
     if device not in _streams.found:
         _streams.found[device] = torch.cuda.Stream(device)
@@ -144,20 +153,21 @@ def _first_cause(error: BaseException) -> str:
 class CudaCaptured:
     """A captured CUDA graph."""
 
-    def __init__(self, graph: torch.cuda.CUDAGraph, outputs: Any, sources: Setter, targets: Setter, pool: Any) -> None:
-        self.graph, self.outputs, self._pool = graph, outputs, pool
+    def __init__(
+        self, graph: torch.cuda.CUDAGraph, outputs: Any, sources: Setter, targets: Setter, pool: Any, device: int
+    ) -> None:
+        self.graph, self.outputs, self._pool, self._device = graph, outputs, pool, device
         keep_while_captured(self, graph)
         self.set_sources, self.set_targets = sources, targets
         self.replay: Callable[[], None] = self._replay_first
 
     def _replay_first(self) -> None:
         """Replay, and see whether torch has anything to do besides: with random numbers it moves the generator on."""
-        device = torch.cuda.current_device()
-        generator = torch.cuda.default_generators[device]
+        generator = torch.cuda.default_generators[self._device]
         before, replay = generator.get_offset(), replay_of(self.graph)
         replay()
         is_bare = generator.get_offset() == before and is_plain(self.graph) and torch.cuda.device_count() == 1
-        self.replay = _driver.launching(self.graph, device) if is_bare and _driver.is_available() else replay
+        self.replay = _driver.launching(self.graph, self._device) if is_bare and _driver.is_available() else replay
 
     def close(self) -> None:
         self.graph.reset()

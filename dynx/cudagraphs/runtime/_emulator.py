@@ -27,7 +27,7 @@ from dynx.errors import CaptureFailed
 class Emulator:
     """Captures on the CPU."""
 
-    device_type = "cpu"
+    device = torch.device("cpu")
 
     def warm_up(self, function: Callable[[], Any]) -> Any:
         return function()

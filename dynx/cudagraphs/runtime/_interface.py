@@ -40,7 +40,7 @@ class Captured(Protocol):
 class Runtime(Protocol):
     """Captures functions whose tensors lie on one kind of device."""
 
-    device_type: str
+    device: torch.device
 
     def warm_up(self, function: Callable[[], Any]) -> Any:
         """Run a function as the capture will run it, so that what it sets up once is set up."""
