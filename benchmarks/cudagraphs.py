@@ -220,10 +220,28 @@ def patched(title, model, x, rounds, inner="eager"):
         run = cudagraphs.fast_path(model, x, frozen=True, config=config)
         over = {"host_over": 2.5, "wall_over": 1.0} if how == "patch" else {}
         table.add(f"dynx.fast_path, {how}", alternating(run, x), **over)
+    config = cudagraphs.Config(params="patch", outputs="static", inner=inner)
+    table.add("dynx.fast_path, params told", alternating(cudagraphs.fast_path(model, x, config=config), x))
+    if inner == "eager":
+        table.add("dynx.fast_path, params swapped", swapping(model, x), host=45)
     held, raw = x.clone(), model if inner == "eager" else compiled(model)
     table.held = held
     table.add("replay", graph_of(lambda: raw(held)).replay)
     return table.measured(rounds)
+
+
+def swapping(model, x):
+    """Call a model with one set of parameters and another in turn, without the time to put them into the model."""
+    names = [name for name, _ in model.named_parameters()]
+    sets = [[each.detach().clone() for each in model.parameters()] for _ in range(2)]
+
+    def call(*given):
+        return torch.func.functional_call(model, dict(zip(names, given, strict=False)), given[-1:])
+
+    config = cudagraphs.Config(inputs="patch", outputs="static")
+    run = cudagraphs.fast_path(call, *sets[0], x, frozen=True, config=config)
+    turns = itertools.cycle(sets)
+    return lambda: run(*next(turns), x)
 
 
 def sixteen_inputs(rounds):

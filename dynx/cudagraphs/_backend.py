@@ -24,7 +24,7 @@ from dynx.cudagraphs._recording import Call
 from dynx.cudagraphs._runner import Runner
 from dynx.cudagraphs._stats import count_skip
 from dynx.cudagraphs._telling import tell
-from dynx.cudagraphs.runtime import Runtime, runtime_of
+from dynx.cudagraphs.runtime import Runtime, check_bindings, runtime_of
 from dynx.errors import UsageError
 from dynx.records.cudagraphs import GraphPlan, Part
 
@@ -60,10 +60,7 @@ class _Backend:
 
     def __call__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> Any:
         runtime = runtime_of(self.config, device=_device_of(example_inputs))
-        if self.config.inputs in ("memcpy_node", "patch") and runtime is not None and not runtime.copies_in_graph():
-            raise UsageError(
-                f"inputs={self.config.inputs!r} needs cuda-bindings\n  pip install 'dynx[cuda]', or leave it at 'auto'"
-            )
+        check_bindings(self.config, runtime)
         if self.config.buckets:
             raise UsageError("buckets are for cudagraphs.fast_path\n  with torch.compile, mark sizes as dynamic")
         look = partial(_look, self.config, runtime, aot.input_sources(gm), Shared())

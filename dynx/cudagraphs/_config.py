@@ -19,18 +19,20 @@ class Config:
     `inner` compiles what is captured. `inputs` are copied before a replay ("copy"), by the graph itself, which is told from
     where ("memcpy_node"), or not at all: the graph is told to read them where they lie ("patch"; tried when it is recorded,
     and where that cannot be proven they are copied). These two need cuda-bindings; "auto" has up to four inputs copied by the
-    graph where it can. `outputs` are "clone" (yours to keep), "alias" (valid until the next call) or "static" (the
-    recording's own tensors). `gradients` of parameters go through "autograd", or the graph writes them to `.grad` "in_place",
-    in its own memory: autograd then sees one input instead of all parameters, hooks on gradients are refused, and
-    torch.autograd.grad does not find parameters. With `partition` a graph with operators that cannot be captured is divided,
-    and what lies between them is captured. `buckets` are sizes of dimensions that a fast path pads tensors to: {0: (8, 16,
-    32)}. `max_recordings` bounds the recordings of one graph; past it `on_limit` decides. `or_error` raises where something
-    runs uncaptured, as the environment variable DYNX_CUDAGRAPH_OR_ERROR=1 does. `runtime` "auto" captures where there is CUDA
-    and runs uncaptured elsewhere; "emulator" captures on the CPU, for tests.
+    graph where it can. `params` that move need another recording ("rerecord"), or the graph is told where they are ("patch",
+    for graphs without gradients; it tells the inputs too). `outputs` are "clone" (yours to keep), "alias" (valid until the
+    next call) or "static" (the recording's own tensors). `gradients` of parameters go through "autograd", or the graph writes
+    them to `.grad` "in_place", in its own memory: autograd then sees one input instead of all parameters, hooks on gradients
+    are refused, and torch.autograd.grad does not find parameters. With `partition` a graph with operators that cannot be
+    captured is divided, and what lies between them is captured. `buckets` are sizes of dimensions that a fast path pads
+    tensors to: {0: (8, 16, 32)}. `max_recordings` bounds the recordings of one graph; past it `on_limit` decides. `or_error`
+    raises where something runs uncaptured, as the environment variable DYNX_CUDAGRAPH_OR_ERROR=1 does. `runtime` "auto"
+    captures where there is CUDA and runs uncaptured elsewhere; "emulator" captures on the CPU, for tests.
     """
 
     inner: Literal["eager", "inductor"] = "eager"
     inputs: Literal["auto", "copy", "memcpy_node", "patch"] = "auto"
+    params: Literal["rerecord", "patch"] = "rerecord"
     outputs: Literal["clone", "alias", "static"] = "clone"
     gradients: Literal["autograd", "in_place"] = "autograd"
     partition: bool = True
@@ -51,6 +53,8 @@ class Config:
                 raise UsageError(f"{each.name}={value!r} of dynx_cudagraphs is no {hints[each.name].__name__}")
         if self.inner == "inductor" and self.runtime == "emulator":
             raise UsageError("the emulator sees operators, not inductor's kernels\n  use inner='eager' with it")
+        if self.params == "patch" and self.inputs in ("copy", "memcpy_node"):
+            raise UsageError(f"params='patch' tells inputs too\n  leave out inputs={self.inputs!r}, or use 'patch'")
         if self.max_recordings < 1:
             raise UsageError(f"max_recordings={self.max_recordings} leaves nothing to replay\n  give at least 1")
 

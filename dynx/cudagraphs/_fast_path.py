@@ -11,9 +11,11 @@ from torch import nn
 
 from dynx.cudagraphs._buckets import Bucketed, check_buckets
 from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._leaves import tensors_of
 from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._states import Frozen, ModuleState
-from dynx.cudagraphs.runtime import runtime_of
+from dynx.cudagraphs._told import Told
+from dynx.cudagraphs.runtime import check_bindings, runtime_of
 from dynx.errors import UsageError
 
 
@@ -30,8 +32,10 @@ def fast_path(
     recordings, which share their memory, serve all sizes up to the largest. All are recorded at once.
 
     Each call checks that the modules which the function uses are as they were: attributes, parameters and where they lie,
-    submodules, hooks, train or eval; otherwise it records anew. With `frozen` it checks the arguments only, and you promise the
-    rest. Outputs are those of `config.outputs`; "static" gives the recording's own tensors, which the next call overwrites.
+    submodules, hooks, train or eval; otherwise it records anew. With `frozen` it checks the arguments only, and you promise
+    the rest. With `config.params="patch"` a graph is told in each call where the parameters are: they may be others, of the
+    same layout, without another recording. Outputs are those of `config.outputs`; "static" gives the recording's own tensors,
+    which the next call overwrites.
 
     Raises UsageError if it finds no module to check, and CaptureError (with `config.or_error`) for what cannot be captured.
 
@@ -44,15 +48,14 @@ def fast_path(
     True
     """
     config = config or Config()
-    runtime = runtime_of(config)
-    if frozen:
-        state: Any = Frozen()
-    elif modules := modules_of(function):
-        state = ModuleState(modules, runtime.device.type if runtime is not None else "cpu")
-    else:
+    runtime, modules = runtime_of(config), modules_of(function)
+    check_bindings(config, runtime)
+    if not frozen and not modules:
         raise UsageError(
             f"no module is known that {name_of(function)} uses, so nothing can be checked\n  promise with frozen=True"
         )
+    if config.params == "patch" and (frozen or config.buckets):
+        raise UsageError("params='patch' looks at the parameters in each call\n  leave out frozen and buckets")
     inner = torch.compile(function) if config.inner == "inductor" else function
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -60,17 +63,25 @@ def fast_path(
             return inner(*args, **kwargs)
 
     call.__signature__ = _signature(function)  # type: ignore[attr-defined]
-    recorded = Recorded(call, "call", f"the fast path of {name_of(function)}", config, runtime, state)
-    recorded.watched = [each for module in modules_of(function) for each in (*module.parameters(), *module.buffers())]
-    if config.buckets:
+    name = f"the fast path of {name_of(function)}"
+
+    def plainly() -> Recorded:
+        state = Frozen() if frozen else ModuleState(modules, runtime.device.type if runtime is not None else "cpu")
+        recorded = Recorded(call, "call", name, config, runtime, state)
+        recorded.watched = tensors_of(modules)
+        return recorded
+
+    found: Any = None
+    if config.params == "patch" and runtime is not None:
+        found = Told(call, modules, name, config, runtime, plainly)
+    elif config.buckets:
         check_buckets(config.buckets, config.outputs, config.max_recordings)
-        bucketed = Bucketed(recorded, config.buckets)
-        if examples:
-            bucketed.record(*examples)
-        return bucketed
+        found = Bucketed(plainly(), config.buckets)
+    else:
+        found = plainly()
     if examples:
-        recorded.record(*examples)
-    return recorded
+        found.record(*examples)
+    return found
 
 
 def modules_of(function: Callable[..., Any]) -> list[nn.Module]:

@@ -18,7 +18,7 @@ from dynx.cudagraphs._leaves import leaves_in
 from dynx.cudagraphs._pair import Gradients, Pair
 from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._recording import Recording
-from dynx.cudagraphs._refusals import check_modules, check_parameters, check_wrappers
+from dynx.cudagraphs._refusals import check_for_training, check_modules, check_parameters, check_wrappers
 from dynx.cudagraphs._states import GradState
 from dynx.cudagraphs.runtime import runtime_of
 from dynx.errors import UsageError
@@ -67,6 +67,7 @@ def graphed(
     if gradients not in ("autograd", "in_place"):
         raise UsageError(f"gradients={gradients!r} is no choice\n  there is 'autograd', 'in_place'")
     config = config or Config()
+    check_for_training(config)
     runtime = runtime_of(config, pool=pool, stream=stream, capture_error_mode=capture_error_mode)
     make = partial(
         _graphed,

@@ -1,16 +1,17 @@
-"""Leaves of autograd in the place of parameters, while a function is captured."""
+"""Other tensors in the place of parameters and buffers, while a function is captured."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
 
 
 def leaf_of(parameter: torch.Tensor) -> torch.Tensor:
-    """Give another leaf in the memory of a parameter.
+    """Give another leaf of autograd in the memory of a parameter.
 
     Autograd adds to `.grad` on the stream on which a parameter was first used: where results of an earlier call still hold on
     to that, a capture, which is on a stream of its own, would have to wait for it, and fails.
@@ -22,13 +23,26 @@ def leaf_of(parameter: torch.Tensor) -> torch.Tensor:
 @contextmanager
 def leaves_in(modules: Sequence[nn.Module]) -> Iterator[dict[torch.Tensor, torch.Tensor]]:
     """Have modules use other leaves for a while; gives these by their parameters."""
-    places = [each._parameters for top in modules for each in top.modules()]
+    leaves = {each: leaf_of(each) for module in modules for each in module.parameters()}
+    with replaced_in(modules, leaves):
+        yield leaves
+
+
+def tensors_of(modules: Sequence[nn.Module]) -> list[torch.Tensor]:
+    """Give the parameters and buffers of modules, each once."""
+    return list(dict.fromkeys(each for module in modules for each in (*module.parameters(), *module.buffers())))
+
+
+@contextmanager
+def replaced_in(modules: Sequence[nn.Module], others: Mapping[torch.Tensor, torch.Tensor]) -> Iterator[None]:
+    """Have modules use other parameters and buffers for a while."""
+    inner = [each for top in modules for each in top.modules()]
+    places: list[dict[str, Any]] = [each for module in inner for each in (module._parameters, module._buffers)]
     before = [dict(each) for each in places]
-    leaves = {each: leaf_of(each) for there in before for each in there.values() if each is not None}
     try:
         for place in places:
-            place.update({name: leaves[each] for name, each in place.items() if each is not None})
-        yield leaves
+            place.update({name: others[each] for name, each in place.items() if each in others})
+        yield
     finally:
         for place, there in zip(places, before, strict=True):
             place.update(there)

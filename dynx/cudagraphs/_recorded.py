@@ -174,7 +174,8 @@ class Recorded:
             return [*leaves, *(self.also() if self.also is not None else ())]
 
         recording: Recording = self.make(call, plan, self._config, self._runtime, arguments.tensors)
-        recording.held = self._state.held(), arguments.leaves
+        others = [each for each in arguments.leaves if not isinstance(each, torch.Tensor)]  # of which keys have the addresses
+        recording.held = self._state.held(), others
         return recording
 
     def _tell_what_changes(self, key: Key) -> None:
@@ -185,6 +186,10 @@ class Recorded:
 
     def _forget(self) -> None:
         self._hot, self._cannot = None, False
+
+    @property
+    def recordings(self) -> list[Any]:
+        return list(self._recordings)
 
     def close(self) -> None:
         """Give back the memory of its recordings; it records anew when it is called."""

@@ -10,11 +10,20 @@ import torch
 from torch import nn
 
 from dynx._torch.optimizers import has_gradient_hooks, has_hooks, has_step_hooks, takes_found_inf
+from dynx.cudagraphs._config import Config
 from dynx.errors import UsageError
 
 Named = tuple[str, torch.Tensor]
 
 _WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
+
+
+def check_for_training(config: Config) -> None:
+    """Raise UsageError for options of what has no gradients."""
+    if config.params == "patch":
+        raise UsageError("params='patch' is for graphs without gradients\n  leave it out")
+    if config.buckets:
+        raise UsageError("buckets are for cudagraphs.fast_path\n  leave them out")
 
 
 def check_parameters(named: Sequence[Named], device: torch.device) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
@@ -31,7 +32,9 @@ class Runner:
         self._cannot = False
         self._last: Recording | None = None
         self._places, self._moves = shared.places, Moves(plan, shared.places)
-        self._use(plan)
+        self.notes: list[str] = []
+        self._told = plan if config.params == "patch" and plan.part == "inference" else None
+        self._use(plan if self._told is None else _telling(plan))
         self._boxed_call = True  # takes its arguments in a list, which it empties; torch copies the attribute to its wrappers
         self._alone = Lock()
 
@@ -68,11 +71,15 @@ class Runner:
             return None
         try:
             key = self._key(args)
-            if not self._recordings.has(key) and (plan := self._moves.note(args)) is not self.plan:
+            if self._told is None and not self._recordings.has(key) and (plan := self._moves.note(args)) is not self.plan:
                 self._recordings.close_free()
                 self._use(plan)
                 key = self._key(args)
-            return self._recordings.find(key, lambda each: each.fits(args), lambda: self._record(args))
+            recording = self._recordings.find(key, lambda each: each.fits(args), lambda: self._record(args))
+            if self._told is not None and recording is not None and recording.why_not_patched:
+                self._stop_telling(recording)
+                return self._find(args)
+            return recording
         except CaptureFailed as error:
             self._cannot = True
             count_skip(skip := Skip(str(error)))
@@ -85,9 +92,18 @@ class Runner:
 
     def _record(self, args: list[Any]) -> Recording:
         pool = self._runtime.new_pool() if self._has_own_pools else None
-        recording = Recording(self._without_passed, self.plan, self._config, self._runtime, args, pool)
+        config = self._config if self._told is None else replace(self._config, inputs="patch")
+        recording = Recording(self._without_passed, self.plan, config, self._runtime, args, pool)
         self._places.update(each.data_ptr() for each in recording.also if isinstance(each, torch.Tensor))
         return recording
+
+    def _stop_telling(self, recording: Recording) -> None:
+        """Have parameters read where they lie from now on, since a graph cannot be told where that is."""
+        assert self._told is not None
+        self.notes.append(f"parameters that move are recorded anew: {recording.why_not_patched}")
+        plan, self._told = self._told, None
+        self._recordings.close()
+        self._use(plan)
 
     def _without_passed(self, args: list[Any]) -> Sequence[Any]:
         outputs = list(self._call(args))
@@ -97,3 +113,10 @@ class Runner:
 
     def _forget(self) -> None:
         self._last, self._cannot = None, False
+
+
+def _telling(plan: GraphPlan) -> GraphPlan:
+    """Have a graph told where its parameters are on each call, as it is told of other inputs."""
+    why = "a parameter or buffer: the graph is told where"
+    inputs = (replace(each, kind="dynamic", why=why) if each.kind == "static" else each for each in plan.inputs)
+    return replace(plan, inputs=tuple(inputs))

@@ -12,6 +12,7 @@ from torch import nn
 
 from dynx._torch.cuda_graphs import address_check
 from dynx.cudagraphs._dict_changes import unchanged
+from dynx.cudagraphs._leaves import tensors_of
 
 _are_at = address_check()
 
@@ -92,6 +93,25 @@ class ModuleState:
 
 def _autocast(device_type: str) -> torch.dtype | None:
     return torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else None
+
+
+class MovingState(ModuleState):
+    """The state of modules whose parameters and buffers may be others, in other places."""
+
+    def key(self) -> tuple[Any, ...]:
+        numbers = {id(each): (number,) for number, each in enumerate(tensors_of(self._modules))}
+        values = tuple(
+            tuple((name, numbers.get(id(value), id(value))) for name, value in each.items()) for each in self._dicts()
+        )
+        return values, (), _autocast(self._device_type)
+
+    def held(self) -> Any:
+        values = (value for each in self._dicts() for value in each.values())
+        return [each for each in values if not isinstance(each, torch.Tensor)]
+
+    def check(self) -> Callable[[], bool]:
+        are_same, device_type, autocast = unchanged(self._dicts()), self._device_type, _autocast(self._device_type)
+        return lambda: are_same() and _autocast(device_type) == autocast
 
 
 class GradState(ModuleState):

@@ -13,7 +13,7 @@ from dynx._torch.optimizers import forget_stages
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._recording import Recording
-from dynx.cudagraphs._refusals import check_optimizer, check_parameters, check_wrappers
+from dynx.cudagraphs._refusals import check_for_training, check_optimizer, check_parameters, check_wrappers
 from dynx.cudagraphs._states import Frozen, TrainingState
 from dynx.cudagraphs.runtime import runtime_of
 from dynx.errors import UsageError
@@ -61,6 +61,7 @@ def train_step(
     if scaler is not None and optimizer is None:
         raise UsageError("a scaler needs an optimizer\n  give optimizer=")
     config = config or Config()
+    check_for_training(config)
     runtime = runtime_of(config)
     named = [(str(number), each) if isinstance(each, torch.Tensor) else each for number, each in enumerate(params)]
     named = [(name, each) for name, each in cast("Any", named) if each.requires_grad]

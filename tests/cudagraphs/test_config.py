@@ -17,7 +17,7 @@ from dynx.errors import UsageError
         ({"max_recordings": "2"}, "max_recordings='2' of dynx_cudagraphs is no int"),
         ({"max_recordings": 0}, "max_recordings=0 leaves nothing to replay"),
         ({"or_error": 1}, "or_error=1 of dynx_cudagraphs is no bool"),
-        ({"output": "clone"}, r"no option 'output'\n  there is inner, inputs, outputs"),
+        ({"output": "clone"}, r"no option 'output'\n  there is inner, inputs, params, outputs"),
     ],
 )
 def test_what_makes_no_sense_is_told(options, words):

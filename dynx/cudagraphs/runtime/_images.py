@@ -85,31 +85,33 @@ class Pointers:
         nodes = nodes_of(graph.raw_cuda_graph())
         copies = {number: self._copy(nodes[number]) for number in dict.fromkeys(each.node for each in sites)}
         self._cells: list[list[tuple[ctypes.c_uint64, int]]] = [[] for _ in range(inputs)]
-        self._pushes: list[list[Callable[[], int]]] = [[] for _ in range(inputs)]
+        self._pushes: list[dict[Callable[[], int], None]] = [{} for _ in range(inputs)]  # each once, however many inputs move
         for site in sites:
             fields, push = copies[site.node]
             self._cells[site.tensor].append((ctypes.c_uint64.from_address(fields[site.field] + site.offset), site.delta))
-            if push not in self._pushes[site.tensor]:
-                self._pushes[site.tensor].append(push)
+            self._pushes[site.tensor][push] = None
         self._now: list[int | None] = [None] * inputs
         self._copies: dict[int, torch.Tensor] = {}  # of inputs that lie elsewhere than kernels were chosen for
 
     def set(self, tensors: Sequence[torch.Tensor]) -> None:
         """Have the next replays read these tensors."""
+        addresses, now = [each.data_ptr() for each in tensors], self._now
+        if addresses == now:
+            return
         self._enter()
-        now = self._now
-        for number, tensor in enumerate(tensors):
-            address = tensor.data_ptr()
-            if address % _ALIGNED:
-                self._copies[number] = copy = tensor.clone()
-                address = copy.data_ptr()
+        pushes: dict[Callable[[], int], None] = {}
+        for number, address in enumerate(addresses):
             if address != now[number]:
                 now[number] = address
+                if address % _ALIGNED:
+                    self._copies[number] = copy = tensors[number].clone()
+                    address, now[number] = copy.data_ptr(), None  # copied in each call
                 for cell, delta in self._cells[number]:
                     cell.value = address + delta
-                for push in self._pushes[number]:
-                    if error := push():
-                        raise CaptureFailed(f"CUDA did not take the parameters of a node: error {error}")
+                pushes |= self._pushes[number]
+        for push in pushes:
+            if error := push():
+                raise CaptureFailed(f"CUDA did not take the parameters of a node: error {error}")
 
     def _copy(self, node: Any) -> tuple[list[int], Callable[[], int]]:
         """Copy the parameters of a node; gives where the copies of its fields are, and what sets them."""

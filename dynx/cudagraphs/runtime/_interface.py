@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from dynx.cudagraphs._config import Config
+from dynx.errors import UsageError
 
 Copy = tuple[torch.Tensor, torch.Tensor]  # to the first from the second
 
@@ -74,6 +75,14 @@ class Runtime(Protocol):
 
 def has_cuda() -> bool:
     return torch.cuda.is_available()
+
+
+def check_bindings(config: Config, runtime: Runtime | None) -> None:
+    """Raise UsageError where graphs are to be told addresses, and cannot be."""
+    asked = [name for name in ("inputs", "params") if getattr(config, name) in ("memcpy_node", "patch")]
+    if asked and runtime is not None and not runtime.copies_in_graph():
+        how = f"{asked[0]}={getattr(config, asked[0])!r}"
+        raise UsageError(f"{how} needs cuda-bindings\n  pip install 'dynx[cuda]', or leave it out")
 
 
 def runtime_of(config: Config, **options: Any) -> Runtime | None:

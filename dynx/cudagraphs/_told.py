@@ -1,0 +1,89 @@
+"""A fast path whose graphs are told where the parameters of its modules are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._leaves import replaced_in, tensors_of
+from dynx.cudagraphs._recorded import Recorded
+from dynx.cudagraphs._states import MovingState
+from dynx.cudagraphs._telling import tell
+from dynx.cudagraphs.runtime import Runtime
+
+
+class Told:
+    """Gives a recorded function the parameters and buffers of its modules as its first arguments.
+
+    Where a graph cannot be told, `otherwise` makes the function that records parameters where they lie.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        modules: Sequence[nn.Module],
+        name: str,
+        config: Config,
+        runtime: Runtime,
+        otherwise: Callable[[], Recorded],
+    ) -> None:
+        self._function, self._modules, self._name, self._config = function, modules, name, config
+        self._otherwise = otherwise
+        self._instead: Recorded | None = None
+        self._state = MovingState(modules, runtime.device.type)
+        self._recorded = Recorded(self._call, "call", name, replace(config, inputs="patch"), runtime, self._state)
+        self._look()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._instead is not None:
+            return self._instead(*args, **kwargs)
+        if not self._are_same():
+            self._look()
+        result = self._recorded(*self._tensors, *args, **kwargs)
+        if not self._is_proven:
+            self._check()
+        return result
+
+    def record(self, *args: Any, **kwargs: Any) -> None:
+        """Record for such arguments."""
+        self._recorded.record(*self._tensors, *args, **kwargs)
+        self._check()
+        if self._instead is not None:
+            self._instead.record(*args, **kwargs)
+
+    def close(self) -> None:
+        """Give back the memory of its recordings; it records anew when it is called."""
+        (self._instead or self._recorded).close()
+
+    def _look(self) -> None:
+        self._tensors = tuple(tensors_of(self._modules))
+        self._are_same = self._state.check()
+        self._is_proven = False
+
+    def _check(self) -> None:
+        """See whether what was recorded is told; none is recorded before the second call."""
+        for each in self._recorded.recordings:
+            self._is_proven = True
+            if each.why_not_patched:
+                tell(f"{self._name} records parameters where they lie: {each.why_not_patched}", self._config)
+                self._recorded.close()
+                self._instead = self._otherwise()
+                return
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        given, rest = args[: len(self._tensors)], args[len(self._tensors) :]
+        others = {mine: _like(mine, each) for mine, each in zip(self._tensors, given, strict=True) if mine is not each}
+        with replaced_in(self._modules, others):
+            return self._function(*rest, **kwargs)
+
+
+def _like(parameter: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """Have a tensor look like the parameter that it stands for."""
+    if not isinstance(parameter, nn.Parameter) or isinstance(tensor, nn.Parameter):
+        return tensor
+    return nn.Parameter(tensor, requires_grad=parameter.requires_grad)

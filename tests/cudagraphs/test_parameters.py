@@ -1,0 +1,166 @@
+"""Parameters that are others on another call: graphs are told where they are, instead of recorded anew."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+
+import pytest
+import torch
+from cudagraphs_runtimes import NO_GPU, RUNTIMES
+from torch import nn
+
+from dynx import cudagraphs
+from dynx.errors import DynxWarning, UsageError
+
+
+@pytest.fixture(autouse=True)
+def bindings(device):
+    if device == "cuda":
+        pytest.importorskip("cuda.bindings", reason="needs cuda-bindings")
+
+
+def config(device, **how):
+    return cudagraphs.Config(runtime=RUNTIMES[device], params="patch", **how)
+
+
+def model_of(device):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 16))
+    model[3].weight = model[0].weight  # tied
+    return model.to(device)
+
+
+def compiled(model, device):
+    return torch.compile(model, backend=cudagraphs.backend(config(device)))
+
+
+def fast(model, device):
+    return cudagraphs.fast_path(model, torch.ones(4, 16, device=device), config=config(device))
+
+
+def agree(run, model, device, calls=3):
+    with torch.no_grad():
+        for _ in range(calls):
+            x = torch.randn(4, 16, device=device)
+            torch.testing.assert_close(run(x), model(x))
+
+
+def elsewhere(model):
+    """Have the parameters of a model lie somewhere else, with other values."""
+    for each in model.parameters():
+        each.data = torch.randn_like(each)
+
+
+def replaced(model):
+    """Give a model other parameters."""
+    other = copy.deepcopy(model)
+    elsewhere(other)
+    model.load_state_dict(other.state_dict(), assign=True)
+    model[3].weight = model[0].weight
+
+
+@pytest.mark.parametrize("make", [compiled, fast])
+@pytest.mark.parametrize("change", [elsewhere, replaced])
+def test_no_other_recording(device, make, change):
+    model = model_of(device)
+    run = make(model, device)
+    agree(run, model, device)
+    for _ in range(5):
+        change(model)
+        agree(run, model, device)
+    stats = cudagraphs.stats()
+    assert stats.recordings == 1
+    assert (stats.copies, stats.uncaptured) == (0, 1)
+
+
+def test_old_parameters_are_not_kept(device):
+    model = model_of(device)
+    run = fast(model, device)
+    old = weakref.ref(model[2].weight)
+    for _ in range(2):
+        replaced(model)
+        agree(run, model, device)
+    gc.collect()
+    assert old() is None
+
+
+@pytest.mark.gpu
+@NO_GPU
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+def test_what_is_copied_for_the_proof_is_given_back(device):
+    model = nn.Linear(2048, 2048, device=device)
+    run = cudagraphs.fast_path(model, torch.ones(4, 2048, device=device), config=config(device))
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    for _ in range(3):
+        model.weight = nn.Parameter(torch.randn_like(model.weight))
+        x = torch.randn(4, 2048, device=device)
+        torch.testing.assert_close(run(x), model(x).detach())
+    assert torch.cuda.memory_allocated() <= before + 2**20
+
+
+def test_with_gradients_they_are_read_where_they_lie(device):
+    model = model_of(device)
+    run = compiled(model, device)
+    for _ in range(3):
+        run(torch.randn(4, 16, device=device)).sum().backward()
+    assert cudagraphs.stats().recordings == 2
+    elsewhere(model)
+    model.zero_grad()
+    run(torch.randn(4, 16, device=device)).sum().backward()
+    assert cudagraphs.stats().recordings == 4
+
+
+def counting(device):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16)).to(device)  # changes its buffers
+
+
+def test_where_a_graph_cannot_be_told_they_are_recorded_anew(device):
+    model, twin = counting(device), counting(device)
+    run = compiled(model, device)
+    agree(run, twin, device)
+    report = cudagraphs.explain(torch.no_grad()(lambda x: model(x)), torch.ones(4, 16, device=device), config=config(device))
+    assert report.graphs[0].notes == ("parameters that move are recorded anew: it changes something, so it cannot be tried",)
+
+
+def test_a_fast_path_tells_so(device):
+    model, twin = counting(device), counting(device)
+    with pytest.warns(DynxWarning, match="records parameters where they lie: it changes something"):
+        run = fast(model, device)
+    for _ in range(2):
+        twin(torch.ones(4, 16, device=device))
+    twin.load_state_dict(model.state_dict())
+    agree(run, twin, device)
+    elsewhere(model)
+    twin.load_state_dict(model.state_dict())
+    agree(run, twin, device)
+
+
+def test_other_things_that_change_are_noticed(device):
+    model = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.5)).to(device).eval()
+    run = fast(model, device)
+    agree(run, model, device)
+    model[0].weight = nn.Parameter(torch.randn(8, 16, device=device))
+    model[0].bias = nn.Parameter(torch.randn(8, device=device))
+    agree(run, model, device)
+    model.append(nn.Tanh())
+    agree(run, model, device)
+
+
+def test_what_does_not_go_together_is_refused(device):
+    model, x = model_of(device), torch.ones(4, 16, device=device)
+    with pytest.raises(UsageError, match="params='patch' tells inputs too"):
+        config(device, inputs="copy")
+    with pytest.raises(UsageError, match="leave out frozen and buckets"):
+        cudagraphs.fast_path(model, x, frozen=True, config=config(device))
+    with pytest.raises(UsageError, match="leave out frozen and buckets"):
+        cudagraphs.fast_path(model, x, config=config(device, buckets={0: (4,)}))
+    for make in (
+        lambda: cudagraphs.graphed(model, (x,), config=config(device)),
+        lambda: cudagraphs.train_step(model, model.parameters(), config=config(device)),
+    ):
+        with pytest.raises(UsageError, match="params='patch' is for graphs without gradients"):
+            make()
