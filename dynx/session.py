@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Skipped,
         TorchWarning,
     )
+    from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
     from dynx.records.timeline import LineCost, TracedCompile
 
 P = ParamSpec("P")
@@ -167,6 +168,9 @@ class Watch:
         gave_up: tuple[GaveUp, ...]
         skipped: tuple[Skipped, ...]
         caches: tuple[CacheEvent, ...]
+        cudagraph_skips: tuple[Skip, ...]
+        cudagraphs: tuple[GraphRecorded, ...]
+        moves: tuple[AddressChange, ...]
         dynamic: tuple[BecameDynamic, ...]
         logs: tuple[Logged, ...]
         post_mortem: tuple[BreakState, ...]

@@ -69,7 +69,10 @@ def train(wrap, rank, device):
 
 def main(rank, file, device):
     warnings.simplefilter("ignore")
-    distributed.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=RANKS)
+    if device == "cuda":
+        torch.cuda.set_device(rank)
+    backend = "nccl" if device == "cuda" else "gloo"
+    distributed.init_process_group(backend, init_method=f"file://{file}", rank=rank, world_size=RANKS)
     print(json.dumps({"ddp": train(with_ddp, rank, device), "fsdp": train(with_fsdp, rank, device)}))
     distributed.destroy_process_group()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dynx.advice import breaks, caches, limits, recompiles
+from dynx.advice import breaks, caches, cudagraphs, limits, recompiles
 from dynx.advice.pages import page
 from dynx.advice.recompiles import spoken
 from dynx.advice.rule import Rule, first_match
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["RULES", "advise", "page", "rule_of_break", "rule_of_reason", "spoken"]
 
 RULES: Mapping[str, Rule] = {
-    rule.id: rule for rule in sorted((*recompiles.RULES, *breaks.RULES, *limits.RULES, *caches.RULES), key=lambda rule: rule.id)
+    rule.id: rule
+    for rule in sorted(
+        (*recompiles.RULES, *breaks.RULES, *limits.RULES, *caches.RULES, *cudagraphs.RULES), key=lambda rule: rule.id
+    )
 }
 
 
@@ -38,6 +41,7 @@ def advise(run: Run) -> tuple[Finding, ...]:
     found += recompiles.find_all(cause for cause in causes if id(cause) not in used_up)
     found += breaks.find(run.graph_breaks, run.compiles)
     found += caches.find(run.caches, run.compiles)
+    found += cudagraphs.find(run.cudagraph_skips, run.moves)
     return tuple(sorted(found, key=lambda finding: -finding.seconds))
 
 

@@ -7,6 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from dynx._trace.bus import emit
+from dynx._trace.userline import call_site
 from dynx.records.cudagraphs import AddressChange, GraphPlan
 
 _OFTEN = 3  # moves, after which it is taken for another tensor on every call
@@ -44,6 +46,7 @@ class Moves:
         FSDP gathers parameters somewhere else for each step, hooks on saved tensors give copies: each step would need a
         recording. What lies in another recording is no move.
         """
+        moved: dict[int, AddressChange] = {}
         for index in self._plan.indices("static", "managed"):
             address, before = args[index].data_ptr(), self._last.get(index)
             if address in self._places:
@@ -52,10 +55,14 @@ class Moves:
             if before is not None and address != before:
                 self._times[index] += 1
                 each = self._plan.inputs[index]
-                _log.append(AddressChange(each.name, before, address, self._times[index], each.location))
-        often = {index for index, times in self._times.items() if times >= _OFTEN}
-        if often:
+                moved[index] = AddressChange(each.name, before, address, self._times[index], each.location or call_site())
+        often: set[int] = set()
+        if any(times >= _OFTEN for times in self._times.values()):
             often = {index for index, times in self._times.items() if times > 1}  # those that are about to
+        for index, change in moved.items():
+            _log.append(change := replace(change, is_copied=index in often))
+            emit(change)
+        if often:
             inputs = (
                 replace(each, kind="dynamic", why="moves often") if index in often else each
                 for index, each in enumerate(self._plan.inputs)

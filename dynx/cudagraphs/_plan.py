@@ -15,13 +15,18 @@ from dynx._trace.requesters import short_source
 from dynx.advice import spoken
 from dynx.cudagraphs._graph import location_of, placeholders, tensors_of, value_of
 from dynx.cudagraphs._mutation import mutated_inputs
-from dynx.records.cudagraphs import GraphInput, GraphPlan, InputClass, Part, Skip
+from dynx.records.cudagraphs import GraphInput, GraphPlan, InputClass, Part, Skip, SkipKind
 
-_UNSAFE = {  # tags of operators: why, and what to do
-    torch.Tag.cudagraph_unsafe: ("cannot be captured", "call it outside of the compiled function, if it need not be inside"),
+_UNSAFE: dict[torch.Tag, tuple[str, str, SkipKind]] = {  # tags of operators: why, what to do, what kind that is
+    torch.Tag.cudagraph_unsafe: (
+        "cannot be captured",
+        "call it outside of the compiled function, if it need not be inside",
+        "operator",
+    ),
     torch.Tag.data_dependent_output: (
         "reads a value of a tensor",
         "keep it a tensor: torch.where, a mask, a tensor argument",
+        "value",
     ),
 }
 _FIX_SIZE = "make the size fixed: torch.where instead of a mask, torch.nonzero_static, padding"
@@ -89,29 +94,31 @@ def _symbols(node: Node) -> frozenset[Any]:
 def _unsafe_nodes(gm: GraphModule, inputs: Sequence[GraphInput], device: torch.device) -> dict[Node, Skip]:
     opaque = {node: each for node, each in zip(placeholders(gm), inputs, strict=True) if each.kind == "opaque"}
     found = ((node, _why_not(node, opaque, device)) for node in gm.graph.nodes if node.op not in ("placeholder", "output"))
-    return {node: Skip(why[0], location_of(node), why[1]) for node, why in found if why}
+    return {node: Skip(why[0], location_of(node), why[1], why[2]) for node, why in found if why}
 
 
-def _why_not(node: Node, opaque: Mapping[Node, GraphInput], device: torch.device) -> tuple[str, str] | None:
-    """Give why a node cannot be captured, and what to do about it."""
+def _why_not(node: Node, opaque: Mapping[Node, GraphInput], device: torch.device) -> tuple[str, str, SkipKind] | None:
+    """Give why a node cannot be captured, what to do about it, and what kind of reason it is."""
     for each in node.all_input_nodes:
         if each in opaque:
-            return f"input {opaque[each].name} is {opaque[each].why}", "give tensors and numbers instead"
+            return f"input {opaque[each].name} is {opaque[each].why}", "give tensors and numbers instead", "operator"
     for target in (node.target, *(each for each in node.args if isinstance(each, torch._ops.OpOverload))):  # of one in another
-        for tag, (why, advice) in _UNSAFE.items():
+        for tag, (why, advice, kind) in _UNSAFE.items():
             if tag in getattr(target, "tags", ()):
-                return f"{target} {why}", advice
+                return f"{target} {why}", advice, kind
     if any(is_unbacked(each.shape) for each in tensors_of(node)):  # not for every node with Tag.dynamic_output_shape
-        return f"{node.target} gives a size that depends on values", _FIX_SIZE
+        return f"{node.target} gives a size that depends on values", _FIX_SIZE, "size"
     devices = {each.device for near in (node, *node.all_input_nodes) for each in tensors_of(near)}
     elsewhere = sorted(str(each) for each in devices if each not in (device, torch.device("meta")))
-    return (f"{node.name} is on {', '.join(elsewhere)}", f"have it on {device} from the beginning") if elsewhere else None
+    if not elsewhere:
+        return None
+    return f"{node.name} is on {', '.join(elsewhere)}", f"have it on {device} from the beginning", "operator"
 
 
 def _followers(gm: GraphModule) -> dict[Node, Skip]:
     """Give the nodes that take what has another size on each call."""
     return {
-        node: Skip(f"{node.target} takes a size that depends on values", location_of(node))
+        node: Skip(f"{node.target} takes a size that depends on values", location_of(node), kind="size")
         for node in gm.graph.nodes
         if node.op == "call_function"
         and any(is_unbacked(each.shape) for near in node.all_input_nodes for each in tensors_of(near))

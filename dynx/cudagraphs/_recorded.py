@@ -15,11 +15,11 @@ from dynx.cudagraphs._arguments import Arguments, Match, arguments_of, matching,
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._recording import Recording
 from dynx.cudagraphs._recordings import Key, Recordings
-from dynx.cudagraphs._stats import count_skip, count_uncaptured
+from dynx.cudagraphs._stats import count_skip, count_uncaptured, failure
 from dynx.cudagraphs._telling import tell
 from dynx.cudagraphs.runtime import Runtime
 from dynx.errors import CaptureFailed, UsageError
-from dynx.records.cudagraphs import GraphInput, GraphPlan, Part, Skip
+from dynx.records.cudagraphs import GraphInput, GraphPlan, Part
 
 
 class State(Protocol):
@@ -69,6 +69,7 @@ class Recorded:
         self._hot: _Hot | None = None
         self._cannot = False
         self._alone = Lock()
+        self._is_captured = runtime.is_capturing if runtime is not None else _never
         self.also: Callable[[], Sequence[torch.Tensor]] | None = None  # what else a recording writes, and keeps
         self.original = function  # what copies of it are
         self.watched: Sequence[torch.Tensor] = ()  # that the function may change
@@ -79,6 +80,8 @@ class Recorded:
             tell(f"there is no CUDA device: {name} runs uncaptured", config)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._is_captured():  # it becomes a part of what is captured
+            return self._function(*args, **kwargs)
         with self._alone:
             if self._hot is not None:
                 match, is_unchanged, run, give = self._hot
@@ -122,12 +125,13 @@ class Recorded:
         """Find a recording that nobody waits for, or make one; None where there can be none."""
         seen = self._seen[key]
         try:
-            return self._recordings.find(
-                key, lambda each: not each.is_pending, lambda: self._record(arguments, seen, args, kwargs)
-            )
+            found = self._recordings.find(key, lambda each: not each.is_pending)
+            if found is not None or self._runtime is None or not self._runtime.is_warm():
+                return found
+            return self._recordings.add(key, lambda: self._record(arguments, seen, args, kwargs))
         except CaptureFailed as error:
             self._cannot = True
-            count_skip(Skip(str(error)))
+            count_skip(failure(error))
             tell(f"{self._name} runs uncaptured: {error}", self._config)
             return None
 
@@ -199,6 +203,10 @@ class Recorded:
 def _all_of(is_unchanged: Callable[[], bool], recording: Recording) -> Callable[[], bool]:
     """Add to a check of the state that nobody waits for the recording."""
     return is_unchanged if type(recording) is Recording else lambda: not recording.is_pending and is_unchanged()
+
+
+def _never() -> bool:
+    return False
 
 
 def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:

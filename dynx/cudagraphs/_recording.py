@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from dynx.cudagraphs._outputs import Results
 from dynx.cudagraphs._staging import FEW, Staging, is_dense, reading, staging
 from dynx.cudagraphs._stats import Tally, count_recording
 from dynx.cudagraphs.runtime import Captured, CopiesNotFound, NotPatchable, Runtime
-from dynx.records.cudagraphs import GraphPlan
+from dynx.records.cudagraphs import GraphPlan, GraphRecorded
 
 Call = Callable[[list[Any]], Sequence[Any]]
 Run = Callable[[Sequence[Any]], list[Any]]
@@ -32,6 +33,7 @@ class Recording:
     def __init__(
         self, call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], pool: Any = None
     ) -> None:
+        begin = time.perf_counter()
         self._is_for = _matching(plan, args)
         with torch.inference_mode(False), torch.no_grad():  # what is made here is used outside of inference mode too
             # aliases: whether the tensors of the caller are still in use tells when a recording is free
@@ -41,10 +43,11 @@ class Recording:
             self._own = [made.inputs[index] for index in plan.indices("dynamic")]
         self.why_not_patched = made.why_not_patched
         self._token = made.results.token(made.captured.outputs)
-        self.tally = count_recording(made.staged.copied, made.staged.nbytes)
-        self._run = _running(made, self.tally)
         own = [] if made.staged.is_reading else [made.inputs[index] for index in plan.indices("dynamic")]
         self.nbytes = _size_of([*own, *made.captured.outputs])
+        seconds, staged = time.perf_counter() - begin, made.staged
+        self.tally = count_recording(GraphRecorded(plan.part, seconds, staged.copied, staged.nbytes, self.nbytes))
+        self._run = _running(made, self.tally)
         self.run = self._run if self._token is None else self._run_and_wait
         self.close = made.captured.close
         self.also: Sequence[torch.Tensor] = made.captured.outputs[plan.user_outputs :]

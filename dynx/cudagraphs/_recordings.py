@@ -11,7 +11,9 @@ from weakref import WeakMethod, WeakSet
 from dynx._trace.userline import levels_to_the_user
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._recording import Recording
+from dynx.cudagraphs._stats import count_skip
 from dynx.errors import CaptureError, DynxWarning
+from dynx.records.cudagraphs import Skip
 
 Key = tuple[Any, ...]
 
@@ -33,23 +35,22 @@ class Recordings:
         self._names = names  # of the parts of a key
         self._by_key: OrderedDict[Key, list[Recording]] = OrderedDict()  # used last stands last
         self._on_close = WeakMethod(on_close)  # of the owner, which is to go when nobody else holds it
+        self._is_told = False
         _all.add(self)
 
-    def find(self, key: Key, fits: Callable[[Recording], bool], make: Callable[[], Recording]) -> Recording | None:
-        """Find a recording that fits, or make another; None where there is no room."""
-        known = self._by_key.setdefault(key, [])
-        self._by_key.move_to_end(key)
-        free = next((each for each in known if fits(each)), None)
-        if free is not None:
-            return free
-        if len(list(self)) >= self._config.max_recordings and not self._make_room():
+    def find(self, key: Key, fits: Callable[[Recording], bool]) -> Recording | None:
+        """Find a recording that fits."""
+        if key in self._by_key:
+            self._by_key.move_to_end(key)
+        return next((each for each in self._by_key.get(key, ()) if fits(each)), None)
+
+    def add(self, key: Key, make: Callable[[], Recording]) -> Recording | None:
+        """Make another recording; None where there is no room."""
+        if len(list(self)) >= self._config.max_recordings and not self._make_room(key):
             return None
         recording = make()
-        known.append(recording)
+        self._by_key.setdefault(key, []).append(recording)
         return recording
-
-    def has(self, key: Key) -> bool:
-        return key in self._by_key
 
     def close_free(self) -> None:
         """Give back what recordings hold whose results nobody waits for."""
@@ -60,15 +61,18 @@ class Recordings:
     def __iter__(self) -> Iterator[Recording]:
         return (each for known in self._by_key.values() for each in known)
 
-    def _make_room(self) -> bool:
+    def _make_room(self, key: Key) -> bool:
         """Do what `on_limit` says; tells whether there is room now."""
         limit, on_limit = self._config.max_recordings, self._config.on_limit
         if on_limit == "lru" and self._forget_oldest():
             return True
-        text = f"{self._what} needs more than {limit} recordings: {self._what_changes()}"
+        text = f"{self._what} needs more than {limit} recordings: {self._what_changes(key)}"
         if on_limit == "error":
             raise CaptureError(f"{text}\n  give a larger max_recordings, or on_limit='eager'")
-        warnings.warn(f"{text}\n  other calls run uncaptured", DynxWarning, stacklevel=levels_to_the_user())
+        if not self._is_told:
+            self._is_told = True
+            count_skip(Skip(text, None, "pad sizes to a few (buckets), or give a larger max_recordings", "limit"))
+            warnings.warn(f"{text}\n  other calls run uncaptured", DynxWarning, stacklevel=levels_to_the_user())
         return False
 
     def _forget_oldest(self) -> bool:
@@ -80,9 +84,9 @@ class Recordings:
                     return True
         return False
 
-    def _what_changes(self) -> str:
-        """Name the parts by which recordings differ."""
-        columns = zip(self._names, zip(*self._by_key, strict=True), strict=True)
+    def _what_changes(self, key: Key) -> str:
+        """Name the parts by which recordings differ, and the key of one that was not made."""
+        columns = zip(self._names, zip(*self._by_key, key, strict=True), strict=True)
         return ", ".join(name for name, values in columns if len(set(values)) > 1) or "what they saved is still in use"
 
     def close(self) -> None:

@@ -13,11 +13,11 @@ from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._moves import Moves, Shared
 from dynx.cudagraphs._recording import Call, Recording, layouts_of
 from dynx.cudagraphs._recordings import Key, Recordings
-from dynx.cudagraphs._stats import count_skip, count_uncaptured
+from dynx.cudagraphs._stats import count_skip, count_uncaptured, failure
 from dynx.cudagraphs._telling import tell
 from dynx.cudagraphs.runtime import Runtime
 from dynx.errors import CaptureFailed
-from dynx.records.cudagraphs import GraphPlan, Skip
+from dynx.records.cudagraphs import GraphPlan
 
 
 class Runner:
@@ -37,8 +37,11 @@ class Runner:
         self._use(plan if self._told is None else _telling(plan))
         self._boxed_call = True  # takes its arguments in a list, which it empties; torch copies the attribute to its wrappers
         self._alone = Lock()
+        self._is_captured = runtime.is_capturing
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
+        if self._is_captured():  # it becomes a part of what is captured
+            return self._call(args)
         with self._alone:  # another thread would copy its inputs to the same place
             recording = self._last
             if recording is None or not recording.fits(args):
@@ -70,19 +73,20 @@ class Runner:
             self._is_warm = True
             return None
         try:
-            key = self._key(args)
-            if self._told is None and not self._recordings.has(key) and (plan := self._moves.note(args)) is not self.plan:
+            found = self._recordings.find(self._key(args), lambda each: each.fits(args))
+            if found is not None or not self._runtime.is_warm():
+                return found
+            if self._told is None and (plan := self._moves.note(args)) is not self.plan:
                 self._recordings.close_free()
                 self._use(plan)
-                key = self._key(args)
-            recording = self._recordings.find(key, lambda each: each.fits(args), lambda: self._record(args))
+            recording = self._recordings.add(self._key(args), lambda: self._record(args))
             if self._told is not None and recording is not None and recording.why_not_patched:
                 self._stop_telling(recording)
                 return self._find(args)
             return recording
         except CaptureFailed as error:
             self._cannot = True
-            count_skip(skip := Skip(str(error)))
+            skip = count_skip(failure(error))
             tell(f"the {self.plan.part} graph runs uncaptured: {skip.reason}", self._config)
             return None
 

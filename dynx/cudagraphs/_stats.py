@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from dynx._trace.bus import emit
+from dynx._trace.userline import call_site
 from dynx.cudagraphs._moves import forget_moves, moves
-from dynx.records.cudagraphs import CudagraphStats, Skip
+from dynx.errors import CaptureFailed
+from dynx.records.cudagraphs import CudagraphStats, GraphRecorded, Skip
 
 
 @dataclass(slots=True)
@@ -23,10 +26,11 @@ _replays: list[Tally] = []  # one for each recording, also for those that are go
 _skips: list[Skip] = []
 
 
-def count_recording(copies: int, nbytes: int) -> Tally:
+def count_recording(recorded: GraphRecorded) -> Tally:
     """Count a recording; the tally is to count its replays."""
     _recorded.times += 1
-    _replays.append(tally := Tally(copies, nbytes))
+    _replays.append(tally := Tally(recorded.copies, recorded.bytes_copied))
+    emit(recorded)
     return tally
 
 
@@ -34,8 +38,17 @@ def count_uncaptured() -> None:
     _uncaptured.times += 1
 
 
-def count_skip(skip: Skip) -> None:
+def count_skip(skip: Skip) -> Skip:
+    """Count what runs uncaptured; what has no line gets that which is calling."""
+    skip = skip if skip.location is not None else replace(skip, location=call_site())
     _skips.append(skip)
+    emit(skip)
+    return skip
+
+
+def failure(error: CaptureFailed) -> Skip:
+    advice = "leave out what waits for the device or reads a value of it; or call it outside"
+    return Skip(str(error), None, advice, "capture")
 
 
 def stats() -> CudagraphStats:

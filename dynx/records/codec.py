@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 from dynx.records.cache import CacheReport, Verdict
 from dynx.records.compile import Attempt, Backward, Compile, GaveUp, Skipped
 from dynx.records.comptime import Logged
+from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.guard_cost import GuardCosts
@@ -47,6 +48,9 @@ NAMES: Mapping[str, type[Record]] = {
     "guard_cache": CacheReport,
     "verdict": Verdict,
     "guard_costs": GuardCosts,
+    "cudagraph_skip": Skip,
+    "cudagraph_recorded": GraphRecorded,
+    "address_change": AddressChange,
 }
 _NAME_OF = {cls: name for name, cls in NAMES.items()}
 _NESTED = (Location, Attempt, Reason, Finding)

@@ -40,13 +40,35 @@ class GraphInput(Record):
     location: Location | None = None  # of its first use
 
 
+SkipKind = Literal[
+    "operator",  # one that cannot be captured
+    "value",  # of a tensor, that is read
+    "size",  # that depends on values
+    "limit",  # of recordings
+    "capture",  # that failed
+]
+
+
 @dataclass(frozen=True, slots=True)
 class Skip(Record):
-    """Why a graph is run uncaptured."""
+    """Why a graph, or a part of it, is run uncaptured."""
 
     reason: str
     location: Location | None = None
     advice: str = ""
+    kind: SkipKind = "operator"
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRecorded(Record):
+    """A graph that was captured."""
+
+    part: Part
+    seconds: float
+    copies: int  # of inputs, in each replay
+    bytes_copied: int
+    bytes_held: int  # for results and for copies of inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +80,7 @@ class AddressChange(Record):
     after: int
     times: int  # that it has moved, with this
     location: Location | None = None  # of its first use
+    is_copied: bool = False  # from now on, since it moves often
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import TypeVar
 
 from dynx.records.compile import GaveUp, Skipped
+from dynx.records.cudagraphs import Skip
 from dynx.records.graph_break import GraphBreak
 from dynx.records.observed import CacheEvent, TorchWarning, Trouble
 from dynx.records.post_mortem import BreakState
 from dynx.records.timeline import LineCost
 
 T = TypeVar("T")
-C = TypeVar("C", Skipped, CacheEvent, TorchWarning, Trouble)
+C = TypeVar("C", Skipped, Skip, CacheEvent, TorchWarning, Trouble)
 
 
 def graph_breaks(found: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
@@ -46,6 +47,10 @@ def gave_up(found: Iterable[GaveUp]) -> tuple[GaveUp, ...]:
 
 def skipped(found: Iterable[Skipped]) -> tuple[Skipped, ...]:
     return _counted(found, lambda each: (each.location, each.reason))
+
+
+def cudagraph_skips(found: Iterable[Skip]) -> tuple[Skip, ...]:
+    return _counted(found, lambda each: (each.reason, each.location))
 
 
 def caches(found: Iterable[CacheEvent]) -> tuple[CacheEvent, ...]:

@@ -13,6 +13,7 @@ from dynx.records import merge
 from dynx.records.codec import to_data
 from dynx.records.compile import Backward, Compile, GaveUp, Skipped
 from dynx.records.comptime import Logged
+from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
 from dynx.records.graph_break import GraphBreak
 from dynx.records.observed import BecameDynamic, CacheEvent, TorchWarning, Trouble
 from dynx.records.post_mortem import BreakState
@@ -90,6 +91,21 @@ class Run:
     @property
     def caches(self) -> tuple[CacheEvent, ...]:
         return merge.caches(self._of(CacheEvent))
+
+    @property
+    def cudagraph_skips(self) -> tuple[Skip, ...]:
+        """What `dynx.cudagraphs` runs uncaptured, and why."""
+        return merge.cudagraph_skips(self._of(Skip))
+
+    @property
+    def cudagraphs(self) -> tuple[GraphRecorded, ...]:
+        """What `dynx.cudagraphs` captured."""
+        return self._of(GraphRecorded)
+
+    @property
+    def moves(self) -> tuple[AddressChange, ...]:
+        """What `dynx.cudagraphs` reads where it lies, and found somewhere else than before."""
+        return self._of(AddressChange)
 
     @property
     def dynamic(self) -> tuple[BecameDynamic, ...]:
@@ -173,6 +189,9 @@ class Run:
             "gave_up": self.gave_up,
             "skipped": self.skipped,
             "caches": self.caches,
+            "cudagraph_skips": self.cudagraph_skips,
+            "cudagraphs": self.cudagraphs,
+            "moves": self.moves,
             "dynamic": self.dynamic,
             "warnings": self.warnings,
             "logs": self.logs,

@@ -131,6 +131,14 @@ def _tables(run: Run) -> list[Table]:
             [(each.id, each.cache, each.result, each.reason or "", each.count) for each in run.caches],
         ),
         (
+            "CUDA graphs",
+            ("what", "seconds", "where", "count"),
+            [
+                *((each.reason, "", place(each.location), each.count) for each in run.cudagraph_skips),
+                *((words.recorded(each), words.seconds(each.seconds), "", 1) for each in run.cudagraphs),
+            ],
+        ),
+        (
             "Left alone by Dynamo",
             ("where", "why", "count"),
             [(place(each.location), each.reason, each.count) for each in run.skipped],

@@ -126,7 +126,7 @@ def _where(location: Location) -> Text:
 def _tables(run: Run, *, full: bool) -> Iterator[RenderableType]:
     tables = [_failed(run), _recompiles(run, full=full), _breaks(run, full=full)]
     if full:
-        tables += [_gave_up(run), _dynamic(run), _compiles(run), _caches(run), _skipped(run), _warnings(run)]
+        tables += [_gave_up(run), _dynamic(run), _compiles(run), _caches(run), _cudagraphs(run), _skipped(run), _warnings(run)]
     yield from (table for table in [*tables, _troubles(run)] if table is not None)
 
 
@@ -245,6 +245,14 @@ def _caches(run: Run) -> RenderableType | None:
         for each in run.caches
     )
     return _entries("Compile caches", rows)
+
+
+def _cudagraphs(run: Run) -> RenderableType | None:
+    rows = [
+        (f"{each.count}x", Text(each.reason), _where(each.location) if each.location else None) for each in run.cudagraph_skips
+    ]
+    rows += [(words.seconds(each.seconds), Text(words.recorded(each)), None) for each in run.cudagraphs]
+    return _entries("CUDA graphs: not captured, and recorded", rows)
 
 
 def _skipped(run: Run) -> RenderableType | None:

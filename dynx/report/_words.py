@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dynx.records import Location, Run
+from dynx.records.cudagraphs import GraphRecorded
 from dynx.records.location import short_path
 
 CALM = "nothing to change: no advice applies to this run"
@@ -36,6 +37,8 @@ def summary(run: Run) -> list[str]:
     parts = [f"{seconds(run.compile_seconds)} compiling", plural(len(run.compiles), "compile")]
     parts.append(plural(len(run.recompiles), "recompile"))
     parts.append(plural(len(run.graph_breaks), "graph break"))
+    if run.cudagraphs:
+        parts.append(plural(len(run.cudagraphs), "CUDA graph"))
     if run.gave_up:
         parts.append(f"{len(run.gave_up)} gave up")
     if run.eager:
@@ -44,6 +47,12 @@ def summary(run: Run) -> list[str]:
     if failed:
         parts.append(f"{failed} failed")
     return parts
+
+
+def recorded(graph: GraphRecorded) -> str:
+    """Say what a recording copies on each call, and what it holds."""
+    copies = f"{plural(graph.copies, 'input')} copied, {graph.bytes_copied:,} bytes" if graph.copies else "nothing copied"
+    return f"{graph.part}: {copies}; {graph.bytes_held:,} bytes held"
 
 
 def command(header: Mapping[str, Any]) -> str:

@@ -66,17 +66,19 @@ def some(device):
     return lambda: (torch.randn(3, 4, device=device),)
 
 
+def run_rank(rank, file, device):
+    command = [sys.executable, "-X", "faulthandler", RANKS, rank, file, device]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, TWO_GPUS])], indirect=True)
 def test_ddp_and_fsdp(device, tmp_path):
     """Two processes with a half of the data each, against one with all of it."""
-    command = [sys.executable, RANKS, *("RANK", tmp_path / "meet", device)]
-    ranks = [
-        subprocess.Popen([rank if each == "RANK" else each for each in command], stdout=subprocess.PIPE, text=True)
-        for rank in ("0", "1")
-    ]
+    with ThreadPoolExecutor(2) as pool:
+        ranks = list(pool.map(run_rank, ("0", "1"), [tmp_path / "meet"] * 2, [device] * 2))
     for each in ranks:
-        output, _ = each.communicate(timeout=240)
-        assert each.returncode == 0
-        found = json.loads(output.splitlines()[-1])
+        assert not each.returncode, each.stderr
+        found = json.loads(each.stdout.splitlines()[-1])
         assert found["ddp"] == {"recordings": 2, "replays": 14, "moves": 0}
         assert found["fsdp"]["replays"] == 14
 
@@ -219,7 +221,7 @@ def test_two_gpus(device, inputs):
         model.to(place), twin.to(place)
         train_alike(run, model, twin, twin, place)
         agree(run, twin, some(place))
-        fast = cudagraphs.fast_path(lambda x: x.sin() + 1, torch.ones(3, device="cuda:0"), config=config)
+        fast = cudagraphs.fast_path(lambda x: x.sin() + 1, torch.ones(3, device="cuda:0"), frozen=True, config=config)
         agree(fast, lambda x: x.sin() + 1, lambda: (torch.randn(3, device="cuda:0"),))
     across = torch.compile(lambda x, y: (x + 1).sin().cos().to("cuda:1") * y, backend=cudagraphs.backend(config))
     x, y = torch.ones(3, device="cuda:0"), torch.ones(3, device="cuda:1")
@@ -291,6 +293,43 @@ def test_an_optimizer_that_is_compiled(device):
         step(), optimizers[1].step()
         torch.testing.assert_close(model.state_dict(), twin.state_dict())
     assert counted()[1] == 4
+
+
+@pytest.mark.parametrize("inner", ["compiled", "graphed"])
+def test_one_inside_of_another(device, inner):
+    """What is captured anyway is not captured apart."""
+    model, twin = twins(device)
+    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    x = torch.randn(3, 4, device=device)
+    run = compiled(model, device) if inner == "compiled" else cudagraphs.graphed(model, (x,), config=config)
+    apart = cudagraphs.stats().recordings
+    step = cudagraphs.train_step(lambda x: run(x).square().mean(), model.parameters(), config=config)
+    for _ in range(4):
+        x = torch.randn(3, 4, device=device)
+        twin.zero_grad()
+        loss = twin(x).square().mean()
+        loss.backward()
+        torch.testing.assert_close(step(x), loss.detach())
+        for mine, theirs in zip(model.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(mine.grad, theirs.grad)
+    assert cudagraphs.stats().recordings == apart + 1
+
+
+@pytest.mark.gpu
+@NO_GPU
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+def test_graphs_that_are_captured_by_hand(device):
+    model, twin = twins(device)
+    run, x = compiled(model, device), torch.randn(3, 4, device=device)
+    with torch.no_grad():
+        for _ in range(3):
+            run(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            result = run(x)
+        x.copy_(torch.randn(3, 4, device=device))
+        graph.replay()
+        torch.testing.assert_close(result, twin(x))
 
 
 def test_gradients_of_gradients_are_refused_as_by_torch(device):

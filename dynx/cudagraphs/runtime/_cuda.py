@@ -16,9 +16,9 @@ import torch
 
 from dynx._torch.cuda_graphs import Pool, is_plain, recover, replay_of
 from dynx.cudagraphs.runtime import _driver
+from dynx.cudagraphs.runtime._capturing import capturing, keep_while_captured
 from dynx.cudagraphs.runtime._copies import copy_of, run_with_copies
 from dynx.cudagraphs.runtime._driver import Setter
-from dynx.cudagraphs.runtime._ending import capturing, keep_while_captured
 from dynx.cudagraphs.runtime._interface import Copied, Copy, no_results
 from dynx.cudagraphs.runtime._patching import patching
 from dynx.cudagraphs.runtime._pointers import NotPatchable
@@ -37,6 +37,7 @@ class Cuda:
     ) -> None:
         self.device = device or torch.device("cuda", torch.cuda.current_device())
         self._given_stream = stream
+        self._warm: set[int] = set()  # threads
         self._given_pool = pool
         self._shared_pool: Callable[[], Any] = _none  # kept by what is captured in it
         self._error_mode = capture_error_mode
@@ -52,7 +53,14 @@ class Cuda:
         with torch.cuda.stream(own):  # and its device
             result = function()
         caller.wait_stream(own)
+        self._warm.add(threading.get_ident())
         return result
+
+    def is_warm(self) -> bool:
+        return threading.get_ident() in self._warm
+
+    def is_capturing(self) -> bool:
+        return torch.cuda.is_current_stream_capturing()
 
     def copies_in_graph(self) -> bool:
         return _driver.is_available()
@@ -63,7 +71,7 @@ class Cuda:
     def capture(
         self, function: Callable[[], Any], copies: Sequence[Copy] = (), results: Copied = no_results, pool: Any = None
     ) -> CudaCaptured:
-        with torch.cuda.device(self.device):
+        with capturing(), torch.cuda.device(self.device):
             return self._capture(function, copies, results, pool or self._shared())
 
     def _capture(self, function: Callable[[], Any], copies: Sequence[Copy], results: Copied, pool: Any) -> CudaCaptured:
@@ -72,7 +80,7 @@ class Cuda:
         torch.cuda.synchronize()
         torch.clear_autocast_cache()  # copies of parameters in it would be read by the graph, but not kept
         try:
-            with capturing(), self._on(graph, handle):
+            with self._on(graph, handle):
                 outputs, handed = run_with_copies(function, copies, results)
             graph.instantiate()
             sources = _driver.addresses_of(graph, copies, "from") if copies else nothing
@@ -144,10 +152,7 @@ def _first_cause(error: BaseException) -> str:
     """Give the first line of what went wrong first; what CUDA says at the end of a capture follows from that."""
     while error.__context__ is not None:
         error = error.__context__
-    first = str(error).partition("\n")[0]
-    if "legacy stream" in first:  # where parameters were used on before, autograd adds to their gradients
-        return "results of earlier calls are held that lead back to the same parameters\n  let go of them, or detach them"
-    return first
+    return str(error).partition("\n")[0]
 
 
 class CudaCaptured:
@@ -166,7 +171,7 @@ class CudaCaptured:
         generator = torch.cuda.default_generators[self._device]
         before, replay = generator.get_offset(), replay_of(self.graph)
         replay()
-        is_bare = generator.get_offset() == before and is_plain(self.graph) and torch.cuda.device_count() == 1
+        is_bare = generator.get_offset() == before and is_plain(self.graph)
         self.replay = _driver.launching(self.graph, self._device) if is_bare and _driver.is_available() else replay
 
     def close(self) -> None:

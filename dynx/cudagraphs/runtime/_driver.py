@@ -39,7 +39,8 @@ def entering(context: int) -> Callable[[], None]:
     def enter() -> None:
         if not hasattr(known, "has_context"):
             known.has_context = True
-            checked(bindings().cuCtxSetCurrent(context))
+            if not int(checked(bindings().cuCtxGetCurrent())):  # that of another device stays
+                checked(bindings().cuCtxSetCurrent(context))
 
     return enter
 

@@ -10,6 +10,7 @@ does not run again. Reading a value is refused, as on a device that has not run 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from threading import get_ident
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from dynx._torch.liveness import WeakMemory
+from dynx.cudagraphs.runtime._capturing import capturing, underway
 from dynx.cudagraphs.runtime._copies import copies_among, copy_of, run_with_copies
 from dynx.cudagraphs.runtime._interface import Copied, Copy, no_results
 from dynx.cudagraphs.runtime._pointers import NotPatchable
@@ -31,6 +33,12 @@ class Emulator:
 
     def warm_up(self, function: Callable[[], Any]) -> Any:
         return function()
+
+    def is_warm(self) -> bool:
+        return True
+
+    def is_capturing(self) -> bool:
+        return get_ident() in underway
 
     def copies_in_graph(self) -> bool:
         return True
@@ -48,7 +56,7 @@ class Emulator:
         torch.clear_autocast_cache()  # as for CUDA
         state = torch.get_rng_state()
         try:
-            with recorder:
+            with capturing(), recorder:
                 outputs, handed = run_with_copies(function, copies, results)
         except CaptureFailed:
             raise

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from dynx.cudagraphs.runtime._driver import bindings, checked, entering, nodes_of
-from dynx.cudagraphs.runtime._pointers import NodeImage, NotPatchable, Site
+from dynx.cudagraphs.runtime._pointers import NodeImage, NotPatchable, Words
 from dynx.errors import CaptureFailed
 
 _MEMCPY_SOURCE, _MEMCPY_TARGET = 48, 136  # of CUDA_MEMCPY3D
@@ -78,15 +78,20 @@ def _layout(params: Any) -> list[tuple[int, int]]:
 class Pointers:
     """The pointers to inputs in an executable graph, in copies of the parameters of their nodes."""
 
-    def __init__(self, graph: torch.cuda.CUDAGraph, sites: Sequence[Site], inputs: int) -> None:
+    def __init__(self, graph: torch.cuda.CUDAGraph, words: Words, inputs: int) -> None:
         self._graph, self._kept = graph, list[Any]()
         self._context = int(checked(bindings().cuCtxGetCurrent()))
         self._enter = entering(self._context)
         nodes = nodes_of(graph.raw_cuda_graph())
-        copies = {number: self._copy(nodes[number]) for number in dict.fromkeys(each.node for each in sites)}
+        changed = dict.fromkeys([*(each.node for each in words.sites), *(each.node for each in words.stale)])
+        copies = {number: self._copy(nodes[number]) for number in changed}
         self._cells: list[list[tuple[ctypes.c_uint64, int]]] = [[] for _ in range(inputs)]
         self._pushes: list[dict[Callable[[], int], None]] = [{} for _ in range(inputs)]  # each once, however many inputs move
-        for site in sites:
+        for stale in words.stale:
+            fields, push = copies[stale.node]
+            ctypes.c_uint32.from_address(fields[stale.field] + stale.offset).value = 0
+            _check(push())
+        for site in words.sites:
             fields, push = copies[site.node]
             self._cells[site.tensor].append((ctypes.c_uint64.from_address(fields[site.field] + site.offset), site.delta))
             self._pushes[site.tensor][push] = None
@@ -110,8 +115,7 @@ class Pointers:
                     cell.value = address + delta
                 pushes |= self._pushes[number]
         for push in pushes:
-            if error := push():
-                raise CaptureFailed(f"CUDA did not take the parameters of a node: error {error}")
+            _check(push())
 
     def _copy(self, node: Any) -> tuple[list[int], Callable[[], int]]:
         """Copy the parameters of a node; gives where the copies of its fields are, and what sets them."""
@@ -137,6 +141,11 @@ class Pointers:
         start = -(-ctypes.addressof(memory) // 128) * 128
         ctypes.memmove(start, data, len(data))
         return start
+
+
+def _check(error: int) -> None:
+    if error:
+        raise CaptureFailed(f"CUDA did not take the parameters of a node: error {error}")
 
 
 def _calling(function: Any, arguments: tuple[int, ...]) -> Callable[[], int]:

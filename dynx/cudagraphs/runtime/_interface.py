@@ -46,6 +46,12 @@ class Runtime(Protocol):
     def warm_up(self, function: Callable[[], Any]) -> Any:
         """Run a function as the capture will run it, so that what it sets up once is set up."""
 
+    def is_warm(self) -> bool:
+        """Tell whether something was warmed up in this thread: some of what is set up belongs to a thread."""
+
+    def is_capturing(self) -> bool:
+        """Tell whether what this thread does now is captured."""
+
     def copies_in_graph(self) -> bool:
         """Tell whether a graph can begin with copies whose sources are set before a replay."""
 

@@ -28,10 +28,10 @@ def patching(
     """
     inputs = [(_range(one), _range(two)) for one, two in zip(*sets, strict=True)]
     images = [images_of(each.graph) for each in (first, *others)]
-    sites = pointer_sites(images[0], images[1], images[2], inputs, _memory())
+    words = pointer_sites(images[0], images[1], images[2], inputs, _memory())
     if any(_lies_in(each, sets[0]) for each in _tensors(first.outputs)):
         raise NotPatchable("a result lies in an input")
-    pointers = Pointers(first.graph, sites, len(inputs))
+    pointers = Pointers(first.graph, words, len(inputs))
     _prove(first, pointers, sets, results)
     return pointers.set
 

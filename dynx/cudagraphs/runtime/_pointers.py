@@ -3,7 +3,8 @@
 A graph is captured with two sets of inputs, and again with the first. A word that holds an address of the first set in the
 first capture, and the same place of the second in the second, is a pointer to an input. A word that differs otherwise is
 explained if it points to memory of the captures themselves, or differs also between captures with the same inputs (padding of
-parameters, which is never set). What is left unexplained makes the graph one that is not patched.
+parameters, which is never set). Padding may also hold the lower half of an address that lay there before, next to a number of
+four bytes: nothing can be read at half an address. What is left unexplained makes the graph one that is not patched.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 _WORD = 8
+_LOWER = (1 << 32) - 1
 
 
 class NodeImage(NamedTuple):
@@ -40,6 +42,21 @@ class Site(NamedTuple):
     delta: int  # bytes from where the tensor begins
 
 
+class Stale(NamedTuple):
+    """Four bytes of a node that were half an address, beside another number: to be set to 0, to see that nothing reads them."""
+
+    node: int
+    field: int
+    offset: int
+
+
+class Words(NamedTuple):
+    """What differs between captures."""
+
+    sites: list[Site]
+    stale: list[Stale]
+
+
 class NotPatchable(Exception):
     """Pointers of a graph cannot be told from what else it holds; says why."""
 
@@ -50,31 +67,31 @@ def pointer_sites(
     again: Sequence[NodeImage],
     inputs: Sequence[tuple[Range, Range]],
     memory: Sequence[Range],
-) -> list[Site]:
+) -> Words:
     """Find the words that point to inputs, given with both places of each; `memory` is all that the allocator has, sorted.
 
     Raises NotPatchable where a difference is left unexplained.
     """
     if not len(first) == len(second) == len(again):
         raise NotPatchable(f"captures of it have {len(first)}, {len(second)} and {len(again)} nodes")
-    found: list[Site] = []
+    found: list[Site | Stale] = []
     for number, (one, two, three) in enumerate(zip(first, second, again, strict=True)):
         if one.kind == "other":
             raise NotPatchable(f"node {number} is no kernel, copy or memset")
         if not one[:2] == two[:2] == three[:2]:
             raise NotPatchable(f"captures of it differ in node {number}: {one.does} and {two.does}")
-        found += _sites_of(number, one, two, three, inputs, memory)
-    return found
+        found += _words_of(number, one, two, three, inputs, memory)
+    return Words([each for each in found if isinstance(each, Site)], [each for each in found if isinstance(each, Stale)])
 
 
-def _sites_of(
+def _words_of(
     number: int,
     one: NodeImage,
     two: NodeImage,
     three: NodeImage,
     inputs: Sequence[tuple[Range, Range]],
     memory: Sequence[Range],
-) -> Iterator[Site]:
+) -> Iterator[Site | Stale]:
     for field, images in enumerate(zip(one.fields, two.fields, three.fields, strict=True)):
         begin = images[0][0]
         for offset in range(-begin % _WORD, len(images[0][1]) - _WORD + 1, _WORD):
@@ -89,9 +106,25 @@ def _sites_of(
                 yield Site(number, field, offset, tensor, delta)
             elif here != there and here == once_more:
                 is_internal = _is_in(here, memory) and _is_in(there, memory)
-                if not is_internal or any(there - here == two.start - one.start for one, two in inputs):
+                if is_internal and all(there - here != two.start - one.start for one, two in inputs):
+                    continue
+                if is_internal or (half := _stale_half(here, there, memory)) is None:
                     raise NotPatchable(f"word {offset} of parameter {field} of node {number} differs: {here:#x} and {there:#x}")
+                yield Stale(number, field, offset + half)
         _check_ends(number, field, images)
+
+
+def _stale_half(here: int, there: int, memory: Sequence[Range]) -> int | None:
+    """Give where the half of a word is that differs as the lower halves of addresses do, where the other half does not."""
+    for half in (0, 4):
+        one, two = (each >> 8 * half & _LOWER for each in (here, there))
+        if (here ^ there) & ~(_LOWER << 8 * half) == 0 and _is_lower_half(one, memory) and _is_lower_half(two, memory):
+            return half
+    return None
+
+
+def _is_lower_half(number: int, memory: Sequence[Range]) -> bool:
+    return any(each.start <= (end & ~_LOWER | number) < each.end for each in memory for end in each)
 
 
 def _check_ends(number: int, field: int, images: Sequence[tuple[int, bytes]]) -> None:
