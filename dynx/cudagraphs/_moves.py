@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dynx._trace.bus import emit
-from dynx._trace.userline import call_site
+from dynx._trace.userline import location_of_call
 from dynx.records.cudagraphs import AddressChange, GraphPlan
 
 _OFTEN = 3  # moves, after which it is taken for another tensor on every call
@@ -55,7 +55,9 @@ class Moves:
             if before is not None and address != before:
                 self._times[index] += 1
                 each = self._plan.inputs[index]
-                moved[index] = AddressChange(each.name, before, address, self._times[index], each.location or call_site())
+                moved[index] = AddressChange(
+                    each.name, before, address, self._times[index], each.location or location_of_call()
+                )
         often: set[int] = set()
         if any(times >= _OFTEN for times in self._times.values()):
             often = {index for index, times in self._times.items() if times > 1}  # those that are about to

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from dynx._torch import foreach
+from dynx.cudagraphs._generations import handing_out
 from dynx.cudagraphs._staging import is_dense
 from dynx.cudagraphs.runtime import Captured
 from dynx.records.cudagraphs import GraphPlan
@@ -51,8 +52,9 @@ class Results:
         token = self.token(outputs)  # of what is saved, one new tensor is enough to see how long it is needed
         shown = [index for index in _tensors(outputs) if index < self._plan.user_outputs or index == token]
         aliased = [index for index in shown if index not in copied and not self._is_static(index)]
+        told = [index for index in aliased if index != token or index < self._plan.user_outputs]
         prepare = _preparing(captured, [outputs[index] for index in in_graph]) if in_graph else tuple
-        return prepare, _handing_out(list(outputs), in_graph, by_hand, aliased)
+        return prepare, _handing_out(list(outputs), in_graph, by_hand, [each for each in aliased if each not in told], told)
 
     def _is_static(self, index: int) -> bool:
         return self._how == "static" and index < self._plan.user_outputs
@@ -77,13 +79,15 @@ def _preparing(captured: Captured, outputs: list[torch.Tensor]) -> Callable[[], 
 
 
 def _handing_out(
-    outputs: list[Any], in_graph: list[int], by_hand: list[int], aliased: list[int]
+    outputs: list[Any], in_graph: list[int], by_hand: list[int], aliased: list[int], told: list[int]
 ) -> Callable[[Fresh], list[Any]]:
     together = [index for index in by_hand if outputs[index].is_floating_point()]
     if len(together) < 2:
         together = []
     alone = [index for index in by_hand if index not in together]
     sources = [outputs[index] for index in together]
+    originals = [outputs[index] for index in told]
+    aliases_of = handing_out(originals)
 
     def hand_out(fresh: Fresh) -> list[Any]:
         given = outputs.copy()
@@ -96,6 +100,9 @@ def _handing_out(
             given[index] = outputs[index].clone()
         for index in aliased:
             given[index] = outputs[index].detach()
+        if told:
+            for index, alias in zip(told, aliases_of(originals), strict=True):
+                given[index] = alias
         return given
 
     def hand_out_fresh(fresh: Fresh) -> list[Any]:
@@ -104,6 +111,6 @@ def _handing_out(
     def hand_out_static(fresh: Fresh) -> list[Any]:
         return outputs.copy()
 
-    if by_hand or aliased:
+    if by_hand or aliased or told:
         return hand_out
     return hand_out_fresh if in_graph == list(range(len(outputs))) else hand_out if in_graph else hand_out_static

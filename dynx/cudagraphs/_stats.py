@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dynx._trace.bus import emit
-from dynx._trace.userline import call_site
+from dynx._trace.userline import location_of_call
 from dynx.cudagraphs._moves import forget_moves, moves
 from dynx.errors import CaptureFailed
 from dynx.records.cudagraphs import CudagraphStats, GraphRecorded, Skip
@@ -40,7 +40,7 @@ def count_uncaptured() -> None:
 
 def count_skip(skip: Skip) -> Skip:
     """Count what runs uncaptured; what has no line gets that which is calling."""
-    skip = skip if skip.location is not None else replace(skip, location=call_site())
+    skip = skip if skip.location is not None else replace(skip, location=location_of_call())
     _skips.append(skip)
     emit(skip)
     return skip
