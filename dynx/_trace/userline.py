@@ -150,36 +150,30 @@ def call_site() -> Location | None:
     return user_location(stack[::-1])
 
 
-Line = tuple[str, int, str]  # file, line, function
-
-
-def line_of_call() -> Line | None:
-    """Give file, line and function of the user's that call compiled code right now; in less than a microsecond.
+def frame_of_call() -> tuple[FrameType | None, int]:
+    """Give the frame of the user's that calls compiled code right now, and how far it is from the frame that asks.
 
     The compiled code itself is the user's too, as far as its frame tells: it is a frame that torch has called.
     """
     frame: FrameType | None = sys._getframe(1)
-    innermost = None
+    found: tuple[FrameType | None, int] = None, 0
+    depth = 0
     while frame is not None:
-        outer, file = frame.f_back, frame.f_code.co_filename
-        if owner_of_file(file)[0] == "user":
-            innermost = innermost or frame
-            if outer is None or owner_of_file(outer.f_code.co_filename)[0] not in ("torch", "dynx"):
+        outer = frame.f_back
+        if owner_of_file(frame.f_code.co_filename)[0] == "user":
+            is_called_by_torch = outer is not None and owner_of_file(outer.f_code.co_filename)[0] in ("torch", "dynx")
+            if not is_called_by_torch or found[0] is None:
+                found = frame, depth
+            if not is_called_by_torch:
                 break
-        frame = outer
-    found = frame or innermost
-    return None if found is None else (found.f_code.co_filename, found.f_lineno, found.f_code.co_qualname)
-
-
-def spoken_line(line: Line | None) -> str:
-    """Name a line as tracebacks do."""
-    return "an unknown line" if line is None else f"{line[0]}:{line[1]}, in {line[2]}"
+        frame, depth = outer, depth + 1
+    return found
 
 
 def location_of_call() -> Location | None:
-    """Give `line_of_call` as a location."""
-    found = line_of_call()
-    return None if found is None else location_of(RawFrame(*found))
+    """Give the line of the user's that calls compiled code right now."""
+    frame, _ = frame_of_call()
+    return None if frame is None else location_of(RawFrame(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname))
 
 
 def levels_to_the_user() -> int:

@@ -2,51 +2,89 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from types import CodeType
 
 import torch
+from torch.utils.dlpack import from_dlpack, to_dlpack
 
 from dynx._torch.overwritten import Telling, telling
-from dynx._trace.userline import Line, line_of_call, spoken_line
+from dynx._trace.userline import frame_of_call
 
-HandOut = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
+HandOut = Callable[[], list[torch.Tensor]]
 
 
 def handing_out(outputs: Sequence[torch.Tensor]) -> HandOut:
-    """Give what makes new tensors over the memory of outputs, and has those that it made before raise."""
+    """Give what makes aliases of outputs, and has those that it made before raise, if somebody still has them."""
     torch_tells = telling()
-    if torch_tells is None or not all(_is_alike(each, torch_tells) for each in outputs):
-        return lambda outputs: [each.detach() for each in outputs]
-    return _Generations(torch_tells).hand_out
+    if torch_tells is None or not all(map(_can_be_told, outputs)):
+        return lambda: [each.detach() for each in outputs]
+    return _Generations(outputs, torch_tells).hand_out
 
 
-def _is_alike(tensor: torch.Tensor, torch_tells: Telling) -> bool:
-    """Tell whether a tensor comes out as it went in; some dtypes do not go in at all."""
+def _can_be_told(tensor: torch.Tensor) -> bool:
+    """Tell whether another storage can be made for a tensor; DLPack does not take all dtypes."""
     try:
-        other = torch_tells.over(tensor)
+        other = _over(tensor)
     except (RuntimeError, BufferError):
         return False
     return (other.dtype, other.size(), other.stride()) == (tensor.dtype, tensor.size(), tensor.stride())
 
 
+def _over(tensor: torch.Tensor) -> torch.Tensor:
+    """Give a tensor over the same memory, with a storage of its own, which keeps the memory alive."""
+    return from_dlpack(to_dlpack(tensor))
+
+
+_OURS = 2  # who hold a storage that nobody else has: a tensor, and the storage in Python
+
+
 class _Generations:
-    def __init__(self, torch_tells: Telling) -> None:
-        self._over, self._is_used, self._forbid = torch_tells
-        self._storages: list[torch.UntypedStorage] = []
-        self._line: Line | None = None  # of the call that gave the last ones
+    """Aliases share a storage with what is shown here; it is made anew when it has to raise."""
 
-    def hand_out(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        line = line_of_call()
-        for each in self._storages:
-            if self._is_used(each):
-                self._forbid(each, self._text(line))
-        over = self._over
-        fresh = [over(each) for each in outputs]
-        self._storages, self._line = [each.untyped_storage() for each in fresh], line
-        return fresh
+    def __init__(self, outputs: Sequence[torch.Tensor], torch_tells: Telling) -> None:
+        self._outputs, (self._count, self._forbid) = outputs, torch_tells
+        self._shown = [_over(each) for each in outputs]
+        self._storages = [each.untyped_storage() for each in self._shown]
+        self._at = [each._cdata for each in self._storages]
+        self._depth, self._code, self._instruction = 0, handing_out.__code__, 0  # of the frame that called last
 
-    def _text(self, line: Line | None) -> str:
-        return (
-            f"this is an output of the call at {spoken_line(self._line)}, overwritten by the call at {spoken_line(line)}\n"
+    def hand_out(self) -> list[torch.Tensor]:
+        count = self._count
+        for index, each in enumerate(self._at):
+            if count(each) > _OURS:
+                self._overwrite(index, _line(self._code, self._instruction))
+        self._note_call()
+        return [each.detach() for each in self._shown]
+
+    def _overwrite(self, index: int, line: str) -> None:
+        frame, _ = frame_of_call()
+        now = "an unknown line" if frame is None else _line(frame.f_code, frame.f_lasti)
+        text = (
+            f"this is an output of the call at {line}, overwritten by the call at {now}\n"
             "  outputs='alias' is valid until the next call: clone it before, or use outputs='clone'"
         )
+        self._forbid(self._at[index], text)
+        self._shown[index] = fresh = _over(self._outputs[index])
+        self._storages[index] = storage = fresh.untyped_storage()
+        self._at[index] = storage._cdata
+
+    def _note_call(self) -> None:
+        """Note which call this is; most are made from where the last one was."""
+        try:
+            frame = sys._getframe(self._depth)
+        except ValueError:
+            frame = sys._getframe()
+        if frame.f_code is not self._code:
+            found, depth = frame_of_call()
+            if found is None:
+                return
+            frame, self._depth = found, depth
+            self._code = frame.f_code
+        self._instruction = frame.f_lasti
+
+
+def _line(code: CodeType, instruction: int) -> str:
+    lines = (line for start, end, line in code.co_lines() if start <= instruction < end)
+    return f"{code.co_filename}:{next(lines, None) or code.co_firstlineno}, in {code.co_qualname}"

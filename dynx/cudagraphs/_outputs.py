@@ -86,8 +86,7 @@ def _handing_out(
         together = []
     alone = [index for index in by_hand if index not in together]
     sources = [outputs[index] for index in together]
-    originals = [outputs[index] for index in told]
-    aliases_of = handing_out(originals)
+    aliases_of = handing_out([outputs[index] for index in told])
 
     def hand_out(fresh: Fresh) -> list[Any]:
         given = outputs.copy()
@@ -101,7 +100,7 @@ def _handing_out(
         for index in aliased:
             given[index] = outputs[index].detach()
         if told:
-            for index, alias in zip(told, aliases_of(originals), strict=True):
+            for index, alias in zip(told, aliases_of(), strict=True):
                 given[index] = alias
         return given
 

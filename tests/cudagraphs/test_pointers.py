@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dynx.cudagraphs.runtime._pointers import NodeImage, NotPatchable, Range, Site, Stale, pointer_sites
+from dynx.cudagraphs.runtime._pointers import NodeImage, NotPatchable, Range, Site, Stale, Unexplained, pointer_sites
 
 INPUTS = [(Range(0x1000, 0x1100), Range(0x5000, 0x5100)), (Range(0x2000, 0x2008), Range(0x6000, 0x6008))]
 MEMORY = [Range(0x8000, 0x9000), Range(0xA000, 0xB000), Range(0xC000, 0xD000)]
@@ -25,7 +25,7 @@ def sites(one, two, three=None):
 
 
 def found(one, two, three=None):
-    return pointer_sites([one], [two], [one if three is None else three], INPUTS, MEMORY)
+    return pointer_sites([one], [two], [[one if three is None else three]], INPUTS, MEMORY)
 
 
 def test_pointers_are_found_with_where_they_point():
@@ -55,20 +55,20 @@ HIGH = [Range(0x7F00_2000_0000, 0x7F00_2010_0000), Range(0x7F00_FFF0_0000, 0x7F0
 @pytest.mark.parametrize("lower", [(0x2000_0000, 0x200F_FFF8), (0xFFF0_0000, 0x8)])
 def test_half_an_address_beside_a_number_is_padding(place, lower):
     one, two = (kernel(words(0, 0x3F80_0000 << 32 - 8 * place | each << 8 * place)) for each in lower)
-    assert pointer_sites([one], [two], [one], INPUTS, HIGH) == ([], [Stale(0, 0, 8 + place)])
+    assert pointer_sites([one], [two], [[one]], INPUTS, HIGH) == ([], [Stale(0, 0, 8 + place)])
 
 
 @pytest.mark.parametrize("lower", [(0x2000_0000, 0x2010_0000), (0xFFF0_0000, 0x10_0000), (0x4000_0000, 0x2000_0000)])
 def test_half_of_what_is_no_address_is_refused(lower):
     one, two = (kernel(words(0x3F80_0000 << 32 | each)) for each in lower)
     with pytest.raises(NotPatchable, match="word 0 of parameter 0"):
-        pointer_sites([one], [two], [one], INPUTS, HIGH)
+        pointer_sites([one], [two], [[one]], INPUTS, HIGH)
 
 
 def test_a_word_that_differs_in_both_halves_is_refused():
     one, two = kernel(words(0x1_2000_0000)), kernel(words(0x2_2000_0008))
     with pytest.raises(NotPatchable, match="word 0 of parameter 0"):
-        pointer_sites([one], [two], [one], INPUTS, HIGH)
+        pointer_sites([one], [two], [[one]], INPUTS, HIGH)
 
 
 REFUSED = {
@@ -94,6 +94,13 @@ def test_what_is_unexplained_is_refused(one, two, why):
         sites(one, two)
 
 
+def test_noise_may_need_more_captures_to_be_seen():
+    one, two = kernel(words(0x3FF00000)), kernel(words(0x3FF00001))
+    with pytest.raises(Unexplained):
+        pointer_sites([one], [two], [[one], [one]], INPUTS, MEMORY)
+    assert pointer_sites([one], [two], [[one], [one], [two]], INPUTS, MEMORY) == ([], [])
+
+
 def test_a_pointer_that_is_noise_is_refused():
     with pytest.raises(NotPatchable, match="does not follow"):
         sites(kernel(words(0x1000)), kernel(words(0x5000)), kernel(words(0x77)))
@@ -101,7 +108,7 @@ def test_a_pointer_that_is_noise_is_refused():
 
 def test_other_numbers_of_nodes_are_refused():
     with pytest.raises(NotPatchable, match="1, 2 and 1 nodes"):
-        pointer_sites([kernel()], [kernel(), kernel()], [kernel()], INPUTS, MEMORY)
+        pointer_sites([kernel()], [kernel(), kernel()], [[kernel()]], INPUTS, MEMORY)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -131,9 +138,9 @@ def test_generated_captures(seed):
                 into.append(words(*each))
         for into, each in zip(images, fields, strict=True):
             into.append(kernel(*each))
-    assert pointer_sites(*images, INPUTS, MEMORY) == (places, [])
+    assert pointer_sites(images[0], images[1], images[2:], INPUTS, MEMORY) == (places, [])
     images[1][3] = kernel(*[(0, data) for _, data in images[1][3].fields[:-1]], words(1 << 50))
     images[0][3] = kernel(*[(0, data) for _, data in images[0][3].fields[:-1]], words(1 << 51))
     images[2][3] = images[0][3]
     with pytest.raises(NotPatchable):
-        pointer_sites(*images, INPUTS, MEMORY)
+        pointer_sites(images[0], images[1], images[2:], INPUTS, MEMORY)

@@ -111,11 +111,15 @@ class Cuda:
             raise NotPatchable("cuda-bindings is not there\n  pip install 'dynx[cuda]'")
         sets = [[copy_of(each) for each in inputs] for _ in range(2)]
         first = self.capture(lambda: function(sets[0]), results=results, pool=pool)
-        spare = self.new_pool()
-        others = [self.capture(partial(function, given), results=results, pool=spare) for given in (sets[1], sets[0])]
+        spare, others = self.new_pool(), list[CudaCaptured]()
+
+        def capture(given: Sequence[torch.Tensor]) -> CudaCaptured:
+            others.append(self.capture(partial(function, given), results=results, pool=spare))
+            return others[-1]
+
         try:
             with torch.cuda.device(self.device):
-                first.set_sources = patching(first, others, sets, results)
+                first.set_sources = patching(first, capture(sets[1]), partial(capture, sets[0]), sets, results)
         except BaseException:
             first.close()
             raise

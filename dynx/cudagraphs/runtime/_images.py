@@ -98,7 +98,26 @@ class Pointers:
         self._now: list[int | None] = [None] * inputs
         self._copies: dict[int, torch.Tensor] = {}  # of inputs that lie elsewhere than kernels were chosen for
 
-    def set(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._only = (tuple(self._cells[0]), tuple(self._pushes[0])) if inputs == 1 else ((), ())
+        self.set = self._set_one if inputs == 1 else self._set_all
+
+    def _set_one(self, tensors: Sequence[torch.Tensor]) -> None:
+        address = tensors[0].data_ptr()
+        if address == self._now[0]:
+            return
+        if address % _ALIGNED:
+            self._set_all(tensors)
+            return
+        self._enter()
+        self._now[0] = address
+        cells, pushes = self._only
+        for cell, delta in cells:
+            cell.value = address + delta
+        for push in pushes:
+            if error := push():
+                _check(error)
+
+    def _set_all(self, tensors: Sequence[torch.Tensor]) -> None:
         """Have the next replays read these tensors."""
         addresses, now = [each.data_ptr() for each in tensors], self._now
         if addresses == now:

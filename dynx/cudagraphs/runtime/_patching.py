@@ -10,7 +10,7 @@ import torch
 from dynx.cudagraphs.runtime._copies import copy_of
 from dynx.cudagraphs.runtime._images import Pointers, images_of
 from dynx.cudagraphs.runtime._interface import Copied
-from dynx.cudagraphs.runtime._pointers import NotPatchable, Range, pointer_sites
+from dynx.cudagraphs.runtime._pointers import NotPatchable, Range, Unexplained, Words, pointer_sites
 
 
 class _Captured(Protocol):
@@ -20,20 +20,39 @@ class _Captured(Protocol):
 
 
 def patching(
-    first: _Captured, others: Sequence[_Captured], sets: Sequence[Sequence[torch.Tensor]], results: Copied
+    first: _Captured,
+    second: _Captured,
+    again: Callable[[], _Captured],
+    sets: Sequence[Sequence[torch.Tensor]],
+    results: Copied,
 ) -> Callable[[Sequence[torch.Tensor]], None]:
-    """Give what sets the inputs of the first of three captures: of `sets[0]`, of `sets[1]`, and of `sets[0]` again.
+    """Give what sets the inputs of the first capture, which is of `sets[0]`; the second is of `sets[1]`, `again` of `sets[0]`.
 
     Raises NotPatchable where pointers cannot be told from other things, or do not do what they should.
     """
     inputs = [(_range(one), _range(two)) for one, two in zip(*sets, strict=True)]
-    images = [images_of(each.graph) for each in (first, *others)]
-    words = pointer_sites(images[0], images[1], images[2], inputs, _memory())
+    words = _words(first, second, again, inputs)
     if any(_lies_in(each, sets[0]) for each in _tensors(first.outputs)):
         raise NotPatchable("a result lies in an input")
     pointers = Pointers(first.graph, words, len(inputs))
     _prove(first, pointers, sets, results)
     return pointers.set
+
+
+_CAPTURES = 5  # with the same inputs, at most
+
+
+def _words(first: _Captured, second: _Captured, again: Callable[[], _Captured], inputs: Sequence[tuple[Range, Range]]) -> Words:
+    """Find the pointers to inputs, with as many captures as it takes to see what differs by chance."""
+    one, two, others, litter = images_of(first.graph), images_of(second.graph), list[Any](), list[bytearray]()
+    while True:
+        others.append(images_of(again().graph))
+        try:
+            return pointer_sites(one, two, others, inputs, _memory())
+        except Unexplained:
+            if len(others) == _CAPTURES:
+                raise
+            litter += [bytearray(1000 * number) for number in range(1, 100)]  # so that not all is found where it was before
 
 
 def _prove(captured: _Captured, pointers: Pointers, sets: Sequence[Sequence[torch.Tensor]], results: Copied) -> None:

@@ -61,26 +61,32 @@ class NotPatchable(Exception):
     """Pointers of a graph cannot be told from what else it holds; says why."""
 
 
+class Unexplained(NotPatchable):
+    """A word differs for no reason that is known: what differs by chance may differ in more captures."""
+
+
 def pointer_sites(
     first: Sequence[NodeImage],
     second: Sequence[NodeImage],
-    again: Sequence[NodeImage],
+    again: Sequence[Sequence[NodeImage]],
     inputs: Sequence[tuple[Range, Range]],
     memory: Sequence[Range],
 ) -> Words:
     """Find the words that point to inputs, given with both places of each; `memory` is all that the allocator has, sorted.
 
-    Raises NotPatchable where a difference is left unexplained.
+    `again` are one or more captures with the first inputs. Raises NotPatchable where captures do different things, and
+    Unexplained where a word is left over.
     """
-    if not len(first) == len(second) == len(again):
-        raise NotPatchable(f"captures of it have {len(first)}, {len(second)} and {len(again)} nodes")
+    counts = [len(each) for each in (first, second, *again)]
+    if len(set(counts)) > 1:
+        raise NotPatchable(f"captures of it have {', '.join(map(str, counts[:-1]))} and {counts[-1]} nodes")
     found: list[Site | Stale] = []
-    for number, (one, two, three) in enumerate(zip(first, second, again, strict=True)):
+    for number, (one, two, *others) in enumerate(zip(first, second, *again, strict=True)):
         if one.kind == "other":
             raise NotPatchable(f"node {number} is no kernel, copy or memset")
-        if not one[:2] == two[:2] == three[:2]:
+        if any(one[:2] != each[:2] for each in (two, *others)):
             raise NotPatchable(f"captures of it differ in node {number}: {one.does} and {two.does}")
-        found += _words_of(number, one, two, three, inputs, memory)
+        found += _words_of(number, one, two, others, inputs, memory)
     return Words([each for each in found if isinstance(each, Site)], [each for each in found if isinstance(each, Stale)])
 
 
@@ -88,28 +94,30 @@ def _words_of(
     number: int,
     one: NodeImage,
     two: NodeImage,
-    three: NodeImage,
+    again: Sequence[NodeImage],
     inputs: Sequence[tuple[Range, Range]],
     memory: Sequence[Range],
 ) -> Iterator[Site | Stale]:
-    for field, images in enumerate(zip(one.fields, two.fields, three.fields, strict=True)):
+    for field, images in enumerate(zip(one.fields, two.fields, *(each.fields for each in again), strict=True)):
         begin = images[0][0]
         for offset in range(-begin % _WORD, len(images[0][1]) - _WORD + 1, _WORD):
-            here, there, once_more = (int.from_bytes(data[offset : offset + _WORD], "little") for _, data in images)
+            here, there, *others = (int.from_bytes(data[offset : offset + _WORD], "little") for _, data in images)
+            is_stable = all(each == here for each in others)
             tensor = _input_at(here, inputs)
             if tensor is not None:
                 delta = here - inputs[tensor][0].start
-                if there != inputs[tensor][1].start + delta or once_more != here:
+                if there != inputs[tensor][1].start + delta or not is_stable:
                     raise NotPatchable(f"node {number} looks as if it pointed to an input, but does not follow it")
                 if one.kind == "memset":
                     raise NotPatchable(f"node {number} sets an input")
                 yield Site(number, field, offset, tensor, delta)
-            elif here != there and here == once_more:
+            elif here != there and is_stable:
                 is_internal = _is_in(here, memory) and _is_in(there, memory)
                 if is_internal and all(there - here != two.start - one.start for one, two in inputs):
                     continue
-                if is_internal or (half := _stale_half(here, there, memory)) is None:
-                    raise NotPatchable(f"word {offset} of parameter {field} of node {number} differs: {here:#x} and {there:#x}")
+                half = None if is_internal else _stale_half(here, there, memory)
+                if half is None:
+                    raise Unexplained(f"word {offset} of parameter {field} of node {number} differs: {here:#x} and {there:#x}")
                 yield Stale(number, field, offset + half)
         _check_ends(number, field, images)
 
@@ -132,9 +140,9 @@ def _check_ends(number: int, field: int, images: Sequence[tuple[int, bytes]]) ->
     begin, data = images[0]
     head = min(-begin % _WORD, len(data))
     tail = head + (len(data) - head) // _WORD * _WORD
-    one, two, three = (each[:head] + each[tail:] for _, each in images)
-    if one != two and one == three:
-        raise NotPatchable(f"parameter {field} of node {number} differs in bytes that are no pointer")
+    one, two, *others = (each[:head] + each[tail:] for _, each in images)
+    if one != two and all(one == each for each in others):
+        raise Unexplained(f"parameter {field} of node {number} differs in bytes that are no pointer")
 
 
 def _input_at(address: int, inputs: Sequence[tuple[Range, Range]]) -> int | None:
