@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from types import CodeType
 
 import torch
@@ -13,6 +14,7 @@ from dynx._torch.overwritten import Telling, telling
 from dynx._trace.userline import frame_of_call
 
 HandOut = Callable[[], list[torch.Tensor]]
+Place = tuple[CodeType, int]  # a call: the code that makes it, and where in that
 
 
 def handing_out(outputs: Sequence[torch.Tensor]) -> HandOut:
@@ -51,21 +53,15 @@ class _Generations:
         self._depth, self._code, self._instruction = 0, handing_out.__code__, 0  # of the frame that called last
 
     def hand_out(self) -> list[torch.Tensor]:
-        count = self._count
-        for index, each in enumerate(self._at):
-            if count(each) > _OURS:
-                self._overwrite(index, _line(self._code, self._instruction))
+        count, before = self._count, (self._code, self._instruction)
         self._note_call()
+        for index, each in enumerate(self._at):
+            if count(each) > _OURS:  # also in `y = run(x)`, until it returns
+                self._overwrite(index, before)
         return [each.detach() for each in self._shown]
 
-    def _overwrite(self, index: int, line: str) -> None:
-        frame, _ = frame_of_call()
-        now = "an unknown line" if frame is None else _line(frame.f_code, frame.f_lasti)
-        text = (
-            f"this is an output of the call at {line}, overwritten by the call at {now}\n"
-            "  outputs='alias' is valid until the next call: clone it before, or use outputs='clone'"
-        )
-        self._forbid(self._at[index], text)
+    def _overwrite(self, index: int, before: Place) -> None:
+        self._forbid(self._at[index], _text(*before, self._code, self._instruction))
         self._shown[index] = fresh = _over(self._outputs[index])
         self._storages[index] = storage = fresh.untyped_storage()
         self._at[index] = storage._cdata
@@ -83,6 +79,15 @@ class _Generations:
             frame, self._depth = found, depth
             self._code = frame.f_code
         self._instruction = frame.f_lasti
+
+
+@lru_cache(maxsize=64)
+def _text(code: CodeType, instruction: int, code_now: CodeType, instruction_now: int) -> str:
+    return (
+        f"this is an output of the call at {_line(code, instruction)}, "
+        f"overwritten by the call at {_line(code_now, instruction_now)}\n"
+        "  outputs='alias' is valid until the next call: clone it before, or use outputs='clone'"
+    )
 
 
 def _line(code: CodeType, instruction: int) -> str:

@@ -89,7 +89,7 @@ class Pointers:
         self._pushes: list[dict[Callable[[], int], None]] = [{} for _ in range(inputs)]  # each once, however many inputs move
         for stale in words.stale:
             fields, push = copies[stale.node]
-            ctypes.c_uint32.from_address(fields[stale.field] + stale.offset).value = 0
+            ctypes.memmove(fields[stale.field] + stale.offset, stale.other, len(stale.other))
             _check(push())
         for site in words.sites:
             fields, push = copies[site.node]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -48,7 +49,7 @@ def _words(first: _Captured, second: _Captured, again: Callable[[], _Captured], 
     while True:
         others.append(images_of(again().graph))
         try:
-            return pointer_sites(one, two, others, inputs, _memory())
+            return pointer_sites(one, two, others, inputs, _memory(), _host_memory())
         except Unexplained:
             if len(others) == _CAPTURES:
                 raise
@@ -108,3 +109,11 @@ def _memory() -> list[Range]:
     """Give what the allocator has from the device."""
     segments = torch.cuda.memory_snapshot()
     return sorted(Range(each["address"], each["address"] + each["total_size"]) for each in segments)
+
+
+def _host_memory() -> list[Range]:
+    """Give what this process may write to, as Linux tells."""
+    maps = Path("/proc/self/maps")
+    lines = maps.read_text().splitlines() if maps.exists() else ()
+    found = [each.split() for each in lines]
+    return [Range(*(int(end, 16) for end in words[0].split("-"))) for words in found if words[1].startswith("rw")]

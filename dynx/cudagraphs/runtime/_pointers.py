@@ -3,8 +3,8 @@
 A graph is captured with two sets of inputs, and again with the first. A word that holds an address of the first set in the
 first capture, and the same place of the second in the second, is a pointer to an input. A word that differs otherwise is
 explained if it points to memory of the captures themselves, or differs also between captures with the same inputs (padding of
-parameters, which is never set). Padding may also hold the lower half of an address that lay there before, next to a number of
-four bytes: nothing can be read at half an address. What is left unexplained makes the graph one that is not patched.
+parameters, which is never set). Padding may also hold what lay there before: an address on the host, which no kernel reads, or
+the lower half of an address, next to a number of four bytes. What is left unexplained makes the graph one that is not patched.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ class Site(NamedTuple):
 
 
 class Stale(NamedTuple):
-    """Four bytes of a node that were half an address, beside another number: to be set to 0, to see that nothing reads them."""
+    """Bytes of a node that were part of an address: to be set to those of the other capture, to see that nothing reads them."""
 
     node: int
     field: int
     offset: int
+    other: bytes
 
 
 class Words(NamedTuple):
@@ -71,11 +72,12 @@ def pointer_sites(
     again: Sequence[Sequence[NodeImage]],
     inputs: Sequence[tuple[Range, Range]],
     memory: Sequence[Range],
+    host: Sequence[Range] = (),
 ) -> Words:
     """Find the words that point to inputs, given with both places of each; `memory` is all that the allocator has, sorted.
 
-    `again` are one or more captures with the first inputs. Raises NotPatchable where captures do different things, and
-    Unexplained where a word is left over.
+    `host` is what this process may write to on the host, sorted. `again` are one or more captures with the first inputs. Raises
+    NotPatchable where captures do different things, and Unexplained where a word is left over.
     """
     counts = [len(each) for each in (first, second, *again)]
     if len(set(counts)) > 1:
@@ -86,7 +88,7 @@ def pointer_sites(
             raise NotPatchable(f"node {number} is no kernel, copy or memset")
         if any(one[:2] != each[:2] for each in (two, *others)):
             raise NotPatchable(f"captures of it differ in node {number}: {one.does} and {two.does}")
-        found += _words_of(number, one, two, others, inputs, memory)
+        found += _words_of(number, one, two, others, inputs, memory, host)
     return Words([each for each in found if isinstance(each, Site)], [each for each in found if isinstance(each, Stale)])
 
 
@@ -97,6 +99,7 @@ def _words_of(
     again: Sequence[NodeImage],
     inputs: Sequence[tuple[Range, Range]],
     memory: Sequence[Range],
+    host: Sequence[Range],
 ) -> Iterator[Site | Stale]:
     for field, images in enumerate(zip(one.fields, two.fields, *(each.fields for each in again), strict=True)):
         begin = images[0][0]
@@ -115,19 +118,22 @@ def _words_of(
                 is_internal = _is_in(here, memory) and _is_in(there, memory)
                 if is_internal and all(there - here != two.start - one.start for one, two in inputs):
                     continue
-                half = None if is_internal else _stale_half(here, there, memory)
-                if half is None:
+                part = None if is_internal else _stale_part(here, there, memory, host)
+                if part is None:
                     raise Unexplained(f"word {offset} of parameter {field} of node {number} differs: {here:#x} and {there:#x}")
-                yield Stale(number, field, offset + half)
-        _check_ends(number, field, images)
+                yield Stale(number, field, offset + part.start, there.to_bytes(_WORD, "little")[part])
+        yield from _ends(number, field, images)
 
 
-def _stale_half(here: int, there: int, memory: Sequence[Range]) -> int | None:
-    """Give where the half of a word is that differs as the lower halves of addresses do, where the other half does not."""
+def _stale_part(here: int, there: int, memory: Sequence[Range], host: Sequence[Range]) -> slice | None:
+    """Give the bytes of a word that differ as addresses on the host do, or as lower halves of any; None if others differ."""
+    if _is_in(here, host) and _is_in(there, host):
+        return slice(0, _WORD)
     for half in (0, 4):
         one, two = (each >> 8 * half & _LOWER for each in (here, there))
-        if (here ^ there) & ~(_LOWER << 8 * half) == 0 and _is_lower_half(one, memory) and _is_lower_half(two, memory):
-            return half
+        is_only_half = (here ^ there) & ~(_LOWER << 8 * half) == 0
+        if is_only_half and any(_is_lower_half(one, each) and _is_lower_half(two, each) for each in (memory, host)):
+            return slice(half, half + 4)
     return None
 
 
@@ -135,14 +141,14 @@ def _is_lower_half(number: int, memory: Sequence[Range]) -> bool:
     return any(each.start <= (end & ~_LOWER | number) < each.end for each in memory for end in each)
 
 
-def _check_ends(number: int, field: int, images: Sequence[tuple[int, bytes]]) -> None:
-    """See that what is no whole word does not follow the inputs."""
-    begin, data = images[0]
-    head = min(-begin % _WORD, len(data))
-    tail = head + (len(data) - head) // _WORD * _WORD
-    one, two, *others = (each[:head] + each[tail:] for _, each in images)
-    if one != two and all(one == each for each in others):
-        raise Unexplained(f"parameter {field} of node {number} differs in bytes that are no pointer")
+def _ends(number: int, field: int, images: Sequence[tuple[int, bytes]]) -> Iterator[Stale]:
+    """Give what is no whole word, and so no address, where it differs all the same."""
+    begin, size = images[0][0], len(images[0][1])
+    head = min(-begin % _WORD, size)
+    for end in (slice(0, head), slice(head + (size - head) // _WORD * _WORD, size)):
+        one, two, *others = (data[end] for _, data in images)
+        if one != two and all(one == each for each in others):
+            yield Stale(number, field, end.start, two)
 
 
 def _input_at(address: int, inputs: Sequence[tuple[Range, Range]]) -> int | None:
