@@ -243,7 +243,7 @@ FAULTS = (
     ),
     Fault(
         "a graph inside of another is replayed",
-        "_runner.py",
+        "_recorded.py",
         "if self._is_captured():",
         "if False:",
         "test_supported.py",
