@@ -5,7 +5,7 @@ from transformers import ViTConfig, ViTForImageClassification
 
 torch.manual_seed(0)
 config = ViTConfig(
-    hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=128, image_size=32, patch_size=8
+    hidden_size=64, num_hidden_layers=1, num_attention_heads=2, intermediate_size=128, image_size=32, patch_size=8
 )
 model = ViTForImageClassification(config)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
