@@ -44,7 +44,7 @@ class Recording:
         self.why_not_patched = made.why_not_patched
         self._token = made.results.token(made.captured.outputs)
         own = [] if made.staged.is_reading else [made.inputs[index] for index in plan.indices("dynamic")]
-        self.nbytes = _size_of([*own, *made.captured.outputs])
+        self.nbytes = 0 if made.is_released else _size_of([*own, *made.captured.outputs])
         seconds, staged = time.perf_counter() - begin, made.staged
         self.tally = count_recording(GraphRecorded(plan.part, seconds, staged.copied, staged.nbytes, self.nbytes))
         self._run = _running(made, self.tally)
@@ -103,6 +103,7 @@ class _Made(NamedTuple):
     captured: Captured
     results: Results
     why_not_patched: str = ""
+    is_released: bool = False  # all memory of inputs and results: others of the pool use it too
 
 
 def _captured(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, given: Sequence[Any], pool: Any) -> _Made:
@@ -113,13 +114,30 @@ def _captured(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, giv
     staged = staging(inputs, plan, config.inputs, runtime)
     is_in_graph = config.inputs != "copy" and runtime.copies_in_graph()
     results = Results(plan, config.outputs, few=FEW if is_in_graph else 0)
+
+    def function(copies: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+        for index, each in zip(staged.in_graph, copies, strict=True):
+            inputs[index] = each
+        return tuple(call(list(inputs)))
+
     try:
-        captured = runtime.capture(lambda: tuple(call(list(inputs))), staged.copies, results.in_graph, pool)
+        captured = runtime.capture(function, staged.sources, results.in_graph, pool)
     except CopiesNotFound:
         if config.inputs != "auto":
             raise
         return _captured(call, plan, replace(config, inputs="copy"), runtime, given, pool)
-    return _Made(inputs, staged, captured, results)
+    made = _Made(inputs, staged, captured, results)
+    return made._replace(is_released=_release(made) and staged.is_done_by_graph)
+
+
+def _release(made: _Made) -> bool:
+    """Let others have the memory of inputs and results that are copied by the graph itself, where that is all there is."""
+    outputs = [each for each in made.captured.outputs if isinstance(each, torch.Tensor)]
+    handed = made.results.in_graph(made.captured.outputs)
+    if len(handed) < len(outputs):
+        return False
+    made.captured.release([*handed, *(made.inputs[index] for index in made.staged.in_graph)])
+    return True
 
 
 def _reading(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, given: Sequence[Any], pool: Any) -> _Made:

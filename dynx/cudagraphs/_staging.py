@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from dynx._torch import foreach
-from dynx.cudagraphs.runtime import Copy, Runtime, copy_of
+from dynx.cudagraphs.runtime import Runtime, copy_of
 from dynx.records.cudagraphs import GraphPlan
 
 Stage = Callable[[Sequence[Any]], Callable[[], None] | None]
@@ -22,29 +22,27 @@ class Staging(NamedTuple):
     stage: Stage  # copies the inputs of a call; gives what is to be done after the replay, where the graph changes some
     in_graph: tuple[int, ...]  # inputs that the graph copies itself
     is_done_by_graph: bool  # nothing is left for `stage` to do
-    copies: list[Copy]  # as they are captured
+    sources: list[torch.Tensor]  # of those copies, as they are captured
     copied: int  # inputs
     nbytes: int
     is_reading: bool = False  # the graph reads inputs where they lie
 
 
 def staging(inputs: list[Any], plan: GraphPlan, how: str, runtime: Runtime) -> Staging:
-    """Give the dynamic ones of `inputs` memory of the recording's own, in the list itself."""
+    """Give the dynamic ones of `inputs` memory of the recording's own, in the list itself; but those that the graph copies."""
     dynamic = plan.indices("dynamic")
-    given = {index: inputs[index] for index in dynamic}
     repeated = {index: dims for index in dynamic if (dims := _repeated(inputs[index]))}
-    for index in dynamic:
-        inputs[index] = _own(inputs[index], repeated.get(index, ()))
     wanted = how == "memcpy_node" or (how == "auto" and len(dynamic) <= FEW)
-    alike = [index for index in dynamic if plan.inputs[index].is_fixed and is_dense(given[index])]
-    in_graph = tuple(alike) if wanted and runtime.copies_in_graph() else ()
+    alike = [index for index in dynamic if plan.inputs[index].is_fixed and is_dense(inputs[index])]
+    in_graph = tuple(each for each in alike if each not in plan.mutated) if wanted and runtime.copies_in_graph() else ()
     by_hand = [index for index in dynamic if index not in in_graph]
+    for index in by_hand:
+        inputs[index] = _own(inputs[index], repeated.get(index, ()))
     mine = [_once(inputs[index], repeated.get(index, ())) for index in by_hand]
     written = [(index, inputs[index]) for index in plan.mutated if index in dynamic]
     nbytes = sum(_once(inputs[index], repeated.get(index, ())).nbytes for index in dynamic)
-    copies = [(inputs[index], given[index]) for index in in_graph]
     stage = _stage(by_hand, mine, repeated, written)
-    return Staging(stage, in_graph, not by_hand and not written, copies, len(dynamic), nbytes)
+    return Staging(stage, in_graph, not by_hand and not written, [inputs[index] for index in in_graph], len(dynamic), nbytes)
 
 
 def reading(dynamic: tuple[int, ...]) -> Staging:

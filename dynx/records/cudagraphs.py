@@ -68,7 +68,7 @@ class GraphRecorded(Record):
     seconds: float
     copies: int  # of inputs, in each replay
     bytes_copied: int
-    bytes_held: int  # for results and for copies of inputs
+    bytes_held: int  # that no other graph uses, for results and for copies of inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class GraphUse(Record):
     replays: int
     copies: int  # of inputs, for a call of each recording
     bytes_copied: int
-    bytes_held: int  # by recordings, for results and for copies of inputs
+    bytes_held: int  # by recordings alone, for results and for copies of inputs
     notes: tuple[str, ...] = ()
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 import torch
-from cudagraphs_runtimes import RUNTIMES
+from cudagraphs_runtimes import NO_GPU, RUNTIMES
 
 from dynx import cudagraphs
 from dynx.errors import UsageError
@@ -82,3 +82,21 @@ def test_what_makes_no_sense_is_told(device, model):
     run = torch.compile(model, backend=cudagraphs.backend(cudagraphs.Config(runtime=RUNTIMES[device], buckets={0: (4,)})))
     with pytest.raises(Exception, match="buckets are for"):
         run(x)
+
+
+@pytest.mark.gpu
+@NO_GPU
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+def test_buckets_share_memory(device):
+    def added(sizes):
+        model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024, device=device) for _ in range(8)))
+        cudagraphs.reset()
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_reserved()
+        run = bucketed(device, model, torch.ones(1, 1024, device=device), buckets={0: sizes})
+        torch.cuda.empty_cache()
+        return torch.cuda.memory_reserved() - before, run
+
+    largest, _ = added((4096,))
+    together, _ = added((128, 256, 512, 1024, 2048, 4096))
+    assert together <= 1.2 * largest, (together, largest)

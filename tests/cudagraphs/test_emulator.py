@@ -15,7 +15,7 @@ def test_a_capture_executes_nothing():
     x, counter = torch.ones(3), torch.zeros(1)
     state = torch.get_rng_state()
 
-    def function():
+    def function(_):
         counter.add_(1)
         return x + torch.rand(3)
 
@@ -27,7 +27,7 @@ def test_a_capture_executes_nothing():
 
 def test_a_replay_reads_what_lies_there_and_writes_to_the_same_place():
     x = torch.ones(3)
-    captured = Emulator().capture(lambda: x * 2)
+    captured = Emulator().capture(lambda _: x * 2)
     address = captured.outputs.data_ptr()
     captured.replay()
     assert captured.outputs.tolist() == [2, 2, 2]
@@ -41,7 +41,7 @@ def test_a_replay_reads_what_lies_there_and_writes_to_the_same_place():
 def test_other_tensors_are_stale():
     """Nothing but the memory that was captured is read: a name that is bound anew changes nothing."""
     held = [first := torch.ones(3)]
-    captured = Emulator().capture(lambda: held[0] * 2)
+    captured = Emulator().capture(lambda _: held[0] * 2)
     held[0] = torch.full((3,), 7.0)
     captured.replay()
     assert captured.outputs.tolist() == (first * 2).tolist()
@@ -51,7 +51,7 @@ def test_what_is_in_between_is_garbage():
     between = []
     x = torch.ones(3)
 
-    def function():
+    def function(_):
         between.append(x + 1)
         return between[0] * 2
 
@@ -63,7 +63,7 @@ def test_what_is_in_between_is_garbage():
 
 def test_python_does_not_run_again():
     calls = []
-    captured = Emulator().capture(lambda: calls.append(1) or torch.ones(3))
+    captured = Emulator().capture(lambda _: calls.append(1) or torch.ones(3))
     captured.replay()
     assert len(calls) == 1
 
@@ -71,7 +71,7 @@ def test_python_does_not_run_again():
 def test_views_and_changes_in_place_are_replayed():
     x = torch.zeros(2, 2)
 
-    def function():
+    def function(_):
         x[0].add_(1)
         return x.view(4)
 
@@ -84,7 +84,7 @@ def test_views_and_changes_in_place_are_replayed():
 
 
 def test_random_numbers_follow_the_generator():
-    captured = Emulator().capture(lambda: torch.rand(3))
+    captured = Emulator().capture(lambda _: torch.rand(3))
     torch.manual_seed(3)
     found = []
     for _ in range(2):
@@ -99,13 +99,11 @@ def test_random_numbers_follow_the_generator():
 )
 def test_values_cannot_be_read(read):
     with pytest.raises(CaptureFailed, match="reads a value"):
-        Emulator().capture(lambda: read(torch.ones(1)))
+        Emulator().capture(lambda _: read(torch.ones(1)))
 
 
 def test_copies_in_a_graph_read_from_where_they_are_told():
-    held = torch.zeros(3)
-    captured = Emulator().capture(lambda: held * 2, [(held, torch.ones(3))])
-    assert held.tolist() == [0, 0, 0]
+    captured = Emulator().capture(lambda copies: copies[0] * 2, [torch.ones(3)])
     for value in (5.0, 7.0):
         captured.set_sources([torch.full((3,), value)])
         captured.replay()
@@ -131,7 +129,7 @@ def test_inputs_are_read_where_they_are_told_to_lie():
 
 def test_results_are_copied_to_where_the_graph_is_told():
     held = torch.ones(3)
-    captured = Emulator().capture(lambda: held * 2, results=lambda outputs: [outputs])
+    captured = Emulator().capture(lambda _: held * 2, results=lambda outputs: [outputs])
     first, second = torch.empty(3), torch.empty(3)
     for target in (first, second):
         captured.set_targets([target])
@@ -147,8 +145,8 @@ def test_results_are_copied_to_where_the_graph_is_told():
 def test_graphs_of_a_pool_overwrite_results_of_later_ones():
     """A graph that is captured takes memory that earlier ones need in between."""
     emulator, x = Emulator(), torch.ones(3)
-    first, second = (emulator.capture(lambda: (x + 1) * 2) for _ in range(2))
-    other = emulator.capture(lambda: (x + 1) * 2, pool=emulator.new_pool())
+    first, second = (emulator.capture(lambda _: (x + 1) * 2) for _ in range(2))
+    other = emulator.capture(lambda _: (x + 1) * 2, pool=emulator.new_pool())
     for each in (first, second, other):
         each.replay()
         assert each.outputs.tolist() == [4, 4, 4]
@@ -157,10 +155,22 @@ def test_graphs_of_a_pool_overwrite_results_of_later_ones():
     assert other.outputs.tolist() == [4, 4, 4]
 
 
+def test_results_that_were_released_are_those_of_others():
+    """They are copied by the graph itself, so nobody reads them where they were."""
+    emulator, x = Emulator(), torch.ones(3)
+    captured = emulator.capture(lambda _: (x + 1, x + 2), results=lambda outputs: outputs[:1])
+    captured.release(captured.outputs[:1])
+    captured.set_targets([target := torch.empty(3)])
+    captured.replay()
+    assert target.tolist() == [2, 2, 2]
+    assert captured.outputs[0].isnan().all()
+    assert captured.outputs[1].tolist() == [3, 3, 3]
+
+
 def test_what_fails_leaves_things_as_they_were():
     x = torch.ones(3)
 
-    def function():
+    def function(_):
         x.add_(1)
         raise ValueError("of the function")
 
@@ -170,7 +180,7 @@ def test_what_fails_leaves_things_as_they_were():
 
 
 def test_a_closed_graph_is_not_replayed():
-    captured = Emulator().capture(lambda: torch.ones(3))
+    captured = Emulator().capture(lambda _: torch.ones(3))
     outputs = captured.outputs
     captured.close()
     assert outputs.isnan().all()
@@ -181,7 +191,7 @@ def test_a_closed_graph_is_not_replayed():
 def test_memory_that_nobody_keeps_is_gone():
     """A CUDA graph keeps no memory alive."""
     held = [torch.ones(3)]
-    captured = Emulator().capture(lambda: held[0] * 2)
+    captured = Emulator().capture(lambda _: held[0] * 2)
     captured.replay()
     held.clear()
     with pytest.raises(CaptureFailed, match="memory which nobody has kept"):
@@ -189,15 +199,14 @@ def test_memory_that_nobody_keeps_is_gone():
 
 
 def test_what_a_graph_copies_itself_is_not_taken_for_an_input():
-    held, other, given = torch.zeros(3), torch.ones(3), torch.ones(3)
+    other, given = torch.ones(3), torch.ones(3)
 
-    def function():
-        doubled = held * 2
-        held.copy_(other)
-        return doubled
+    def function(copies):
+        doubled = copies[0] * 2
+        copies[0].copy_(other)
+        return doubled, copies[0]
 
-    captured = Emulator().capture(function, [(held, given)])
+    captured = Emulator().capture(function, [given])
     captured.set_sources([torch.full((3,), 5.0)])
     captured.replay()
-    assert captured.outputs.tolist() == [10, 10, 10]
-    assert held.tolist() == [1, 1, 1]
+    assert [each.tolist() for each in captured.outputs] == [[10, 10, 10], [1, 1, 1]]

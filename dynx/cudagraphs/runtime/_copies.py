@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import torch
 
-from dynx.cudagraphs.runtime._interface import Copied, Copy
+from dynx.cudagraphs.runtime._interface import Copied, Copy, Function
 from dynx.errors import CaptureFailed
 
 Node = TypeVar("Node")
@@ -19,15 +19,14 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
-def run_with_copies(function: Callable[[], Any], copies: Sequence[Copy], results: Copied) -> tuple[Any, list[Copy]]:
-    """Copy inputs, run a function, copy some of its results; gives what it gave, and the copies of results."""
-    for target, source in copies:
-        target.copy_(source)
-    outputs = function()
+def run_with_copies(function: Function, sources: Sequence[torch.Tensor], results: Copied) -> tuple[Any, list[Copy], list[Copy]]:
+    """Copy inputs, run a function on the copies, copy some of its results; gives what it gave, and both sorts of copies."""
+    copies = [(copy_of(each), each) for each in sources]
+    outputs = function([target for target, _ in copies])
     handed = [(torch.empty_like(each), each) for each in results(outputs)]
     for target, source in handed:
         target.copy_(source)
-    return outputs, handed
+    return outputs, copies, handed
 
 
 class CopiesNotFound(CaptureFailed):

@@ -19,7 +19,7 @@ from dynx.cudagraphs.runtime import _driver
 from dynx.cudagraphs.runtime._capturing import capturing, keep_while_captured
 from dynx.cudagraphs.runtime._copies import copy_of, run_with_copies
 from dynx.cudagraphs.runtime._driver import Setter
-from dynx.cudagraphs.runtime._interface import Copied, Copy, no_results
+from dynx.cudagraphs.runtime._interface import Copied, Function, no_results
 from dynx.cudagraphs.runtime._patching import patching
 from dynx.cudagraphs.runtime._pointers import NotPatchable
 from dynx.errors import CaptureFailed
@@ -69,19 +69,19 @@ class Cuda:
         return self._given_pool or Pool(self.device.index)
 
     def capture(
-        self, function: Callable[[], Any], copies: Sequence[Copy] = (), results: Copied = no_results, pool: Any = None
+        self, function: Function, sources: Sequence[torch.Tensor] = (), results: Copied = no_results, pool: Any = None
     ) -> CudaCaptured:
         with capturing(), torch.cuda.device(self.device):
-            return self._capture(function, copies, results, pool or self._shared())
+            return self._capture(function, sources, results, pool or self._shared())
 
-    def _capture(self, function: Callable[[], Any], copies: Sequence[Copy], results: Copied, pool: Any) -> CudaCaptured:
+    def _capture(self, function: Function, inputs: Sequence[torch.Tensor], results: Copied, pool: Any) -> CudaCaptured:
         handle = pool.handle if isinstance(pool, Pool) else pool
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         torch.cuda.synchronize()
         torch.clear_autocast_cache()  # copies of parameters in it would be read by the graph, but not kept
         try:
             with self._on(graph, handle):
-                outputs, handed = run_with_copies(function, copies, results)
+                outputs, copies, handed = run_with_copies(function, inputs, results)
             graph.instantiate()
             sources = _driver.addresses_of(graph, copies, "from") if copies else nothing
             targets = _driver.addresses_of(graph, handed, "to") if handed else nothing
@@ -110,11 +110,11 @@ class Cuda:
         if not _driver.is_available():
             raise NotPatchable("cuda-bindings is not there\n  pip install 'dynx[cuda]'")
         sets = [[copy_of(each) for each in inputs] for _ in range(2)]
-        first = self.capture(lambda: function(sets[0]), results=results, pool=pool)
+        first = self.capture(lambda _: function(sets[0]), results=results, pool=pool)
         spare, others = self.new_pool(), list[CudaCaptured]()
 
         def capture(given: Sequence[torch.Tensor]) -> CudaCaptured:
-            others.append(self.capture(partial(function, given), results=results, pool=spare))
+            others.append(self.capture(lambda _: function(given), results=results, pool=spare))
             return others[-1]
 
         try:
@@ -177,6 +177,15 @@ class CudaCaptured:
         replay()
         is_bare = generator.get_offset() == before and is_plain(self.graph)
         self.replay = _driver.launching(self.graph, self._device) if is_bare and _driver.is_available() else replay
+
+    def release(self, tensors: Sequence[torch.Tensor]) -> None:
+        handle = self._pool.handle if isinstance(self._pool, Pool) else self._pool
+        segments = [each for each in torch.cuda.memory_snapshot() if tuple(each["segment_pool_id"]) == tuple(handle)]
+        for each in tensors:
+            memory = each.untyped_storage()
+            address = memory.data_ptr()
+            if any(segment["address"] <= address < segment["address"] + segment["total_size"] for segment in segments):
+                memory.resize_(0)
 
     def close(self) -> None:
         self.graph.reset()

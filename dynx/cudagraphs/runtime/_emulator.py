@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from dynx._torch.liveness import WeakMemory
 from dynx.cudagraphs.runtime._capturing import capturing, underway
 from dynx.cudagraphs.runtime._copies import copies_among, copy_of, run_with_copies
-from dynx.cudagraphs.runtime._interface import Copied, Copy, no_results
+from dynx.cudagraphs.runtime._interface import Copied, Copy, Function, no_results
 from dynx.cudagraphs.runtime._pointers import NotPatchable
 from dynx.errors import CaptureFailed
 
@@ -50,14 +50,14 @@ class Emulator:
         return []
 
     def capture(
-        self, function: Callable[[], Any], copies: Sequence[Copy] = (), results: Copied = no_results, pool: Any = None
+        self, function: Function, sources: Sequence[torch.Tensor] = (), results: Copied = no_results, pool: Any = None
     ) -> EmulatedGraph:
         recorder = _Recorder()
         torch.clear_autocast_cache()  # as for CUDA
         state = torch.get_rng_state()
         try:
             with capturing(), recorder:
-                outputs, handed = run_with_copies(function, copies, results)
+                outputs, copies, handed = run_with_copies(function, sources, results)
         except CaptureFailed:
             raise
         except RuntimeError as error:  # as of CUDA, such as out of memory
@@ -72,7 +72,7 @@ class Emulator:
         self, function: Callable[[Sequence[torch.Tensor]], Any], inputs: Sequence[torch.Tensor], results: Copied, pool: Any
     ) -> EmulatedGraph:
         own = [copy_of(each) for each in inputs]
-        captured = self.capture(lambda: function(own), results=results, pool=pool)
+        captured = self.capture(lambda _: function(own), results=results, pool=pool)
         if any(_storage(each) == _storage(mine) for each in _tensors(captured.outputs) for mine in own):
             raise NotPatchable("a result lies in an input")
         captured.reads(own)
@@ -164,6 +164,11 @@ class EmulatedGraph:
             _spoil(self._between)
             if self._between:  # the memory of which was free when these were captured
                 _spoil([each for later in self._pool[self._age + 1 :] for each in later._lasting])
+
+    def release(self, tensors: Sequence[torch.Tensor]) -> None:
+        given = {_storage(each) for each in tensors}
+        self._between += [each for each in self._lasting if _storage(each) in given]
+        self._lasting = [each for each in self._lasting if _storage(each) not in given]
 
     def close(self) -> None:
         _spoil([each for step in self._steps or () for _, each in step.results])

@@ -13,6 +13,8 @@ from dynx.errors import UsageError
 Copy = tuple[torch.Tensor, torch.Tensor]  # to the first from the second
 
 
+Function = Callable[[Sequence[torch.Tensor]], Any]  # of copies of inputs
+
 Copied = Callable[[Any], Sequence[torch.Tensor]]  # of what a function gives: what is copied to where the caller says
 
 
@@ -33,6 +35,12 @@ class Captured(Protocol):
 
     def set_targets(self, tensors: Sequence[torch.Tensor]) -> None:
         """Have the results that were asked for copied to these tensors, alike in layout, by the next replay."""
+
+    def release(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Let graphs that are captured later in the same pool have the memory of tensors, where the capture has made them.
+
+        Nobody may read them after a replay.
+        """
 
     def close(self) -> None:
         """Give back what it holds."""
@@ -59,9 +67,9 @@ class Runtime(Protocol):
         """Make a pool of memory of its own."""
 
     def capture(
-        self, function: Callable[[], Any], copies: Sequence[Copy] = (), results: Copied = no_results, pool: Any = None
+        self, function: Function, sources: Sequence[torch.Tensor] = (), results: Copied = no_results, pool: Any = None
     ) -> Captured:
-        """Capture copies, a function, and copies of some of its results, none of which is executed.
+        """Capture copies of inputs, a function of them, and copies of some of its results, none of which is executed.
 
         Graphs of one pool share the memory of what they need in between: a replay may overwrite results of graphs that were
         captured later. Without a pool that of the runtime is taken.
