@@ -23,6 +23,7 @@ class Heard:
     def use(self) -> GraphUse:
         recordings = [each for runner in self.runners for each in runner.recordings]
         notes = [note for each in self.runners for note in each.notes]
+        whys = [each.why_not_patched for each in recordings if each.why_not_patched]
         is_whole = len(self.runners) == 1 and not self.plan.pieces
         return GraphUse(
             self.runners[0].plan if is_whole else self.plan,  # that of now
@@ -31,7 +32,7 @@ class Heard:
             copies=sum(each.tally.copies for each in recordings),
             bytes_copied=sum(each.tally.nbytes for each in recordings),
             bytes_held=sum(each.nbytes for each in recordings),
-            notes=tuple(dict.fromkeys([*notes, *(each.why_not_patched for each in recordings if each.why_not_patched)])),
+            notes=tuple(dict.fromkeys([*notes, *(f"inputs are copied, not patched: {each}" for each in whys)])),
         )
 
 

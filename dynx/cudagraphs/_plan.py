@@ -59,7 +59,17 @@ def plan_of(
         nbytes = sum(each.element_size() * prod(each.shape) for each in tensors_of(node)) if is_fixed else 0
         line = location_of(node)
         inputs.append(
-            GraphInput(name, kind, why, index in written, is_fixed=is_fixed, is_told=is_told, nbytes=nbytes, location=line)
+            GraphInput(
+                name,
+                kind,
+                why,
+                index in written,
+                is_fixed=is_fixed,
+                is_told=is_told,
+                nbytes=nbytes,
+                location=line,
+                node=node.name,
+            )
         )
     unsafe = _unsafe_nodes(gm, inputs, device)
     passed = tuple(
@@ -68,7 +78,7 @@ def plan_of(
         if each in nodes and inputs[nodes.index(each)].kind == "untouched"
     )
     plan = GraphPlan(part, tuple(inputs), user_outputs, tuple(unsafe.values()), is_pure=not written, passed=passed)
-    return plan, {**_followers(gm), **unsafe}
+    return plan, unsafe | {node: skip for node, skip in _followers(gm).items() if node not in unsafe}
 
 
 def _class_of(value: object, part: Part, *, is_static: bool, is_saved: bool) -> tuple[InputClass, str]:

@@ -38,6 +38,7 @@ class GraphInput(Record):
     is_told: bool = True  # or they follow from numbers among the inputs
     nbytes: int = 0  # where they are
     location: Location | None = None  # of its first use
+    node: str = ""  # in the graph
 
 
 SkipKind = Literal[
@@ -151,6 +152,12 @@ class CudagraphReport(Shown):
 
     graphs: tuple[GraphUse, ...]
     notes: tuple[str, ...] = ()
+
+    def to_dot(self) -> str:
+        """Give the graphs with their inputs and pieces in the language of Graphviz: `dot -Tsvg`."""
+        from dynx.report import dot
+
+        return dot(self)
 
     def __repr__(self) -> str:
         captured = sum(each.recordings > 0 for each in self.graphs)

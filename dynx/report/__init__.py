@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from dynx.records.cudagraphs import CudagraphReport
     from dynx.records.post_mortem import BreakState
     from dynx.records.run import Run
     from dynx.records.shown import Shown
     from dynx.records.timeline import LineCost, TracedCompile
 
-__all__ = ["html", "post_mortem", "post_mortem_html", "record", "record_html", "terminal", "timeline", "timeline_html"]
+__all__ = ["dot", "html", "post_mortem", "post_mortem_html", "record", "record_html", "terminal", "timeline", "timeline_html"]
 
 
 def terminal(run: Run, *, full: bool = False) -> RenderableType:
@@ -55,6 +56,13 @@ def timeline_html(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ..
     from dynx.report._timeline import fragment
 
     return fragment(compiles, lines)
+
+
+def dot(report: CudagraphReport) -> str:
+    """Render the graphs that are captured, their inputs and pieces, in the language of Graphviz."""
+    from dynx.report._dot import document
+
+    return document(report)
 
 
 def record(each: Shown) -> RenderableType:

@@ -226,7 +226,7 @@ def _skips(use: GraphUse) -> Iterator[str]:
     for number, piece in enumerate(use.plan.pieces):
         state = f"not captured: {piece.why_uncaptured}" if piece.why_uncaptured else "captured"
         yield f"piece {number + 1}: {words.plural(piece.launches, 'launch', 'launches')}, {state}"
-    yield from (f"inputs are copied, not patched: {each}" for each in use.notes)
+    yield from use.notes
 
 
 _BLOCKS: dict[type[Shown], Callable[[Any], Iterator[Block]]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from dynx import cudagraphs
 from dynx.records.codec import from_data, to_data
+from dynx.records.cudagraphs import CudagraphReport, GraphInput, GraphPlan, GraphUse
 
 
 def explain(device, fn, *args, **config):
@@ -80,7 +82,7 @@ def test_pieces(device):
 
 def test_why_an_input_is_not_patched(device):
     report = explain(device, lambda x: x.add_(1) * 2, torch.ones(3, device=device), inputs="patch")
-    assert report.graphs[0].notes == ("it changes something, so it cannot be tried",)
+    assert report.graphs[0].notes == ("inputs are copied, not patched: it changes something, so it cannot be tried",)
     assert "inputs are copied, not patched: it changes something" in screen(report)
 
 
@@ -104,3 +106,31 @@ def test_it_is_a_record(device):
     assert from_data(type(report), json.loads(json.dumps(to_data(report)))) == report
     assert "forward graph" in report._repr_html_()
     assert json.loads(report.to_json())["graphs"]
+
+
+def test_the_graph_of_a_graph(device):
+    """Each piece hangs together with those whose results it takes, and with the inputs that it reads."""
+
+    def function(x, y):
+        a = heavy(x)
+        return heavy(a)[a > 0.6].sum() + heavy(y)
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        report = explain(device, function, torch.randn(8, device=device), torch.randn(8, device=device))
+    dot = report.to_dot()
+    pieces = report.graphs[0].plan.pieces
+    assert dot.count("style=dashed") == sum(bool(each.why_uncaptured) for each in pieces) > 0
+    edges = set(re.findall(r"(\w+) -> (\w+);", dot))
+    assert {target for _, target in edges} == {f"piece_0_{index}" for index in range(len(pieces))}
+    made = {name: index for index, piece in enumerate(pieces) for name in piece.outputs}
+    between = {(made[name], index) for index, piece in enumerate(pieces) for name in piece.inputs if name in made}
+    assert {(f"piece_0_{one}", f"piece_0_{other}") for one, other in between} <= edges
+    assert {source for source, _ in edges if source.startswith("input")} == {"input_0_0", "input_0_1"}
+    assert dot.count("{") == dot.count("}")
+
+
+def test_names_in_a_graph_are_quoted():
+    plan = GraphPlan("inference", (GraphInput('x["a\\b"]', "dynamic", ""),), 1)
+    dot = CudagraphReport((GraphUse(plan, 1, 0, 0, 0, 0),)).to_dot()
+    assert r'label="x[\"a\\b\"]\ndynamic"' in dot
+    assert "1 recording" in dot
