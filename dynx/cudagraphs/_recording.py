@@ -39,12 +39,10 @@ class Recording:
             # aliases: whether the tensors of the caller are still in use tells when a recording is free
             given = [each.detach() if isinstance(each, torch.Tensor) else each for each in args]
             made = _captured(call, plan, config, runtime, given, pool)
-        if not made.staged.is_reading:  # a CUDA graph keeps no memory alive
-            self._own = [made.inputs[index] for index in plan.indices("dynamic")]
         self.why_not_patched = made.why_not_patched
         self._token = made.results.token(made.captured.outputs)
-        own = [] if made.staged.is_reading else [made.inputs[index] for index in plan.indices("dynamic")]
-        self.nbytes = 0 if made.is_released else _size_of([*own, *made.captured.outputs])
+        by_hand = [made.inputs[index] for index in plan.indices("dynamic") if index not in made.staged.in_graph]
+        self.nbytes = _size_of([*by_hand, *(() if made.is_released else made.captured.outputs)])
         seconds, staged = time.perf_counter() - begin, made.staged
         self.tally = count_recording(GraphRecorded(plan.part, seconds, staged.copied, staged.nbytes, self.nbytes))
         self._run = _running(made, self.tally)
@@ -103,7 +101,7 @@ class _Made(NamedTuple):
     captured: Captured
     results: Results
     why_not_patched: str = ""
-    is_released: bool = False  # all memory of inputs and results: others of the pool use it too
+    is_released: bool = False  # the memory of all results: other graphs of the pool use it too
 
 
 def _captured(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, given: Sequence[Any], pool: Any) -> _Made:
@@ -126,17 +124,16 @@ def _captured(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, giv
         if config.inputs != "auto":
             raise
         return _captured(call, plan, replace(config, inputs="copy"), runtime, given, pool)
-    made = _Made(inputs, staged, captured, results)
-    return made._replace(is_released=_release(made) and staged.is_done_by_graph)
+    return _Made(inputs, staged, captured, results, is_released=_release(captured, results))
 
 
-def _release(made: _Made) -> bool:
-    """Let others have the memory of inputs and results that are copied by the graph itself, where that is all there is."""
-    outputs = [each for each in made.captured.outputs if isinstance(each, torch.Tensor)]
-    handed = made.results.in_graph(made.captured.outputs)
+def _release(captured: Captured, results: Results) -> bool:
+    """Let other graphs have the memory of results that the graph copies itself, where that is all there is."""
+    outputs = [each for each in captured.outputs if isinstance(each, torch.Tensor)]
+    handed = results.in_graph(captured.outputs)
     if len(handed) < len(outputs):
         return False
-    made.captured.release([*handed, *(made.inputs[index] for index in made.staged.in_graph)])
+    captured.release(handed)
     return True
 
 
