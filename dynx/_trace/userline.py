@@ -161,7 +161,7 @@ def frame_of_call() -> tuple[FrameType | None, int]:
     while frame is not None:
         outer = frame.f_back
         if owner_of_file(frame.f_code.co_filename)[0] == "user":
-            is_called_by_torch = outer is not None and owner_of_file(outer.f_code.co_filename)[0] in ("torch", "dynx")
+            is_called_by_torch = outer is not None and owner_of_file(outer.f_code.co_filename)[0] == "torch"
             if not is_called_by_torch or found[0] is None:
                 found = frame, depth
             if not is_called_by_torch:

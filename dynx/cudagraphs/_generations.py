@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, FrameType
 
 import torch
 from torch.utils.dlpack import from_dlpack, to_dlpack
@@ -54,7 +54,14 @@ class _Generations:
 
     def hand_out(self) -> list[torch.Tensor]:
         count, before = self._count, (self._code, self._instruction)
-        self._note_call()
+        try:
+            frame: FrameType | None = sys._getframe(self._depth)
+        except ValueError:
+            frame = None
+        if frame is not None and frame.f_code is self._code:  # most calls are made from where the last one was
+            self._instruction = frame.f_lasti
+        else:
+            self._look_for_call()
         for index, each in enumerate(self._at):
             if count(each) > _OURS:  # also in `y = run(x)`, until it returns
                 self._overwrite(index, before)
@@ -66,19 +73,10 @@ class _Generations:
         self._storages[index] = storage = fresh.untyped_storage()
         self._at[index] = storage._cdata
 
-    def _note_call(self) -> None:
-        """Note which call this is; most are made from where the last one was."""
-        try:
-            frame = sys._getframe(self._depth)
-        except ValueError:
-            frame = sys._getframe()
-        if frame.f_code is not self._code:
-            found, depth = frame_of_call()
-            if found is None:
-                return
-            frame, self._depth = found, depth
-            self._code = frame.f_code
-        self._instruction = frame.f_lasti
+    def _look_for_call(self) -> None:
+        frame, depth = frame_of_call()
+        if frame is not None:
+            self._depth, self._code, self._instruction = depth - 1, frame.f_code, frame.f_lasti  # as `hand_out` sees it
 
 
 @lru_cache(maxsize=64)

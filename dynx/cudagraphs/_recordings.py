@@ -66,7 +66,8 @@ class Recordings:
         limit, on_limit = self._config.max_recordings, self._config.on_limit
         if on_limit == "lru" and self._forget_oldest():
             return True
-        text = f"{self._what} needs more than {limit} recordings: {self._what_changes(key)}"
+        count = "1 recording" if limit == 1 else f"{limit} recordings"
+        text = f"{self._what} needs more than {count}: {self._what_changes(key)}"
         if on_limit == "error":
             raise CaptureError(f"{text}\n  give a larger max_recordings, or on_limit='eager'")
         if not self._is_told:

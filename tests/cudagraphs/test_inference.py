@@ -183,7 +183,7 @@ def test_more_recordings_can_be_an_error(compiled, device):
     run = compiled(lambda x: x + 1, dynamic=True, max_recordings=1, on_limit="error")
     for size in (3, 3):
         run(torch.ones(size, device=device))
-    with pytest.raises(CaptureError, match=r"needs more than 1 recordings: x.size\(\)\[0\]"):
+    with pytest.raises(CaptureError, match=r"needs more than 1 recording: x.size\(\)\[0\]"):
         run(torch.ones(4, device=device))
 
 

@@ -44,6 +44,22 @@ def test_recordings_and_what_is_not_recorded(watched):
     assert finding.location.file == __file__
 
 
+def test_the_line_is_that_of_the_call(device):
+    """Not that of the compiled function, nor that of whoever runs the program."""
+    run = compiled(lambda x: x * 2, device, max_recordings=1)
+
+    @dynx.watch()
+    def program():
+        for size in (3, 3, 4):
+            run(torch.ones(size, device=device))
+
+    with pytest.warns(DynxWarning, match="needs more than 1 recording"):
+        program()
+    (finding,) = program.dynx.findings
+    assert finding.location.function.endswith("program")
+    assert finding.location.line == program.__wrapped__.__code__.co_firstlineno + 3
+
+
 def test_they_are_part_of_a_run_file(watched, tmp_path):
     watched.save(tmp_path / "run.jsonl")
     loaded = dynx.Run.load(tmp_path / "run.jsonl")
