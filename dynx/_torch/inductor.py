@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import RLock
 from typing import Any, Literal
 
 Compiled = Callable[[list[Any]], Any]
 Look = Callable[[Literal["forward", "backward", "inference"], Any, Sequence[Any]], Callable[[Compiled], Any]]
+
+
+_alone = RLock()
 
 
 @contextmanager
@@ -24,13 +28,14 @@ def keeping_saved_tensors() -> Iterator[None]:
     from torch._functorch import config as functorch_config
     from torch._functorch._aot_autograd import graph_compile
 
-    find = graph_compile.collect_bw_donated_buffer_idxs
-    graph_compile.collect_bw_donated_buffer_idxs = _none_of_them
-    try:
-        with functorch_config.patch(enable_autograd_cache=False):
-            yield
-    finally:
-        graph_compile.collect_bw_donated_buffer_idxs = find
+    with _alone:
+        find = graph_compile.collect_bw_donated_buffer_idxs
+        graph_compile.collect_bw_donated_buffer_idxs = _none_of_them
+        try:
+            with functorch_config.patch(enable_autograd_cache=False):
+                yield
+        finally:
+            graph_compile.collect_bw_donated_buffer_idxs = find
 
 
 def _none_of_them(*args: Any, **kwargs: Any) -> list[int]:

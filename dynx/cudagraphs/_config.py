@@ -55,6 +55,8 @@ class Config:
             raise UsageError("the emulator sees operators, not inductor's kernels\n  use inner='eager' with it")
         if self.params == "patch" and self.inputs in ("copy", "memcpy_node"):
             raise UsageError(f"params='patch' tells inputs too\n  leave out inputs={self.inputs!r}, or use 'patch'")
+        if self.params == "patch" and self.gradients == "in_place":
+            raise UsageError("params='patch' is for graphs without gradients\n  leave out gradients='in_place'")
         if self.max_recordings < 1:
             raise UsageError(f"max_recordings={self.max_recordings} leaves nothing to replay\n  give at least 1")
 

@@ -38,11 +38,12 @@ def replaced_in(modules: Sequence[nn.Module], others: Mapping[torch.Tensor, torc
     """Have modules use other parameters and buffers for a while."""
     inner = [each for top in modules for each in top.modules()]
     places: list[dict[str, Any]] = [each for module in inner for each in (module._parameters, module._buffers)]
-    before = [dict(each) for each in places]
+    replaced = [(place, name, each) for place in places for name, each in place.items() if each in others]
     try:
-        for place in places:
-            place.update({name: others[each] for name, each in place.items() if each in others})
+        for place, name, each in replaced:
+            place[name] = others[each]
         yield
     finally:
-        for place, there in zip(places, before, strict=True):
-            place.update(there)
+        for place, name, each in replaced:
+            if place.get(name) is others[each]:  # or the function has put something else there
+                place[name] = each

@@ -124,7 +124,8 @@ def _captured(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, giv
         if config.inputs != "auto":
             raise
         return _captured(call, plan, replace(config, inputs="copy"), runtime, given, pool)
-    return _Made(inputs, staged, captured, results, is_released=_release(captured, results))
+    may_release = plan.are_all_handed_out or bool(config.buckets)  # a function in Python may have kept them
+    return _Made(inputs, staged, captured, results, is_released=may_release and _release(captured, results))
 
 
 def _release(captured: Captured, results: Results) -> bool:

@@ -106,8 +106,8 @@ class MovingState(ModuleState):
         return values, (), _autocast(self._device_type)
 
     def held(self) -> Any:
-        values = (value for each in self._dicts() for value in each.values())
-        return [each for each in values if not isinstance(each, torch.Tensor)]
+        told = {id(each) for each in tensors_of(self._modules)}
+        return [value for each in self._dicts() for value in each.values() if id(value) not in told]
 
     def check(self) -> Callable[[], bool]:
         are_same, device_type, autocast = unchanged(self._dicts()), self._device_type, _autocast(self._device_type)

@@ -33,28 +33,33 @@ class Told:
         otherwise: Callable[[], Recorded],
     ) -> None:
         self._function, self._modules, self._name, self._config = function, modules, name, config
-        self._otherwise = otherwise
+        self._otherwise, self._runtime = otherwise, runtime
         self._instead: Recorded | None = None
         self._state = MovingState(modules, runtime.device.type)
         self._recorded = Recorded(self._call, "call", name, replace(config, inputs="patch"), runtime, self._state)
+        self._recorded.on_switch = self._note
+        self._why_not = ""
         self._look()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._instead is None and not self._are_same():
+            self._look()
         if self._instead is not None:
             return self._instead(*args, **kwargs)
-        if not self._are_same():
-            self._look()
         result = self._recorded(*self._tensors, *args, **kwargs)
-        if not self._is_proven:
-            self._check()
+        if self._why_not:
+            self._stop()
         return result
 
     def record(self, *args: Any, **kwargs: Any) -> None:
         """Record for such arguments."""
-        self._recorded.record(*self._tensors, *args, **kwargs)
-        self._check()
-        if self._instead is not None:
-            self._instead.record(*args, **kwargs)
+        if self._instead is None:
+            self._recorded.record(*self._tensors, *args, **kwargs)
+            for each in self._recorded.recordings:
+                self._note(each)
+        instead = self._stop() if self._why_not else self._instead
+        if instead is not None:
+            instead.record(*args, **kwargs)
 
     def close(self) -> None:
         """Give back the memory of its recordings; it records anew when it is called."""
@@ -63,23 +68,29 @@ class Told:
     def _look(self) -> None:
         self._tensors = tuple(tensors_of(self._modules))
         self._are_same = self._state.check()
-        self._is_proven = False
+        elsewhere = next((each.device for each in self._tensors if each.device != self._runtime.device), None)
+        if elsewhere is not None:
+            self._why_not = f"one of them is on {elsewhere}"
+            self._stop()
 
-    def _check(self) -> None:
-        """See whether what was recorded is told; none is recorded before the second call."""
-        for each in self._recorded.recordings:
-            self._is_proven = True
-            if each.why_not_patched:
-                tell(f"{self._name} records parameters where they lie: {each.why_not_patched}", self._config)
-                self._recorded.close()
-                self._instead = self._otherwise()
-                return
+    def _note(self, recording: Any) -> None:
+        self._why_not = self._why_not or recording.why_not_patched
+
+    def _stop(self) -> Recorded:
+        """Have parameters recorded where they lie from now on."""
+        tell(f"{self._name} records parameters where they lie: {self._why_not}", self._config)
+        self._recorded.close()
+        self._why_not, self._instead = "", self._otherwise()
+        return self._instead
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         given, rest = args[: len(self._tensors)], args[len(self._tensors) :]
         others = {mine: _like(mine, each) for mine, each in zip(self._tensors, given, strict=True) if mine is not each}
         with replaced_in(self._modules, others):
-            return self._function(*rest, **kwargs)
+            result = self._function(*rest, **kwargs)
+        if any(one is not other for one, other in zip(tensors_of(self._modules), self._tensors, strict=False)):
+            self._why_not = "it puts others in their place itself"
+        return result
 
 
 def _like(parameter: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:

@@ -23,7 +23,8 @@ class Traced:
         parameters: Sequence[torch.Tensor],
     ) -> None:
         self._call, self._needs, self._leaves, self._parameters = call, needs_gradient, leaves, parameters
-        self._wanted: list[torch.Tensor] = []
+        self._given: list[torch.Tensor] = []
+        self._leaves_of: list[torch.Tensor] = []  # the parameters
         self.results: dict[int, torch.Tensor] = {}  # those with gradients, by their place
         self._held: list[Any] = []
         self.is_used: list[bool] = []  # of what gradients were asked for
@@ -39,8 +40,8 @@ class Traced:
         with torch.enable_grad(), saved_tensors_hooks(keep, _as_it_is), self._leaves() as leaves:
             given = [each.detach().requires_grad_(need) for each, need in zip(args, self._needs, strict=True)]
             outputs = list(self._call(list(given)))
-            parameters = [leaves.get(each, each) for each in self._parameters]
-        self._wanted = [*(each for each, need in zip(given, self._needs, strict=True) if need), *parameters]
+            self._leaves_of = [leaves.get(each, each) for each in self._parameters]
+        self._given = [each for each, need in zip(given, self._needs, strict=True) if need]
         self.results = {
             index: each for index, each in enumerate(outputs) if isinstance(each, torch.Tensor) and each.requires_grad
         }
@@ -51,10 +52,14 @@ class Traced:
 
         May be called again until `let_go`.
         """
-        results = list(self.results.values())
-        found = torch.autograd.grad(results, self._wanted, gradients, retain_graph=True, allow_unused=True)
+        wanted = [*self._given, *self._leaves_of, *self._parameters]  # which may be used themselves too, by other ways
+        each_of = torch.autograd.grad(list(self.results.values()), wanted, gradients, retain_graph=True, allow_unused=True)
+        places, count = len(self._given), len(self._parameters)
+        leaves, parameters = each_of[places : places + count], each_of[places + count :]
+        same = [leaf is each for leaf, each in zip(self._leaves_of, self._parameters, strict=True)]
+        found = [*each_of[:places], *map(_sum, leaves, parameters, same)]
         self.is_used = [each is not None for each in found]
-        return list(found)
+        return found
 
     def let_go(self) -> None:
         """Forget the graph of autograd, but not what it has saved in places where hooks do not see it.
@@ -63,6 +68,10 @@ class Traced:
         """
         self._held = [_attributes(node) for node in _nodes(self.results.values())]
         self.results = {index: each.detach() for index, each in self.results.items()}
+
+
+def _sum(one: torch.Tensor | None, other: torch.Tensor | None, is_same: bool) -> torch.Tensor | None:
+    return other if one is None else one if other is None or is_same else one + other
 
 
 def _nodes(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:

@@ -293,3 +293,37 @@ def test_what_cannot_be_captured_is_run_as_it_is(device, graph):
     assert model[0].weight.grad is not None
     with pytest.raises(CaptureError):
         graph(function, some(device), or_error=True)
+
+
+def test_parameters_that_are_used_by_another_way(device, graph):
+    """By a variable of the function, or an element of a list, besides as attributes."""
+    model, twin = (torch.nn.Linear(4, 4).to(device) for _ in range(2))
+    twin.load_state_dict(model.state_dict())
+    weight = model.weight
+    run = graph(lambda x: model(x) + x @ weight, some(device))
+    for _ in range(3):
+        x = some(device)
+        model.zero_grad(), twin.zero_grad()
+        run(x).square().sum().backward()
+        (twin(x) + x @ twin.weight).square().sum().backward()
+        same_gradients(model, twin)
+
+
+class Keeps(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.y = y.detach()
+        return y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.y
+
+
+def test_what_a_function_of_autograd_keeps_is_not_overwritten(device, graph):
+    run = graph(lambda x: Keeps.apply(x), some(device).requires_grad_())
+    for _ in range(3):
+        x = some(device).requires_grad_()
+        run(x).sum().backward()
+        torch.testing.assert_close(x.grad, x.exp().detach())

@@ -122,6 +122,10 @@ def test_where_a_graph_cannot_be_told_they_are_recorded_anew(device):
     model, twin = counting(device), counting(device)
     run = compiled(model, device)
     agree(run, twin, device)
+    elsewhere(model)
+    twin.load_state_dict(model.state_dict())
+    agree(run, twin, device)
+    assert cudagraphs.stats().recordings == 3, "one of which could not be told"
     report = cudagraphs.explain(torch.no_grad()(lambda x: model(x)), torch.ones(4, 16, device=device), config=config(device))
     assert report.graphs[0].notes == ("parameters that move are recorded anew: it changes something, so it cannot be tried",)
 
@@ -164,3 +168,53 @@ def test_what_does_not_go_together_is_refused(device):
     ):
         with pytest.raises(UsageError, match="params='patch' is for graphs without gradients"):
             make()
+
+
+class Otherwise(nn.Module):
+    """Uses its parameter by another way than as an attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(16, 16, bias=False)
+        self.weights = [self.inner.weight]
+
+    def forward(self, x):
+        return x @ self.weights[0]
+
+
+def test_parameters_that_are_found_by_another_way(device):
+    model = Otherwise().to(device)
+    with pytest.warns(DynxWarning, match="it finds an input by another way too"):
+        run = fast(model, device)
+    agree(run, model, device)
+    model.inner.weight.data = model.inner.weight.data * 3
+    agree(run, model, device)
+
+
+def test_tensors_that_are_attributes_are_recorded_anew(device):
+    model = nn.Linear(16, 16).to(device)
+    model.scale = torch.ones(16, device=device)
+    function = model.forward
+    model.forward = lambda x: function(x) * model.scale
+    run = fast(model, device)
+    for _ in range(6):
+        model.scale = model.scale + 1
+        agree(run, model, device, calls=2)
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls = self.calls + 1
+        return x + self.calls
+
+
+def test_what_the_function_assigns_stays(device):
+    model = Counting().to(device)
+    run = cudagraphs.fast_path(model, config=config(device))
+    with pytest.warns(DynxWarning):
+        found = [run(torch.zeros(4, 16, device=device))[0, 0].item() for _ in range(5)]
+    assert found == [1.0, 2.0, 3.0, 4.0, 5.0]

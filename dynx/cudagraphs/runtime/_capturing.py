@@ -14,7 +14,7 @@ from typing import Any
 from weakref import finalize
 
 underway: list[int] = []  # the threads of captures
-_alone = RLock()
+alone = RLock()
 _kept: dict[int, Any] = {}
 _ended: list[int] = []  # while something was captured
 
@@ -35,7 +35,7 @@ def _end(graph: int) -> None:
 @contextmanager
 def capturing() -> Iterator[None]:
     """Wait for other captures, and keep for later what ends meanwhile."""
-    with _alone:
+    with alone:
         was_enabled = gc.isenabled()
         gc.disable()
         underway.append(get_ident())

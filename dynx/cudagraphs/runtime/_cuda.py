@@ -16,7 +16,7 @@ import torch
 
 from dynx._torch.cuda_graphs import Pool, is_plain, recover, replay_of
 from dynx.cudagraphs.runtime import _driver
-from dynx.cudagraphs.runtime._capturing import capturing, keep_while_captured
+from dynx.cudagraphs.runtime._capturing import alone, capturing, keep_while_captured
 from dynx.cudagraphs.runtime._copies import copy_of, run_with_copies
 from dynx.cudagraphs.runtime._driver import Setter
 from dynx.cudagraphs.runtime._interface import Copied, Function, no_results
@@ -119,7 +119,7 @@ class Cuda:
 
         try:
             with torch.cuda.device(self.device):
-                first.set_sources = patching(first, capture(sets[1]), partial(capture, sets[0]), sets, results)
+                first.set_sources = patching(first, capture(sets[1]), partial(capture, sets[0]), sets, inputs, results)
         except BaseException:
             first.close()
             raise
@@ -188,7 +188,8 @@ class CudaCaptured:
                 memory.resize_(0)
 
     def close(self) -> None:
-        self.graph.reset()
+        with alone:  # another thread's capture would break off
+            self.graph.reset()
         self.outputs, self._pool, self.replay = None, None, _closed
 
 

@@ -75,6 +75,8 @@ class Emulator:
         captured = self.capture(lambda _: function(own), results=results, pool=pool)
         if any(_storage(each) == _storage(mine) for each in _tensors(captured.outputs) for mine in own):
             raise NotPatchable("a result lies in an input")
+        if captured.touches(inputs):
+            raise NotPatchable("it finds an input by another way too")
         captured.reads(own)
         state = torch.get_rng_state()
         captured.set_sources([each.clone() for each in inputs])
@@ -124,6 +126,12 @@ class EmulatedGraph:
         """Have it read other tensors than these, which are garbage from now on."""
         self._inputs = [_storage(each) for each in inputs]
         _spoil(inputs)
+
+    def touches(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Tell whether an operator is given memory of some tensors."""
+        memory = {_storage(each) for each in tensors}
+        found = (leaf for step in self._steps or () for leaf in tree_leaves((step.args, step.kwargs)))
+        return any(isinstance(leaf, WeakMemory) and leaf.address in memory for leaf in found)
 
     def set_sources(self, tensors: Sequence[torch.Tensor]) -> None:
         if not self._inputs:

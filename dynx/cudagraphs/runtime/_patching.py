@@ -11,7 +11,7 @@ import torch
 from dynx.cudagraphs.runtime._copies import copy_of
 from dynx.cudagraphs.runtime._images import Pointers, images_of
 from dynx.cudagraphs.runtime._interface import Copied
-from dynx.cudagraphs.runtime._pointers import NotPatchable, Range, Unexplained, Words, pointer_sites
+from dynx.cudagraphs.runtime._pointers import NotPatchable, Range, Unexplained, Words, pointer_sites, points_into
 
 
 class _Captured(Protocol):
@@ -25,16 +25,20 @@ def patching(
     second: _Captured,
     again: Callable[[], _Captured],
     sets: Sequence[Sequence[torch.Tensor]],
+    given: Sequence[torch.Tensor],
     results: Copied,
 ) -> Callable[[Sequence[torch.Tensor]], None]:
     """Give what sets the inputs of the first capture, which is of `sets[0]`; the second is of `sets[1]`, `again` of `sets[0]`.
 
-    Raises NotPatchable where pointers cannot be told from other things, or do not do what they should.
+    The sets are copies of what was given. Raises NotPatchable where pointers cannot be told from other things, or do not do
+    what they should.
     """
     inputs = [(_range(one), _range(two)) for one, two in zip(*sets, strict=True)]
     words = _words(first, second, again, inputs)
     if any(_lies_in(each, sets[0]) for each in _tensors(first.outputs)):
         raise NotPatchable("a result lies in an input")
+    if points_into(images_of(first.graph), [_range(each) for each in given]):
+        raise NotPatchable("it finds an input by another way too")
     pointers = Pointers(first.graph, words, len(inputs))
     _prove(first, pointers, sets, results)
     return pointers.set

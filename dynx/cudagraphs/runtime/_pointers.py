@@ -92,6 +92,17 @@ def pointer_sites(
     return Words([each for each in found if isinstance(each, Site)], [each for each in found if isinstance(each, Stale)])
 
 
+def points_into(images: Sequence[NodeImage], memory: Sequence[Range]) -> bool:
+    """Tell whether a word of some nodes is an address in some memory."""
+    for _, _, fields in images:
+        for begin, data in fields:
+            for offset in range(-begin % _WORD, len(data) - _WORD + 1, _WORD):
+                address = int.from_bytes(data[offset : offset + _WORD], "little")
+                if any(each.start <= address < each.end for each in memory):
+                    return True
+    return False
+
+
 def _words_of(
     number: int,
     one: NodeImage,
