@@ -33,7 +33,7 @@ def find(skips: Iterable[Skip], moves: Iterable[AddressChange]) -> tuple[Finding
             each.location,
             0.0,
             (f"from {each.before:#x} to {each.after:#x}",),
-            "leave it where it is, with copy_; or params='patch'",
+            "leave it where it is, with copy_; without gradients, params='patch'",
         )
         for each in moves
         if each.is_copied and each.location is not None

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from cudagraphs_ranks import Model
 from cudagraphs_runtimes import NO_GPU, RUNTIMES, TWO_GPUS
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -19,15 +20,6 @@ from torch.utils.checkpoint import checkpoint
 from dynx import cudagraphs
 
 RANKS = Path(__file__).parents[1] / "cudagraphs_ranks.py"
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner, self.outer = nn.Linear(4, 8), nn.Linear(8, 2)
-
-    def forward(self, x):
-        return self.outer(torch.tanh(self.inner(x)))
 
 
 def twins(device):
