@@ -50,7 +50,8 @@ class _Generations:
         self._shown = [_over(each) for each in outputs]
         self._storages = [each.untyped_storage() for each in self._shown]
         self._at = [each._cdata for each in self._storages]
-        self._depth, self._code, self._instruction = 0, handing_out.__code__, 0  # of the frame that called last
+        # of the frame that called last; never 0, since a frame that knows itself lasts until garbage is collected
+        self._depth, self._code, self._instruction = 1, handing_out.__code__, 0
 
     def hand_out(self) -> list[torch.Tensor]:
         count, before = self._count, (self._code, self._instruction)

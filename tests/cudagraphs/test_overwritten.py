@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import weakref
 
 import pytest
 import torch
@@ -59,6 +61,24 @@ def test_outputs_that_are_not_used_any_more_cost_nothing(run, device):
         run(torch.ones(3, device=device))
     doubled, plus = run(torch.ones(3, device=device))
     assert doubled.tolist() == plus.tolist() == [2.0] * 3
+
+
+def test_what_the_caller_has_ends_with_it(device):
+    config = cudagraphs.Config(runtime=RUNTIMES[device], outputs="alias")
+    run = torch.compile(torch.sin, backend=cudagraphs.backend(config))
+    x = torch.ones(3, device=device)
+
+    def call():
+        of_the_caller = torch.ones(3)
+        run(x)
+        return weakref.ref(of_the_caller)
+
+    run(x)
+    gc.disable()
+    try:
+        assert [call()() for _ in range(3)] == [None] * 3
+    finally:
+        gc.enable()
 
 
 def test_another_graph_overwrites_nothing(device):
