@@ -14,7 +14,6 @@ from dynx._torch.overwritten import Telling, telling
 from dynx._trace.userline import frame_of_call
 
 HandOut = Callable[[], list[torch.Tensor]]
-Place = tuple[CodeType, int]  # a call: the code that makes it, and where in that
 
 
 def handing_out(outputs: Sequence[torch.Tensor]) -> HandOut:
@@ -54,30 +53,40 @@ class _Generations:
         self._depth, self._code, self._instruction = 1, handing_out.__code__, 0
 
     def hand_out(self) -> list[torch.Tensor]:
-        count, before = self._count, (self._code, self._instruction)
         try:
             frame: FrameType | None = sys._getframe(self._depth)
         except ValueError:
             frame = None
-        if frame is not None and frame.f_code is self._code:  # most calls are made from where the last one was
-            self._instruction = frame.f_lasti
-        else:
-            self._look_for_call()
-        for index, each in enumerate(self._at):
+        if frame is None or frame.f_code is not self._code:  # most calls are made from where the last one was
+            frame, self._depth = _caller()
+        count = self._count
+        for each in self._at:
             if count(each) > _OURS:  # also in `y = run(x)`, until it returns
-                self._overwrite(index, before)
-        return [each.detach() for each in self._shown]
-
-    def _overwrite(self, index: int, before: Place) -> None:
-        self._forbid(self._at[index], _text(*before, self._code, self._instruction))
-        self._shown[index] = fresh = _over(self._outputs[index])
-        self._storages[index] = storage = fresh.untyped_storage()
-        self._at[index] = storage._cdata
-
-    def _look_for_call(self) -> None:
-        frame, depth = frame_of_call()
+                self._overwrite(frame)
+                break
         if frame is not None:
-            self._depth, self._code, self._instruction = depth - 1, frame.f_code, frame.f_lasti  # as `hand_out` sees it
+            self._code, self._instruction = frame.f_code, frame.f_lasti
+        return [*map(_alias, self._shown)]
+
+    def _overwrite(self, frame: FrameType | None) -> None:
+        """Have those raise that somebody still has, now that the call of a frame is under way."""
+        before = self._code, self._instruction
+        now = before if frame is None else (frame.f_code, frame.f_lasti)
+        for index, at in enumerate(self._at):
+            if self._count(at) > _OURS:
+                self._forbid(at, _text(*before, *now))
+                self._shown[index] = fresh = _over(self._outputs[index])
+                self._storages[index] = storage = fresh.untyped_storage()
+                self._at[index] = storage._cdata
+
+
+_alias = torch.Tensor.detach
+
+
+def _caller() -> tuple[FrameType | None, int]:
+    """Give the frame that calls compiled code, and how far it is from who asks."""
+    frame, depth = frame_of_call()
+    return frame, max(1, depth - 1)
 
 
 @lru_cache(maxsize=64)

@@ -104,12 +104,17 @@ def _handing_out(
                 given[index] = alias
         return given
 
+    def hand_out_aliases(fresh: Fresh) -> list[Any]:
+        return aliases_of()
+
     def hand_out_fresh(fresh: Fresh) -> list[Any]:
         return list(fresh)
 
     def hand_out_static(fresh: Fresh) -> list[Any]:
         return outputs.copy()
 
+    if told == list(range(len(outputs))):
+        return hand_out_aliases
     if by_hand or aliased or told:
         return hand_out
     return hand_out_fresh if in_graph == list(range(len(outputs))) else hand_out if in_graph else hand_out_static

@@ -59,8 +59,7 @@ class Cuda:
     def is_warm(self) -> bool:
         return threading.get_ident() in self._warm
 
-    def is_capturing(self) -> bool:
-        return torch.cuda.is_current_stream_capturing()
+    is_capturing = staticmethod(torch.cuda.is_current_stream_capturing)  # asked in each call
 
     def copies_in_graph(self) -> bool:
         return _driver.is_available()

@@ -20,6 +20,7 @@ from dynx.errors import CaptureFailed
 
 Setter = Callable[[Sequence[torch.Tensor]], None]
 
+_pointer = ctypes.c_void_p  # made once, since ctypes makes one of each number in each call
 _OFFSETS = {"from": 48, "to": 136}  # of srcDevice and dstDevice in CUDA_MEMCPY3D
 
 
@@ -49,7 +50,7 @@ def launching(graph: torch.cuda.CUDAGraph, device: int) -> Callable[[], None]:
     """Give what launches a graph on the current stream: two thirds of the time of `graph.replay`."""
     launch = ctypes.PyDLL("libcuda.so.1").cuGraphLaunch
     launch.argtypes, launch.restype = [ctypes.c_void_p] * 2, ctypes.c_int
-    exec_graph, current_stream = graph.raw_cuda_graph_exec(), current_stream_of(device)
+    exec_graph, current_stream = _pointer(graph.raw_cuda_graph_exec()), current_stream_of(device)
     enter = entering(int(checked(bindings().cuCtxGetCurrent())))
 
     def replay() -> None:
@@ -64,13 +65,13 @@ def addresses_of(graph: torch.cuda.CUDAGraph, copies: Sequence[Copy], end: Liter
     """Give what sets where copies in a graph read from, or write to, in the next replays."""
     found = [(_addresses(params), (node, params)) for node, params in _memcpy_nodes(graph.raw_cuda_graph())]
     kept = copies_among(found, copies)  # memory of the driver's structures
-    exec_graph, context = graph.raw_cuda_graph_exec(), int(checked(bindings().cuCtxGetCurrent()))
+    current = int(checked(bindings().cuCtxGetCurrent()))
+    enter, exec_graph, context = entering(current), _pointer(graph.raw_cuda_graph_exec()), _pointer(current)
     set_params, offset = _setter(), _OFFSETS[end]
     cells = [ctypes.c_uint64.from_address(int(params.getPtr()) + offset) for _, params in kept]
     addresses = [each.value for each in cells]
-    enter = entering(context)
     nodes = [
-        (number, cell, int(node), int(params.getPtr()))
+        (number, cell, _pointer(int(node)), _pointer(int(params.getPtr())))
         for number, (cell, (node, params)) in enumerate(zip(cells, kept, strict=True))
     ]
 

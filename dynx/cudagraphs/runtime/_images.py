@@ -169,4 +169,4 @@ def _check(error: int) -> None:
 
 def _calling(function: Any, arguments: tuple[int, ...]) -> Callable[[], int]:
     function.argtypes, function.restype = [ctypes.c_void_p] * len(arguments), ctypes.c_int
-    return partial(function, *arguments)
+    return partial(function, *map(ctypes.c_void_p, arguments))

@@ -4,7 +4,8 @@ A graph is captured with two sets of inputs, and again with the first. A word th
 first capture, and the same place of the second in the second, is a pointer to an input. A word that differs otherwise is
 explained if it points to memory of the captures themselves, or differs also between captures with the same inputs (padding of
 parameters, which is never set). Padding may also hold what lay there before: an address on the host, which no kernel reads, or
-the lower half of an address, next to a number of four bytes. What is left unexplained makes the graph one that is not patched.
+zeros; or the lower half of an address, next to a number of four bytes. What is left unexplained makes the graph one that is not
+patched.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def _words_of(
 
 def _stale_part(here: int, there: int, memory: Sequence[Range], host: Sequence[Range]) -> slice | None:
     """Give the bytes of a word that differ as addresses on the host do, or as lower halves of any; None if others differ."""
-    if _is_in(here, host) and _is_in(there, host):
+    if all(each == 0 or _is_in(each, host) for each in (here, there)):
         return slice(0, _WORD)
     for half in (0, 4):
         one, two = (each >> 8 * half & _LOWER for each in (here, there))
