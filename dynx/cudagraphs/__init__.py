@@ -7,11 +7,24 @@ from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._explain import explain
 from dynx.cudagraphs._fast_path import fast_path
 from dynx.cudagraphs._graphed import graphed
+from dynx.cudagraphs._raw import RawGraph, raw_graphs
 from dynx.cudagraphs._recordings import close_all
 from dynx.cudagraphs._stats import forget, stats
 from dynx.cudagraphs._train_step import TrainStep, train_step
 
-__all__ = ["Config", "TrainStep", "backend", "explain", "fast_path", "graphed", "reset", "stats", "train_step"]
+__all__ = [
+    "Config",
+    "RawGraph",
+    "TrainStep",
+    "backend",
+    "explain",
+    "fast_path",
+    "graphed",
+    "raw_graphs",
+    "reset",
+    "stats",
+    "train_step",
+]
 
 
 def reset() -> None:

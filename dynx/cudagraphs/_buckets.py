@@ -59,6 +59,10 @@ class Bucketed:
         place = bisect_left(sizes, size)
         return sizes[place] if place < len(sizes) else 0
 
+    @property
+    def recordings(self) -> list[Any]:
+        return self._recorded.recordings
+
     def close(self) -> None:
         self._recorded.close()
 

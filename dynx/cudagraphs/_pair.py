@@ -14,9 +14,9 @@ from dynx._torch.liveness import weak_tensor
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._recording import Call, Recording
 from dynx.cudagraphs._traced import Leaves, Traced
-from dynx.cudagraphs.runtime import Runtime
+from dynx.cudagraphs.runtime import Captured, Runtime
 from dynx.errors import UsageError
-from dynx.records.cudagraphs import GraphInput, GraphPlan
+from dynx.records.cudagraphs import GraphInput, GraphPlan, Part
 
 Named = tuple[str, torch.Tensor]
 
@@ -139,10 +139,16 @@ class Pair:
         if unused and not self._gradients.allow_unused:
             raise UsageError(f"{', '.join(unused)} gets no gradient\n  allow_unused_input=True, if that is meant to be")
 
+    @property
+    def captured(self) -> list[tuple[Part, Captured]]:
+        return [graph for each in self._all() for graph in each.captured]
+
+    def _all(self) -> list[Recording]:
+        return [each for each in (self._forward, self._backward, self._adding) if each is not None]
+
     def close(self) -> None:
-        for each in (self._forward, self._backward, self._adding):
-            if each is not None:
-                each.close()
+        for each in self._all():
+            each.close()
 
 
 class _Replay(torch.autograd.Function):

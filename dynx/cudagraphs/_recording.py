@@ -47,6 +47,7 @@ class Recording:
         self.tally = count_recording(GraphRecorded(plan.part, seconds, staged.copied, staged.nbytes, self.nbytes))
         self._run = _running(made, self.tally)
         self.run = self._run if self._token is None else self._run_and_wait
+        self.captured = [(plan.part, made.captured)]
         self.close = made.captured.close
         self.also: Sequence[torch.Tensor] = made.captured.outputs[plan.user_outputs :]
         self.held: Any = None  # what must live as long as the recording

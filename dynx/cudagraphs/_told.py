@@ -61,6 +61,10 @@ class Told:
         if instead is not None:
             instead.record(*args, **kwargs)
 
+    @property
+    def recordings(self) -> list[Any]:
+        return (self._instead or self._recorded).recordings
+
     def close(self) -> None:
         """Give back the memory of its recordings; it records anew when it is called."""
         (self._instead or self._recorded).close()

@@ -104,6 +104,10 @@ class _InTurn:
         self._next = (self._next + 1) % len(self._parts)
         return result
 
+    @property
+    def recordings(self) -> list[Any]:
+        return [recording for each in dict.fromkeys(self._parts) for recording in each.recordings]
+
     def close(self) -> None:
         for each in dict.fromkeys(self._parts):
             each.close()

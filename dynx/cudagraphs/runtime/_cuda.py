@@ -18,7 +18,7 @@ from dynx._torch.cuda_graphs import Pool, is_plain, recover, replay_of
 from dynx.cudagraphs.runtime import _driver
 from dynx.cudagraphs.runtime._capturing import alone, capturing, keep_while_captured
 from dynx.cudagraphs.runtime._copies import copy_of, run_with_copies
-from dynx.cudagraphs.runtime._driver import Setter
+from dynx.cudagraphs.runtime._driver import Executable, Setter
 from dynx.cudagraphs.runtime._interface import Copied, Function, no_results
 from dynx.cudagraphs.runtime._patching import patching
 from dynx.cudagraphs.runtime._pointers import NotPatchable
@@ -82,8 +82,9 @@ class Cuda:
             with self._on(graph, handle):
                 outputs, copies, handed = run_with_copies(function, inputs, results)
             graph.instantiate()
-            sources = _driver.addresses_of(graph, copies, "from") if copies else nothing
-            targets = _driver.addresses_of(graph, handed, "to") if handed else nothing
+            executable = Executable(graph)
+            sources = _driver.addresses_of(executable, copies, "from") if copies else nothing
+            targets = _driver.addresses_of(executable, handed, "to") if handed else nothing
         except BaseException as error:
             recover(self.device.index, handle)
             if isinstance(error, RuntimeError):
@@ -91,7 +92,7 @@ class Cuda:
             raise
         finally:
             torch.clear_autocast_cache()
-        return CudaCaptured(graph, outputs, sources, targets, pool, self.device.index)
+        return CudaCaptured(executable, outputs, sources, targets, pool, self.device.index)
 
     def _on(self, graph: torch.cuda.CUDAGraph, handle: Any) -> AbstractContextManager[None]:
         return torch.cuda.graph(graph, pool=handle, stream=self._stream, capture_error_mode=self._error_mode)
@@ -161,11 +162,10 @@ def _first_cause(error: BaseException) -> str:
 class CudaCaptured:
     """A captured CUDA graph."""
 
-    def __init__(
-        self, graph: torch.cuda.CUDAGraph, outputs: Any, sources: Setter, targets: Setter, pool: Any, device: int
-    ) -> None:
-        self.graph, self.outputs, self._pool, self._device = graph, outputs, pool, device
-        keep_while_captured(self, graph)
+    def __init__(self, executable: Executable, outputs: Any, sources: Setter, targets: Setter, pool: Any, device: int) -> None:
+        self.executable, self.graph = executable, executable.graph
+        self.outputs, self._pool, self._device = outputs, pool, device
+        keep_while_captured(self, self.graph)
         self.set_sources, self.set_targets = sources, targets
         self.replay: Callable[[], None] = self._replay_first
 
@@ -175,7 +175,7 @@ class CudaCaptured:
         before, replay = generator.get_offset(), replay_of(self.graph)
         replay()
         is_bare = generator.get_offset() == before and is_plain(self.graph)
-        self.replay = _driver.launching(self.graph, self._device) if is_bare and _driver.is_available() else replay
+        self.replay = _driver.launching(self.executable, self._device) if is_bare and _driver.is_available() else replay
 
     def release(self, tensors: Sequence[torch.Tensor]) -> None:
         handle = self._pool.handle if isinstance(self._pool, Pool) else self._pool
@@ -185,6 +185,14 @@ class CudaCaptured:
             address = memory.data_ptr()
             if any(segment["address"] <= address < segment["address"] + segment["total_size"] for segment in segments):
                 memory.resize_(0)
+
+    def raw(self) -> int:
+        return int(self.graph.raw_cuda_graph())
+
+    def instantiate(self) -> None:
+        torch.cuda.synchronize(self._device)
+        with alone:
+            self.executable.instantiate()
 
     def close(self) -> None:
         with alone:  # another thread's capture would break off

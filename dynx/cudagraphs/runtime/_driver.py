@@ -46,30 +46,44 @@ def entering(context: int) -> Callable[[], None]:
     return enter
 
 
-def launching(graph: torch.cuda.CUDAGraph, device: int) -> Callable[[], None]:
+class Executable:
+    """A graph as CUDA executes it, which is made anew after changes to the graph."""
+
+    def __init__(self, graph: torch.cuda.CUDAGraph) -> None:
+        self.graph, self.pointer = graph, _pointer(graph.raw_cuda_graph_exec())
+        self.on_change: list[Callable[[], None]] = []  # of who knows what it was told
+
+    def instantiate(self) -> None:
+        self.graph.instantiate()
+        self.pointer.value = self.graph.raw_cuda_graph_exec()
+        for forget in self.on_change:
+            forget()
+
+
+def launching(executable: Executable, device: int) -> Callable[[], None]:
     """Give what launches a graph on the current stream: two thirds of the time of `graph.replay`."""
     launch = ctypes.PyDLL("libcuda.so.1").cuGraphLaunch
     launch.argtypes, launch.restype = [ctypes.c_void_p] * 2, ctypes.c_int
-    exec_graph, current_stream = _pointer(graph.raw_cuda_graph_exec()), current_stream_of(device)
+    pointer, current_stream = executable.pointer, current_stream_of(device)
     enter = entering(int(checked(bindings().cuCtxGetCurrent())))
 
     def replay() -> None:
         enter()
-        if error := launch(exec_graph, current_stream()):
+        if error := launch(pointer, current_stream()):
             raise CaptureFailed(f"CUDA did not launch a graph: error {error}")
 
     return replay
 
 
-def addresses_of(graph: torch.cuda.CUDAGraph, copies: Sequence[Copy], end: Literal["from", "to"]) -> Setter:
+def addresses_of(executable: Executable, copies: Sequence[Copy], end: Literal["from", "to"]) -> Setter:
     """Give what sets where copies in a graph read from, or write to, in the next replays."""
-    found = [(_addresses(params), (node, params)) for node, params in _memcpy_nodes(graph.raw_cuda_graph())]
+    found = [(_addresses(params), (node, params)) for node, params in _memcpy_nodes(executable.graph.raw_cuda_graph())]
     kept = copies_among(found, copies)  # memory of the driver's structures
     current = int(checked(bindings().cuCtxGetCurrent()))
-    enter, exec_graph, context = entering(current), _pointer(graph.raw_cuda_graph_exec()), _pointer(current)
+    enter, pointer, context = entering(current), executable.pointer, _pointer(current)
     set_params, offset = _setter(), _OFFSETS[end]
     cells = [ctypes.c_uint64.from_address(int(params.getPtr()) + offset) for _, params in kept]
-    addresses = [each.value for each in cells]
+    addresses: list[int | None] = [each.value for each in cells]
     nodes = [
         (number, cell, _pointer(int(node)), _pointer(int(params.getPtr())))
         for number, (cell, (node, params)) in enumerate(zip(cells, kept, strict=True))
@@ -81,10 +95,14 @@ def addresses_of(graph: torch.cuda.CUDAGraph, copies: Sequence[Copy], end: Liter
             if address != addresses[number]:
                 cell.value = addresses[number] = address
                 enter()
-                if error := set_params(exec_graph, node, params, context):
+                if error := set_params(pointer, node, params, context):
                     raise CaptureFailed(f"CUDA did not take the address of a copy: error {error}")
 
-    set_addresses.kept = graph, kept  # type: ignore[attr-defined]
+    def forget() -> None:
+        addresses[:] = [None] * len(addresses)
+
+    executable.on_change.append(forget)
+    set_addresses.kept = kept  # type: ignore[attr-defined]
     return set_addresses
 
 

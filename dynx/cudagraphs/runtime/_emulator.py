@@ -23,7 +23,7 @@ from dynx.cudagraphs.runtime._capturing import capturing, underway
 from dynx.cudagraphs.runtime._copies import copies_among, copy_of, run_with_copies
 from dynx.cudagraphs.runtime._interface import Copied, Copy, Function, no_results
 from dynx.cudagraphs.runtime._pointers import NotPatchable
-from dynx.errors import CaptureFailed
+from dynx.errors import CaptureFailed, UsageError
 
 
 class Emulator:
@@ -177,6 +177,12 @@ class EmulatedGraph:
         given = {_storage(each) for each in tensors}
         self._between += [each for each in self._lasting if _storage(each) in given]
         self._lasting = [each for each in self._lasting if _storage(each) not in given]
+
+    def raw(self) -> int:
+        raise UsageError("the emulator has no CUDA graph\n  raw graphs are there with runtime='cuda'")
+
+    def instantiate(self) -> None:
+        self.raw()
 
     def close(self) -> None:
         _spoil([each for step in self._steps or () for _, each in step.results])

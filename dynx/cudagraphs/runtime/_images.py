@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from dynx.cudagraphs.runtime._driver import bindings, checked, entering, nodes_of
+from dynx.cudagraphs.runtime._driver import Executable, bindings, checked, entering, nodes_of
 from dynx.cudagraphs.runtime._pointers import NodeImage, NotPatchable, Words
 from dynx.errors import CaptureFailed
 
@@ -78,11 +78,11 @@ def _layout(params: Any) -> list[tuple[int, int]]:
 class Pointers:
     """The pointers to inputs in an executable graph, in copies of the parameters of their nodes."""
 
-    def __init__(self, graph: torch.cuda.CUDAGraph, words: Words, inputs: int) -> None:
-        self._graph, self._kept = graph, list[Any]()
+    def __init__(self, executable: Executable, words: Words, inputs: int) -> None:
+        self._executable, self._kept = executable, list[Any]()
         self._context = int(checked(bindings().cuCtxGetCurrent()))
         self._enter = entering(self._context)
-        nodes = nodes_of(graph.raw_cuda_graph())
+        nodes = nodes_of(executable.graph.raw_cuda_graph())
         changed = dict.fromkeys([*(each.node for each in words.sites), *(each.node for each in words.stale)])
         copies = {number: self._copy(nodes[number]) for number in changed}
         self._cells: list[list[tuple[ctypes.c_uint64, int]]] = [[] for _ in range(inputs)]
@@ -97,7 +97,7 @@ class Pointers:
             self._pushes[site.tensor][push] = None
         self._now: list[int | None] = [None] * inputs
         self._copies: dict[int, torch.Tensor] = {}  # of inputs that lie elsewhere than kernels were chosen for
-
+        executable.on_change.append(partial(self._now.__setitem__, slice(None), self._now.copy()))
         self._only = (tuple(self._cells[0]), tuple(self._pushes[0])) if inputs == 1 else ((), ())
         self.set = self._set_one if inputs == 1 else self._set_all
 
@@ -138,20 +138,21 @@ class Pointers:
 
     def _copy(self, node: Any) -> tuple[list[int], Callable[[], int]]:
         """Copy the parameters of a node; gives where the copies of its fields are, and what sets them."""
-        driver, library, graph = bindings(), ctypes.PyDLL("libcuda.so.1"), self._graph.raw_cuda_graph_exec()
+        driver, library, executable = bindings(), ctypes.PyDLL("libcuda.so.1"), self._executable.pointer
         if checked(driver.cuGraphNodeGetType(node)) == driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_MEMCPY:
             params = checked(driver.cuGraphMemcpyNodeGetParams(node))
             self._kept.append(params)
             where = int(params.getPtr())
             set_memcpy = library.cuGraphExecMemcpyNodeSetParams
-            arguments = graph, int(node), where, self._context
-            return [where + _MEMCPY_SOURCE, where + _MEMCPY_TARGET], _calling(set_memcpy, arguments)
+            return [where + _MEMCPY_SOURCE, where + _MEMCPY_TARGET], _calling(
+                set_memcpy, executable, node, where, self._context
+            )
         params = checked(driver.cuGraphKernelNodeGetParams(node))
         fields = [self._aligned(data) for _, data in _kernel_fields(params)]
         array = (ctypes.c_void_p * max(1, len(fields)))(*fields)
         params.kernelParams, params.extra = ctypes.addressof(array), 0
         self._kept += [params, array]
-        return fields, _calling(library.cuGraphExecKernelNodeSetParams_v2, (graph, int(node), int(params.getPtr())))
+        return fields, _calling(library.cuGraphExecKernelNodeSetParams_v2, executable, node, params.getPtr())
 
     def _aligned(self, data: bytes) -> int:
         """Copy bytes to memory that is aligned as any parameter may want it; gives where."""
@@ -167,6 +168,6 @@ def _check(error: int) -> None:
         raise CaptureFailed(f"CUDA did not take the parameters of a node: error {error}")
 
 
-def _calling(function: Any, arguments: tuple[int, ...]) -> Callable[[], int]:
-    function.argtypes, function.restype = [ctypes.c_void_p] * len(arguments), ctypes.c_int
-    return partial(function, *map(ctypes.c_void_p, arguments))
+def _calling(function: Any, executable: ctypes.c_void_p, *arguments: Any) -> Callable[[], int]:
+    function.argtypes, function.restype = [ctypes.c_void_p] * (1 + len(arguments)), ctypes.c_int
+    return partial(function, executable, *(ctypes.c_void_p(int(each)) for each in arguments))

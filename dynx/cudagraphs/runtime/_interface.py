@@ -42,6 +42,12 @@ class Captured(Protocol):
         Nobody may read them after a replay.
         """
 
+    def raw(self) -> int:
+        """Give the driver's handle of the graph (a cudaGraph_t), which may be changed."""
+
+    def instantiate(self) -> None:
+        """Have the next replays do what the graph does now, after changes to it."""
+
     def close(self) -> None:
         """Give back what it holds."""
 

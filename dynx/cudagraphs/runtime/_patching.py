@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from dynx.cudagraphs.runtime._copies import copy_of
+from dynx.cudagraphs.runtime._driver import Executable
 from dynx.cudagraphs.runtime._images import Pointers, images_of
 from dynx.cudagraphs.runtime._interface import Copied
 from dynx.cudagraphs.runtime._pointers import NotPatchable, Range, Unexplained, Words, pointer_sites, points_into
@@ -16,6 +17,7 @@ from dynx.cudagraphs.runtime._pointers import NotPatchable, Range, Unexplained, 
 
 class _Captured(Protocol):
     graph: torch.cuda.CUDAGraph
+    executable: Executable
     outputs: Any
     set_targets: Callable[[Sequence[torch.Tensor]], None]
 
@@ -39,7 +41,7 @@ def patching(
         raise NotPatchable("a result lies in an input")
     if points_into(images_of(first.graph), [_range(each) for each in given]):
         raise NotPatchable("it finds an input by another way too")
-    pointers = Pointers(first.graph, words, len(inputs))
+    pointers = Pointers(first.executable, words, len(inputs))
     _prove(first, pointers, sets, results)
     return pointers.set
 
