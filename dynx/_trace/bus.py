@@ -240,7 +240,8 @@ def _on_backward_start(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 def _on_backward_end(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     backward = _under_way.__dict__.pop("backward", None)
     if backward is not None:
-        emit(Backward(_generation_of(backward[0]), backward[0], time.perf_counter() - backward[1]))
+        seconds = time.perf_counter() - backward[1]
+        emit(Backward(_generation_of(backward[0]), backward[0], seconds, time.time() - seconds))
 
 
 def _generation_of(compile_id: str) -> int:

@@ -111,6 +111,7 @@ class Scope:
                 ending.reason,
                 frames.resumed_at(self.call.code),
                 self.call_site,
+                time.time() - self.elapsed,
             )
         )
         self.call = replace(self.call, locals={}, globals={})  # whoever still holds the scope must not hold the program's data

@@ -52,11 +52,11 @@ def _show_warning(message: Any, category: Any, filename: str, lineno: int, file:
 
 def _parser() -> argparse.ArgumentParser:
     from dynx import __version__
-    from dynx.cli import asserts, demo, doctor, guards, rule, show
+    from dynx.cli import asserts, demo, doctor, guards, rule, show, trace
 
     parser = argparse.ArgumentParser(prog="dynx", description="See what torch.compile does with your code.")
     parser.add_argument("--version", action="version", version=f"dynx {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (run, show, guards, asserts, rule, doctor, demo):
+    for command in (run, show, trace, guards, asserts, rule, doctor, demo):
         command.add_to(commands)
     return parser

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -62,7 +63,7 @@ class Moves:
         if any(times >= _OFTEN for times in self._times.values()):
             often = {index for index, times in self._times.items() if times > 1}  # those that are about to
         for index, change in moved.items():
-            _log.append(change := replace(change, is_copied=index in often))
+            _log.append(change := replace(change, is_copied=index in often, at=time.time()))
             emit(change)
         if often:
             inputs = (

@@ -44,7 +44,9 @@ class Recording:
         by_hand = [made.inputs[index] for index in plan.indices("dynamic") if index not in made.staged.in_graph]
         self.nbytes = _size_of([*by_hand, *(() if made.is_released else made.captured.outputs)])
         seconds, staged = time.perf_counter() - begin, made.staged
-        self.tally = count_recording(GraphRecorded(plan.part, seconds, staged.copied, staged.nbytes, self.nbytes))
+        self.tally = count_recording(
+            GraphRecorded(plan.part, seconds, staged.copied, staged.nbytes, self.nbytes, time.time() - seconds)
+        )
         self._run = _running(made, self.tally)
         self.run = self._run if self._token is None else self._run_and_wait
         self.captured = [(plan.part, made.captured)]

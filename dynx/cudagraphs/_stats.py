@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 
 from dynx._trace.bus import emit
@@ -40,7 +41,7 @@ def count_uncaptured() -> None:
 
 def count_skip(skip: Skip) -> Skip:
     """Count what runs uncaptured; what has no line gets that which is calling."""
-    skip = skip if skip.location is not None else replace(skip, location=location_of_call())
+    skip = replace(skip, location=skip.location or location_of_call(), at=time.time())
     _skips.append(skip)
     emit(skip)
     return skip

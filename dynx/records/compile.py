@@ -45,6 +45,7 @@ class Compile(Record):
     reason: str | None = None  # why it was skipped, failed or gave up
     resumes: int | None = None  # for the rest of a function after a graph break: the line of that break
     called_from: Location | None = None  # the line that called the function
+    began: float = 0.0  # seconds since 1970; 0 in runs of an older dynx
 
     @property
     def key(self) -> tuple[int, str]:
@@ -62,6 +63,7 @@ class Backward(Record):
     generation: int
     id: str
     seconds: float
+    began: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ class Skip(Record):
     advice: str = ""
     kind: SkipKind = "operator"
     count: int = 1
+    at: float = 0.0  # when it was seen, in seconds since 1970
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class GraphRecorded(Record):
     copies: int  # of inputs, in each replay
     bytes_copied: int
     bytes_held: int  # that no other graph uses, for results and for copies of inputs
+    began: float = 0.0  # seconds since 1970
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class AddressChange(Record):
     times: int  # that it has moved, with this
     location: Location | None = None  # of its first use
     is_copied: bool = False  # from now on, since it moves often
+    at: float = 0.0  # when it was seen, in seconds since 1970
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,6 +203,12 @@ class Run:
         lists = {name: [to_data(record) for record in records] for name, records in groups.items()}
         return json.dumps({"header": dict(self.header), "end": dict(self.end), **lists}, indent=1)
 
+    def to_perfetto(self) -> str:
+        """Give the run along time, as JSON for Perfetto (ui.perfetto.dev): compilations, recordings of CUDA graphs, skips."""
+        from dynx.report import perfetto
+
+        return perfetto(self)
+
     def _of(self, cls: type[T]) -> tuple[T, ...]:
         return tuple(event for event in self.events if type(event) is cls)
 

@@ -13,7 +13,18 @@ if TYPE_CHECKING:
     from dynx.records.shown import Shown
     from dynx.records.timeline import LineCost, TracedCompile
 
-__all__ = ["dot", "html", "post_mortem", "post_mortem_html", "record", "record_html", "terminal", "timeline", "timeline_html"]
+__all__ = [
+    "dot",
+    "html",
+    "perfetto",
+    "post_mortem",
+    "post_mortem_html",
+    "record",
+    "record_html",
+    "terminal",
+    "timeline",
+    "timeline_html",
+]
 
 
 def terminal(run: Run, *, full: bool = False) -> RenderableType:
@@ -28,6 +39,13 @@ def html(run: Run) -> str:
     from dynx.report._html import fragment
 
     return fragment(run)
+
+
+def perfetto(run: Run) -> str:
+    """Render a run along time as JSON for Perfetto (ui.perfetto.dev) and chrome://tracing."""
+    from dynx.report._perfetto import document
+
+    return document(run)
 
 
 def post_mortem(states: tuple[BreakState, ...]) -> RenderableType:

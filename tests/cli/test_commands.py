@@ -36,6 +36,13 @@ def test_show_json(saved, capsys):
     assert [finding["rule"] for finding in json.loads(capsys.readouterr().out)["findings"]] == ["DX102", "DX201"]
 
 
+def test_trace(saved, tmp_path, capsys):
+    out = tmp_path / "trace.json"
+    assert main(["trace", saved, "-o", str(out)]) == 0
+    assert "perfetto" in capsys.readouterr().out
+    assert json.loads(out.read_text())["otherData"]["torch"] == "2.13.0"
+
+
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
