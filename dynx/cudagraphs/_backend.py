@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,11 +16,12 @@ from dynx._trace.requesters import short_source
 from dynx.advice import spoken
 from dynx.cudagraphs._config import Config, config_of
 from dynx.cudagraphs._divided import Divided
-from dynx.cudagraphs._dividing import divide, moving_results
+from dynx.cudagraphs._dividing import described_pieces, divided, moving_results
 from dynx.cudagraphs._heard import tell_of
 from dynx.cudagraphs._in_place import InPlace
 from dynx.cudagraphs._moves import Shared
 from dynx.cudagraphs._plan import plan_of
+from dynx.cudagraphs._plans import kept_plan
 from dynx.cudagraphs._recording import Call
 from dynx.cudagraphs._runner import Runner
 from dynx.cudagraphs._stats import count_skip
@@ -95,24 +97,29 @@ def _look(
 ) -> Callable[[Call], Any]:
     """Look at a graph before it is compiled; gives what captures the compiled one."""
     device = runtime.device if runtime is not None else torch.device("cpu")
-    plan, unsafe = plan_of(gm, part, device, sources, shared.moving)
+    may_divide = runtime is not None and config.partition and config.inner == "eager" and not config.or_error
+
+    def look() -> GraphPlan:
+        plan, unsafe = plan_of(gm, part, device, sources, shared.moving)
+        return replace(plan, pieces=described_pieces(gm, plan, unsafe)) if unsafe and may_divide else plan
+
+    told = (part, str(device), *sources, *sorted(shared.moving), may_divide)
+    plan = kept_plan(config.plans, gm, told, look) if config.plans else look()
     if runtime is None:
         tell_of(plan)
         tell("there is no CUDA device: graphs run uncaptured", config)
         return _as_it_is
     for skip in plan.skips:
         count_skip(skip)
-    if not unsafe:
+    if not plan.skips:
         return partial(_capture, plan, config, runtime, shared)
-    can_divide = config.partition and config.inner == "eager" and not config.or_error
-    divided = divide(gm, plan, unsafe, config, runtime, shared) if can_divide else None
     if part == "forward":
-        shared.moving.update(moving_results(gm, plan if divided is None else divided[0]))
-    if divided is None:
+        shared.moving.update(moving_results(gm, plan))
+    if not plan.pieces:
         tell_of(plan)
         tell(_words(plan), config)
         return _as_it_is
-    return partial(_divide, *divided)
+    return partial(_divide, gm, plan, config, runtime, shared)
 
 
 def _capture(plan: GraphPlan, config: Config, runtime: Runtime, shared: Shared, call: Call) -> Runner:
@@ -121,10 +128,10 @@ def _capture(plan: GraphPlan, config: Config, runtime: Runtime, shared: Shared, 
     return runner
 
 
-def _divide(plan: GraphPlan, make: Callable[[], Divided], call: Call) -> Divided:
-    divided = make()
-    tell_of(plan, divided.runners)
-    return divided
+def _divide(gm: GraphModule, plan: GraphPlan, config: Config, runtime: Runtime, shared: Shared, call: Call) -> Divided:
+    made = divided(gm, plan, config, runtime, shared)
+    tell_of(plan, made.runners)
+    return made
 
 
 def _device_of(example_inputs: Sequence[Any]) -> torch.device | None:

@@ -26,8 +26,9 @@ class Config:
     are refused, and torch.autograd.grad does not find parameters. With `partition` a graph with operators that cannot be
     captured is divided, and what lies between them is captured. `buckets` are sizes of dimensions that a fast path pads
     tensors to: {0: (8, 16, 32)}. `max_recordings` bounds the recordings of one graph; past it `on_limit` decides. `or_error`
-    raises where something runs uncaptured, as the environment variable DYNX_CUDAGRAPH_OR_ERROR=1 does. `runtime` "auto"
-    captures where there is CUDA and runs uncaptured elsewhere; "emulator" captures on the CPU, for tests.
+    raises where something runs uncaptured, as the environment variable DYNX_CUDAGRAPH_OR_ERROR=1 does. `plans` names a
+    folder where plans are kept: a later process that compiles the same graph takes its plan and messages from there. `runtime`
+    "auto" captures where there is CUDA and runs uncaptured elsewhere; "emulator" captures on the CPU, for tests.
     """
 
     inner: Literal["eager", "inductor"] = "eager"
@@ -40,6 +41,7 @@ class Config:
     max_recordings: int = 16
     on_limit: Literal["eager", "error", "lru"] = "eager"
     or_error: bool = False
+    plans: str = ""
     runtime: Literal["auto", "cuda", "emulator"] = "auto"
 
     def __post_init__(self) -> None:

@@ -24,32 +24,38 @@ from dynx.records.cudagraphs import GraphInput, GraphPiece, GraphPlan, Skip
 _WORTH_IT = 3  # launches: a replay with its checks and copies takes the time of two or three
 
 
-def divide(
-    gm: GraphModule, plan: GraphPlan, unsafe: dict[Node, Skip], config: Config, runtime: Runtime, shared: Shared
-) -> tuple[GraphPlan, Callable[[], Divided]] | None:
-    """Divide a graph; gives the plan with its pieces, and what makes the call. None where no piece is worth it."""
-    pieces = pieces_of(gm, parts_of(gm, unsafe), plan.user_outputs)
-    whys = [_why_not(gm, piece, unsafe) for piece in pieces]
+def described_pieces(gm: GraphModule, plan: GraphPlan, unsafe: dict[Node, Skip]) -> tuple[GraphPiece, ...]:
+    """Give the pieces that a graph is divided into; none where no piece is worth it."""
+    parts = parts_of(gm, unsafe)
+    pieces = pieces_of(gm, parts, plan.user_outputs)
+    whys = [_why_not(part, piece, unsafe) for part, piece in zip(parts, pieces, strict=True)]
     if all(whys):
-        return None
-    captured = {node for piece, why in zip(pieces, whys, strict=True) if not why for node in piece.results}
-    described = tuple(
-        GraphPiece(tuple(map(str, piece.inputs)), tuple(map(str, piece.results)), piece.launches, why)
-        for piece, why in zip(pieces, whys, strict=True)
+        return ()
+    return tuple(
+        GraphPiece(_names(piece.inputs), _names(piece.results), piece.launches, why, _names(part))
+        for part, piece, why in zip(parts, pieces, whys, strict=True)
     )
 
-    def make() -> Divided:
-        given = dict(zip(placeholders(gm), plan.inputs, strict=True))
-        calls: list[tuple[Piece, Any]] = []
-        for piece, why in zip(pieces, whys, strict=True):
-            call = aot.boxed(_calling(piece.gm))
-            if not why:
-                of_piece = _plan_of(piece, plan, given, captured)
-                call = Runner(call, of_piece, config, runtime, shared, has_own_pools=True)
-            calls.append((piece, call))
-        return Divided(gm, calls, plan.user_outputs)
 
-    return replace(plan, pieces=described), make
+def divided(gm: GraphModule, plan: GraphPlan, config: Config, runtime: Runtime, shared: Shared) -> Divided:
+    """Make the call of a graph whose plan has pieces."""
+    nodes = {each.name: each for each in gm.graph.nodes}
+    pieces = pieces_of(gm, [[nodes[name] for name in each.nodes] for each in plan.pieces], plan.user_outputs)
+    whys = [each.why_uncaptured for each in plan.pieces]
+    captured = {node for piece, why in zip(pieces, whys, strict=True) if not why for node in piece.results}
+    given = dict(zip(placeholders(gm), plan.inputs, strict=True))
+    calls: list[tuple[Piece, Any]] = []
+    for piece, why in zip(pieces, whys, strict=True):
+        call = aot.boxed(_calling(piece.gm))
+        if not why:
+            of_piece = _plan_of(piece, plan, given, captured)
+            call = Runner(call, of_piece, config, runtime, shared, has_own_pools=True)
+        calls.append((piece, call))
+    return Divided(gm, calls, plan.user_outputs)
+
+
+def _names(nodes: Sequence[Node]) -> tuple[str, ...]:
+    return tuple(each.name for each in nodes)
 
 
 def moving_results(gm: GraphModule, plan: GraphPlan) -> set[str]:
@@ -64,10 +70,10 @@ def _calling(gm: GraphModule) -> Callable[[list[Any]], Sequence[Any]]:
     return lambda args: gm(*args)
 
 
-def _why_not(gm: GraphModule, piece: Piece, unsafe: dict[Node, Skip]) -> str:
-    here = {each.name for each in piece.gm.graph.nodes if each.op != "placeholder"}
+def _why_not(part: Sequence[Node], piece: Piece, unsafe: dict[Node, Skip]) -> str:
+    here = set(part)
     for node, skip in unsafe.items():
-        if node.name in here:
+        if node in here:
             return skip.reason
     return "" if piece.launches >= _WORTH_IT else f"a replay takes as long as {piece.launches} launches"
 

@@ -71,14 +71,17 @@ def plan_of(
                 node=node.name,
             )
         )
-    unsafe = _unsafe_nodes(gm, inputs, device)
+    unsafe, followers = _unsafe_nodes(gm, inputs, device), _followers(gm)
     passed = tuple(
         (at, nodes.index(each))
         for at, each in enumerate(outputs)
         if each in nodes and inputs[nodes.index(each)].kind == "untouched"
     )
-    plan = GraphPlan(part, tuple(inputs), user_outputs, tuple(unsafe.values()), is_pure=not written, passed=passed)
-    return plan, unsafe | {node: skip for node, skip in _followers(gm).items() if node not in unsafe}
+    skips = tuple(unsafe.values()) or tuple(followers.values())[:1]  # a size may come from the forward pass
+    return GraphPlan(part, tuple(inputs), user_outputs, skips, is_pure=not written, passed=passed), {
+        **unsafe,
+        **{node: skip for node, skip in followers.items() if node not in unsafe},
+    }
 
 
 def _class_of(value: object, part: Part, *, is_static: bool, is_saved: bool) -> tuple[InputClass, str]:

@@ -108,6 +108,7 @@ class GraphPiece(Record):
     outputs: tuple[str, ...]
     launches: int  # nodes that do work on the device
     why_uncaptured: str = ""  # nothing, where it is captured
+    nodes: tuple[str, ...] = ()  # that run in it
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,8 @@ def document(run: Run) -> str:
         _named("process_name", 0, words.command(run.header)),
         *(_named("thread_name", *track) for track in _TRACKS.items()),
     ]
-    compiled: list[Timed] = sorted(
-        (each for each in (*run.compiles, *run.backwards) if each.began), key=lambda each: each.began
-    )
+    compiled: list[Timed] = [*run.compiles, *run.backwards]
+    compiled = sorted((each for each in compiled if each.began), key=lambda each: each.began)
     events += [_slice(1, *_compiled(each, run), each.began, each.seconds) for each in _nested(compiled)]
     events += [
         _slice(2, f"record {each.part}", _graph(each), each.began, each.seconds) for each in run.cudagraphs if each.began

@@ -37,14 +37,14 @@ unsafe.register_autograd(lambda ctx, gradient: unsafe(gradient))
 def pieces(monkeypatch):
     """The pieces of the graphs that are divided: which are captured."""
     found = []
-    divide = _backend.divide
+    described_pieces = _backend.described_pieces
 
-    def divide_and_keep(*args):
-        divided = divide(*args)
-        found.append([not each.why_uncaptured for each in divided[0].pieces] if divided else None)
-        return divided
+    def describe_and_keep(*args):
+        described = described_pieces(*args)
+        found.append([not each.why_uncaptured for each in described] or None)
+        return described
 
-    monkeypatch.setattr(_backend, "divide", divide_and_keep)
+    monkeypatch.setattr(_backend, "described_pieces", describe_and_keep)
     return found
 
 

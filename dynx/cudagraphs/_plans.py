@@ -1,0 +1,106 @@
+"""Plans on disk: a later process that compiles the same graph does not look at it again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+import dynx
+from dynx._torch.aot import graph_facts
+from dynx._trace.userline import levels_to_the_user
+from dynx.cudagraphs._graph import placeholders, value_of
+from dynx.errors import DynxWarning
+from dynx.records.cudagraphs import GraphPlan
+
+_SAVED = "dynx cudagraph plan"
+
+
+def kept_plan(folder: str, gm: GraphModule, told: tuple[object, ...], look: Callable[[], GraphPlan]) -> GraphPlan:
+    """Give the plan of a graph from a folder, or look at the graph and keep it there.
+
+    `told` is what else a plan depends on. A file that cannot be read is written anew, with a warning.
+    """
+    path = Path(folder) / f"{_fingerprint(gm, told)}.json"
+    if path.exists():
+        try:
+            return _read(path, gm)
+        except (OSError, ValueError) as error:
+            _warn(f"{path} is no plan of this graph, and is written anew: {error}")
+    plan = look()
+    try:
+        _write(path, plan)
+    except OSError as error:
+        _warn(f"the plan of a graph was not kept: {error}\n  name a folder that can be written to with plans=")
+    return plan
+
+
+def _fingerprint(gm: GraphModule, told: tuple[object, ...]) -> str:
+    facts = graph_facts()
+    versions = dynx.__version__, torch.__version__
+    found = hashlib.sha256(repr((versions, told, sorted(facts.static), facts.user_outputs)).encode())
+    for line in _lines(gm):
+        found.update(line.encode())
+    return found.hexdigest()
+
+
+def _lines(gm: GraphModule) -> Iterator[str]:
+    """Give all of a graph that a plan is made from: operators, values, lines; those of graphs within it too."""
+    for node in gm.graph.nodes:
+        value = torch.utils._pytree.tree_map(_described, value_of(node))
+        yield f"{node.op} {node.name} {_name(node.target)} {node.args} {node.kwargs} {value} {node.stack_trace}\n"
+        inner = getattr(gm, node.target, None) if node.op == "get_attr" and isinstance(node.target, str) else None
+        if isinstance(inner, GraphModule):
+            yield from _lines(inner)
+
+
+def _name(target: Any) -> str:
+    return str(getattr(target, "__qualname__", target)) if callable(target) else str(target)
+
+
+def _described(value: Any) -> object:
+    if not isinstance(value, torch.Tensor):
+        return type(value).__name__, str(value)
+    return str(value.dtype), str(value.device), tuple(map(str, value.size())), tuple(map(str, value.stride()))
+
+
+def _read(path: Path, gm: GraphModule) -> GraphPlan:
+    """Raises ValueError for what is no plan of the graph."""
+    from dynx.records.codec import from_data
+
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(data, dict) or set(data) != {_SAVED}:
+        raise ValueError("it holds something else")
+    plan = from_data(GraphPlan, data[_SAVED])
+    nodes: set[str] = {each.name for each in gm.graph.nodes}
+    asked = {name for piece in plan.pieces for name in (*piece.inputs, *piece.outputs, *piece.nodes)}
+    if [each.node for each in plan.inputs] != [each.name for each in placeholders(gm)] or not asked <= nodes:
+        raise ValueError("its nodes are others")
+    return plan
+
+
+def _write(path: Path, plan: GraphPlan) -> None:
+    """Write all of it or nothing, since other processes may do the same."""
+    from dynx.records.codec import to_data
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".draft")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump({_SAVED: to_data(plan)}, file)
+        os.replace(draft, path)
+    except OSError:
+        Path(draft).unlink(missing_ok=True)
+        raise
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, DynxWarning, stacklevel=levels_to_the_user())
