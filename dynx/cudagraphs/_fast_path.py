@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, cast
+from types import CellType
+from typing import Any
 
 import torch
 from torch import nn
@@ -91,11 +92,21 @@ def modules_of(function: Callable[..., Any]) -> list[nn.Module]:
     owner = getattr(function, "__self__", None)
     if isinstance(owner, nn.Module):
         return [owner]
-    try:
-        names = inspect.getclosurevars(cast("Any", inspect.unwrap(function)))
-    except TypeError:  # written in C
+    inner: Any = inspect.unwrap(function)
+    inner = getattr(inner, "__func__", inner)
+    if not inspect.isfunction(inner):  # written in C
         return []
-    return [each for each in (*names.nonlocals.values(), *names.globals.values()) if isinstance(each, nn.Module)]
+    closed = [each.cell_contents for each in inner.__closure__ or () if not _is_empty(each)]
+    known = [inner.__globals__[name] for name in inner.__code__.co_names if name in inner.__globals__]
+    return [each for each in (*closed, *known) if isinstance(each, nn.Module)]
+
+
+def _is_empty(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:  # what it is for comes later, as the result of this function may
+        return True
+    return False
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -20,7 +20,7 @@ from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._recording import Recording
 from dynx.cudagraphs._refusals import check_for_training, check_modules, check_parameters, check_wrappers
 from dynx.cudagraphs._states import GradState
-from dynx.cudagraphs.runtime import runtime_of
+from dynx.cudagraphs.runtime import check_bindings, runtime_of
 from dynx.errors import UsageError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -69,6 +69,7 @@ def graphed(
     config = config or Config()
     check_for_training(config)
     runtime = runtime_of(config, pool=pool, stream=stream, capture_error_mode=capture_error_mode)
+    check_bindings(config, runtime)
     make = partial(
         _graphed,
         config=config,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from threading import Lock
+from threading import RLock
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -68,7 +68,7 @@ class Recorded:
         self._seen: dict[Key, _Seen] = {}
         self._hot: _Hot | None = None
         self._cannot = False
-        self._alone = Lock()
+        self._alone = RLock()  # the function may call itself
         self._is_captured = runtime.is_capturing if runtime is not None else _never
         self.also: Callable[[], Sequence[torch.Tensor]] | None = None  # what else a recording writes, and keeps
         self.original = function  # what copies of it are

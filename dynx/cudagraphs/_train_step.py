@@ -15,7 +15,7 @@ from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._recording import Recording
 from dynx.cudagraphs._refusals import check_for_training, check_optimizer, check_parameters, check_wrappers
 from dynx.cudagraphs._states import Frozen, TrainingState
-from dynx.cudagraphs.runtime import runtime_of
+from dynx.cudagraphs.runtime import check_bindings, runtime_of
 from dynx.errors import UsageError
 
 
@@ -63,6 +63,7 @@ def train_step(
     config = config or Config()
     check_for_training(config)
     runtime = runtime_of(config)
+    check_bindings(config, runtime)
     named = [(str(number), each) if isinstance(each, torch.Tensor) else each for number, each in enumerate(params)]
     named = [(name, each) for name, each in cast("Any", named) if each.requires_grad]
     if not named:

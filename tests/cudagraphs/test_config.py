@@ -48,3 +48,22 @@ def test_a_mode_is_refused():
 def test_torch_finds_the_backend_by_name():
     run = torch.compile(lambda x: x * 2, backend="dynx_cudagraphs", options={"runtime": "emulator"})
     assert [run(torch.full((1,), float(step))).item() for step in range(3)] == [0, 2, 4]
+
+
+@pytest.mark.parametrize("option", [{"inputs": "patch"}, {"inputs": "memcpy_node"}])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda config: cudagraphs.fast_path(torch.nn.Linear(1, 1), config=config),
+        lambda config: cudagraphs.graphed(torch.nn.Linear(1, 1), (torch.ones(1, 1),), config=config),
+        lambda config: cudagraphs.train_step(torch.sum, [torch.ones(1, requires_grad=True)], config=config),
+        lambda config: cudagraphs.backend(config)(torch.fx.symbolic_trace(torch.nn.Identity()), [torch.ones(1)]),
+    ],
+    ids=["fast_path", "graphed", "train_step", "backend"],
+)
+def test_without_the_bindings_of_cuda(monkeypatch, use, option):
+    monkeypatch.setattr("dynx.cudagraphs.runtime._emulator.Emulator.copies_in_graph", lambda self: False)
+    config = cudagraphs.Config(runtime="emulator", **option)
+    words = f"inputs='{config.inputs}' needs cuda-bindings\n  pip install 'dynx\\[cuda\\]'"
+    with pytest.raises(UsageError, match=words):
+        use(config)

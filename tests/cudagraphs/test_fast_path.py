@@ -152,6 +152,24 @@ def test_keywords_containers_and_numbers(path, device, model):
     assert (cudagraphs.stats().recordings, cudagraphs.stats().replays) == (2, 4)
 
 
+def test_numbers_that_look_alike(path, device):
+    run = path(lambda x, number: x / number, frozen=True)
+    for number in (0.0, -0.0, float("nan"), True, 1, 1.0) * 3:
+        x = some(device)
+        torch.testing.assert_close(run(x, number), x / number, equal_nan=True)
+    assert cudagraphs.stats().recordings == 6
+
+
+def test_a_function_that_calls_itself(path, device):
+    def double(x, times):
+        return x if times == 0 else run(x * 2, times - 1)
+
+    run = path(double, frozen=True)
+    for _ in range(4):
+        x = some(device)
+        torch.testing.assert_close(run(x, 3), x * 8)
+
+
 def test_arguments_that_are_changed(path, device, model):
     run = path(lambda x, counter: (counter.add_(1), model(x.mul_(2)))[1], some(device), torch.zeros(1, device=device))
     counter, expected = torch.zeros(1, device=device), torch.zeros(1, device=device)
