@@ -63,13 +63,27 @@ def test_bytes_that_are_no_word_are_padding():
     assert pointer_sites([one], [two], [[one]], INPUTS, MEMORY) == ([], [Stale(0, 0, 0, b"abef")])
 
 
-@pytest.mark.parametrize("before", [0x31CA_E8C0, 0])
-def test_an_address_on_the_host_is_padding(before):
-    one, two = kernel(words(before)), kernel(words(0x31CA_D840))
+def test_an_address_on_the_host_is_padding():
+    one, two = kernel(words(0x31CA_E8C0)), kernel(words(0x31CA_D840))
     host = [Range(0x31C0_0000, 0x31D0_0000)]
     assert pointer_sites([one], [two], [[one]], INPUTS, MEMORY, host).stale == [Stale(0, 0, 0, words(0x31CA_D840))]
     with pytest.raises(Unexplained):
         pointer_sites([one], [two], [[one]], INPUTS, MEMORY, [Range(0x31C0_0000, 0x31CA_D000)])
+
+
+@pytest.mark.parametrize("address", [0x31CA_E8C0, MEMORY[0].start + 8])
+def test_an_address_where_there_was_none_is_padding(address):
+    host = [Range(0x31C0_0000, 0x31D0_0000)]
+    for one, two in ((0, address), (address, 0)):
+        images = kernel(words(one)), kernel(words(two))
+        assert pointer_sites([images[0]], [images[1]], [[images[0]]], INPUTS, MEMORY, host) == ([], [])
+
+
+@pytest.mark.parametrize("word", [INPUTS[0][1].start, 0x77])
+def test_an_input_or_a_number_where_there_was_none_is_refused(word):
+    one, two = kernel(words(0)), kernel(words(word))
+    with pytest.raises(Unexplained):
+        pointer_sites([one], [two], [[one]], INPUTS, MEMORY)
 
 
 @pytest.mark.parametrize("lower", [(0x2000_0000, 0x2010_0000), (0xFFF0_0000, 0x10_0000), (0x4000_0000, 0x2000_0000)])

@@ -33,17 +33,22 @@ def is_available() -> bool:
     return True
 
 
-def entering(context: int) -> Callable[[], None]:
-    """Give what makes a context current in a thread that has none yet: the driver crashes without."""
-    known = threading.local()
+class Context(threading.local):
+    """A context of the driver, to be entered by threads that have none yet: the driver crashes without."""
 
-    def enter() -> None:
-        if not hasattr(known, "has_context"):
-            known.has_context = True
-            if not int(checked(bindings().cuCtxGetCurrent())):  # that of another device stays
-                checked(bindings().cuCtxSetCurrent(context))
+    is_there = False  # in this thread
 
-    return enter
+    def __init__(self, handle: int) -> None:  # called in each thread
+        self.handle = handle
+
+    def enter(self) -> None:
+        self.is_there = True
+        if not int(checked(bindings().cuCtxGetCurrent())):  # that of another device stays
+            checked(bindings().cuCtxSetCurrent(self.handle))
+
+
+def current_context() -> Context:
+    return Context(int(checked(bindings().cuCtxGetCurrent())))
 
 
 class Executable:
@@ -65,10 +70,11 @@ def launching(executable: Executable, device: int) -> Callable[[], None]:
     launch = ctypes.PyDLL("libcuda.so.1").cuGraphLaunch
     launch.argtypes, launch.restype = [ctypes.c_void_p] * 2, ctypes.c_int
     pointer, current_stream = executable.pointer, current_stream_of(device)
-    enter = entering(int(checked(bindings().cuCtxGetCurrent())))
+    context = current_context()
 
     def replay() -> None:
-        enter()
+        if not context.is_there:
+            context.enter()
         if error := launch(pointer, current_stream()):
             raise CaptureFailed(f"CUDA did not launch a graph: error {error}")
 
@@ -79,8 +85,8 @@ def addresses_of(executable: Executable, copies: Sequence[Copy], end: Literal["f
     """Give what sets where copies in a graph read from, or write to, in the next replays."""
     found = [(_addresses(params), (node, params)) for node, params in _memcpy_nodes(executable.graph.raw_cuda_graph())]
     kept = copies_among(found, copies)  # memory of the driver's structures
-    current = int(checked(bindings().cuCtxGetCurrent()))
-    enter, pointer, context = entering(current), executable.pointer, _pointer(current)
+    context, pointer = current_context(), executable.pointer
+    handle = _pointer(context.handle)
     set_params, offset = _setter(), _OFFSETS[end]
     cells = [ctypes.c_uint64.from_address(int(params.getPtr()) + offset) for _, params in kept]
     addresses: list[int | None] = [each.value for each in cells]
@@ -94,8 +100,9 @@ def addresses_of(executable: Executable, copies: Sequence[Copy], end: Literal["f
             address = tensors[number].data_ptr()
             if address != addresses[number]:
                 cell.value = addresses[number] = address
-                enter()
-                if error := set_params(pointer, node, params, context):
+                if not context.is_there:
+                    context.enter()
+                if error := set_params(pointer, node, params, handle):
                     raise CaptureFailed(f"CUDA did not take the address of a copy: error {error}")
 
     def forget() -> None:

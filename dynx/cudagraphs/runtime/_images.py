@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from dynx.cudagraphs.runtime._driver import Executable, bindings, checked, entering, nodes_of
+from dynx.cudagraphs.runtime._driver import Executable, bindings, checked, current_context, nodes_of
 from dynx.cudagraphs.runtime._pointers import NodeImage, NotPatchable, Words
 from dynx.errors import CaptureFailed
 
@@ -80,8 +80,7 @@ class Pointers:
 
     def __init__(self, executable: Executable, words: Words, inputs: int) -> None:
         self._executable, self._kept = executable, list[Any]()
-        self._context = int(checked(bindings().cuCtxGetCurrent()))
-        self._enter = entering(self._context)
+        self._context = current_context()
         nodes = nodes_of(executable.graph.raw_cuda_graph())
         changed = dict.fromkeys([*(each.node for each in words.sites), *(each.node for each in words.stale)])
         copies = {number: self._copy(nodes[number]) for number in changed}
@@ -98,31 +97,36 @@ class Pointers:
         self._now: list[int | None] = [None] * inputs
         self._copies: dict[int, torch.Tensor] = {}  # of inputs that lie elsewhere than kernels were chosen for
         executable.on_change.append(partial(self._now.__setitem__, slice(None), self._now.copy()))
-        self._only = (tuple(self._cells[0]), tuple(self._pushes[0])) if inputs == 1 else ((), ())
-        self.set = self._set_one if inputs == 1 else self._set_all
+        self.set = self._setting_one() if inputs == 1 else self._set_all
 
-    def _set_one(self, tensors: Sequence[torch.Tensor]) -> None:
-        address = tensors[0].data_ptr()
-        if address == self._now[0]:
-            return
-        if address % _ALIGNED:
-            self._set_all(tensors)
-            return
-        self._enter()
-        self._now[0] = address
-        cells, pushes = self._only
-        for cell, delta in cells:
-            cell.value = address + delta
-        for push in pushes:
-            if error := push():
-                _check(error)
+    def _setting_one(self) -> Callable[[Sequence[torch.Tensor]], None]:
+        """Give what has the next replays read a tensor, in as few steps as that takes."""
+        now, context, set_all = self._now, self._context, self._set_all
+        cells, pushes = tuple(self._cells[0]), tuple(self._pushes[0])
+
+        def set_one(tensors: Sequence[torch.Tensor]) -> None:
+            address = tensors[0].data_ptr()
+            if address == now[0]:
+                return
+            if address % _ALIGNED or not context.is_there:
+                set_all(tensors)
+                return
+            now[0] = address
+            for cell, delta in cells:
+                cell.value = address + delta
+            for push in pushes:
+                if error := push():
+                    _check(error)
+
+        return set_one
 
     def _set_all(self, tensors: Sequence[torch.Tensor]) -> None:
         """Have the next replays read these tensors."""
         addresses, now = [each.data_ptr() for each in tensors], self._now
         if addresses == now:
             return
-        self._enter()
+        if not self._context.is_there:
+            self._context.enter()
         pushes: dict[Callable[[], int], None] = {}
         for number, address in enumerate(addresses):
             if address != now[number]:
@@ -145,7 +149,7 @@ class Pointers:
             where = int(params.getPtr())
             set_memcpy = library.cuGraphExecMemcpyNodeSetParams
             return [where + _MEMCPY_SOURCE, where + _MEMCPY_TARGET], _calling(
-                set_memcpy, executable, node, where, self._context
+                set_memcpy, executable, node, where, self._context.handle
             )
         params = checked(driver.cuGraphKernelNodeGetParams(node))
         fields = [self._aligned(data) for _, data in _kernel_fields(params)]

@@ -3,9 +3,9 @@
 A graph is captured with two sets of inputs, and again with the first. A word that holds an address of the first set in the
 first capture, and the same place of the second in the second, is a pointer to an input. A word that differs otherwise is
 explained if it points to memory of the captures themselves, or differs also between captures with the same inputs (padding of
-parameters, which is never set). Padding may also hold what lay there before: an address on the host, which no kernel reads, or
-zeros; or the lower half of an address, next to a number of four bytes. What is left unexplained makes the graph one that is not
-patched.
+parameters, which is never set). Padding may also hold what lay there before: any address in one capture and zeros in another;
+an address on the host, which no kernel reads; the lower half of an address, next to a number of four bytes. What is left
+unexplained makes the graph one that is not patched.
 """
 
 from __future__ import annotations
@@ -127,6 +127,8 @@ def _words_of(
                     raise NotPatchable(f"node {number} sets an input")
                 yield Site(number, field, offset, tensor, delta)
             elif here != there and is_stable:
+                if 0 in (here, there) and _is_left_over(here or there, inputs, memory, host):
+                    continue  # no pointer to an input is 0
                 is_internal = _is_in(here, memory) and _is_in(there, memory)
                 if is_internal and all(there - here != two.start - one.start for one, two in inputs):
                     continue
@@ -137,9 +139,14 @@ def _words_of(
         yield from _ends(number, field, images)
 
 
+def _is_left_over(word: int, inputs: Sequence[tuple[Range, Range]], memory: Sequence[Range], host: Sequence[Range]) -> bool:
+    """Tell whether a word is an address, but not one of the second inputs."""
+    return not any(two.start <= word < two.end for _, two in inputs) and (_is_in(word, memory) or _is_in(word, host))
+
+
 def _stale_part(here: int, there: int, memory: Sequence[Range], host: Sequence[Range]) -> slice | None:
     """Give the bytes of a word that differ as addresses on the host do, or as lower halves of any; None if others differ."""
-    if all(each == 0 or _is_in(each, host) for each in (here, there)):
+    if _is_in(here, host) and _is_in(there, host):
         return slice(0, _WORD)
     for half in (0, 4):
         one, two = (each >> 8 * half & _LOWER for each in (here, there))
