@@ -15,6 +15,7 @@ from dynx._torch.inductor import keeping_saved_tensors, with_inductor
 from dynx._trace.requesters import short_source
 from dynx.advice import spoken
 from dynx.cudagraphs._config import Config, config_of
+from dynx.cudagraphs._direct import Direct
 from dynx.cudagraphs._divided import Divided
 from dynx.cudagraphs._dividing import described_pieces, divided, moving_results
 from dynx.cudagraphs._heard import tell_of
@@ -65,7 +66,8 @@ class _Backend:
         check_bindings(self.config, runtime)
         if self.config.buckets:
             raise UsageError("buckets are for cudagraphs.fast_path\n  with torch.compile, mark sizes as dynamic")
-        look = partial(_look, self.config, runtime, aot.input_sources(gm), Shared())
+        shared = Shared()
+        look = partial(_look, self.config, runtime, aot.input_sources(gm), shared)
         if self.config.gradients == "in_place" and runtime is not None and torch.is_grad_enabled():
             inner: Callable[..., Any] = gm
             if self.config.inner == "inductor":
@@ -73,9 +75,11 @@ class _Backend:
                     inner = with_inductor(_as_it_is_compiled)(gm, example_inputs)
             return InPlace(inner, aot.static_inputs(gm), _names(gm), self.config, runtime)
         if self.config.inner == "inductor":
-            return with_inductor(look)(gm, example_inputs)
-        compilers = [partial(_run_as_it_is, partial(look, part)) for part in _PARTS]
-        return aot.with_compilers(*compilers)(gm, example_inputs)
+            compiled = with_inductor(look)(gm, example_inputs)
+        else:
+            compilers = [partial(_run_as_it_is, partial(look, part)) for part in _PARTS]
+            compiled = aot.with_compilers(*compilers)(gm, example_inputs)
+        return shared.direct[0].around(compiled) if len(shared.direct) == 1 else compiled
 
 
 _PARTS: tuple[Part, ...] = ("forward", "backward", "inference")
@@ -122,10 +126,13 @@ def _look(
     return partial(_divide, gm, plan, config, runtime, shared)
 
 
-def _capture(plan: GraphPlan, config: Config, runtime: Runtime, shared: Shared, call: Call) -> Runner:
+def _capture(plan: GraphPlan, config: Config, runtime: Runtime, shared: Shared, call: Call) -> Call:
     runner = Runner(call, plan, config, runtime, shared)
     tell_of(plan, [runner])
-    return runner
+    if plan.part != "inference":
+        return runner
+    shared.direct.append(direct := Direct(runner))
+    return direct
 
 
 def _divide(gm: GraphModule, plan: GraphPlan, config: Config, runtime: Runtime, shared: Shared, call: Call) -> Divided:

@@ -31,6 +31,7 @@ class Shared:
 
     moving: set[str] = field(default_factory=set)  # names of what the forward graph saves outside of recordings
     places: set[int] = field(default_factory=set)  # addresses of results that stay in recordings
+    direct: list[Any] = field(default_factory=list)  # what goes around the wrappers of an inference graph
 
 
 class Moves:

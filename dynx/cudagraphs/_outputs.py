@@ -9,6 +9,7 @@ import torch
 
 from dynx._torch import foreach
 from dynx.cudagraphs._generations import handing_out
+from dynx.cudagraphs._overlaps import copying, sharing
 from dynx.cudagraphs._staging import is_dense
 from dynx.cudagraphs.runtime import Captured
 from dynx.records.cudagraphs import GraphPlan
@@ -33,6 +34,8 @@ class Results:
 
     def _in_graph(self, outputs: Sequence[Any]) -> list[int]:
         copied = self._copied(outputs)
+        if sharing(outputs, copied):
+            return []
         return copied if len(copied) <= self._few and all(is_dense(outputs[index]) for index in copied) else []
 
     def _copied(self, outputs: Sequence[Any]) -> list[int]:
@@ -54,7 +57,8 @@ class Results:
         aliased = [index for index in shown if index not in copied and not self._is_static(index)]
         told = [index for index in aliased if index != token or index < self._plan.user_outputs]
         prepare = _preparing(captured, [outputs[index] for index in in_graph]) if in_graph else tuple
-        return prepare, _handing_out(list(outputs), in_graph, by_hand, [each for each in aliased if each not in told], told)
+        quiet = [each for each in aliased if each not in told]
+        return prepare, _handing_out(list(outputs), in_graph, by_hand, quiet, told)
 
     def _is_static(self, index: int) -> bool:
         return self._how == "static" and index < self._plan.user_outputs
@@ -81,10 +85,12 @@ def _preparing(captured: Captured, outputs: list[torch.Tensor]) -> Callable[[], 
 def _handing_out(
     outputs: list[Any], in_graph: list[int], by_hand: list[int], aliased: list[int], told: list[int]
 ) -> Callable[[Fresh], list[Any]]:
-    together = [index for index in by_hand if outputs[index].is_floating_point()]
+    groups = [(each, copying([outputs[index] for index in each])) for each in sharing(outputs, by_hand)]
+    grouped = {index for each, _ in groups for index in each}
+    together = [index for index in by_hand if outputs[index].is_floating_point() and index not in grouped]
     if len(together) < 2:
         together = []
-    alone = [index for index in by_hand if index not in together]
+    alone = [index for index in by_hand if index not in (*together, *grouped)]
     sources = [outputs[index] for index in together]
     aliases_of = handing_out([outputs[index] for index in told])
 
@@ -95,6 +101,9 @@ def _handing_out(
         if sources:
             for index, copy in zip(together, foreach.copies_of(sources), strict=True):  # one call for all of them
                 given[index] = copy
+        for indices, copies_of in groups:
+            for index, each in zip(indices, copies_of(), strict=True):
+                given[index] = each
         for index in alone:
             given[index] = outputs[index].clone()
         for index in aliased:

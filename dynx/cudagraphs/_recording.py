@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -48,7 +49,8 @@ class Recording:
             GraphRecorded(plan.part, seconds, staged.copied, staged.nbytes, self.nbytes, time.time() - seconds)
         )
         self._run = _running(made, self.tally)
-        self.run = self._run if self._token is None else self._run_and_wait
+        run = self._run if self._token is None else self._run_and_wait
+        self.run = partial(_handing_on, plan.passed, run) if plan.passed else run
         self.captured = [(plan.part, made.captured)]
         self.close = made.captured.close
         self.also: Sequence[torch.Tensor] = made.captured.outputs[plan.user_outputs :]
@@ -69,6 +71,14 @@ class Recording:
         outputs = self._run(args)
         self._pending = weak_tensor(outputs[self._token])
         return outputs
+
+
+def _handing_on(passed: Iterable[tuple[int, int]], run: Run, args: Sequence[Any]) -> list[Any]:
+    """Run, and put inputs among the results that the graph only hands on."""
+    outputs = run(args)
+    for index, given in passed:
+        outputs[index] = args[given]
+    return outputs
 
 
 def _size_of(values: Iterable[Any]) -> int:

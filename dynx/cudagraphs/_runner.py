@@ -50,13 +50,19 @@ class Runner:
                     count_uncaptured()
                     return self._runtime.warm_up(lambda: self._call(args))
             outputs = recording.run(args)
-            for index, given in self._passed:
-                outputs[index] = args[given]
             args.clear()
             return outputs
 
+    def replay_last(self, args: list[Any]) -> list[Any] | None:
+        """Replay the recording that was used last; None where it does not fit."""
+        if self._is_captured():
+            return None
+        with self._alone:
+            recording = self._last
+            return recording.run(args) if recording is not None and recording.fits(args) else None
+
     def _use(self, plan: GraphPlan) -> None:
-        self.plan, self._passed = plan, plan.passed
+        self.plan = plan
         self._numbers, self._still = plan.indices("scalar"), plan.indices("static", "managed")
         self._untold = plan.untold
         names = [plan.inputs[index].name for index in (*self._numbers, *self._still, *self._untold)]
@@ -111,7 +117,7 @@ class Runner:
 
     def _without_passed(self, args: list[Any]) -> Sequence[Any]:
         outputs = list(self._call(args))
-        for index, _ in self._passed:
+        for index, _ in self.plan.passed:
             outputs[index] = None
         return outputs
 

@@ -1,0 +1,106 @@
+"""Replays go around AOTAutograd's wrappers once these have shown that they do nothing, and only then."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from cudagraphs_runtimes import RUNTIMES
+from torch import nn
+
+from dynx import cudagraphs
+from dynx.cudagraphs._direct import Direct
+
+
+@pytest.fixture
+def wrapped(monkeypatch):
+    """The calls that went through the wrappers."""
+    calls, call = [], Direct.__call__
+
+    def call_and_note(self, args):
+        calls.append(len(args))
+        return call(self, args)
+
+    monkeypatch.setattr(Direct, "__call__", call_and_note)
+    return calls
+
+
+@pytest.fixture
+def compiled(device):
+    def compile(fn, dynamic=False, **config):
+        config = cudagraphs.Config(runtime=RUNTIMES[device], **config)
+        return torch.compile(fn, backend=cudagraphs.backend(config), dynamic=dynamic)
+
+    return compile
+
+
+def agree(run, eager, *layouts, calls=5):
+    for step in range(calls):
+        given = [torch.full((2, 3), step + 1.0, device=device) for device in layouts]
+        torch.testing.assert_close(run(*(each.clone() for each in given)), eager(*given))
+
+
+@pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
+def test_wrappers_that_do_nothing_are_left_out(device, compiled, wrapped, outputs):
+    layer = nn.Linear(3, 3).to(device).requires_grad_(False)
+
+    def function(x, y):
+        return layer(x) * y, None, x.sum()
+
+    agree(compiled(function, outputs=outputs), function, device, device)
+    assert wrapped == [4, 4], "the first call is not recorded, the second shows it"
+
+
+def changed(x):
+    x.mul_(2)
+    return x.sin()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [changed, lambda x: x[0], lambda x: (x.sin(), x.view(6))],
+    ids=["changes", "a view", "a view beside another"],
+)
+def test_wrappers_that_do_something_stay(device, compiled, wrapped, function):
+    agree(compiled(function), function, device)
+    assert len(wrapped) == 5
+
+
+def test_sizes_that_change(device, compiled, wrapped):
+    run = compiled(lambda x: x * x.size(0), dynamic=True)
+    for rows in (2, 3, 2, 3, 4):
+        x = torch.ones(rows, 2, device=device)
+        torch.testing.assert_close(run(x), x * rows)
+
+
+def test_parameters_that_move(device, compiled, wrapped):
+    layer = nn.Linear(3, 3).to(device).requires_grad_(False)
+    run = compiled(lambda x: layer(x))
+    for _ in range(2):
+        agree(run, layer, device, calls=3)
+        layer.weight.data = torch.randn_like(layer.weight)
+    agree(run, layer, device)
+    assert len(wrapped) == 4, "two more, each of which records"
+
+
+def test_autograd_has_no_part_in_it(device, compiled, wrapped):
+    """A graph without gradients, of inputs that need some."""
+    x = torch.ones(2, 3, device=device, requires_grad=True)
+    run = compiled(lambda x: (x > 0, x.detach().sin()))
+    for _ in range(4):
+        positive, sine = run(x)
+        assert not sine.requires_grad
+        assert positive.all()
+    assert len(wrapped) == 4
+    with torch.no_grad():
+        for _ in range(4):
+            assert not run(x)[1].requires_grad
+    assert len(wrapped) == 6, "a compilation of its own, without gradients"
+
+
+def test_autocast_and_inference_mode(device, compiled, wrapped):
+    layer = nn.Linear(3, 3).to(device).requires_grad_(False)
+    run = compiled(layer)
+    for mode in (torch.autocast(device, torch.bfloat16), torch.inference_mode(), torch.no_grad()):
+        with mode:
+            agree(run, layer, device)
+    assert len(wrapped) == 6

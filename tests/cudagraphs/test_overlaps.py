@@ -1,0 +1,68 @@
+"""Results that share memory share it after they were copied: what is written to one is there in the others."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from cudagraphs_runtimes import RUNTIMES
+
+from dynx import cudagraphs
+
+FUNCTIONS = {
+    "a row": lambda x: (y := x.sin(), y[1]),
+    "rows apart, and another": lambda x: ((y := x.sin())[0], x.cos(), y[2]),
+    "transposed": lambda x: ((y := x.sin()).t(), y),
+    "from within": lambda x: ((y := x.sin())[1:, 1:3], y[:, 2]),
+    "as bytes": lambda x: ((y := x.sin()).view(torch.uint8), y),
+    "many": lambda x: (x + 1, *(x * 2).unbind(), x.cos(), x.exp()),
+    "nothing": lambda x: ((y := x.sin())[:0], y),
+}
+
+
+def written(results):
+    """Give what results hold before and after each of them was written to."""
+    found = [each.tolist() for each in results]
+    for each in results:
+        each.fill_(3)
+        found += [other.tolist() for other in results]
+    return found
+
+
+@pytest.fixture(params=[None, "fast_path", "graphed"])
+def run(request, device):
+    def make(function):
+        config = cudagraphs.Config(runtime=RUNTIMES[device])
+        if request.param is None:
+            return torch.compile(function, backend=cudagraphs.backend(config))
+        if request.param == "fast_path":
+            return cudagraphs.fast_path(function, frozen=True, config=config)
+        return cudagraphs.graphed(function, (torch.ones(3, 4, device=device),), config=config)
+
+    return make
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_is_written_to_one_is_in_the_others(device, run, name):
+    call = run(FUNCTIONS[name])
+    kept = []
+    for step in range(4):
+        x = torch.full((3, 4), step / 4, device=device)
+        expected = FUNCTIONS[name](x)
+        results = call(x)
+        assert [each.stride() for each in results] == [each.stride() for each in expected]
+        assert written(results) == written(expected)
+        kept.append((results, [each.tolist() for each in results]))
+    assert [[each.tolist() for each in results] for results, _ in kept] == [then for _, then in kept]
+    assert cudagraphs.stats().replays > 1
+
+
+def test_with_gradients(device):
+    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    run = cudagraphs.graphed(
+        lambda x: ((y := x.sin()), y[1]), (torch.ones(3, 4, device=device, requires_grad=True),), config=config
+    )
+    for _ in range(3):
+        x = torch.ones(3, 4, device=device, requires_grad=True)
+        whole, row = run(x)
+        (whole.sum() + 2 * row.sum()).backward()
+        torch.testing.assert_close(x.grad, x.detach().cos() * torch.tensor([[1.0], [3.0], [1.0]], device=device))
