@@ -5,13 +5,17 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
 
-.PHONY: demo test lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch mutations faults threads bench ci clean
+.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch mutations faults threads bench ci clean
 
 demo: $(READY)
 	$(BIN)/dynx demo
 
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+
+# The others: real models watched and unwatched, and programs that must end under dynx as they end under Python.
+test-slow: $(READY)
+	$(BIN)/pytest -n 2 -m slow
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -48,7 +48,11 @@ def test_following_the_five_pieces_of_advice_leaves_nothing(monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "rules"),
-    [("gpt2_generate.py", {"DX102"}), ("gpt2_train.py", {"DX102", "DX501"}), ("vit_train.py", {"DX108", "DX114"})],
+    [
+        ("gpt2_generate.py", {"DX102"}),
+        pytest.param("gpt2_train.py", {"DX102", "DX501"}, marks=pytest.mark.slow),
+        ("vit_train.py", {"DX108", "DX114"}),
+    ],
 )
 def test_real_models(monkeypatch, name, rules):
     """transformers, unmodified: what costs time there is real, and none of it is invented."""

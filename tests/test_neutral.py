@@ -82,7 +82,9 @@ def codes():
     return [code for reference in convert_frame.input_codes.seen if (code := reference()) is not None]
 
 
-@pytest.mark.parametrize("path", EXAMPLES + CHOSEN, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [*(pytest.param(each, marks=pytest.mark.slow) for each in EXAMPLES), *CHOSEN], ids=lambda path: path.stem
+)
 def test_watching_changes_nothing(path, monkeypatch):
     monkeypatch.setattr(sys, "argv", [str(path)])
     utils.clear_compilation_metrics()

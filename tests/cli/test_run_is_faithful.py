@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 LOOKS_AROUND = """
 import os, pickle, signal, sys
 
