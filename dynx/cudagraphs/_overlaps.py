@@ -15,8 +15,8 @@ def sharing(outputs: Sequence[Any], indices: Sequence[int]) -> list[list[int]]:
     """Group those of some outputs that lie in one memory, where that are more than one."""
     by_memory = defaultdict[int, list[int]](list)
     for index in indices:
-        if outputs[index].numel():
-            by_memory[outputs[index].untyped_storage().data_ptr()].append(index)
+        if address := outputs[index].untyped_storage().data_ptr():  # none where it was given back
+            by_memory[address].append(index)
     return [each for each in by_memory.values() if len(each) > 1]
 
 

@@ -8,13 +8,13 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
 
-import dynx
 from dynx._torch.aot import graph_facts
 from dynx._trace.userline import levels_to_the_user
 from dynx.cudagraphs._graph import placeholders, value_of
@@ -45,11 +45,17 @@ def kept_plan(folder: str, gm: GraphModule, told: tuple[object, ...], look: Call
 
 def _fingerprint(gm: GraphModule, told: tuple[object, ...]) -> str:
     facts = graph_facts()
-    versions = dynx.__version__, torch.__version__
-    found = hashlib.sha256(repr((versions, told, sorted(facts.static), facts.user_outputs)).encode())
+    about = torch.__version__, told, sorted(facts.static), facts.user_outputs
+    found = hashlib.sha256(repr(about).encode() + _planner())
     for line in _lines(gm):
         found.update(line.encode())
     return found.hexdigest()
+
+
+@cache
+def _planner() -> bytes:
+    """Give what changes with the code that makes plans."""
+    return b"".join(hashlib.sha256(each.read_bytes()).digest() for each in sorted(Path(__file__).parent.glob("*.py")))
 
 
 def _lines(gm: GraphModule) -> Iterator[str]:

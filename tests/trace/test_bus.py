@@ -179,7 +179,7 @@ def test_nothing_of_torch_is_kept_alive():
 
     def growth():
         before = alive_after(0)
-        return alive_after(3) - before
+        return alive_after(5) - before
 
     growth()  # torch warms up
     plain = [growth()]
@@ -187,7 +187,7 @@ def test_nothing_of_torch_is_kept_alive():
         watched = growth()
     plain.append(growth())
     assert w.recompiles
-    assert watched - max(plain) < 3, "one object a run is a leak; torch's own count varies by one or two"
+    assert watched - max(plain) < 5, "one object a run is a leak; torch's own count varies by one or two"
 
 
 def test_hooks_are_in_place_only_while_somebody_listens():
