@@ -18,6 +18,7 @@ class GraphFacts(NamedTuple):
 
     static: frozenset[int]  # inputs that are parameters or buffers
     user_outputs: int
+    sets_grad_mode: bool  # for who called it
 
 
 def with_compilers(forward: GraphCompiler, backward: GraphCompiler, inference: GraphCompiler) -> Callable[..., Any]:
@@ -46,7 +47,11 @@ def graph_facts() -> GraphFacts:
     from torch._guards import TracingContext
 
     metadata: Any = TracingContext.get().fw_metadata
-    return GraphFacts(frozenset(metadata.static_input_indices), metadata.num_forward_returns)
+    return GraphFacts(
+        frozenset(metadata.static_input_indices),
+        metadata.num_forward_returns,
+        metadata.grad_enabled_mutation is not None,
+    )
 
 
 def count_saved(gm: Any) -> int:

@@ -81,7 +81,8 @@ def matching(arguments: Arguments) -> Match:
 
 def _key_of(leaf: Any) -> Any:
     if isinstance(leaf, torch.Tensor):
-        return type(leaf), leaf.dtype, leaf.device, leaf.size(), leaf.stride(), leaf.requires_grad
+        bits = leaf.is_conj(), leaf.is_neg()
+        return type(leaf), leaf.dtype, leaf.device, leaf.size(), leaf.stride(), leaf.requires_grad, bits
     if isinstance(leaf, (float, complex)):
         return type(leaf), repr(leaf)  # 0.0 == -0.0, and NaN is equal to nothing
     if isinstance(leaf, _BY_VALUE):

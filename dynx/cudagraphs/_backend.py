@@ -11,6 +11,7 @@ import torch
 from torch.fx import GraphModule
 
 from dynx._torch import aot
+from dynx._torch.aot import graph_facts
 from dynx._torch.inductor import keeping_saved_tensors, with_inductor
 from dynx._trace.requesters import short_source
 from dynx.advice import spoken
@@ -116,7 +117,8 @@ def _look(
     for skip in plan.skips:
         count_skip(skip)
     if not plan.skips:
-        return partial(_capture, plan, config, runtime, shared)
+        capture = _capture_directly if part == "inference" and not graph_facts().sets_grad_mode else _capture
+        return partial(capture, plan, config, runtime, shared)
     if part == "forward":
         shared.moving.update(moving_results(gm, plan))
     if not plan.pieces:
@@ -126,12 +128,14 @@ def _look(
     return partial(_divide, gm, plan, config, runtime, shared)
 
 
-def _capture(plan: GraphPlan, config: Config, runtime: Runtime, shared: Shared, call: Call) -> Call:
+def _capture(plan: GraphPlan, config: Config, runtime: Runtime, shared: Shared, call: Call) -> Runner:
     runner = Runner(call, plan, config, runtime, shared)
     tell_of(plan, [runner])
-    if plan.part != "inference":
-        return runner
-    shared.direct.append(direct := Direct(runner))
+    return runner
+
+
+def _capture_directly(plan: GraphPlan, config: Config, runtime: Runtime, shared: Shared, call: Call) -> Direct:
+    shared.direct.append(direct := Direct(_capture(plan, config, runtime, shared, call)))
     return direct
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,17 +13,23 @@ from dynx.cudagraphs._runner import Runner
 _MARK = "_dynamo_weak_dynamic_indices"  # that wrappers put on results of other sizes on each call
 
 
+class _Inside(threading.local):
+    """What the wrappers gave in the call that is under way in a thread, and were given."""
+
+    seen: tuple[tuple[Any, ...], Sequence[Any]] | None = None
+
+
 class Direct:
     """Goes around once a call through the wrappers has shown that they hand on just what they are given.
 
     Arguments and results have to be the same objects on both sides, and the graph must change nothing. What else the wrappers
-    do is for operators: they turn off autograd and autocast, and a replay has none.
+    do is to turn autograd off, as it is already where this goes around, and autocast, which a replay does not know.
     """
 
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
         self._boxed_call = True
-        self._inside: tuple[tuple[Any, ...], Sequence[Any]] | None = None
+        self._inside = _Inside()
         self._is_proven: bool | None = False  # None: this is to be seen
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
@@ -31,7 +38,7 @@ class Direct:
             return self.runner(args)
         given = tuple(args)
         results = self.runner(args)
-        self._inside = given, results
+        self._inside.seen = given, results
         return results
 
     def around(self, wrapped: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,26 +46,25 @@ class Direct:
         self._is_proven, replay_last = None, self.runner.replay_last
 
         def call(*args: Any) -> Any:
+            if self._is_proven is False or torch.is_grad_enabled():
+                return wrapped(*args)
             if self._is_proven:
                 found = replay_last(list(args))
-                if found is not None:
-                    return found
-            results = wrapped(*args)
-            if self._is_proven is None and self.runner.recordings:
-                self._is_proven = self._has_shown(args, results)
-            self._inside = None
+                return wrapped(*args) if found is None else found
+            try:
+                results = wrapped(*args)
+                if self._inside.seen is not None and self.runner.recordings:
+                    self._is_proven = self._has_shown(args, results, *self._inside.seen)
+            finally:
+                self._inside.seen = None
             return results
 
         return call
 
-    def _has_shown(self, args: tuple[Any, ...], results: Any) -> bool:
-        if self._inside is None or not self.runner.plan.is_pure:
-            return False
-        if torch.is_grad_enabled() and any(isinstance(each, torch.Tensor) and each.requires_grad for each in args):
-            return False
-        given, inner = self._inside
+    def _has_shown(self, args: tuple[Any, ...], results: Any, given: tuple[Any, ...], inner: Sequence[Any]) -> bool:
         return (
-            _are_same(args, given)
+            self.runner.plan.is_pure
+            and _are_same(args, given)
             and isinstance(results, (list, tuple))
             and _are_same(results, inner)
             and not any(hasattr(each, _MARK) for each in results)

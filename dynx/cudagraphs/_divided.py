@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from threading import Lock
+from threading import RLock
 from typing import Any, NamedTuple
 
+import torch
 from torch.fx import GraphModule, Node
 
 from dynx.cudagraphs._graph import placeholders
@@ -19,13 +20,16 @@ class _Step(NamedTuple):
     call: Call
     inputs: list[int]
     results: list[tuple[int, int]]  # of the call, and where they go
+    is_captured: bool
+    user_outputs: int
     last_used: list[int]
 
 
 class Divided:
     """Calls its pieces in turn. Values have places: those of the arguments first, then the others."""
 
-    def __init__(self, gm: GraphModule, pieces: Sequence[tuple[Piece, Call]], user_outputs: int) -> None:
+    def __init__(self, gm: GraphModule, pieces: Sequence[tuple[Piece, Call]], user_outputs: int, *, clones: bool) -> None:
+        self._clones = clones
         places = {node: place for place, node in enumerate(placeholders(gm))}
         copies: dict[Node, int] = {}  # of results that are outputs, and inputs of other pieces too: these stay where they are
         self._steps: list[_Step] = []
@@ -36,7 +40,8 @@ class Divided:
                 into = places if number >= piece.user_outputs else copies
                 into[node] = len(places) + len(copies)
                 results.append((number, into[node]))
-            self._steps.append(_Step(call, [places[each] for each in piece.inputs], results, []))
+            inputs = [places[each] for each in piece.inputs]
+            self._steps.append(_Step(call, inputs, results, isinstance(call, Runner), piece.user_outputs, []))
         outputs = list(gm.graph.output_node().args[0])
         self._outputs = [
             (copies.get(each, places.get(each)) if index < user_outputs else places[each]) if isinstance(each, Node) else None
@@ -45,7 +50,7 @@ class Divided:
         self._constants = [None if isinstance(each, Node) else each for each in outputs]
         self._size = len(places) + len(copies)
         self._free()
-        self._alone = Lock()
+        self._alone = RLock()
         self._boxed_call = True
 
     def _free(self) -> None:
@@ -59,13 +64,26 @@ class Divided:
         with self._alone:  # what one piece hands to another lies in recordings
             values = [*args, *[None] * (self._size - len(args))]
             args.clear()
+            recorded = set[int]()  # memory that later calls overwrite
             for step in self._steps:
                 found = step.call([values[place] for place in step.inputs])
                 for number, place in step.results:
                     values[place] = found[number]
+                    if not self._clones:
+                        continue
+                    memory = _memory_of(found[number])
+                    if not step.is_captured and number < step.user_outputs and memory in recorded:
+                        values[place] = found[number].clone()
+                    elif memory and step.is_captured and number >= step.user_outputs:
+                        recorded.add(memory)
                 for place in step.last_used:
                     values[place] = None
             return [
                 constant if place is None else values[place]
                 for place, constant in zip(self._outputs, self._constants, strict=True)
             ]
+
+
+def _memory_of(value: Any) -> int:
+    """Give where the memory of a tensor begins; 0 of what has none."""
+    return value.untyped_storage().data_ptr() if isinstance(value, torch.Tensor) else 0

@@ -51,7 +51,7 @@ def divided(gm: GraphModule, plan: GraphPlan, config: Config, runtime: Runtime, 
             of_piece = _plan_of(piece, plan, given, captured)
             call = Runner(call, of_piece, config, runtime, shared, has_own_pools=True)
         calls.append((piece, call))
-    return Divided(gm, calls, plan.user_outputs)
+    return Divided(gm, calls, plan.user_outputs, clones=config.outputs == "clone")
 
 
 def _names(nodes: Sequence[Node]) -> tuple[str, ...]:

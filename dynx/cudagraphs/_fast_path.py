@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from types import CellType
+from types import CellType, FunctionType
 from typing import Any
 
 import torch
@@ -51,6 +51,11 @@ def fast_path(
     config = config or Config()
     runtime, modules = runtime_of(config), modules_of(function)
     check_bindings(config, runtime)
+    if not frozen and (unset := _unset(function)):
+        raise UsageError(
+            f"{unset[0]}, which {name_of(function)} uses, has no value yet, so it cannot be checked\n"
+            "  give it one before, or promise with frozen=True"
+        )
     if not frozen and not modules:
         raise UsageError(
             f"no module is known that {name_of(function)} uses, so nothing can be checked\n  promise with frozen=True"
@@ -92,19 +97,34 @@ def modules_of(function: Callable[..., Any]) -> list[nn.Module]:
     owner = getattr(function, "__self__", None)
     if isinstance(owner, nn.Module):
         return [owner]
-    inner: Any = inspect.unwrap(function)
-    inner = getattr(inner, "__func__", inner)
-    if not inspect.isfunction(inner):  # written in C
+    inner = _plain(function)
+    if inner is None:
         return []
     closed = [each.cell_contents for each in inner.__closure__ or () if not _is_empty(each)]
     known = [inner.__globals__[name] for name in inner.__code__.co_names if name in inner.__globals__]
     return [each for each in (*closed, *known) if isinstance(each, nn.Module)]
 
 
+def _plain(function: Callable[..., Any]) -> FunctionType | None:
+    """Give the function behind wrappers and methods; None where that is written in C."""
+    inner: Any = inspect.unwrap(function)
+    inner = getattr(inner, "__func__", inner)
+    return inner if inspect.isfunction(inner) else None
+
+
+def _unset(function: Callable[..., Any]) -> list[str]:
+    """Name the variables of functions around it that have no value yet."""
+    inner = _plain(function)
+    if inner is None:
+        return []
+    cells = zip(inner.__code__.co_freevars, inner.__closure__ or (), strict=True)
+    return [name for name, cell in cells if _is_empty(cell)]
+
+
 def _is_empty(cell: CellType) -> bool:
     try:
         cell.cell_contents  # noqa: B018
-    except ValueError:  # what it is for comes later, as the result of this function may
+    except ValueError:  # what it is for comes later
         return True
     return False
 

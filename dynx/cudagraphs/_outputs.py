@@ -21,11 +21,12 @@ class Results:
     """The results of one recording; the first `user_outputs` of its plan are for the user, others stay where they are.
 
     Gradients are always copied: autograd keeps the first as it is given, and adds to it.
-    Copies are made by the graph itself, up to `few` of them, or by hand.
+    Copies are made by the graph itself, up to `few` of them, or by hand. They are made `apart` for autograd, which would not
+    know that what is written to one of them changes others.
     """
 
-    def __init__(self, plan: GraphPlan, how: str, *, few: int) -> None:
-        self._plan, self._few = plan, few
+    def __init__(self, plan: GraphPlan, how: str, *, few: int, apart: bool) -> None:
+        self._plan, self._few, self._apart = plan, few, apart
         self._how = "clone" if plan.part == "backward" else how
 
     def in_graph(self, outputs: Sequence[Any]) -> list[torch.Tensor]:
@@ -33,13 +34,15 @@ class Results:
         return [outputs[index] for index in self._in_graph(outputs)]
 
     def _in_graph(self, outputs: Sequence[Any]) -> list[int]:
-        copied = self._copied(outputs)
-        if sharing(outputs, copied):
-            return []
+        grouped = {index for each in self._grouped(outputs) for index in each}
+        copied = [index for index in self._copied(outputs) if index not in grouped]
         return copied if len(copied) <= self._few and all(is_dense(outputs[index]) for index in copied) else []
 
     def _copied(self, outputs: Sequence[Any]) -> list[int]:
         return [index for index in _tensors(outputs) if self._how == "clone" and index < self._plan.user_outputs]
+
+    def _grouped(self, outputs: Sequence[Any]) -> list[list[int]]:
+        return [] if self._apart else sharing(outputs, self._copied(outputs))
 
     def token(self, outputs: Sequence[Any]) -> int | None:
         """Give the index of one that is saved for the backward pass."""
@@ -58,7 +61,7 @@ class Results:
         told = [index for index in aliased if index != token or index < self._plan.user_outputs]
         prepare = _preparing(captured, [outputs[index] for index in in_graph]) if in_graph else tuple
         quiet = [each for each in aliased if each not in told]
-        return prepare, _handing_out(list(outputs), in_graph, by_hand, quiet, told)
+        return prepare, _handing_out(list(outputs), in_graph, by_hand, self._grouped(outputs), quiet, told)
 
     def _is_static(self, index: int) -> bool:
         return self._how == "static" and index < self._plan.user_outputs
@@ -83,14 +86,19 @@ def _preparing(captured: Captured, outputs: list[torch.Tensor]) -> Callable[[], 
 
 
 def _handing_out(
-    outputs: list[Any], in_graph: list[int], by_hand: list[int], aliased: list[int], told: list[int]
+    outputs: list[Any],
+    in_graph: list[int],
+    by_hand: list[int],
+    grouped: list[list[int]],
+    aliased: list[int],
+    told: list[int],
 ) -> Callable[[Fresh], list[Any]]:
-    groups = [(each, copying([outputs[index] for index in each])) for each in sharing(outputs, by_hand)]
-    grouped = {index for each, _ in groups for index in each}
-    together = [index for index in by_hand if outputs[index].is_floating_point() and index not in grouped]
+    groups = [(each, copying([outputs[index] for index in each])) for each in grouped]
+    single = [index for index in by_hand if not any(index in each for each in grouped)]
+    together = [index for index in single if outputs[index].is_floating_point()]
     if len(together) < 2:
         together = []
-    alone = [index for index in by_hand if index not in (*together, *grouped)]
+    alone = [index for index in single if index not in together]
     sources = [outputs[index] for index in together]
     aliases_of = handing_out([outputs[index] for index in told])
 

@@ -1,4 +1,4 @@
-"""Results that share memory, copied so that the copies share memory too."""
+"""Results of a recording that overlap, copied so that the copies do too."""
 
 from __future__ import annotations
 
@@ -8,16 +8,31 @@ from typing import Any
 
 import torch
 
+from dynx.cudagraphs.runtime import extent
+
 _ALIGNED = 16  # bytes: more than any element has
 
 
 def sharing(outputs: Sequence[Any], indices: Sequence[int]) -> list[list[int]]:
-    """Group those of some outputs that lie in one memory, where that are more than one."""
+    """Group those of some outputs that have bytes in common; but not what is conjugated or negated when it is read."""
     by_memory = defaultdict[int, list[int]](list)
     for index in indices:
-        if address := outputs[index].untyped_storage().data_ptr():  # none where it was given back
+        each = outputs[index]
+        address = each.untyped_storage().data_ptr()  # none where it was given back
+        if address and each.numel() and not each.is_conj() and not each.is_neg():
             by_memory[address].append(index)
-    return [each for each in by_memory.values() if len(each) > 1]
+    return [group for each in by_memory.values() for group in _overlapping(outputs, each) if len(group) > 1]
+
+
+def _overlapping(outputs: Sequence[Any], indices: Sequence[int]) -> list[list[int]]:
+    groups, reach = list[list[int]](), -1
+    for index in sorted(indices, key=lambda index: _begin(outputs[index])):
+        if _begin(outputs[index]) < reach:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+        reach = max(reach, _end(outputs[index]))
+    return groups
 
 
 def copying(tensors: Sequence[torch.Tensor]) -> Callable[[], list[torch.Tensor]]:
@@ -40,5 +55,4 @@ def _begin(tensor: torch.Tensor) -> int:
 
 
 def _end(tensor: torch.Tensor) -> int:
-    reach = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True)) + 1
-    return _begin(tensor) + reach * tensor.element_size()
+    return _begin(tensor) + extent(tensor) * tensor.element_size()

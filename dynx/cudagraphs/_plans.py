@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ def kept_plan(folder: str, gm: GraphModule, told: tuple[object, ...], look: Call
     if path.exists():
         try:
             return _read(path, gm)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             _warn(f"{path} is no plan of this graph, and is written anew: {error}")
     plan = look()
     try:
@@ -62,10 +62,16 @@ def _lines(gm: GraphModule) -> Iterator[str]:
     """Give all of a graph that a plan is made from: operators, values, lines; those of graphs within it too."""
     for node in gm.graph.nodes:
         value = torch.utils._pytree.tree_map(_described, value_of(node))
-        yield f"{node.op} {node.name} {_name(node.target)} {node.args} {node.kwargs} {value} {node.stack_trace}\n"
+        operators = [_operator(each) for each in (node.target, *node.args) if isinstance(each, torch._ops.OpOverload)]
+        does = f"{node.op} {_name(node.target)} {operators} {node.args} {node.kwargs}"
+        yield f"{node.name} {does} {value} {node.stack_trace}\n"
         inner = getattr(gm, node.target, None) if node.op == "get_attr" and isinstance(node.target, str) else None
         if isinstance(inner, GraphModule):
             yield from _lines(inner)
+
+
+def _operator(operator: torch._ops.OpOverload) -> tuple[str, list[str]]:
+    return str(operator._schema), sorted(map(str, operator.tags))
 
 
 def _name(target: Any) -> str:
@@ -88,7 +94,9 @@ def _read(path: Path, gm: GraphModule) -> GraphPlan:
     plan = from_data(GraphPlan, data[_SAVED])
     nodes: set[str] = {each.name for each in gm.graph.nodes}
     asked = {name for piece in plan.pieces for name in (*piece.inputs, *piece.outputs, *piece.nodes)}
-    if [each.node for each in plan.inputs] != [each.name for each in placeholders(gm)] or not asked <= nodes:
+    outputs = len(gm.graph.output_node().args[0])
+    passed = all(0 <= to < outputs and 0 <= index < len(plan.inputs) for to, index in plan.passed)
+    if [each.node for each in plan.inputs] != [each.name for each in placeholders(gm)] or not asked <= nodes or not passed:
         raise ValueError("its nodes are others")
     return plan
 
@@ -98,13 +106,12 @@ def _write(path: Path, plan: GraphPlan) -> None:
     from dynx.records.codec import to_data
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".draft")
+    draft = path.with_suffix(f".{os.getpid()}-{get_ident()}.draft")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump({_SAVED: to_data(plan)}, file)
-        os.replace(draft, path)
+        draft.write_text(json.dumps({_SAVED: to_data(plan)}), encoding="utf-8")
+        draft.replace(path)
     except OSError:
-        Path(draft).unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
         raise
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import torch
@@ -36,7 +36,7 @@ class Runner:
         self._told = plan if config.params == "patch" and plan.part == "inference" else None
         self._use(plan if self._told is None else _telling(plan))
         self._boxed_call = True  # takes its arguments in a list, which it empties; torch copies the attribute to its wrappers
-        self._alone = Lock()
+        self._alone = RLock()  # an operator may call the compiled function
         self._is_captured = runtime.is_capturing
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from dynx._torch import foreach
-from dynx.cudagraphs.runtime import Runtime, copy_of
+from dynx.cudagraphs.runtime import Runtime, copy_of, extent
 from dynx.records.cudagraphs import GraphPlan
 
 Stage = Callable[[Sequence[Any]], Callable[[], None] | None]
@@ -52,8 +52,7 @@ def reading(dynamic: tuple[int, ...]) -> Staging:
 
 def is_dense(tensor: torch.Tensor) -> bool:
     """Tell whether the elements of a tensor are all the bytes from its first to its last, each once."""
-    reach = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
-    return tensor.numel() > 0 and not _overlaps(tensor) and reach + 1 == tensor.numel()
+    return tensor.numel() > 0 and not _overlaps(tensor) and extent(tensor) == tensor.numel()
 
 
 def _repeated(tensor: torch.Tensor) -> tuple[int, ...]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from cudagraphs_runtimes import RUNTIMES
@@ -41,12 +44,13 @@ def agree(run, eager, *layouts, calls=5):
 
 @pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
 def test_wrappers_that_do_nothing_are_left_out(device, compiled, wrapped, outputs):
-    layer = nn.Linear(3, 3).to(device).requires_grad_(False)
+    layer = nn.Linear(3, 3).to(device)
 
     def function(x, y):
         return layer(x) * y, None, x.sum()
 
-    agree(compiled(function, outputs=outputs), function, device, device)
+    with torch.no_grad():
+        agree(compiled(function, outputs=outputs), function, device, device)
     assert wrapped == [4, 4], "the first call is not recorded, the second shows it"
 
 
@@ -61,8 +65,52 @@ def changed(x):
     ids=["changes", "a view", "a view beside another"],
 )
 def test_wrappers_that_do_something_stay(device, compiled, wrapped, function):
-    agree(compiled(function), function, device)
+    with torch.no_grad():
+        agree(compiled(function), function, device)
     assert len(wrapped) == 5
+
+
+@pytest.mark.parametrize("mode", [True, False])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_grad_mode_that_is_set(device, compiled, mode, before):
+    def function(x):
+        torch.set_grad_enabled(mode)
+        return x.sin()
+
+    run = compiled(function)
+    for _ in range(4):
+        with torch.set_grad_enabled(before):
+            run(torch.ones(3, device=device))
+            assert torch.is_grad_enabled() is mode
+
+
+def test_inputs_that_need_gradients_though_nobody_looks(device):
+    config = cudagraphs.Config(runtime=RUNTIMES[device], inputs="copy")
+    options = {"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
+    run = torch.compile(lambda x: x * 2, backend=cudagraphs.backend(config), options=options)
+    with torch.no_grad():
+        for _ in range(3):
+            run(torch.ones(3, device=device))
+    assert run(torch.full((3,), 2.0, device=device, requires_grad=True)).tolist() == [4.0] * 3
+
+
+def test_threads_that_are_the_first(device, compiled):
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for number in range(5):
+            run = compiled(lambda x: x * 2 + number)  # noqa: B023
+            run(torch.ones(3, device=device))
+
+            def call(value):
+                with torch.no_grad():
+                    return [run(torch.full((3,), value, device=device))[0].item() for _ in range(20)]  # noqa: B023
+
+            with ThreadPoolExecutor(4) as pool:
+                found = list(pool.map(call, (1.0, 2.0, 3.0, 4.0)))
+            assert found == [[value * 2 + number] * 20 for value in (1.0, 2.0, 3.0, 4.0)]
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_sizes_that_change(device, compiled, wrapped):
@@ -72,8 +120,9 @@ def test_sizes_that_change(device, compiled, wrapped):
         torch.testing.assert_close(run(x), x * rows)
 
 
+@torch.no_grad()
 def test_parameters_that_move(device, compiled, wrapped):
-    layer = nn.Linear(3, 3).to(device).requires_grad_(False)
+    layer = nn.Linear(3, 3).to(device)
     run = compiled(lambda x: layer(x))
     for _ in range(2):
         agree(run, layer, device, calls=3)
@@ -97,8 +146,9 @@ def test_autograd_has_no_part_in_it(device, compiled, wrapped):
     assert len(wrapped) == 6, "a compilation of its own, without gradients"
 
 
+@torch.no_grad()
 def test_autocast_and_inference_mode(device, compiled, wrapped):
-    layer = nn.Linear(3, 3).to(device).requires_grad_(False)
+    layer = nn.Linear(3, 3).to(device)
     run = compiled(layer)
     for mode in (torch.autocast(device, torch.bfloat16), torch.inference_mode(), torch.no_grad()):
         with mode:

@@ -170,6 +170,13 @@ def test_a_function_that_calls_itself(path, device):
         torch.testing.assert_close(run(x, 3), x * 8)
 
 
+def test_a_variable_without_a_value_is_told(path, device):
+    with pytest.raises(UsageError, match="later, which <lambda> uses, has no value yet, so it cannot be checked\n"):
+        path(lambda x: later(x))
+    later = torch.nn.Linear(4, 4).to(device)
+    agree(path(lambda x: later(x)), later, device)
+
+
 def test_arguments_that_are_changed(path, device, model):
     run = path(lambda x, counter: (counter.add_(1), model(x.mul_(2)))[1], some(device), torch.zeros(1, device=device))
     counter, expected = torch.zeros(1, device=device), torch.zeros(1, device=device)

@@ -141,6 +141,25 @@ def test_threads_do_not_mix_their_inputs(compiled, device):
         assert [call.result()[0].item() for call in calls] == [2.0 * step for step in range(200)]
 
 
+@torch.library.custom_op("dynx_tests::again", mutates_args=())
+def again(x: torch.Tensor, times: int) -> torch.Tensor:
+    return _again[-1](x, times - 1) if times else x.clone()
+
+
+_again = []
+
+
+@again.register_fake
+def _(x, times):
+    return torch.empty_like(x)
+
+
+def test_an_operator_that_calls_the_compiled_function(compiled, device):
+    _again.append(compiled(lambda x, times: again(x, times) * 2, dynamic=True))
+    for _ in range(3):
+        assert _again[-1](torch.ones(2, device=device), 3).tolist() == [16.0] * 2
+
+
 def test_numbers_that_change_have_recordings_of_their_own(compiled, device):
     run = compiled(lambda x, n: x * n, dynamic=True)
     for n in (2, 3, 2, 3, 5, 2):

@@ -56,7 +56,26 @@ def test_what_is_written_to_one_is_in_the_others(device, run, name):
     assert cudagraphs.stats().replays > 1
 
 
+@pytest.mark.parametrize("function", [torch.conj, lambda y: y.mH, lambda y: y.conj().imag, torch.real])
+def test_what_is_conjugated_when_it_is_read(device, run, function):
+    call = run(lambda x: ((y := x * (1 + 2j)), function(y)))
+    for step in range(3):
+        x = torch.full((3, 4), step + 1.0, device=device)
+        for result, expected in zip(call(x), (x * (1 + 2j), function(x * (1 + 2j))), strict=True):
+            torch.testing.assert_close(result.resolve_conj().resolve_neg(), expected.resolve_conj().resolve_neg())
+
+
+def test_what_lies_apart_is_copied_apart(device):
+    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    run = cudagraphs.fast_path(lambda x: ((y := x * 2)[0], y[-1]), frozen=True, config=config)
+    run(torch.ones(1000, 10, device=device))
+    for _ in range(3):
+        first, last = run(torch.ones(1000, 10, device=device))
+        assert first.untyped_storage().nbytes() == last.untyped_storage().nbytes() == 40
+
+
 def test_with_gradients(device):
+    """Each is one of its own: autograd sees what is written to it, and to nothing else."""
     config = cudagraphs.Config(runtime=RUNTIMES[device])
     run = cudagraphs.graphed(
         lambda x: ((y := x.sin()), y[1]), (torch.ones(3, 4, device=device, requires_grad=True),), config=config
@@ -64,5 +83,7 @@ def test_with_gradients(device):
     for _ in range(3):
         x = torch.ones(3, 4, device=device, requires_grad=True)
         whole, row = run(x)
-        (whole.sum() + 2 * row.sum()).backward()
+        row.mul_(2)
+        (whole.sum() + row.sum()).backward()
+        torch.testing.assert_close(whole, x.sin())
         torch.testing.assert_close(x.grad, x.detach().cos() * torch.tensor([[1.0], [3.0], [1.0]], device=device))

@@ -94,20 +94,37 @@ def test_the_plan_is_the_same(device, compiled):
 
 def test_another_graph_has_another(device, compiled):
     x = torch.ones(2, 4, device=device)
-    for fn, more in (
-        (lambda x: x.sin(), {}),
-        (lambda x: x.cos(), {}),
-        (lambda x: x.sin() + 1, {}),
-        (lambda x: x.sin() + 2, {}),
-        (lambda x: x.sin(), {"partition": False}),
+
+    def function(operator, number):
+        return lambda x: operator(x) + number
+
+    for operator, number, more in (
+        (torch.sin, 1, {}),
+        (torch.cos, 1, {}),
+        (torch.cos, 2, {}),
+        (torch.cos, 2, {"partition": False}),
     ):
         for expected in (1, 0):
-            run, looked = compiled(fn, **more)
+            run, looked = compiled(function(operator, number), **more)
             used(run, x)
             assert len(looked) == expected
-    run, looked = compiled(lambda x: x.sin(), partition=True)
+    run, looked = compiled(function(torch.cos, 2))
     used(run, x[:1])
     assert len(looked) == 1, "another size"
+
+
+def test_an_operator_that_was_tagged_since(device, compiled):
+    x = torch.ones(3, device=device)
+    for tags in ((), (torch.Tag.cudagraph_unsafe,)):
+        with torch.library._scoped_library("dynx_plans", "DEF") as library:
+            library.define("twice(Tensor x) -> Tensor", tags=tags)
+            library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+            run, looked = compiled(lambda x: torch.ops.dynx_plans.twice(x), partition=False)
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always", DynxWarning)
+                run(x)
+            assert len(looked) == 1
+            assert len(told) == len(tags)
 
 
 def test_what_is_said_is_the_same(device, compiled, monkeypatch):

@@ -43,3 +43,8 @@ def copies_among(found: Iterable[tuple[Addresses, Node]], copies: Sequence[Copy]
     if missing := [str(number) for number, each in enumerate(wanted) if each not in nodes]:
         raise CopiesNotFound(f"inputs {', '.join(missing)} were not captured as copies")
     return [nodes[each] for each in wanted]
+
+
+def extent(tensor: torch.Tensor) -> int:
+    """Count the elements of memory from the first to the last of a tensor that has some."""
+    return sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True)) + 1

@@ -59,6 +59,7 @@ class Executable:
         self.on_change: list[Callable[[], None]] = []  # of who knows what it was told
 
     def instantiate(self) -> None:
+        self.pointer.value = None  # torch destroys the one before, also where it cannot make another
         self.graph.instantiate()
         self.pointer.value = self.graph.raw_cuda_graph_exec()
         for forget in self.on_change:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from dynx.cudagraphs.runtime._copies import copy_of
+from dynx.cudagraphs.runtime._copies import copy_of, extent
 from dynx.cudagraphs.runtime._driver import Executable
 from dynx.cudagraphs.runtime._images import Pointers, images_of
 from dynx.cudagraphs.runtime._interface import Copied
@@ -107,8 +107,7 @@ def _lies_in(tensor: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
 
 
 def _range(tensor: torch.Tensor) -> Range:
-    reach = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True)) + 1
-    return Range(tensor.data_ptr(), tensor.data_ptr() + reach * tensor.element_size())
+    return Range(tensor.data_ptr(), tensor.data_ptr() + extent(tensor) * tensor.element_size())
 
 
 def _memory() -> list[Range]:
