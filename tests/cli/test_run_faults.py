@@ -11,6 +11,8 @@ import pytest
 from dynx.errors import DynxWarning
 from dynx.records import Run
 
+pytestmark = pytest.mark.slow
+
 COMPILES = """
 import torch
 f = torch.compile(lambda x: x + 1, backend="eager")
