@@ -42,7 +42,8 @@ class Results:
         return [index for index in _tensors(outputs) if self._how == "clone" and index < self._plan.user_outputs]
 
     def _grouped(self, outputs: Sequence[Any]) -> list[list[int]]:
-        return [] if self._apart else sharing(outputs, self._copied(outputs))
+        is_apart = self._apart or self._plan.part in ("forward", "backward")
+        return [] if is_apart else sharing(outputs, self._copied(outputs))
 
     def token(self, outputs: Sequence[Any]) -> int | None:
         """Give the index of one that is saved for the backward pass."""

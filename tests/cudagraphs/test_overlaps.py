@@ -74,6 +74,22 @@ def test_what_lies_apart_is_copied_apart(device):
         assert first.untyped_storage().nbytes() == last.untyped_storage().nbytes() == 40
 
 
+@pytest.mark.parametrize("how", ["compiled", "graphed"])
+def test_gradients_are_apart(device, how):
+    """Autograd keeps what it is given, and adds to it."""
+    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    one, other = (torch.ones(3, device=device, requires_grad=True) for _ in range(2))
+    if how == "compiled":
+        run = torch.compile(torch.add, backend=cudagraphs.backend(config))
+    else:
+        run = cudagraphs.graphed(torch.add, (one, other), config=config)
+    for _ in range(4):
+        one.grad = other.grad = None
+        run(one, other).sum().backward()
+        one.grad.zero_()
+        assert other.grad.tolist() == [1.0] * 3
+
+
 def test_with_gradients(device):
     """Each is one of its own: autograd sees what is written to it, and to nothing else."""
     config = cudagraphs.Config(runtime=RUNTIMES[device])
