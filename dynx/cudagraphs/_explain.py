@@ -14,7 +14,7 @@ from dynx._torch.compiling import innermost
 from dynx.cudagraphs import _heard
 from dynx.cudagraphs._backend import backend
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._fast_path import modules_of
+from dynx.cudagraphs._modules import modules_of
 from dynx.cudagraphs.runtime import runtime_of
 from dynx.errors import DynxWarning
 from dynx.records.cudagraphs import CudagraphReport

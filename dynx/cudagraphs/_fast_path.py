@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from types import CellType, FunctionType
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from torch import nn
 from dynx.cudagraphs._buckets import Bucketed, check_buckets
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._leaves import tensors_of
+from dynx.cudagraphs._modules import modules_of, unset
 from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._states import Frozen, ModuleState
 from dynx.cudagraphs._told import Told
@@ -51,9 +51,9 @@ def fast_path(
     config = config or Config()
     runtime, modules = runtime_of(config), modules_of(function)
     check_bindings(config, runtime)
-    if not frozen and (unset := _unset(function)):
+    if not frozen and (names := unset(function)):
         raise UsageError(
-            f"{unset[0]}, which {name_of(function)} uses, has no value yet, so it cannot be checked\n"
+            f"{names[0]}, which {name_of(function)} uses, has no value yet, so it cannot be checked\n"
             "  give it one before, or promise with frozen=True"
         )
     if not frozen and not modules:
@@ -72,14 +72,14 @@ def fast_path(
     name = f"the fast path of {name_of(function)}"
 
     def plainly() -> Recorded:
-        state = Frozen() if frozen else ModuleState(modules, runtime.device.type if runtime is not None else "cpu")
+        state = Frozen() if frozen else ModuleState(function, runtime.device.type if runtime is not None else "cpu")
         recorded = Recorded(call, "call", name, config, runtime, state)
-        recorded.watched = tensors_of(modules)
+        recorded.watched = lambda: tensors_of(modules_of(function))
         return recorded
 
     found: Any = None
     if config.params == "patch" and runtime is not None:
-        found = Told(call, modules, name, config, runtime, plainly)
+        found = Told(call, function, name, config, runtime, plainly)
     elif config.buckets:
         check_buckets(config.buckets, config.outputs, config.max_recordings)
         found = Bucketed(plainly(), config.buckets)
@@ -88,45 +88,6 @@ def fast_path(
     if examples:
         found.record(*examples)
     return found
-
-
-def modules_of(function: Callable[..., Any]) -> list[nn.Module]:
-    """Find the modules that a function uses: itself, its object, what it closes over, its globals."""
-    if isinstance(function, nn.Module):
-        return [function]
-    owner = getattr(function, "__self__", None)
-    if isinstance(owner, nn.Module):
-        return [owner]
-    inner = _plain(function)
-    if inner is None:
-        return []
-    closed = [each.cell_contents for each in inner.__closure__ or () if not _is_empty(each)]
-    known = [inner.__globals__[name] for name in inner.__code__.co_names if name in inner.__globals__]
-    return [each for each in (*closed, *known) if isinstance(each, nn.Module)]
-
-
-def _plain(function: Callable[..., Any]) -> FunctionType | None:
-    """Give the function behind wrappers and methods; None where that is written in C."""
-    inner: Any = inspect.unwrap(function)
-    inner = getattr(inner, "__func__", inner)
-    return inner if inspect.isfunction(inner) else None
-
-
-def _unset(function: Callable[..., Any]) -> list[str]:
-    """Name the variables of functions around it that have no value yet."""
-    inner = _plain(function)
-    if inner is None:
-        return []
-    cells = zip(inner.__code__.co_freevars, inner.__closure__ or (), strict=True)
-    return [name for name, cell in cells if _is_empty(cell)]
-
-
-def _is_empty(cell: CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:  # what it is for comes later
-        return True
-    return False
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -13,8 +13,9 @@ from torch.utils._pytree import tree_leaves
 
 from dynx._torch.inductor import keeping_saved_tensors
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._fast_path import modules_of, name_of
+from dynx.cudagraphs._fast_path import name_of
 from dynx.cudagraphs._leaves import leaves_in
+from dynx.cudagraphs._modules import modules_of
 from dynx.cudagraphs._pair import Gradients, Pair
 from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._recording import Recording
@@ -99,16 +100,20 @@ def _graphed(
 ) -> Any:
     modules = modules_of(function)
     check_modules(modules)
-    named = [(name, each) for module in modules for name, each in module.named_parameters() if each.requires_grad]
+    named = _named(modules)
     if in_place and runtime is not None:
         check_parameters(named, runtime.device)
         check_wrappers(named)
     forward = function.forward if isinstance(function, nn.Module) else function
     inner = _compiled(forward) if config.inner == "inductor" else forward
-    recorded = Recorded(inner, "call", f"graphed {name_of(function)}", config, runtime, GradState(modules, _device(runtime)))
-    wanted = Gradients(tuple(named), partial(leaves_in, modules), allow_unused, in_place)
+    recorded = Recorded(inner, "call", f"graphed {name_of(function)}", config, runtime, GradState(function, _device(runtime)))
+
+    def wanted() -> Gradients:
+        used = modules_of(function)  # a name may be bound to another now
+        return Gradients(tuple(_named(used)), partial(leaves_in, used), allow_unused, in_place)
+
     recorded.original = forward
-    recorded.make = partial(recording_with, lambda: wanted)
+    recorded.make = partial(recording_with, wanted)
     if isinstance(function, nn.Module):
         function.forward = recorded  # before it is recorded, since it is part of the module's state
     try:
@@ -120,6 +125,10 @@ def _graphed(
             del function.forward
         raise
     return function if isinstance(function, nn.Module) else recorded
+
+
+def _named(modules: Sequence[nn.Module]) -> list[tuple[str, torch.Tensor]]:
+    return [(name, each) for module in modules for name, each in module.named_parameters() if each.requires_grad]
 
 
 def _compiled(forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -72,7 +72,7 @@ class Recorded:
         self._is_captured = runtime.is_capturing if runtime is not None else _never
         self.also: Callable[[], Sequence[torch.Tensor]] | None = None  # what else a recording writes, and keeps
         self.original = function  # what copies of it are
-        self.watched: Sequence[torch.Tensor] = ()  # that the function may change
+        self.watched: Callable[[], Sequence[torch.Tensor]] = tuple  # that the function may change
         self.make: Callable[..., Any] = Recording
         self.on_replay: Callable[[Recording], None] | None = None
         self.on_switch: Callable[[Recording], None] | None = None
@@ -151,9 +151,10 @@ class Recorded:
         for name, each in zip(names, arguments.leaves, strict=True):
             if isinstance(each, torch.Tensor) and each.device != self._runtime.device:
                 raise UsageError(f"{name} of {self._name} is on {each.device}\n  move it to {self._runtime.device}")
-        before = [_version(each) for each in (*tensors, *self.watched)]
+        watched = self.watched()
+        before = [_version(each) for each in (*tensors, *watched)]
         result = self._run(args, kwargs)
-        changed = [index for index, each in enumerate((*tensors, *self.watched)) if _is_changed(each, before[index])]
+        changed = [index for index, each in enumerate((*tensors, *watched)) if _is_changed(each, before[index])]
         written = frozenset(index for index in changed if index < len(tensors))
         is_pure = self._part == "call" and not changed
         leaves, spec = tree_flatten(result)

@@ -13,6 +13,7 @@ from torch import nn
 from dynx._torch.cuda_graphs import address_check
 from dynx.cudagraphs._dict_changes import unchanged
 from dynx.cudagraphs._leaves import tensors_of
+from dynx.cudagraphs._modules import binding_check, modules_of
 
 _are_at = address_check()
 
@@ -41,13 +42,18 @@ _DICTS = 6  # of a module, that are looked at
 
 
 class ModuleState:
-    """Attributes, parameters, buffers, submodules and forward hooks of modules, where the tensors lie, and autocast.
+    """The modules that a function uses: their attributes, parameters, buffers, submodules and forward hooks, where the tensors
+    lie, and autocast.
 
     Not seen: what changes inside of an attribute, such as an element of a list.
     """
 
-    def __init__(self, modules: Sequence[nn.Module], device_type: str) -> None:
-        self._modules, self._device_type = modules, device_type
+    def __init__(self, function: Callable[..., Any], device_type: str) -> None:
+        self._function, self._device_type = function, device_type
+
+    @property
+    def _modules(self) -> list[nn.Module]:
+        return modules_of(self._function)
 
     def key(self) -> tuple[Any, ...]:
         values = tuple(tuple((name, id(value)) for name, value in each.items()) for each in self._dicts())
@@ -57,13 +63,17 @@ class ModuleState:
         return [list(each.values()) for each in self._dicts()]
 
     def check(self) -> Callable[[], bool]:
-        are_same, tensors = unchanged(self._dicts()), self._tensors()
+        are_same, tensors = self._unchanged(), self._tensors()
         addresses, all_of_them = [each.data_ptr() for each in tensors], list(range(len(tensors)))
         device_type, autocast = self._device_type, _autocast(self._device_type)
         is_autocast = torch.is_autocast_enabled
         if autocast is None:
             return lambda: are_same() and _are_at(tensors, addresses, all_of_them) and not is_autocast(device_type)
         return lambda: are_same() and _are_at(tensors, addresses, all_of_them) and _autocast(device_type) == autocast
+
+    def _unchanged(self) -> Callable[[], bool]:
+        are_same, are_bound = unchanged(self._dicts()), binding_check(self._function)
+        return are_same if are_bound is None else lambda: are_bound() and are_same()
 
     def difference(self, one: tuple[Any, ...], other: tuple[Any, ...]) -> str:
         for number, (before, after) in enumerate(zip(one[0], other[0], strict=False)):
@@ -110,7 +120,7 @@ class MovingState(ModuleState):
         return [value for each in self._dicts() for value in each.values() if id(value) not in told]
 
     def check(self) -> Callable[[], bool]:
-        are_same, device_type, autocast = unchanged(self._dicts()), self._device_type, _autocast(self._device_type)
+        are_same, device_type, autocast = self._unchanged(), self._device_type, _autocast(self._device_type)
         return lambda: are_same() and _autocast(device_type) == autocast
 
 

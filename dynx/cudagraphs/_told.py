@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import nn
 
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._leaves import replaced_in, tensors_of
+from dynx.cudagraphs._modules import modules_of
 from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._states import MovingState
 from dynx.cudagraphs._telling import tell
@@ -20,22 +21,23 @@ from dynx.cudagraphs.runtime import Runtime
 class Told:
     """Gives a recorded function the parameters and buffers of its modules as its first arguments.
 
-    Where a graph cannot be told, `otherwise` makes the function that records parameters where they lie.
+    `plain` is the function that uses the modules. Where a graph cannot be told, `otherwise` makes the function that records
+    parameters where they lie.
     """
 
     def __init__(
         self,
         function: Callable[..., Any],
-        modules: Sequence[nn.Module],
+        plain: Callable[..., Any],
         name: str,
         config: Config,
         runtime: Runtime,
         otherwise: Callable[[], Recorded],
     ) -> None:
-        self._function, self._modules, self._name, self._config = function, modules, name, config
+        self._function, self._plain, self._name, self._config = function, plain, name, config
         self._otherwise, self._runtime = otherwise, runtime
         self._instead: Recorded | None = None
-        self._state = MovingState(modules, runtime.device.type)
+        self._state = MovingState(plain, runtime.device.type)
         self._recorded = Recorded(self._call, "call", name, replace(config, inputs="patch"), runtime, self._state)
         self._recorded.on_switch = self._note
         self._why_not = ""
@@ -70,6 +72,7 @@ class Told:
         (self._instead or self._recorded).close()
 
     def _look(self) -> None:
+        self._modules = modules_of(self._plain)
         self._tensors = tuple(tensors_of(self._modules))
         self._are_same = self._state.check()
         elsewhere = next((each.device for each in self._tensors if each.device != self._runtime.device), None)

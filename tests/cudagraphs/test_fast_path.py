@@ -9,6 +9,8 @@ from cudagraphs_runtimes import NO_GPU, RUNTIMES
 from dynx import cudagraphs
 from dynx.errors import CaptureError, DynxWarning, UsageError
 
+LAYER = torch.nn.Identity()
+
 
 @pytest.fixture
 def model(device):
@@ -168,6 +170,29 @@ def test_a_function_that_calls_itself(path, device):
     for _ in range(4):
         x = some(device)
         torch.testing.assert_close(run(x, 3), x * 8)
+
+
+def test_names_of_modules_that_are_bound_to_others(path, device):
+    layer, other = (torch.nn.Linear(4, 4).to(device) for _ in range(2))
+    run = path(lambda x: layer(x))  # noqa: F821
+    agree(run, layer, device)
+    before, layer = layer, other
+    agree(run, other, device)
+    layer = before
+    agree(run, before, device)
+    assert cudagraphs.stats().recordings == 2
+    del layer
+    with pytest.raises(NameError):
+        run(some(device))
+
+
+def test_globals_that_are_bound_to_others(path, device, monkeypatch):
+    for number in range(3):
+        monkeypatch.setitem(globals(), "LAYER", torch.nn.Linear(4, 4).to(device))
+        if number == 0:
+            run = path(lambda x: LAYER(x))
+        agree(run, LAYER, device)
+    assert cudagraphs.stats().recordings == 3
 
 
 def test_a_variable_without_a_value_is_told(path, device):

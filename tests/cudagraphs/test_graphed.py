@@ -327,3 +327,15 @@ def test_what_a_function_of_autograd_keeps_is_not_overwritten(device, graph):
         x = some(device).requires_grad_()
         run(x).sum().backward()
         torch.testing.assert_close(x.grad, x.exp().detach())
+
+
+def test_names_of_modules_that_are_bound_to_others(device, graph):
+    layer, other = (torch.nn.Linear(4, 4).to(device) for _ in range(2))
+    run = graph(lambda x: layer(x), some(device))
+    for _ in range(3):
+        for mine in (layer, other):
+            layer, x = mine, some(device)
+            expected = torch.autograd.grad(mine(x).square().sum(), tuple(mine.parameters()))
+            mine.zero_grad()
+            run(x).square().sum().backward()
+            torch.testing.assert_close(tuple(each.grad for each in mine.parameters()), expected)

@@ -218,3 +218,13 @@ def test_what_the_function_assigns_stays(device):
     with pytest.warns(DynxWarning):
         found = [run(torch.zeros(4, 16, device=device))[0, 0].item() for _ in range(5)]
     assert found == [1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_names_of_modules_that_are_bound_to_others(device):
+    layer, other = (torch.nn.Linear(16, 16).to(device) for _ in range(2))
+    run = cudagraphs.fast_path(lambda x: layer(x), torch.ones(4, 16, device=device), config=config(device))
+    for layer in (layer, other, layer):  # noqa: B020
+        for _ in range(3):
+            x = torch.randn(4, 16, device=device)
+            torch.testing.assert_close(run(x), layer(x))
+    assert cudagraphs.stats().recordings <= 2
