@@ -211,7 +211,7 @@ def test_guards_are_timed_when_they_hold():
         torch._dynamo.reset()
         return guards.profile(torch.compile(Collects(collects), backend="eager"), torch.ones(2, 4)).frames[1]
 
-    assert rest(True).ns == pytest.approx(rest(False).ns, rel=0.5)
+    assert rest(True).ns > min(rest(False).ns for _ in range(2)) / 2, "what fails at once takes next to no time"
 
 
 def test_only_a_dozen_calls_are_made_and_counted():
