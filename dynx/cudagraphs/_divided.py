@@ -51,6 +51,7 @@ class Divided:
         self._size = len(places) + len(copies)
         self._free()
         self._alone = RLock()
+        self._is_busy = False
         self._boxed_call = True
 
     def _free(self) -> None:
@@ -62,26 +63,33 @@ class Divided:
 
     def __call__(self, args: list[Any]) -> list[Any]:
         with self._alone:  # what one piece hands to another lies in recordings
-            values = [*args, *[None] * (self._size - len(args))]
-            args.clear()
-            recorded = set[int]()  # memory that later calls overwrite
-            for step in self._steps:
-                found = step.call([values[place] for place in step.inputs])
-                for number, place in step.results:
-                    values[place] = found[number]
-                    if not self._clones:
-                        continue
-                    memory = _memory_of(found[number])
-                    if not step.is_captured and number < step.user_outputs and memory in recorded:
-                        values[place] = found[number].clone()
-                    elif memory and step.is_captured and number >= step.user_outputs:
-                        recorded.add(memory)
-                for place in step.last_used:
-                    values[place] = None
-            return [
-                constant if place is None else values[place]
-                for place, constant in zip(self._outputs, self._constants, strict=True)
-            ]
+            is_within, self._is_busy = self._is_busy, True  # an operator may call the compiled function
+            try:
+                return self._run(args, is_within)
+            finally:
+                self._is_busy = is_within
+
+    def _run(self, args: list[Any], is_within: bool) -> list[Any]:
+        values = [*args, *[None] * (self._size - len(args))]
+        args.clear()
+        recorded = set[int]()  # memory that later calls overwrite
+        for step in self._steps:
+            call = step.call.call if is_within and isinstance(step.call, Runner) else step.call
+            found = call([values[place] for place in step.inputs])
+            for number, place in step.results:
+                values[place] = found[number]
+                if not self._clones:
+                    continue
+                memory = _memory_of(found[number])
+                if not step.is_captured and number < step.user_outputs and memory in recorded:
+                    values[place] = found[number].clone()
+                elif memory and step.is_captured and number >= step.user_outputs:
+                    recorded.add(memory)
+            for place in step.last_used:
+                values[place] = None
+        return [
+            constant if place is None else values[place] for place, constant in zip(self._outputs, self._constants, strict=True)
+        ]
 
 
 def _memory_of(value: Any) -> int:

@@ -98,19 +98,23 @@ def _graphed(
     allow_unused: bool,
     in_place: bool,
 ) -> Any:
-    modules = modules_of(function)
-    check_modules(modules)
-    named = _named(modules)
-    if in_place and runtime is not None:
-        check_parameters(named, runtime.device)
-        check_wrappers(named)
+
+    def checked(modules: Sequence[nn.Module]) -> list[tuple[str, torch.Tensor]]:
+        check_modules(modules)
+        named = _named(modules)
+        if in_place and runtime is not None:
+            check_parameters(named, runtime.device)
+            check_wrappers(named)
+        return named
+
+    named = checked(modules_of(function))
     forward = function.forward if isinstance(function, nn.Module) else function
     inner = _compiled(forward) if config.inner == "inductor" else forward
     recorded = Recorded(inner, "call", f"graphed {name_of(function)}", config, runtime, GradState(function, _device(runtime)))
 
     def wanted() -> Gradients:
         used = modules_of(function)  # a name may be bound to another now
-        return Gradients(tuple(_named(used)), partial(leaves_in, used), allow_unused, in_place)
+        return Gradients(tuple(checked(used)), partial(leaves_in, used), allow_unused, in_place)
 
     recorded.original = forward
     recorded.make = partial(recording_with, wanted)
@@ -128,7 +132,9 @@ def _graphed(
 
 
 def _named(modules: Sequence[nn.Module]) -> list[tuple[str, torch.Tensor]]:
-    return [(name, each) for module in modules for name, each in module.named_parameters() if each.requires_grad]
+    """Name parameters that need gradients, each once."""
+    found = [each for module in modules for each in module.named_parameters() if each[1].requires_grad]
+    return list({id(each): (name, each) for name, each in reversed(found)}.values())[::-1]
 
 
 def _compiled(forward: Callable[..., Any]) -> Callable[..., Any]:

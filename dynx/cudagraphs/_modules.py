@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from operator import attrgetter, is_
 from types import CellType, FunctionType
 from typing import Any
 
@@ -33,7 +34,7 @@ def binding_check(function: Callable[..., Any]) -> Callable[[], bool] | None:
 
     def are_bound() -> bool:
         try:
-            return [each.cell_contents for each in cells] == contents and [scope.get(name) for name in names] == modules
+            return all(map(is_, map(_content, cells), contents)) and all(map(is_, map(scope.get, names), modules))
         except ValueError:  # a variable was deleted
             return False
 
@@ -46,7 +47,8 @@ def unset(function: Callable[..., Any]) -> list[str]:
     if inner is None:
         return []
     cells = zip(inner.__code__.co_freevars, inner.__closure__ or (), strict=True)
-    return [name for name, cell in cells if _is_empty(cell)]
+    itself = inner.__code__.co_name  # which it may call
+    return [name for name, cell in cells if _is_empty(cell) and name != itself]
 
 
 def _bindings(function: Callable[..., Any]) -> tuple[list[CellType], dict[str, nn.Module]]:
@@ -65,6 +67,9 @@ def _plain(function: Callable[..., Any]) -> FunctionType | None:
     inner: Any = inspect.unwrap(function)
     inner = getattr(inner, "__func__", inner)
     return inner if inspect.isfunction(inner) else None
+
+
+_content = attrgetter("cell_contents")
 
 
 def _is_empty(cell: CellType) -> bool:

@@ -36,16 +36,25 @@ def _overlapping(outputs: Sequence[Any], indices: Sequence[int]) -> list[list[in
 
 
 def copying(tensors: Sequence[torch.Tensor]) -> Callable[[], list[torch.Tensor]]:
-    """Give what copies tensors of one memory to another, where they lie as they do here. Autograd takes none for a view."""
+    """Give what copies tensors of one memory to another, where they lie as they do here.
+
+    Autograd takes none of them for a view, but sees that what is written to one changes others.
+    """
     begin = min(map(_begin, tensors)) // _ALIGNED * _ALIGNED
     end = max(map(_end, tensors))
+    slices = [slice(_end(each) - begin) for each in tensors]
     storage, like = tensors[0].untyped_storage(), tensors[0].new_empty(0, dtype=torch.uint8)
     whole = like.set_(storage, begin, (end - begin,), (1,))
-    places = [(each, (_begin(each) - begin) // each.element_size(), each.size(), each.stride()) for each in tensors]
+    offsets = [(_begin(each) - begin) // each.element_size() for each in tensors]
+    layouts = [(each.size(), each.stride(), offset) for each, offset in zip(tensors, offsets, strict=True)]
+    dtypes = [each.dtype for each in tensors]
 
     def copy() -> list[torch.Tensor]:
-        memory = whole.clone().untyped_storage()
-        return [each.new_empty(0).set_(memory, offset, size, stride) for each, offset, size, stride in places]
+        memory = whole.clone()
+        return [
+            memory[part].view(dtype).as_strided(*layout).detach()
+            for part, dtype, layout in zip(slices, dtypes, layouts, strict=True)
+        ]
 
     return copy
 

@@ -26,7 +26,7 @@ class Runner:
     def __init__(
         self, call: Call, plan: GraphPlan, config: Config, runtime: Runtime, shared: Shared, *, has_own_pools: bool = False
     ) -> None:
-        self._call, self._config, self._runtime = call, config, runtime
+        self.call, self._config, self._runtime = call, config, runtime
         self._has_own_pools = has_own_pools or plan.part == "forward"  # its results are read after other replays
         self._is_warm = False
         self._cannot = False
@@ -41,14 +41,14 @@ class Runner:
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
         if self._is_captured():  # it becomes a part of what is captured
-            return self._call(args)
+            return self.call(args)
         with self._alone:  # another thread would copy its inputs to the same place
             recording = self._last
             if recording is None or not recording.fits(args):
                 recording = self._last = self._find(args)
                 if recording is None:
                     count_uncaptured()
-                    return self._runtime.warm_up(lambda: self._call(args))
+                    return self._runtime.warm_up(lambda: self.call(args))
             outputs = recording.run(args)
             args.clear()
             return outputs
@@ -116,7 +116,7 @@ class Runner:
         self._use(plan)
 
     def _without_passed(self, args: list[Any]) -> Sequence[Any]:
-        outputs = list(self._call(args))
+        outputs = list(self.call(args))
         for index, _ in self.plan.passed:
             outputs[index] = None
         return outputs

@@ -186,6 +186,31 @@ def test_names_of_modules_that_are_bound_to_others(path, device):
         run(some(device))
 
 
+class Alike(torch.nn.Linear):
+    def __eq__(self, other):
+        return isinstance(other, Alike)
+
+    __hash__ = torch.nn.Module.__hash__
+
+
+def test_modules_that_say_they_are_equal(path, device):
+    layer = Alike(4, 4).to(device)
+    run = path(lambda x: layer(x))
+    agree(run, layer, device)
+    layer = Alike(4, 4).to(device)
+    agree(run, layer, device)
+
+
+def test_a_function_that_knows_itself(path, device, model):
+    def run(x):
+        return model(x) if x.dim() == 2 else run(x[0])
+
+    run = path(run)
+    for _ in range(3):
+        x = some(device)
+        torch.testing.assert_close(run(x[None]), model(x))
+
+
 def test_globals_that_are_bound_to_others(path, device, monkeypatch):
     for number in range(3):
         monkeypatch.setitem(globals(), "LAYER", torch.nn.Linear(4, 4).to(device))

@@ -339,3 +339,25 @@ def test_names_of_modules_that_are_bound_to_others(device, graph):
             mine.zero_grad()
             run(x).square().sum().backward()
             torch.testing.assert_close(tuple(each.grad for each in mine.parameters()), expected)
+
+
+def test_parameters_with_two_names(device, graph):
+    layers = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)).to(device)
+    last = layers[1]
+    run = graph(lambda x: last(layers[0](x)), some(device))
+    for _ in range(3):
+        x = some(device)
+        expected = torch.autograd.grad(layers(x).square().sum(), tuple(layers.parameters()))
+        layers.zero_grad()
+        run(x).square().sum().backward()
+        torch.testing.assert_close(tuple(each.grad for each in layers.parameters()), expected)
+
+
+def test_modules_that_come_later_are_refused_alike(device, graph):
+    layer = torch.nn.Linear(4, 4).to(device)
+    run = graph(lambda x: layer(x), some(device))
+    layer = torch.nn.Sequential(torch.nn.Linear(4, 4)).to(device)
+    layer[0].register_forward_hook(lambda module, args, result: result * 2)
+    run(some(device))
+    with pytest.raises(UsageError, match="hook"):
+        run(some(device))

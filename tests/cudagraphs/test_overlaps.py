@@ -103,3 +103,17 @@ def test_with_gradients(device):
         (whole.sum() + row.sum()).backward()
         torch.testing.assert_close(whole, x.sin())
         torch.testing.assert_close(x.grad, x.detach().cos() * torch.tensor([[1.0], [3.0], [1.0]], device=device))
+
+
+def test_autograd_sees_what_is_written_to_another(device):
+    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    run = cudagraphs.fast_path(lambda x: ((y := x.sin()), y[1]), frozen=True, config=config)
+    for _ in range(3):
+        whole, row = run(torch.ones(3, 4, device=device))
+        weight = torch.ones(3, 4, device=device, requires_grad=True)
+        loss = (weight * whole).sum()
+        row.add_(100)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+        whole.mul_(weight.detach())
+        assert not whole._is_view()

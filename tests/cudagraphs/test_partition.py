@@ -138,6 +138,41 @@ def test_a_view_that_is_made_of_a_recording_is_yours_to_keep(compiled, device):
     torch.testing.assert_close(kept, [function(x)[0] for x in given])
 
 
+@torch.library.custom_op("dynx_tests::calls", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
+def calls(x: torch.Tensor) -> torch.Tensor:
+    if len(_called) > 3:
+        return x.clone()
+    _called.append(x)
+    try:
+        return _called[0](x * 0.5 + len(_called)).clone()
+    finally:
+        _called.pop()
+
+
+_called = []
+
+
+@calls.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+@torch.no_grad()
+def test_an_operator_that_calls_the_graph_it_is_in(compiled, device):
+    def function(x):
+        y = heavy(x)
+        return heavy(y + calls(y))
+
+    run = compiled(function)
+    for step in range(6):
+        x = torch.full((3, 4), step / 4, device=device)
+        found = []
+        for each in (run, function):
+            _called[:] = [each]
+            found.append(each(x))
+        torch.testing.assert_close(*found)
+
+
 def test_random_numbers_keep_their_order(compiled, device, pieces):
     def function(x):
         a = unsafe(torch.nn.functional.dropout(x))
