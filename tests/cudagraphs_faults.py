@@ -251,7 +251,7 @@ FAULTS = (
     Fault(
         "wrappers that do something are left out",
         "_direct.py",
-        "self._is_proven = self._has_shown(args, results)",
+        "self._is_proven = self._has_shown(args, results, *self._inside.seen)",
         "self._is_proven = True",
         "test_direct.py",
     ),
@@ -265,8 +265,8 @@ FAULTS = (
     Fault(
         "results that share memory are copied apart",
         "_overlaps.py",
-        "if len(each) > 1",
-        "if len(each) > 99",
+        "if len(group) > 1",
+        "if len(group) > 99",
         "test_overlaps.py",
     ),
     Fault(
