@@ -298,9 +298,9 @@ FAULTS = (
         "test_partition.py",
     ),
     Fault(
-        "what a graph does to the grad mode is left out",
+        "what wrappers do besides is left out",
         "_backend.py",
-        "not graph_facts().sets_grad_mode",
+        "not aot.graph_facts().acts_besides",
         "True",
         "test_direct.py",
     ),

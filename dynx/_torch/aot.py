@@ -18,7 +18,7 @@ class GraphFacts(NamedTuple):
 
     static: frozenset[int]  # inputs that are parameters or buffers
     user_outputs: int
-    sets_grad_mode: bool  # for who called it
+    acts_besides: bool  # wrappers set the grad mode of who calls, or mark results whose sizes change
 
 
 def with_compilers(forward: GraphCompiler, backward: GraphCompiler, inference: GraphCompiler) -> Callable[..., Any]:
@@ -50,7 +50,7 @@ def graph_facts() -> GraphFacts:
     return GraphFacts(
         frozenset(metadata.static_input_indices),
         metadata.num_forward_returns,
-        metadata.grad_enabled_mutation is not None,
+        metadata.grad_enabled_mutation is not None or bool(metadata.dynamic_outputs),
     )
 
 

@@ -11,7 +11,6 @@ import torch
 from torch.fx import GraphModule
 
 from dynx._torch import aot
-from dynx._torch.aot import graph_facts
 from dynx._torch.inductor import keeping_saved_tensors, with_inductor
 from dynx._trace.requesters import short_source
 from dynx.advice import spoken
@@ -117,7 +116,7 @@ def _look(
     for skip in plan.skips:
         count_skip(skip)
     if not plan.skips:
-        capture = _capture_directly if part == "inference" and not graph_facts().sets_grad_mode else _capture
+        capture = _capture_directly if part == "inference" and not aot.graph_facts().acts_besides else _capture
         return partial(capture, plan, config, runtime, shared)
     if part == "forward":
         shared.moving.update(moving_results(gm, plan))

@@ -10,8 +10,6 @@ import torch
 
 from dynx.cudagraphs._runner import Runner
 
-_MARK = "_dynamo_weak_dynamic_indices"  # that wrappers put on results of other sizes on each call
-
 
 class _Inside(threading.local):
     """What the wrappers gave in the call that is under way in a thread, and were given."""
@@ -67,7 +65,6 @@ class Direct:
             and _are_same(args, given)
             and isinstance(results, (list, tuple))
             and _are_same(results, inner)
-            and not any(hasattr(each, _MARK) for each in results)
         )
 
 

@@ -114,11 +114,23 @@ def test_threads_that_are_the_first(device, compiled):
         sys.setswitchinterval(interval)
 
 
+@torch.no_grad()
 def test_sizes_that_change(device, compiled, wrapped):
-    run = compiled(lambda x: x * x.size(0), dynamic=True)
-    for rows in (2, 3, 2, 3, 4):
+    """Torch marks such results, so that a graph which takes them is compiled for other sizes at once."""
+
+    def function(x):
+        return x * x.size(0)
+
+    def marks(result):
+        return {name: getattr(result, name) for name in dir(result) if name.endswith("_dynamic_indices")}
+
+    run, expected = compiled(function, dynamic=True), torch.compile(function, backend="aot_eager", dynamic=True)
+    for rows in (2, 3, 3, 3, 4):
         x = torch.ones(rows, 2, device=device)
-        torch.testing.assert_close(run(x), x * rows)
+        result = run(x)
+        torch.testing.assert_close(result, x * rows)
+        assert marks(result) == marks(expected(x))
+        assert marks(result)
 
 
 @torch.no_grad()
