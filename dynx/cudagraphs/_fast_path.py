@@ -25,7 +25,8 @@ def fast_path(
 ) -> Callable[..., Any]:
     """Record a function or module, and give what replays it: without gradients, without Dynamo, without AOTAutograd.
 
-    The function is called with `examples` twice, once as it is and once to be recorded; Python does not run in a replay.
+    The function is called with `examples` as it is (once more if that set attributes of its modules), then to be recorded;
+    Python does not run in a replay.
     Other layouts of arguments (dtypes, sizes, strides, numbers, containers) run as they are once, then get a recording of their
     own, `config.max_recordings` in all.
 
@@ -33,10 +34,12 @@ def fast_path(
     recordings, which share their memory, serve all sizes up to the largest. All are recorded at once.
 
     Each call checks that the modules which the function uses are as they were: attributes, parameters and where they lie,
-    submodules, hooks, train or eval; otherwise it records anew. With `frozen` it checks the arguments only, and you promise
-    the rest. With `config.params="patch"` a graph is told in each call where the parameters are: they may be others, of the
-    same layout, without another recording. Outputs are those of `config.outputs`; "static" gives the recording's own tensors,
-    which the next call overwrites.
+    submodules, hooks, train or eval; otherwise it records anew. A function that assigns attributes of its modules in each call
+    runs uncaptured, with a warning. With `frozen` it checks the arguments only, and you promise the rest.
+
+    With `config.params="patch"` a graph is told in each call where the parameters are: they may be others, of the same layout,
+    without another recording. Outputs are those of `config.outputs`; "static" gives the recording's own tensors, which the next
+    call overwrites.
 
     Raises UsageError if it finds no module to check, and CaptureError (with `config.or_error`) for what cannot be captured.
 

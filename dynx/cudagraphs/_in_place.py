@@ -16,7 +16,9 @@ from dynx.cudagraphs._graphed import recording_with
 from dynx.cudagraphs._leaves import leaf_of
 from dynx.cudagraphs._pair import Gradients
 from dynx.cudagraphs._recorded import Recorded
+from dynx.cudagraphs._recordings import Key
 from dynx.cudagraphs._refusals import check_parameters, check_wrappers
+from dynx.cudagraphs._states import State
 from dynx.cudagraphs.runtime import Runtime
 
 _are_at = address_check()
@@ -70,13 +72,13 @@ class InPlace:
         return self._call(*args)
 
 
-class _Still:
+class _Still(State):
     """Where parameters and buffers lie, and whether there are gradients."""
 
     def __init__(self, owner: InPlace) -> None:
         self._owner = owner
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> Key:
         return *(each.data_ptr() for each in self._owner.standing), torch.is_grad_enabled()
 
     def held(self) -> Any:
@@ -88,5 +90,5 @@ class _Still:
         all_of_them = list(range(len(addresses)))
         return lambda: _are_at(owner.standing, addresses, all_of_them) and is_enabled() is now
 
-    def difference(self, one: tuple[Any, ...], other: tuple[Any, ...]) -> str:
+    def difference(self, one: Key, other: Key) -> str:
         return "where a parameter lies"

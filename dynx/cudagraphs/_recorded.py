@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from threading import RLock
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
@@ -15,27 +15,12 @@ from dynx.cudagraphs._arguments import Arguments, Match, arguments_of, matching,
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._recording import Recording
 from dynx.cudagraphs._recordings import Key, Recordings
+from dynx.cudagraphs._states import State
 from dynx.cudagraphs._stats import count_skip, count_uncaptured, failure
 from dynx.cudagraphs._telling import tell
 from dynx.cudagraphs.runtime import Runtime
 from dynx.errors import CaptureFailed, UsageError
 from dynx.records.cudagraphs import GraphInput, GraphPlan, Part
-
-
-class State(Protocol):
-    """What a recording is made for besides the layout of its arguments."""
-
-    def key(self) -> Key:
-        """Give what tells one state from another."""
-
-    def held(self) -> Any:
-        """Give what must stay alive for the key to mean anything."""
-
-    def check(self) -> Callable[[], bool]:
-        """Give what tells quickly that the state is still that of now."""
-
-    def difference(self, one: Key, other: Key) -> str:
-        """Name what differs between two keys."""
 
 
 class _Hot(NamedTuple):
@@ -68,6 +53,7 @@ class Recorded:
         self._seen: dict[Key, _Seen] = {}
         self._hot: _Hot | None = None
         self._cannot = False
+        self._times_it_changed_itself = 0
         self._alone = RLock()  # the function may call itself
         self._is_captured = runtime.is_capturing if runtime is not None else _never
         self.also: Callable[[], Sequence[torch.Tensor]] | None = None  # what else a recording writes, and keeps
@@ -117,9 +103,12 @@ class Recorded:
         """Call the function as it is, and record it for such arguments. Raises CaptureError where `or_error` asks for it."""
         if self._runtime is not None:
             arguments = arguments_of(args, kwargs)
-            key = (arguments.key, self._state.key())
-            self._first(key, arguments, args, kwargs)
-            self._recording(key, arguments, args, kwargs)
+            for _ in range(2):  # in the first it may make what it keeps
+                key = (arguments.key, self._state.key())
+                self._first(key, arguments, args, kwargs)
+                if key in self._seen:
+                    self._recording(key, arguments, args, kwargs)
+                    break
 
     def _recording(self, key: Key, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Find a recording that nobody waits for, or make one; None where there can be none."""
@@ -154,6 +143,10 @@ class Recorded:
         watched = self.watched()
         before = [_version(each) for each in (*tensors, *watched)]
         result = self._run(args, kwargs)
+        if (state := self._state.key()) != key[1]:
+            self._tell_what_it_changes(self._state.difference(key[1], state))
+            return result
+        self._times_it_changed_itself = 0
         changed = [index for index, each in enumerate((*tensors, *watched)) if _is_changed(each, before[index])]
         written = frozenset(index for index in changed if index < len(tensors))
         is_pure = self._part == "call" and not changed
@@ -178,10 +171,23 @@ class Recorded:
             leaves, _ = tree_flatten(arguments.call(self._function, tensors))
             return [*leaves, *(self.also() if self.also is not None else ())]
 
-        recording: Recording = self.make(call, plan, self._config, self._runtime, arguments.tensors)
         others = [each for each in arguments.leaves if not isinstance(each, torch.Tensor)]  # of which keys have the addresses
-        recording.held = self._state.held(), others
+        held, put_back = (self._state.held(), others), self._state.undoing()
+        try:
+            recording: Recording = self.make(call, plan, self._config, self._runtime, arguments.tensors)
+        finally:  # nothing has been computed: what was assigned is nothing to go on with
+            assigned = put_back()
+        if assigned:
+            recording.close()
+            raise CaptureFailed(f"it changes {assigned} itself")
+        recording.held = held
         return recording
+
+    def _tell_what_it_changes(self, what: str) -> None:
+        """Say that a function changes what it is recorded for, where that is more than a cache that it fills once."""
+        self._times_it_changed_itself += 1
+        if self._times_it_changed_itself == 2:
+            tell(f"{self._name} runs uncaptured: it changes {what} itself, which a replay would not do", self._config)
 
     def _tell_what_changes(self, key: Key) -> None:
         """Say that a function is called in ever new ways, and so is not recorded."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import chain
 from operator import is_
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -14,14 +14,35 @@ from dynx._torch.cuda_graphs import address_check
 from dynx.cudagraphs._dict_changes import unchanged
 from dynx.cudagraphs._leaves import tensors_of
 from dynx.cudagraphs._modules import binding_check, modules_of
+from dynx.cudagraphs._recordings import Key
 
 _are_at = address_check()
 
 
-class Frozen:
+class State(Protocol):
+    """What a recording is made for besides the layout of its arguments."""
+
+    def key(self) -> Key:
+        """Give what tells one state from another."""
+
+    def held(self) -> Any:
+        """Give what must stay alive for the key to mean anything."""
+
+    def check(self) -> Callable[[], bool]:
+        """Give what tells quickly that the state is still that of now."""
+
+    def difference(self, one: Key, other: Key) -> str:
+        """Name what differs between two keys."""
+
+    def undoing(self) -> Callable[[], str]:
+        """Give what puts back attributes that were assigned since, and names them."""
+        return str
+
+
+class Frozen(State):
     """Nothing: the user promises it."""
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> Key:
         return ()
 
     def held(self) -> None:
@@ -30,7 +51,7 @@ class Frozen:
     def check(self) -> Callable[[], bool]:
         return _always
 
-    def difference(self, one: tuple[Any, ...], other: tuple[Any, ...]) -> str:
+    def difference(self, one: Key, other: Key) -> str:
         return "nothing"
 
 
@@ -41,7 +62,7 @@ def _always() -> bool:
 _DICTS = 6  # of a module, that are looked at
 
 
-class ModuleState:
+class ModuleState(State):
     """The modules that a function uses: their attributes, parameters, buffers, submodules and forward hooks, where the tensors
     lie, and autocast.
 
@@ -55,7 +76,7 @@ class ModuleState:
     def _modules(self) -> list[nn.Module]:
         return modules_of(self._function)
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> Key:
         values = tuple(tuple((name, id(value)) for name, value in each.items()) for each in self._dicts())
         return values, tuple(each.data_ptr() for each in self._tensors()), _autocast(self._device_type)
 
@@ -75,12 +96,24 @@ class ModuleState:
         are_same, are_bound = unchanged(self._dicts()), binding_check(self._function)
         return are_same if are_bound is None else lambda: are_bound() and are_same()
 
-    def difference(self, one: tuple[Any, ...], other: tuple[Any, ...]) -> str:
+    def difference(self, one: Key, other: Key) -> str:
         for number, (before, after) in enumerate(zip(one[0], other[0], strict=False)):
             for name, _ in sorted(set(before) ^ set(after)):
                 owner = [module for each in self._modules for module in each.modules()][number // _DICTS]
                 return f"{name} of a {type(owner).__name__}"
         return "where a parameter lies" if one[1] != other[1] else "autocast"
+
+    def undoing(self) -> Callable[[], str]:
+        before = [(each, dict(each)) for each in self._dicts()]
+
+        def put_back() -> str:
+            names = [name for now, then in before for name in {**then, **now} if now.get(name, then) is not then.get(name, now)]
+            for now, then in before if names else ():
+                now.clear()
+                now.update(then)
+            return ", ".join(names)
+
+        return put_back
 
     def _dicts(self) -> list[dict[str, Any]]:
         all_of_them = [module for each in self._modules for module in each.modules()]
@@ -108,7 +141,7 @@ def _autocast(device_type: str) -> torch.dtype | None:
 class MovingState(ModuleState):
     """The state of modules whose parameters and buffers may be others, in other places."""
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> Key:
         numbers = {id(each): (number,) for number, each in enumerate(tensors_of(self._modules))}
         values = tuple(
             tuple((name, numbers.get(id(value), id(value))) for name, value in each.items()) for each in self._dicts()
@@ -127,7 +160,7 @@ class MovingState(ModuleState):
 class GradState(ModuleState):
     """The state of modules, and whether there are gradients."""
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> Key:
         return (*super().key(), torch.is_grad_enabled())
 
     def check(self) -> Callable[[], bool]:
@@ -135,13 +168,13 @@ class GradState(ModuleState):
         return lambda: is_same() and is_enabled() is now
 
 
-class TrainingState:
+class TrainingState(State):
     """Where parameters lie, and the numbers of an optimizer."""
 
     def __init__(self, params: Sequence[torch.Tensor], optimizer: torch.optim.Optimizer | None) -> None:
         self._params, self._optimizer = params, optimizer
 
-    def key(self) -> tuple[Any, ...]:
+    def key(self) -> Key:
         return (
             tuple(each.data_ptr() for each in self._params),
             self._numbers(),
@@ -161,12 +194,12 @@ class TrainingState:
     def _groups(self) -> list[dict[str, Any]]:
         return [] if self._optimizer is None else self._optimizer.param_groups
 
-    def _numbers(self) -> tuple[Any, ...]:
+    def _numbers(self) -> Key:
         """Give what an optimizer does its step with; tensors by address, since they may change in place."""
         values = (value for group in self._groups() for name, value in group.items() if name != "params")
         return tuple(value.data_ptr() if isinstance(value, torch.Tensor) else value for value in values)
 
-    def difference(self, one: tuple[Any, ...], other: tuple[Any, ...]) -> str:
+    def difference(self, one: Key, other: Key) -> str:
         names = [f"{name} of group {number}" for number, each in enumerate(self._groups()) for name in each if name != "params"]
         changed = [name for name, before, after in zip(names, one[1], other[1], strict=False) if before != after]
         if changed:

@@ -270,9 +270,16 @@ def test_what_is_never_the_same_is_told(path, device, model):
         module.calls += 1
 
     model[0].calls = 0
-    model[0].register_forward_pre_hook(count)
     run = path(model, some(device), max_recordings=2)
+
+    def from_outside(x):
+        model[0].calls += 1
+        return run(x)
+
     with pytest.warns(DynxWarning, match="never called twice alike: calls of a Linear changes"):
+        agree(from_outside, model, device, 5)
+    model[0].register_forward_pre_hook(count)
+    with pytest.warns(DynxWarning, match="runs uncaptured: it changes calls of a Linear itself"):
         agree(run, model, device, 5)
 
 

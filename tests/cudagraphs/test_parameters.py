@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
@@ -218,6 +219,56 @@ def test_what_the_function_assigns_stays(device):
     with pytest.warns(DynxWarning):
         found = [run(torch.zeros(4, 16, device=device))[0, 0].item() for _ in range(5)]
     assert found == [1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+class Turning(nn.Module):
+    """Uses one of two buffers; turns to the other one where it is told to."""
+
+    def __init__(self, turns):
+        super().__init__()
+        self.register_buffer("here", torch.ones(()))
+        self.register_buffer("there", torch.full((), 2.0))
+        self.turns = turns
+
+    def forward(self, x):
+        if self.turns:
+            self.here, self.there = self.there, self.here
+        return x + self.here
+
+
+@pytest.mark.parametrize("params", ["rerecord", "patch"])
+def test_a_function_that_comes_back_to_what_it_was(device, params):
+    model = Turning([True]).to(device)
+    run = cudagraphs.fast_path(model, config=replace(config(device), params=params))
+    with pytest.warns(DynxWarning) as told:
+        found = [run(torch.zeros(4, 16, device=device))[0, 0].item() for _ in range(8)]
+    assert str(told[-1].message).endswith("it changes here of a Turning itself, which a replay would not do")
+    assert found == [2.0, 1.0] * 4
+
+
+def test_what_a_function_assigns_while_it_is_captured_is_put_back(device):
+    model = Turning([]).to(device)
+    run = cudagraphs.fast_path(model, config=replace(config(device), params="rerecord"))
+    x = torch.zeros(4, 16, device=device)
+    assert run(x)[0, 0] == 1
+    model.turns.append(True)  # of which only the list itself is seen
+    with pytest.warns(DynxWarning, match=r"runs uncaptured: it changes here, there itself$"):
+        assert run(x)[0, 0] == 2
+    assert run(x)[0, 0] == 1
+    assert not run.recordings
+
+
+def test_a_cache_that_the_first_call_fills(device):
+    class Filling(nn.Linear):
+        def forward(self, x):
+            if not hasattr(self, "scale"):
+                self.scale = self.weight.sum()
+            return super().forward(x) * self.scale
+
+    model = Filling(16, 16).to(device)
+    run = fast(model, device)
+    agree(run, model, device)
+    assert len(run.recordings) == 1
 
 
 def test_names_of_modules_that_are_bound_to_others(device):
