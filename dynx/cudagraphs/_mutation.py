@@ -7,6 +7,7 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
+from dynx._torch.schemas import schema_of
 from dynx.cudagraphs._graph import placeholders
 
 Memory = frozenset[Node]  # by the nodes that made it
@@ -39,7 +40,7 @@ def effects_of(gm: GraphModule) -> dict[Node, tuple[Memory, Memory]]:
 
 def _arguments(node: Node) -> Iterator[tuple[Any, bool, bool]]:
     """Give each argument, whether it is written to, and whether the result may be a view of it."""
-    schema = getattr(node.target, "_schema", None)
+    schema = schema_of(node.target)
     if schema is None:
         family = type(node.target).__module__
         is_functional = family == "torch._higher_order_ops.auto_functionalize"  # gives copies of what it would change

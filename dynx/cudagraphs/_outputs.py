@@ -21,12 +21,12 @@ class Results:
     """The results of one recording; the first `user_outputs` of its plan are for the user, others stay where they are.
 
     Gradients are always copied: autograd keeps the first as it is given, and adds to it.
-    Copies are made by the graph itself, up to `few` of them, or by hand. They are made `apart` for autograd, which would not
-    know that what is written to one of them changes others.
+    Copies are made by the graph itself, up to `few` of them, or by hand. They are made apart for autograd, which would not know
+    that what is written to one of them changes others.
     """
 
-    def __init__(self, plan: GraphPlan, how: str, *, few: int, apart: bool) -> None:
-        self._plan, self._few, self._apart = plan, few, apart
+    def __init__(self, plan: GraphPlan, how: str, *, few: int) -> None:
+        self._plan, self._few = plan, few
         self._how = "clone" if plan.part == "backward" else how
 
     def in_graph(self, outputs: Sequence[Any]) -> list[torch.Tensor]:
@@ -42,7 +42,7 @@ class Results:
         return [index for index in _tensors(outputs) if self._how == "clone" and index < self._plan.user_outputs]
 
     def _grouped(self, outputs: Sequence[Any]) -> list[list[int]]:
-        is_apart = self._apart or self._plan.part in ("forward", "backward")
+        is_apart = self._plan.is_differentiated or self._plan.part in ("forward", "backward")
         return [] if is_apart else sharing(outputs, self._copied(outputs))
 
     def token(self, outputs: Sequence[Any]) -> int | None:

@@ -54,7 +54,8 @@ class Pair:
         self._traced = Traced(call, needs, gradients.leaves, self._parameters)
         outputs = "alias" if config.outputs == "static" else config.outputs  # autograd writes to what it is given
         how = replace(config, outputs=outputs)
-        self._forward = Recording(self._traced.forward, plan, how, runtime, tensors, runtime.new_pool(), apart=True)
+        plan = replace(plan, is_differentiated=True)
+        self._forward = Recording(self._traced.forward, plan, how, runtime, tensors, runtime.new_pool())
         self._pool = runtime.new_pool()  # of what is read after the next forward pass: gradients in place
         self._backward = self._record_backward() if self._traced.results else None
         if not gradients.in_place:

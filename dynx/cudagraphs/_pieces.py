@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from dynx._torch.schemas import schema_of
 from dynx.cudagraphs._graph import placeholders, tensors_of, value_of
 
 
@@ -51,5 +52,6 @@ def _piece(gm: GraphModule, part: Sequence[Node], for_user: set[Node], internal:
 
 def _launches(node: Node) -> bool:
     """Tell whether a node does work on the device: it gives a tensor that is no view."""
-    returns = getattr(getattr(node.target, "_schema", None), "returns", ())
+    schema = schema_of(node.target)
+    returns = () if schema is None else schema.returns
     return any(True for _ in tensors_of(node)) and not any(each.alias_info and not each.alias_info.is_write for each in returns)

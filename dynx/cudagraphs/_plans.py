@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from threading import get_ident
 from typing import Any
+from uuid import uuid4
 
 import torch
 from torch.fx import GraphModule
 
 from dynx._torch.aot import graph_facts
+from dynx._torch.schemas import schema_of
 from dynx._trace.userline import levels_to_the_user
 from dynx.cudagraphs._graph import placeholders, value_of
 from dynx.errors import DynxWarning
@@ -71,7 +71,7 @@ def _lines(gm: GraphModule) -> Iterator[str]:
 
 
 def _operator(operator: torch._ops.OpOverload) -> tuple[str, list[str]]:
-    return str(operator._schema), sorted(map(str, operator.tags))
+    return str(schema_of(operator)), sorted(map(str, operator.tags))
 
 
 def _name(target: Any) -> str:
@@ -106,7 +106,7 @@ def _write(path: Path, plan: GraphPlan) -> None:
     from dynx.records.codec import to_data
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}-{get_ident()}.draft")
+    draft = path.with_suffix(f".{uuid4()}.draft")
     try:
         draft.write_text(json.dumps({_SAVED: to_data(plan)}), encoding="utf-8")
         draft.replace(path)

@@ -39,15 +39,13 @@ class Recording:
         runtime: Runtime,
         args: Sequence[Any],
         pool: Any = None,
-        *,
-        apart: bool = False,
     ) -> None:
         begin = time.perf_counter()
         self._is_for = _matching(plan, args)
         with torch.inference_mode(False), torch.no_grad():  # what is made here is used outside of inference mode too
             # aliases: whether the tensors of the caller are still in use tells when a recording is free
             given = [each.detach() if isinstance(each, torch.Tensor) else each for each in args]
-            made = _captured(call, plan, config, runtime, given, pool, apart)
+            made = _captured(call, plan, config, runtime, given, pool)
         self.why_not_patched = made.why_not_patched
         self._token = made.results.token(made.captured.outputs)
         by_hand = [made.inputs[index] for index in plan.indices("dynamic") if index not in made.staged.in_graph]
@@ -125,16 +123,14 @@ class _Made(NamedTuple):
     is_released: bool = False  # the memory of all results: other graphs of the pool use it too
 
 
-def _captured(
-    call: Call, plan: GraphPlan, config: Config, runtime: Runtime, given: Sequence[Any], pool: Any, apart: bool
-) -> _Made:
+def _captured(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, given: Sequence[Any], pool: Any) -> _Made:
     """Capture a graph with memory of its own for inputs; "auto" copies by hand where CUDA does not take copies."""
     if config.inputs == "patch":
-        return _reading(call, plan, config, runtime, given, pool, apart)
+        return _reading(call, plan, config, runtime, given, pool)
     inputs = list(given)
     staged = staging(inputs, plan, config.inputs, runtime)
     is_in_graph = config.inputs != "copy" and runtime.copies_in_graph()
-    results = Results(plan, config.outputs, few=FEW if is_in_graph else 0, apart=apart)
+    results = Results(plan, config.outputs, few=FEW if is_in_graph else 0)
 
     def function(copies: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         for index, each in zip(staged.in_graph, copies, strict=True):
@@ -146,7 +142,7 @@ def _captured(
     except CopiesNotFound:
         if config.inputs != "auto":
             raise
-        return _captured(call, plan, replace(config, inputs="copy"), runtime, given, pool, apart)
+        return _captured(call, plan, replace(config, inputs="copy"), runtime, given, pool)
     may_release = plan.are_all_handed_out or bool(config.buckets)  # a function in Python may have kept them
     return _Made(inputs, staged, captured, results, is_released=may_release and _release(captured, results))
 
@@ -161,9 +157,7 @@ def _release(captured: Captured, results: Results) -> bool:
     return True
 
 
-def _reading(
-    call: Call, plan: GraphPlan, config: Config, runtime: Runtime, given: Sequence[Any], pool: Any, apart: bool
-) -> _Made:
+def _reading(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, given: Sequence[Any], pool: Any) -> _Made:
     """Capture a graph that reads its inputs where a call has them; one of which that cannot be proven copies them."""
     dynamic = plan.indices("dynamic")
 
@@ -171,7 +165,7 @@ def _reading(
         places = dict(zip(dynamic, others, strict=True))
         return tuple(call([places.get(index, each) for index, each in enumerate(given)]))
 
-    results = Results(plan, config.outputs, few=FEW, apart=apart)
+    results = Results(plan, config.outputs, few=FEW)
     try:
         if not plan.is_pure:
             raise NotPatchable("it changes something, so it cannot be tried")
@@ -180,7 +174,7 @@ def _reading(
                 raise NotPatchable(f"{plan.inputs[index].name} has gaps, or the same memory twice")
         captured = runtime.capture_reading(function, [given[index] for index in dynamic], results.in_graph, pool)
     except NotPatchable as error:
-        made = _captured(call, plan, replace(config, inputs="auto"), runtime, given, pool, apart)
+        made = _captured(call, plan, replace(config, inputs="auto"), runtime, given, pool)
         return made._replace(why_not_patched=str(error))
     return _Made(list(given), reading(dynamic), captured, results)
 
