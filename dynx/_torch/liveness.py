@@ -30,6 +30,10 @@ class WeakMemory:
         self._layout = tensor.storage_offset(), tensor.size(), tensor.stride()
         self._dtype = tensor.dtype
 
+    def is_there(self) -> bool:
+        """Tell whether its memory was never given back."""
+        return not self._weak.expired()
+
     def tensor(self) -> Any:
         """Make the tensor again, over what lies at its address now; None where nothing does."""
         storage = self._storage()

@@ -10,7 +10,7 @@ import torch
 from dynx._torch import foreach
 from dynx.cudagraphs._generations import handing_out
 from dynx.cudagraphs._overlaps import copying, sharing
-from dynx.cudagraphs._staging import is_dense
+from dynx.cudagraphs._staging import is_dense, own_copy
 from dynx.cudagraphs.runtime import Captured
 from dynx.records.cudagraphs import GraphPlan
 
@@ -96,7 +96,7 @@ def _handing_out(
 ) -> Callable[[Fresh], list[Any]]:
     groups = [(each, copying([outputs[index] for index in each])) for each in grouped]
     single = [index for index in by_hand if not any(index in each for each in grouped)]
-    together = [index for index in single if outputs[index].is_floating_point()]
+    together = [index for index in single if outputs[index].is_floating_point() and is_dense(outputs[index])]
     if len(together) < 2:
         together = []
     alone = [index for index in single if index not in together]
@@ -114,7 +114,7 @@ def _handing_out(
             for index, each in zip(indices, copies_of(), strict=True):
                 given[index] = each
         for index in alone:
-            given[index] = outputs[index].clone()
+            given[index] = own_copy(outputs[index])
         for index in aliased:
             given[index] = outputs[index].detach()
         if told:

@@ -181,6 +181,8 @@ class Recorded:
             recording.close()
             raise CaptureFailed(f"it changes {assigned} itself")
         recording.held = held
+        if type(recording) is Recording and recording.uses_arguments and any(each.requires_grad for each in arguments.tensors):
+            recording.run = torch.no_grad()(recording.run)  # the caller may have gradients on
         return recording
 
     def _tell_what_it_changes(self, what: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +12,7 @@ import torch
 from dynx._torch.cuda_graphs import address_check
 from dynx._torch.liveness import weak_tensor
 from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._handed_on import Run, View, handing_on, views_among
 from dynx.cudagraphs._outputs import Results
 from dynx.cudagraphs._staging import FEW, Staging, is_dense, reading, staging
 from dynx.cudagraphs._stats import Tally, count_recording
@@ -20,7 +20,6 @@ from dynx.cudagraphs.runtime import Captured, CopiesNotFound, NotPatchable, Runt
 from dynx.records.cudagraphs import GraphPlan, GraphRecorded
 
 Call = Callable[[list[Any]], Sequence[Any]]
-Run = Callable[[Sequence[Any]], list[Any]]
 
 _are_at = address_check()
 
@@ -47,6 +46,7 @@ class Recording:
             given = [each.detach() if isinstance(each, torch.Tensor) else each for each in args]
             made = _captured(call, plan, config, runtime, given, pool)
         self.why_not_patched = made.why_not_patched
+        self.uses_arguments = bool(made.staged.copied or made.views)
         self._token = made.results.token(made.captured.outputs)
         by_hand = [made.inputs[index] for index in plan.indices("dynamic") if index not in made.staged.in_graph]
         self.nbytes = _size_of([*by_hand, *(() if made.is_released else made.captured.outputs)])
@@ -56,7 +56,8 @@ class Recording:
         )
         self._run = _running(made, self.tally)
         run = self._run if self._token is None else self._run_and_wait
-        self.run = partial(_handing_on, plan.passed, run) if plan.passed else run
+        views = [*made.views, *(View(index, given, None) for index, given in plan.passed)]
+        self.run = handing_on(views, run) if views else run
         self.captured = [(plan.part, made.captured)]
         self.close = made.captured.close
         self.also: Sequence[torch.Tensor] = made.captured.outputs[plan.user_outputs :]
@@ -77,14 +78,6 @@ class Recording:
         outputs = self._run(args)
         self._pending = weak_tensor(outputs[self._token])
         return outputs
-
-
-def _handing_on(passed: Iterable[tuple[int, int]], run: Run, args: Sequence[Any]) -> list[Any]:
-    """Run, and put inputs among the results that the graph only hands on."""
-    outputs = run(args)
-    for index, given in passed:
-        outputs[index] = args[given]
-    return outputs
 
 
 def _size_of(values: Iterable[Any]) -> int:
@@ -119,6 +112,7 @@ class _Made(NamedTuple):
     staged: Staging
     captured: Captured
     results: Results
+    views: list[View]  # of inputs, among the results
     why_not_patched: str = ""
     is_released: bool = False  # the memory of all results: other graphs of the pool use it too
 
@@ -130,12 +124,12 @@ def _captured(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, giv
     inputs = list(given)
     staged = staging(inputs, plan, config.inputs, runtime)
     is_in_graph = config.inputs != "copy" and runtime.copies_in_graph()
-    results = Results(plan, config.outputs, few=FEW if is_in_graph else 0)
+    results, views = Results(plan, config.outputs, few=FEW if is_in_graph else 0), list[View]()
 
     def function(copies: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         for index, each in zip(staged.in_graph, copies, strict=True):
             inputs[index] = each
-        return tuple(call(list(inputs)))
+        return _without_views(call, list(inputs), plan, views)
 
     try:
         captured = runtime.capture(function, staged.sources, results.in_graph, pool)
@@ -144,7 +138,7 @@ def _captured(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, giv
             raise
         return _captured(call, plan, replace(config, inputs="copy"), runtime, given, pool)
     may_release = plan.are_all_handed_out or bool(config.buckets)  # a function in Python may have kept them
-    return _Made(inputs, staged, captured, results, is_released=may_release and _release(captured, results))
+    return _Made(inputs, staged, captured, results, views, is_released=may_release and _release(captured, results))
 
 
 def _release(captured: Captured, results: Results) -> bool:
@@ -163,9 +157,9 @@ def _reading(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, give
 
     def function(others: Sequence[Any]) -> tuple[Any, ...]:
         places = dict(zip(dynamic, others, strict=True))
-        return tuple(call([places.get(index, each) for index, each in enumerate(given)]))
+        return _without_views(call, [places.get(index, each) for index, each in enumerate(given)], plan, views)
 
-    results = Results(plan, config.outputs, few=FEW)
+    results, views = Results(plan, config.outputs, few=FEW), list[View]()
     try:
         if not plan.is_pure:
             raise NotPatchable("it changes something, so it cannot be tried")
@@ -176,7 +170,17 @@ def _reading(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, give
     except NotPatchable as error:
         made = _captured(call, plan, replace(config, inputs="auto"), runtime, given, pool)
         return made._replace(why_not_patched=str(error))
-    return _Made(list(given), reading(dynamic), captured, results)
+    return _Made(list(given), reading(dynamic), captured, results, views)
+
+
+def _without_views(call: Call, args: list[Any], plan: GraphPlan, views: list[View]) -> tuple[Any, ...]:
+    """Call, and leave out the results for the user that lie in arguments, but not where autograd has to see them."""
+    outputs = list(call(list(args)))
+    is_theirs = plan.part != "backward" and not plan.is_differentiated  # gradients may lie in what the forward graph saved
+    views[:] = views_among(outputs[: plan.user_outputs], args) if is_theirs else ()
+    for each in views:
+        outputs[each.result] = None
+    return tuple(outputs)
 
 
 def _running(made: _Made, tally: Tally) -> Run:

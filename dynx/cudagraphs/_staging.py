@@ -25,7 +25,6 @@ class Staging(NamedTuple):
     sources: list[torch.Tensor]  # of those copies, as they are captured
     copied: int  # inputs
     nbytes: int
-    is_reading: bool = False  # the graph reads inputs where they lie
 
 
 def staging(inputs: list[Any], plan: GraphPlan, how: str, runtime: Runtime) -> Staging:
@@ -37,7 +36,7 @@ def staging(inputs: list[Any], plan: GraphPlan, how: str, runtime: Runtime) -> S
     in_graph = tuple(each for each in alike if each not in plan.mutated) if wanted and runtime.copies_in_graph() else ()
     by_hand = [index for index in dynamic if index not in in_graph]
     for index in by_hand:
-        inputs[index] = _own(inputs[index], repeated.get(index, ()))
+        inputs[index] = own_copy(inputs[index])
     mine = [_once(inputs[index], repeated.get(index, ())) for index in by_hand]
     written = [(index, inputs[index]) for index in plan.mutated if index in dynamic]
     nbytes = sum(_once(inputs[index], repeated.get(index, ())).nbytes for index in dynamic)
@@ -47,7 +46,7 @@ def staging(inputs: list[Any], plan: GraphPlan, how: str, runtime: Runtime) -> S
 
 def reading(dynamic: tuple[int, ...]) -> Staging:
     """Leave inputs where they are, for a graph that is told to read them there."""
-    return Staging(lambda args: None, dynamic, True, [], 0, 0, is_reading=True)
+    return Staging(lambda args: None, dynamic, True, [], 0, 0)
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
@@ -67,9 +66,9 @@ def _once(tensor: torch.Tensor, repeated: Sequence[int]) -> torch.Tensor:
     return tensor
 
 
-def _own(tensor: torch.Tensor, repeated: Sequence[int]) -> torch.Tensor:
-    """Copy a tensor, its strides included, so that the graph finds what it was compiled for."""
-    compact = _once(tensor, repeated)
+def own_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """Copy a tensor, its strides included, so that who reads it finds what it was compiled for."""
+    compact = _once(tensor, _repeated(tensor))
     if _overlaps(compact):
         return tensor.clone()
     return copy_of(compact).expand(tensor.size())

@@ -44,14 +44,13 @@ class Told:
         self._look()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._why_not:  # not before, since results may lie in the recording until now
+            self._stop()
         if self._instead is None and not self._are_same():
             self._look()
         if self._instead is not None:
             return self._instead(*args, **kwargs)
-        result = self._recorded(*self._tensors, *args, **kwargs)
-        if self._why_not:
-            self._stop()
-        return result
+        return self._recorded(*self._tensors, *args, **kwargs)
 
     def record(self, *args: Any, **kwargs: Any) -> None:
         """Record for such arguments."""

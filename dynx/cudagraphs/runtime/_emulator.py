@@ -66,7 +66,10 @@ class Emulator:
             torch.clear_autocast_cache()
             torch.set_rng_state(state)
             recorder.put_back()
-        return EmulatedGraph(recorder.steps, outputs, copies, handed, self._pool if pool is None else pool)
+        graph = EmulatedGraph(recorder.steps, outputs, copies, handed, self._pool if pool is None else pool)
+        del recorder
+        graph.check()
+        return graph
 
     def capture_reading(
         self, function: Callable[[Sequence[torch.Tensor]], Any], inputs: Sequence[torch.Tensor], results: Copied, pool: Any
@@ -126,6 +129,12 @@ class EmulatedGraph:
         """Have it read other tensors than these, which are garbage from now on."""
         self._inputs = [_storage(each) for each in inputs]
         _spoil(inputs)
+
+    def check(self) -> None:
+        """Refuse what reads memory that was made without the device, and is gone: CUDA does not copy from there."""
+        for step in self._steps or ():
+            if any(isinstance(each, WeakMemory) and not each.is_there() for each in tree_leaves((step.args, step.kwargs))):
+                raise CaptureFailed(f"{step.operator} reads a tensor that Python made: it would be made once only")
 
     def touches(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Tell whether an operator is given memory of some tensors."""
@@ -196,12 +205,17 @@ class _Recorder(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.steps: list[_Step] = []
+        self._constants: dict[int, torch.Tensor] = {}
         self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}  # memory, and what was in it
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if _reads_a_value(operator, args):
             raise CaptureFailed(f"{operator} reads a value, which is not there while a graph is captured")
+        if operator is torch.ops.aten.lift_fresh.default and args[0].dim() == 0:
+            self._constants[_storage(args[0])] = args[0]
+        if operator is torch.ops.aten.fill_.Tensor and _storage(args[1]) in self._constants:
+            operator, args = torch.ops.aten.fill_.Scalar, (args[0], args[1].item())  # CUDA takes it as a number
         given = {_storage(each): each for each in _tensors((args, kwargs))}
         for each in given.values():  # all: batch_norm changes what its schema does not say
             if _storage(each) not in self._before:

@@ -1,0 +1,275 @@
+"""Calls random modules as recordings and as they are, and looks whether both do the same.
+
+python tests/fuzz/cudagraphs.py [--seed 0] [--programs 100] [--device cpu]
+Values have to be equal bit for bit: of results, of arguments, parameters, buffers and gradients, of results of earlier calls;
+results share memory with each other, with arguments and with parameters in both or in neither.
+Prints each program that differs, made as short as it still differs; exits with 1 if there was one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import random
+import sys
+import warnings
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+sys.path.insert(0, os.path.dirname(__file__))
+
+import graph_programs as made
+
+from dynx import cudagraphs
+from dynx.errors import UsageError
+
+_MODES = {"grad": contextlib.nullcontext, "no_grad": torch.no_grad, "inference": torch.inference_mode}
+_OPTIONS = {
+    "inputs": ("auto", "copy", "memcpy_node", "patch"),
+    "outputs": ("clone", "clone", "alias"),
+    "params": ("rerecord", "rerecord", "patch"),
+    "gradients": ("autograd", "autograd", "in_place"),
+    "partition": (True, True, False),
+    "max_recordings": (2, 16),
+    "on_limit": ("eager", "lru"),
+}
+
+
+class Side:
+    """A module with what it was called with and what it gave: one of the two that are compared."""
+
+    def __init__(self, program: made.Program, device: str, run_of: Any) -> None:
+        self.device = device
+        self.module = program.module(device)
+        self.run = run_of(self.module)
+        self.arguments: list[torch.Tensor] = []
+        self.kept: list[list[torch.Tensor]] = []  # results of each call
+        self.waiting: list[list[torch.Tensor]] = []  # for their backward passes
+
+    def call(self, call: made.Call) -> str:
+        """Do a call and what is to be done then; gives the error where there was one."""
+        before, self.arguments = self.arguments, []
+        for number, way in enumerate(call.arguments):
+            self.arguments.append(before[number] if way == "kept" and before else self._argument(way, number, call))
+        self.module.train("eval" not in call.then)
+        autocast = torch.autocast(self.device, torch.bfloat16, enabled="autocast" in call.then)
+        torch.manual_seed(call.seed)
+        try:
+            with _MODES[call.mode](), autocast:
+                found = self.run(*self.arguments)
+            self.kept.append([each for each in tree_leaves(found) if isinstance(each, torch.Tensor)])
+            for each in call.then:
+                self._do(each)
+        except RuntimeError as error:
+            return str(error)
+        return ""
+
+    def _do(self, what: str) -> None:
+        results, weight = self.kept[-1], self.module.weight
+        if what in ("backward", "wait"):
+            self.waiting.append(results)
+        if what == "backward":
+            for each in reversed(self.waiting):
+                differentiable = [one for one in each if one.requires_grad]
+                if differentiable:
+                    sum(one.sum().double() for one in differentiable).backward()
+            self.waiting.clear()
+        with torch.no_grad():
+            if what == "change result" and not any(each.is_inference() for each in results):
+                results[0].add_(1)
+            elif what == "change weight":
+                weight.mul_(1.5)
+            elif what == "move weight":
+                weight.data = weight.data.clone()
+            elif what == "drop":
+                del self.kept[:-1]
+            elif what == "step":
+                for each in self.module.parameters():
+                    if each.grad is not None:
+                        each.sub_(each.grad)
+                        each.grad = None
+
+    def _argument(self, way: str, number: int, call: made.Call) -> torch.Tensor:
+        chance = torch.Generator().manual_seed(100 * call.seed + number)
+        fresh = torch.rand(call.rows, made.COLUMNS, generator=chance).to(self.device)
+        if way == "first" and number > 0:
+            return self.arguments[0]
+        if way == "slice":
+            return torch.cat([fresh, fresh])[1 : 1 + call.rows]
+        if way == "wide":
+            return torch.cat([fresh, fresh], 1)[:, : made.COLUMNS]
+        if way == "transposed":
+            return fresh.t().contiguous().t()
+        if way == "result":
+            fitting = [each for each in (self.kept[-1] if self.kept else ()) if each.shape == fresh.shape]
+            return fitting[0].detach() if fitting else fresh
+        return fresh.requires_grad_(way == "needs")
+
+    def everything(self, *, with_kept: bool) -> dict[str, torch.Tensor]:
+        """Name all tensors that can be seen."""
+        named = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
+        named |= {f"argument {index}": each for index, each in enumerate(self.arguments)}
+        gradients = {f"gradient of {name}": each.grad for name, each in named.items() if each.grad is not None}
+        for back, results in enumerate(reversed(self.kept if with_kept else self.kept[-1:])):
+            named |= {f"result {index}, {back} calls ago": each for index, each in enumerate(results)}
+        return named | gradients
+
+
+def difference(ours: Side, theirs: Side, *, with_kept: bool, is_compiled: bool) -> str:
+    """Say how two sides differ; empty where they do not. What is no graph of torch.compile gives no views and no arguments."""
+    mine, other = (each.everything(with_kept=with_kept) for each in (ours, theirs))
+    if list(mine) != list(other):
+        return f"there is {sorted(set(mine) ^ set(other))} on one side only"
+    for name, one in mine.items():
+        two = other[name]
+        if _layout(one) != _layout(two) or (is_compiled and one.requires_grad != two.requires_grad):
+            return f"{name} is {_layout(one)} {one.requires_grad}, not {_layout(two)} {two.requires_grad}"
+        if not torch.equal(torch.nan_to_num(one.detach(), 7e9), torch.nan_to_num(two.detach(), 7e9)):
+            return f"{name} is {one.tolist()}, not {two.tolist()}"
+    for one, two in combinations(mine, 2) if is_compiled else ():
+        if _share(mine[one], mine[two]) != _share(other[one], other[two]):
+            return f"{one} and {two} share memory on one side only: {'ours' if _share(mine[one], mine[two]) else 'theirs'}"
+    return ""
+
+
+def _is_usable(side: Side) -> bool:
+    try:
+        return all(each.grad_fn is None or True for each in side.everything(with_kept=True).values())
+    except RuntimeError:
+        return False
+
+
+def _layout(tensor: torch.Tensor) -> str:
+    return f"{tuple(tensor.shape)} {tensor.stride()} {tensor.dtype}"
+
+
+def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
+    memory = one.untyped_storage().data_ptr()
+    return memory != 0 and memory == other.untyped_storage().data_ptr()
+
+
+def tried(program: made.Program, calls: list[made.Call], config: cudagraphs.Config, kind: str, device: str) -> str:
+    """Give how the recordings of a program differ from the program; empty where they do not."""
+    torch._dynamo.reset()
+    if kind == "backend":
+        ours = Side(program, device, lambda module: torch.compile(module, backend=cudagraphs.backend(config)))
+        theirs = Side(program, device, lambda module: torch.compile(module, backend="aot_eager"))
+    elif kind == "fast path":
+        ours = Side(program, device, lambda module: cudagraphs.fast_path(module, config=config))
+        theirs = Side(program, device, torch.no_grad())
+    else:
+        example = tuple(torch.rand(made.ROWS, made.COLUMNS, device=device) for _ in made.ARGUMENTS)
+        try:
+            program.module(device)(*example)
+        except RuntimeError:
+            return ""
+        ours = Side(program, device, lambda module: _graphed(module, example, config))
+        theirs = Side(program, device, lambda module: module)
+    for number, call in enumerate(calls):
+        ours_failed, theirs_failed = ours.call(call), theirs.call(call)
+        if bool(ours_failed) != bool(theirs_failed):  # in other words, sometimes
+            return f"call {number}: ours raised {ours_failed or 'nothing'}, theirs {theirs_failed or 'nothing'}"
+        if theirs_failed:
+            return ""  # what a failed call leaves is not compared
+        try:
+            found = difference(ours, theirs, with_kept=config.outputs == "clone", is_compiled=kind == "backend")
+        except RuntimeError:  # a view that autograd forbids to use
+            if _is_usable(theirs):
+                raise
+            return ""
+        if found:
+            return f"call {number}: {found}"
+    return ""
+
+
+def _graphed(module: Any, example: Any, config: cudagraphs.Config) -> Any:
+    before = {name: each.clone() for name, each in module.state_dict().items()}
+    cudagraphs.graphed(module, example, config=config, allow_unused_input=True, warmup=1)
+    module.load_state_dict(before)
+    return module
+
+
+def shortened(program: made.Program, calls: list[made.Call], *how: Any) -> tuple[made.Program, list[made.Call]]:
+    """Leave out statements, results and calls as long as there is a difference."""
+    is_shorter, kind = True, _kind_of(_difference(program, calls, *how))
+    while is_shorter:
+        is_shorter = False
+        fewer = [replace(program, statements=_without(program.statements, index)) for index in range(len(program.statements))]
+        fewer += [replace(program, results=_without(program.results, index)) for index in range(len(program.results))]
+        fewer += [replace(program, nests=False)] if program.nests else []
+        others = [(each, calls) for each in fewer if each.results]
+        others += [(program, [*calls[:index], *calls[index + 1 :]]) for index in range(len(calls))]
+        for index, call in enumerate(calls):
+            plainer = [replace(call, then=_without(call.then, number)) for number in range(len(call.then))]
+            others += [(program, [*calls[:index], each, *calls[index + 1 :]]) for each in plainer]
+        for other in others:
+            if _kind_of(_difference(*other, *how)) == kind:
+                (program, calls), is_shorter = other, True
+                break
+    return program, calls
+
+
+def _without(values: tuple[Any, ...], index: int) -> tuple[Any, ...]:
+    return values[:index] + values[index + 1 :]
+
+
+def _difference(*how: Any) -> str:
+    try:
+        return tried(*how)
+    except Exception as error:  # noqa: BLE001  # of a program that is wrong, or of what is tried
+        return f"{type(error).__name__}: {error}"
+
+
+def _kind_of(found: str) -> tuple[str, ...]:
+    """Give what stays of a message when a program becomes shorter."""
+    words = found.split()[2:] if found.startswith("call ") else found.split()
+    return (*words[:1], *(each for each in ("nan", "memory", "raised", "torch.") if each in found))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--programs", type=int, default=100)
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    runtime = {"cpu": "emulator"}.get(options.device, "cuda")
+    different = replays = refused = 0
+    for number in range(options.seed, options.seed + options.programs):
+        chance = random.Random(number)
+        kind = chance.choice(("backend", "backend", "backend", "fast path", "graphed"))
+        chosen = {name: chance.choice(values) for name, values in _OPTIONS.items()}
+        if chosen["params"] == "patch":
+            chosen |= {"inputs": "patch", "gradients": "autograd"}
+        if kind == "graphed":
+            chosen["params"] = "rerecord"
+        config = cudagraphs.Config(runtime=runtime, **chosen)
+        program, calls = made.program(chance, shows_parameters=kind == "backend"), made.calls(chance)
+        if config.outputs == "alias":
+            calls = [each.without_the_past() for each in calls]
+        if kind != "backend":  # whose results are views of arguments where the program's are
+            calls = [each.without("change result") for each in calls]
+        cudagraphs.reset()
+        how = config, kind, options.device
+        found = _difference(program, calls, *how)
+        refused += found.startswith(UsageError.__name__)
+        found = "" if found.startswith(UsageError.__name__) else found
+        replays += cudagraphs.stats().replays
+        if found:
+            different += 1
+            program, calls = shortened(program, calls, *how)
+            print(f"DIFFERENT: seed {number}, {kind}, {chosen}\n{program.source}{calls}\n  {found[:600]}")
+            print(f"  {_difference(program, calls, *how)[:600]}", flush=True)
+    print(f"{options.programs} programs, {refused} of them refused, {replays} replays, {different} different")
+    return int(different > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
