@@ -1,7 +1,7 @@
 """Whether a tensor, or its memory, is still alive, also where only autograd holds it.
 
-Torch: `torch._C._WeakTensorRef` and `torch.multiprocessing.reductions.StorageWeakRef`, alike in 2.11, 2.13 and 2.15. A weak
-reference of Python ends with the Python object, which autograd does not need.
+Torch: `torch._C._WeakTensorRef`, `torch._neg_view` and `torch.multiprocessing.reductions.StorageWeakRef`, alike in 2.11, 2.13
+and 2.15. A weak reference of Python ends with the Python object, which autograd does not need.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class WeakMemory:
         storage = tensor.untyped_storage()
         self.address, self._weak = storage.data_ptr(), StorageWeakRef(storage)
         self._layout = tensor.storage_offset(), tensor.size(), tensor.stride()
-        self._dtype = tensor.dtype
+        self._dtype, self._is_conj, self._is_neg = tensor.dtype, tensor.is_conj(), tensor.is_neg()
 
     def is_there(self) -> bool:
         """Tell whether its memory was never given back."""
@@ -37,12 +37,16 @@ class WeakMemory:
     def tensor(self) -> Any:
         """Make the tensor again, over what lies at its address now; None where nothing does."""
         storage = self._storage()
-        return None if storage is None else torch.empty(0, dtype=self._dtype).set_(storage, *self._layout)
+        return None if storage is None else self._read(torch.empty(0, dtype=self._dtype).set_(storage, *self._layout))
 
     def elsewhere(self, other: Any) -> Any:
         """Make the tensor over the memory of another, as if that began where its own did."""
         offset, size, stride = self._layout
-        return other.as_strided(size, stride, other.storage_offset() + offset)
+        return self._read(other.as_strided(size, stride, other.storage_offset() + offset))
+
+    def _read(self, tensor: Any) -> Any:
+        tensor = tensor.conj() if self._is_conj else tensor
+        return torch._neg_view(tensor) if self._is_neg else tensor
 
     def _storage(self) -> Any:
         if self._weak.expired():  # another tensor may have come there since

@@ -78,7 +78,8 @@ class _Backend:
             compiled = with_inductor(look)(gm, example_inputs)
         else:
             compilers = [partial(_run_as_it_is, partial(look, part)) for part in _PARTS]
-            compiled = aot.with_compilers(*compilers)(gm, example_inputs)
+            with keeping_saved_tensors():
+                compiled = aot.with_compilers(*compilers)(gm, example_inputs)
         return shared.direct[0].around(compiled) if len(shared.direct) == 1 else compiled
 
 

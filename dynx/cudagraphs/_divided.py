@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx import GraphModule, Node
 
+from dynx._torch.saved_tensors import hooks_are_set
 from dynx.cudagraphs._graph import placeholders
 from dynx.cudagraphs._pieces import Piece
 from dynx.cudagraphs._runner import Runner
+from dynx.records.cudagraphs import GraphPlan
 
 Call = Callable[[list[Any]], Sequence[Any]]
 
@@ -28,8 +30,8 @@ class _Step(NamedTuple):
 class Divided:
     """Calls its pieces in turn. Values have places: those of the arguments first, then the others."""
 
-    def __init__(self, gm: GraphModule, pieces: Sequence[tuple[Piece, Call]], user_outputs: int, *, clones: bool) -> None:
-        self._clones = clones
+    def __init__(self, gm: GraphModule, pieces: Sequence[tuple[Piece, Call]], plan: GraphPlan, *, clones: bool) -> None:
+        self._clones, self._saves, user_outputs = clones, plan.part == "forward", plan.user_outputs
         places = {node: place for place, node in enumerate(placeholders(gm))}
         copies: dict[Node, int] = {}  # of results that are outputs, and inputs of other pieces too: these stay where they are
         self._steps: list[_Step] = []
@@ -47,6 +49,8 @@ class Divided:
             (copies.get(each, places.get(each)) if index < user_outputs else places[each]) if isinstance(each, Node) else None
             for index, each in enumerate(outputs)
         ]
+        still = {place for place, each in enumerate(plan.inputs) if each.kind == "static"}
+        self._saved = {index for index, place in enumerate(self._outputs) if index >= user_outputs and place not in still}
         self._constants = [None if isinstance(each, Node) else each for each in outputs]
         self._size = len(places) + len(copies)
         self._free()
@@ -87,9 +91,13 @@ class Divided:
                     recorded.add(memory)
             for place in step.last_used:
                 values[place] = None
-        return [
+        found = [
             constant if place is None else values[place] for place, constant in zip(self._outputs, self._constants, strict=True)
         ]
+        if self._saves and hooks_are_set():  # as of a graph that is captured as a whole
+            for index in self._saved:
+                found[index] = found[index].clone() if isinstance(found[index], torch.Tensor) else found[index]
+        return found
 
 
 def _memory_of(value: Any) -> int:

@@ -51,7 +51,8 @@ def divided(gm: GraphModule, plan: GraphPlan, config: Config, runtime: Runtime, 
             of_piece = _plan_of(piece, plan, given, captured)
             call = Runner(call, of_piece, config, runtime, shared, has_own_pools=True)
         calls.append((piece, call))
-    return Divided(gm, calls, plan.user_outputs, clones=config.outputs == "clone")
+    clones = config.outputs == "clone" or plan.part == "backward"  # autograd keeps the first gradient as it is given
+    return Divided(gm, calls, plan, clones=clones)
 
 
 def _names(nodes: Sequence[Node]) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ class Moves:
             emit(change)
         if often:
             inputs = (
-                replace(each, kind="dynamic", why="moves often") if index in often else each
+                replace(each, kind="dynamic", why="moves often", is_fixed=False, is_told=False) if index in often else each
                 for index, each in enumerate(self._plan.inputs)
             )
             self._plan = replace(self._plan, inputs=tuple(inputs))

@@ -27,7 +27,8 @@ class Results:
 
     def __init__(self, plan: GraphPlan, how: str, *, few: int) -> None:
         self._plan, self._few = plan, few
-        self._how = "clone" if plan.part == "backward" else how
+        # autograd puts its graph on what it is given, so a forward pass gives no tensors of the recording itself
+        self._how = "clone" if plan.part == "backward" else "alias" if (plan.part, how) == ("forward", "static") else how
 
     def in_graph(self, outputs: Sequence[Any]) -> list[torch.Tensor]:
         """Give the results that the graph copies to where it is told before each replay."""

@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from dynx._torch import foreach
 from dynx._torch.liveness import weak_tensor
+from dynx._torch.saved_tensors import hooks_are_set
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._recording import Call, Recording
 from dynx.cudagraphs._traced import Leaves, Traced
@@ -158,6 +159,7 @@ class _Replay(torch.autograd.Function):
         token = torch.empty(0)  # lives as long as what autograd saves
         ctx.pair = pair
         ctx.save_for_backward(token)
+        ctx.token = token if hooks_are_set() else None  # which may give back another in its stead
         outputs += pair.replay_forward(tensors, token)
         given = [(index, each) for index, each in enumerate(outputs) if isinstance(each, torch.Tensor)]
         ctx.differentiable = [place for place, (index, _) in enumerate(given) if pair.is_differentiable(index)]
@@ -169,6 +171,7 @@ class _Replay(torch.autograd.Function):
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         ctx.saved_tensors  # noqa: B018  # raises where backward ran before
+        ctx.token = None
         found = ctx.pair.replay_backward([gradients[place] for place in ctx.differentiable])
         return None, None, None, *found
 

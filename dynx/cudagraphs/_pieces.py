@@ -46,6 +46,7 @@ def _piece(gm: GraphModule, part: Sequence[Node], for_user: set[Node], internal:
         copies[node] = graph.node_copy(node, copies.__getitem__)
     handed = [each for each in part if each in for_user]
     kept = [each for each in part if each in internal or any(user not in here and user.op != "output" for user in each.users)]
+    kept.sort(key=lambda each: each not in internal)  # what the backward pass reads lives longest: it tells when all is free
     graph.output(tuple(copies[each] for each in (*handed, *kept)))
     return Piece(GraphModule(gm, graph), tuple(inputs), (*handed, *kept), len(handed), sum(map(_launches, part)))
 

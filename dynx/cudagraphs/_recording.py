@@ -14,7 +14,7 @@ from dynx._torch.liveness import weak_tensor
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._handed_on import Run, View, handing_on, views_among
 from dynx.cudagraphs._outputs import Results
-from dynx.cudagraphs._staging import FEW, Staging, is_dense, reading, staging
+from dynx.cudagraphs._staging import FEW, Staging, is_plain, reading, staging
 from dynx.cudagraphs._stats import Tally, count_recording
 from dynx.cudagraphs.runtime import Captured, CopiesNotFound, NotPatchable, Runtime
 from dynx.records.cudagraphs import GraphPlan, GraphRecorded
@@ -48,6 +48,7 @@ class Recording:
         self.why_not_patched = made.why_not_patched
         self.uses_arguments = bool(made.staged.copied or made.views)
         self._token = made.results.token(made.captured.outputs)
+        self.saved = _saved(made.captured.outputs, plan, args)
         by_hand = [made.inputs[index] for index in plan.indices("dynamic") if index not in made.staged.in_graph]
         self.nbytes = _size_of([*by_hand, *(() if made.is_released else made.captured.outputs)])
         seconds, staged = time.perf_counter() - begin, made.staged
@@ -80,6 +81,18 @@ class Recording:
         return outputs
 
 
+def _saved(outputs: Sequence[Any], plan: GraphPlan, args: Sequence[Any]) -> list[int]:
+    """Give the results for the backward pass that lie in the recording, not in parameters."""
+    elsewhere = {args[index].untyped_storage().data_ptr() for index in plan.indices("static")}
+    tensors = ((index, each) for index, each in enumerate(outputs) if isinstance(each, torch.Tensor))
+    is_here = plan.part == "forward"
+    return [
+        index
+        for index, each in tensors
+        if is_here and index >= plan.user_outputs and each.untyped_storage().data_ptr() not in elsewhere
+    ]
+
+
 def _size_of(values: Iterable[Any]) -> int:
     """Count the bytes of memory that tensors lie in."""
     storages = (each.untyped_storage() for each in values if isinstance(each, torch.Tensor))
@@ -90,17 +103,20 @@ def _matching(plan: GraphPlan, args: Sequence[Any]) -> Callable[[Sequence[Any]],
     """Give what tells whether numbers and addresses are those of a call."""
     still, numbers = list(plan.indices("static", "managed")), plan.indices("scalar")
     addresses = [each.data_ptr() if isinstance(each, torch.Tensor) else None for each in args]
-    expected = [args[index] for index in numbers]
+    expected = numbers_of(args, numbers)
     if untold := plan.untold:
         layouts = layouts_of(args, untold)
         return lambda args: (
-            _are_at(args, addresses, still)
-            and [args[index] for index in numbers] == expected
-            and layouts_of(args, untold) == layouts
+            _are_at(args, addresses, still) and numbers_of(args, numbers) == expected and layouts_of(args, untold) == layouts
         )
     if not numbers:
         return lambda args: _are_at(args, addresses, still)
-    return lambda args: _are_at(args, addresses, still) and [args[index] for index in numbers] == expected
+    return lambda args: _are_at(args, addresses, still) and numbers_of(args, numbers) == expected
+
+
+def numbers_of(args: Sequence[Any], indices: Sequence[int]) -> list[Any]:
+    """Give numbers that are equal where they are the same: 0.0 is not -0.0, and NaN is NaN."""
+    return [repr(each) if type(each) is float else each for each in [args[index] for index in indices]]
 
 
 def layouts_of(args: Sequence[Any], indices: Sequence[int]) -> tuple[Any, ...]:
@@ -114,6 +130,7 @@ class _Made(NamedTuple):
     results: Results
     views: list[View]  # of inputs, among the results
     why_not_patched: str = ""
+    own: Sequence[tuple[int, int]] = ()  # memory of results that a caller may give back as an input, which is read where it is
     is_released: bool = False  # the memory of all results: other graphs of the pool use it too
 
 
@@ -164,20 +181,31 @@ def _reading(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, give
         if not plan.is_pure:
             raise NotPatchable("it changes something, so it cannot be tried")
         for index in dynamic:
-            if not is_dense(given[index]):
-                raise NotPatchable(f"{plan.inputs[index].name} has gaps, or the same memory twice")
+            if not is_plain(given[index]):
+                raise NotPatchable(f"{plan.inputs[index].name} has gaps, the same memory twice, or may be conjugated")
         captured = runtime.capture_reading(function, [given[index] for index in dynamic], results.in_graph, pool)
     except NotPatchable as error:
         made = _captured(call, plan, replace(config, inputs="auto"), runtime, given, pool)
         return made._replace(why_not_patched=str(error))
-    return _Made(list(given), reading(dynamic), captured, results, views)
+    own = [] if config.outputs == "clone" else _ranges(captured.outputs)
+    return _Made(list(given), reading(dynamic), captured, results, views, own=own)
+
+
+def _ranges(outputs: Sequence[Any]) -> list[tuple[int, int]]:
+    storages = [each.untyped_storage() for each in outputs if isinstance(each, torch.Tensor)]
+    return list({each.data_ptr(): (each.data_ptr(), each.data_ptr() + each.nbytes()) for each in storages}.values())
+
+
+def _lies_in(value: Any, ranges: Sequence[tuple[int, int]]) -> bool:
+    return isinstance(value, torch.Tensor) and any(begin <= value.data_ptr() < end for begin, end in ranges)
 
 
 def _without_views(call: Call, args: list[Any], plan: GraphPlan, views: list[View]) -> tuple[Any, ...]:
     """Call, and leave out the results for the user that lie in arguments, but not where autograd has to see them."""
     outputs = list(call(list(args)))
     is_theirs = plan.part != "backward" and not plan.is_differentiated  # gradients may lie in what the forward graph saved
-    views[:] = views_among(outputs[: plan.user_outputs], args) if is_theirs else ()
+    lasting = [None if each.kind == "managed" else arg for each, arg in zip(plan.inputs, args, strict=True)]
+    views[:] = views_among(outputs[: plan.user_outputs], lasting) if is_theirs else ()
     for each in views:
         outputs[each.result] = None
     return tuple(outputs)
@@ -207,5 +235,11 @@ def _running(made: _Made, tally: Tally) -> Run:
         captured.replay()
         return hand_out(fresh)
 
+    if made.own:
+
+        def run_on_others(args: Sequence[Any]) -> list[Any]:
+            return run([each.clone() if _lies_in(each, made.own) else each for each in args])
+
+        return run_on_others
     is_simple = made.staged.is_done_by_graph and in_graph == tuple(range(len(made.inputs)))
     return run_on_inputs if is_simple else run

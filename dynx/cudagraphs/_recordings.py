@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from weakref import WeakMethod, WeakSet
 
-from dynx._trace.userline import levels_to_the_user
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._recording import Recording
 from dynx.cudagraphs._stats import count_skip
-from dynx.errors import CaptureError, DynxWarning
+from dynx.cudagraphs._telling import tell
+from dynx.errors import CaptureError
 from dynx.records.cudagraphs import Skip
 
 Key = tuple[Any, ...]
@@ -70,17 +69,19 @@ class Recordings:
         text = f"{self._what} needs more than {count}: {self._what_changes(key)}"
         if on_limit == "error":
             raise CaptureError(f"{text}\n  give a larger max_recordings, or on_limit='eager'")
-        if not self._is_told:
+        if not self._is_told or self._config.or_error:
             self._is_told = True
             count_skip(Skip(text, None, "pad sizes to a few (buckets), or give a larger max_recordings", "limit"))
-            warnings.warn(f"{text}\n  other calls run uncaptured", DynxWarning, stacklevel=levels_to_the_user())
+            tell(f"{text}\n  other calls run uncaptured", self._config)
         return False
 
     def _forget_oldest(self) -> bool:
-        for known in self._by_key.values():
+        for key, known in self._by_key.items():
             for each in known:
                 if not each.is_pending:
                     known.remove(each)
+                    if not known:
+                        del self._by_key[key]
                     each.close()
                     return True
         return False

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
+from dynx._torch.saved_tensors import hooks_are_set
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._moves import Moves, Shared
-from dynx.cudagraphs._recording import Call, Recording, layouts_of
+from dynx.cudagraphs._recording import Call, Recording, layouts_of, numbers_of
 from dynx.cudagraphs._recordings import Key, Recordings
 from dynx.cudagraphs._stats import count_skip, count_uncaptured, failure
 from dynx.cudagraphs._telling import tell
@@ -28,8 +29,9 @@ class Runner:
     ) -> None:
         self.call, self._config, self._runtime = call, config, runtime
         self._has_own_pools = has_own_pools or plan.part == "forward"  # its results are read after other replays
+        self._saves = plan.part == "forward" and not has_own_pools
         self._is_warm = False
-        self._cannot = False
+        self._why_not = ""
         self._last: Recording | None = None
         self._places, self._moves = shared.places, Moves(plan, shared.places)
         self.notes: list[str] = []
@@ -45,11 +47,15 @@ class Runner:
         with self._alone:  # another thread would copy its inputs to the same place
             recording = self._last
             if recording is None or not recording.fits(args):
+                self._last = None  # it may be closed to make room
                 recording = self._last = self._find(args)
                 if recording is None:
                     count_uncaptured()
                     return self._runtime.warm_up(lambda: self.call(args))
             outputs = recording.run(args)
+            if self._saves and hooks_are_set():  # they may keep what is saved, or only some of it, for as long as they like
+                for index in recording.saved:
+                    outputs[index] = outputs[index].clone()
             args.clear()
             return outputs
 
@@ -75,8 +81,12 @@ class Runner:
 
     def _find(self, args: list[Any]) -> Recording | None:
         """Find a recording, or make one; None on the first call, and where there can be none."""
-        if not self._is_warm or self._cannot:
+        if not self._is_warm:
             self._is_warm = True
+            return None
+        if self._why_not:
+            if self._config.or_error:
+                tell(self._why_not, self._config)
             return None
         try:
             found = self._recordings.find(self._key(args), lambda each: each.fits(args))
@@ -91,13 +101,13 @@ class Runner:
                 return self._find(args)
             return recording
         except CaptureFailed as error:
-            self._cannot = True
             skip = count_skip(failure(error))
-            tell(f"the {self.plan.part} graph runs uncaptured: {skip.reason}", self._config)
+            self._why_not = f"the {self.plan.part} graph runs uncaptured: {skip.reason}"
+            tell(self._why_not, self._config)
             return None
 
     def _key(self, args: list[Any]) -> Key:
-        numbers, places = [args[index] for index in self._numbers], [args[index].data_ptr() for index in self._still]
+        numbers, places = numbers_of(args, self._numbers), [args[index].data_ptr() for index in self._still]
         return (*numbers, *places, *layouts_of(args, self._untold))
 
     def _record(self, args: list[Any]) -> Recording:
@@ -122,7 +132,7 @@ class Runner:
         return outputs
 
     def _forget(self) -> None:
-        self._last, self._cannot = None, False
+        self._last, self._why_not = None, ""
 
 
 def _telling(plan: GraphPlan) -> GraphPlan:

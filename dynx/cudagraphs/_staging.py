@@ -32,7 +32,7 @@ def staging(inputs: list[Any], plan: GraphPlan, how: str, runtime: Runtime) -> S
     dynamic = plan.indices("dynamic")
     repeated = {index: dims for index in dynamic if (dims := _repeated(inputs[index]))}
     wanted = how == "memcpy_node" or (how == "auto" and len(dynamic) <= FEW)
-    alike = [index for index in dynamic if plan.inputs[index].is_fixed and is_dense(inputs[index])]
+    alike = [index for index in dynamic if plan.inputs[index].is_fixed and is_plain(inputs[index])]
     in_graph = tuple(each for each in alike if each not in plan.mutated) if wanted and runtime.copies_in_graph() else ()
     by_hand = [index for index in dynamic if index not in in_graph]
     for index in by_hand:
@@ -47,6 +47,11 @@ def staging(inputs: list[Any], plan: GraphPlan, how: str, runtime: Runtime) -> S
 def reading(dynamic: tuple[int, ...]) -> Staging:
     """Leave inputs where they are, for a graph that is told to read them there."""
     return Staging(lambda args: None, dynamic, True, [], 0, 0)
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Tell whether a copy of the bytes of a tensor is one of its values, on any call: complex ones may be conjugated."""
+    return is_dense(tensor) and not tensor.is_complex()
 
 
 def is_dense(tensor: torch.Tensor) -> bool:

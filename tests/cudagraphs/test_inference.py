@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -285,3 +286,75 @@ def test_where_there_is_no_cuda_it_says_so(monkeypatch):
     run = torch.compile(lambda x: x + 1, backend=cudagraphs.backend())
     with pytest.warns(DynxWarning, match="no CUDA device"):
         run(torch.ones(3))
+
+
+def test_numbers_that_are_equal_and_not_the_same(compiled, device, monkeypatch):
+    monkeypatch.setattr(torch._dynamo.config, "capture_scalar_outputs", True)
+
+    def inverse(x):
+        return (torch.full((3,), x[0].item(), device=x.device).reciprocal() * 2).exp() * 1
+
+    run = compiled(inverse)
+    for value in (1.0, 1.0, 0.0, 0.0, -0.0, -0.0, *[math.nan] * 6):
+        x = torch.full((1,), value, device=device)
+        torch.testing.assert_close(run(x), inverse(x), equal_nan=True, rtol=0, atol=0)
+    assert cudagraphs.stats().recordings <= 5, "one for NaN"
+
+
+def test_an_error_while_room_is_made(compiled, device):
+    is_refusing = []
+
+    class Refusing(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+            if is_refusing and operator is torch.ops.aten.mul.Tensor:
+                raise ValueError("not now")
+            return operator(*args, **(kwargs or {}))
+
+    run = compiled(lambda x: x * 2 + 1, dynamic=True, max_recordings=1, on_limit="lru")
+    two, three = torch.ones(2, device=device), torch.ones(3, device=device)
+    with Refusing():
+        for _ in range(3):
+            assert run(two).tolist() == [3.0] * 2
+        is_refusing.append(True)
+        with pytest.raises(ValueError, match="not now"):
+            run(three)
+        is_refusing.clear()
+        for _ in range(3):
+            assert run(two).tolist() == [3.0] * 2
+            assert run(three).tolist() == [3.0] * 3
+
+
+@pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
+def test_a_result_is_the_next_argument(compiled, device, outputs):
+    def step(a):
+        b = a * 2
+        return b, b.flip(0) + a
+
+    run = compiled(step, outputs=outputs)
+    found = expected = torch.tensor([1.0, 2.0, 3.0], device=device)
+    for _ in range(6):
+        (found, more), (expected, same) = run(found), step(expected)
+        assert more.tolist() == same.tolist()
+
+
+def test_or_error_raises_on_each_call(compiled, device):
+    run = compiled(lambda x: x.sin() + 1, dynamic=True, max_recordings=1, or_error=True)
+    for _ in range(3):
+        run(torch.ones(2, device=device))
+    for _ in range(2):
+        with pytest.raises(CaptureError, match="needs more than 1 recording"):
+            run(torch.ones(3, device=device))
+    assert run(torch.zeros(2, device=device)).tolist() == [1.0, 1.0]
+
+
+def test_complex_numbers_that_are_conjugated(compiled, device):
+    def energy(z):
+        return (z * z.conj()).real.sum() + (z * 2j).imag.sum()
+
+    run = compiled(energy)
+    for number in range(5):
+        x = torch.full((3,), 1 + number * 1j, device=device).requires_grad_()
+        run(x.conj() if number % 2 else x).backward()
+        y = x.detach().clone().requires_grad_()
+        energy(y.conj() if number % 2 else y).backward()
+        torch.testing.assert_close(x.grad, y.grad)

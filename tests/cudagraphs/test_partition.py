@@ -13,6 +13,7 @@ from dynx.cudagraphs import _backend
 from dynx.cudagraphs._divided import Divided
 from dynx.cudagraphs._pieces import pieces_of
 from dynx.errors import DynxWarning
+from dynx.records.cudagraphs import GraphInput, GraphPlan
 
 
 @torch.library.custom_op("dynx_tests::unsafe", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
@@ -222,7 +223,8 @@ def test_a_result_for_the_user_is_a_copy_and_for_the_backward_pass_is_not():
     gm = torch.fx.GraphModule({}, graph)
     (piece,) = pieces_of(gm, [[result]], 1)
     assert (piece.results, piece.user_outputs) == ((result, result), 1)
-    assert Divided(gm, [(piece, lambda args: ["copy", "where it lies"])], 1, clones=True)([1]) == ["copy", "where it lies"]
+    plan = GraphPlan("forward", (GraphInput("x", "dynamic", "an argument"),), 1)
+    assert Divided(gm, [(piece, lambda args: ["copy", "where it lies"])], plan, clones=True)([1]) == ["copy", "where it lies"]
 
 
 def test_changes_in_place_keep_their_order(compiled, device, pieces):
@@ -321,3 +323,43 @@ def test_or_error_wants_all_of_it(compiled, device):
     run = compiled(chain, or_error=True)
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=r"CaptureError: .*unsafe.default cannot be captured"):
         run(torch.ones(3, 4, device=device))
+
+
+@torch.library.custom_op("dynx_tests::nothing", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
+def nothing(x: torch.Tensor) -> torch.Tensor:
+    return torch.zeros((), dtype=torch.int64, device=x.device)
+
+
+@nothing.register_fake
+def _(x):
+    return x.new_empty((), dtype=torch.int64)
+
+
+class Thrice(torch.autograd.Function):
+    """Has a gradient that is a view of what a captured piece made."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return torch.cat([x, x, x])
+
+    @staticmethod
+    def backward(ctx, gradient):
+        made = heavy(gradient)
+        number = nothing(made).item()
+        torch._check(0 <= number)
+        torch._check(number < 3)
+        return made.narrow(0, number, 3)
+
+
+@pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
+def test_gradients_of_divided_graphs_are_copies(compiled, device, monkeypatch, outputs):
+    monkeypatch.setattr(torch._dynamo.config, "capture_scalar_outputs", True)
+    run = compiled(lambda x: Thrice.apply(x), outputs=outputs)
+    found, expected = [], []
+    for step in range(5):
+        x = torch.ones(3, device=device, requires_grad=True)
+        gradient = torch.full((9,), step / 10, device=device)
+        run(x).backward(gradient)
+        found.append(x.grad)
+        expected.append(heavy(gradient)[:3])
+    assert torch.equal(torch.stack(found), torch.stack(expected))

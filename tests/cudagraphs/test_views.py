@@ -1,0 +1,76 @@
+"""Results that lie in arguments or parameters, and results that are copied with their layout."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from cudagraphs_runtimes import RUNTIMES
+
+from dynx import cudagraphs
+
+VIEWS = {
+    "chunk": lambda x: x.chunk(2)[1],
+    "unbind": lambda x: x.unbind(0)[1],
+    "slice": lambda x: x[1:],
+    "transposed": lambda x: x[:, 1:].t(),
+    "itself": lambda x: x,
+    "detached": lambda x: x.detach(),
+}
+
+
+def share(one, other):
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_compiled_graph_gives_views_of_its_arguments(compiled, device, name, grad):
+    run = compiled(VIEWS[name])
+    for rows in (4, 4, 5, 5, 6, 6, 6, 4):  # of which the later ones have a size that is a number of the graph
+        x = torch.rand(rows, 6, device=device, requires_grad=grad)
+        with torch.set_grad_enabled(grad):
+            found = run(x)
+        assert torch.equal(found, VIEWS[name](x))
+        assert share(found, x)
+
+
+@pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_fast_path_gives_views_of_its_arguments(device, inputs, outputs, name):
+    config = cudagraphs.Config(runtime=RUNTIMES[device], inputs=inputs, outputs=outputs)
+    run = cudagraphs.fast_path(lambda x: (VIEWS[name](x), x + 1), frozen=True, config=config)
+    for _ in range(4):
+        x = torch.rand(4, 6, device=device)
+        view, more = run(x)
+        assert (view is x) == (name == "itself")
+        assert share(view, x)
+        view.fill_(2)
+        assert torch.equal(VIEWS[name](x), torch.full_like(VIEWS[name](x), 2))
+        assert more.min() >= 1
+
+
+LAYOUTS = {
+    "gaps": lambda x: (x + 1)[:, ::2],
+    "repeated": lambda x: x.sum().expand(4),
+    "transposed": lambda x: (x + 1).t(),
+    "column": lambda x: (x + 1)[:, 1],
+    "both": lambda x: (x + 1)[:, :1].expand(4, 5),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_copies_are_laid_out_as_what_they_are_copies_of(compiled, device, name):
+    run = compiled(LAYOUTS[name])
+    for _ in range(4):
+        x = torch.rand(4, 6, device=device)
+        found, expected = run(x), LAYOUTS[name](x)
+        assert torch.equal(found, expected)
+        assert found.stride() == expected.stride()
+
+
+def test_an_argument_that_needs_a_gradient_is_copied_where_gradients_are_on(device):
+    run = cudagraphs.fast_path(
+        torch.nn.Linear(6, 6).to(device), config=cudagraphs.Config(runtime=RUNTIMES[device], inputs="copy")
+    )
+    for _ in range(4):
+        assert run(torch.ones(2, 6, device=device, requires_grad=True)).grad_fn is None
