@@ -15,7 +15,7 @@ from dynx._torch.checks import layout_check
 
 Match = Callable[[tuple[Any, ...], Mapping[str, Any]], Sequence[torch.Tensor] | None]
 
-_BY_VALUE = (int, str, bytes, bool, type(None), torch.dtype, torch.device, Enum)
+BY_VALUE = (int, str, bytes, bool, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, Enum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,6 @@ def _key_of(leaf: Any) -> Any:
         return type(leaf), leaf.dtype, leaf.device, leaf.size(), leaf.stride(), leaf.requires_grad, bits
     if isinstance(leaf, (float, complex)):
         return type(leaf), repr(leaf)  # 0.0 == -0.0, and NaN is equal to nothing
-    if isinstance(leaf, _BY_VALUE):
+    if isinstance(leaf, BY_VALUE):
         return type(leaf), leaf
     return type(leaf), id(leaf)

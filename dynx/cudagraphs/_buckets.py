@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from dynx.cudagraphs._first_call import changes_of
 from dynx.cudagraphs._recorded import Recorded
 from dynx.errors import UsageError
 
@@ -27,6 +28,7 @@ class Bucketed:
 
     def __init__(self, recorded: Recorded, buckets: Buckets) -> None:
         self._recorded = recorded
+        self._writes: bool | None = None  # None: this is to be seen
         self._buckets = {dim: sorted(sizes) for dim, sizes in buckets.items()}
 
     def record(self, *args: Any, **kwargs: Any) -> None:
@@ -34,7 +36,9 @@ class Bucketed:
         here = self._sizes((args, kwargs))
         for sizes in product(*(reversed(each) for each in self._buckets.values())):
             given, keywords = _resized((args, kwargs), here, dict(zip(self._buckets, sizes, strict=True)))
+            given, keywords = tree_map(_as_padded, (given, keywords))
             self._recorded.record(*given, **keywords)
+        self._writes = self._recorded.writes
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         here = self._sizes((args, kwargs))
@@ -42,6 +46,11 @@ class Bucketed:
         if any(each == 0 for each in buckets.values()):
             return self._recorded.run_uncaptured(*args, **kwargs)
         given, keywords = _resized((args, kwargs), here, buckets)
+        if here != buckets and self._writes is not False:  # what is padded is a copy: changes would be lost
+            changes = changes_of(list(_tensors((args, kwargs))))
+            result = self._recorded.run_uncaptured(*args, **kwargs)
+            self._writes = self._writes or bool(changes())
+            return result
         return _resized(self._recorded(*given, **keywords), buckets, here)
 
     def _sizes(self, arguments: Any) -> dict[int, int]:
@@ -95,6 +104,11 @@ def _resize(value: Any, sizes: Sizes, wanted: Sizes) -> Any:
         if value.dim() > dim and value.size(dim) == size:
             value = _padded(value, dim, wanted[dim]) if wanted[dim] > size else value.narrow(dim, 0, wanted[dim])
     return value
+
+
+def _as_padded(value: Any) -> Any:
+    """Lay a tensor out as one that is padded."""
+    return value.contiguous() if isinstance(value, torch.Tensor) else value
 
 
 def _padded(tensor: torch.Tensor, dim: int, size: int) -> torch.Tensor:

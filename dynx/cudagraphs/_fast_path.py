@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -67,17 +68,14 @@ def fast_path(
         raise UsageError("params='patch' looks at the parameters in each call\n  leave out frozen and buckets")
     inner = torch.compile(function) if config.inner == "inductor" else function
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with torch.no_grad():
-            return inner(*args, **kwargs)
-
-    call.__signature__ = _signature(function)  # type: ignore[attr-defined]
+    call = _Ungraded(inner)
     name = f"the fast path of {name_of(function)}"
 
     def plainly() -> Recorded:
         state = Frozen() if frozen else ModuleState(function, runtime.device.type if runtime is not None else "cpu")
         recorded = Recorded(call, "call", name, config, runtime, state)
         recorded.watched = lambda: tensors_of(modules_of(function))
+        recorded.original = _Ungraded(function)
         return recorded
 
     found: Any = None
@@ -91,6 +89,24 @@ def fast_path(
     if examples:
         found.record(*examples)
     return found
+
+
+class _Ungraded:
+    """Calls a function without gradients; a copy calls a copy of it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.__signature__ = _signature(function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad():
+            return self._function(*args, **kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Ungraded:
+        return _Ungraded(copy.deepcopy(self._function, memo))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Ungraded, (self._function,)
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from dynx._torch.inductor import keeping_saved_tensors
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._fast_path import name_of
-from dynx.cudagraphs._leaves import leaves_in
+from dynx.cudagraphs._leaves import leaves_in, tensors_of
 from dynx.cudagraphs._modules import modules_of
 from dynx.cudagraphs._pair import Gradients, Pair
 from dynx.cudagraphs._recorded import Recorded
@@ -84,7 +84,16 @@ def graphed(
     if len(callables) != len(sample_args):
         raise UsageError(f"there are {len(callables)} callables, and arguments for {len(sample_args)}\n  give a tuple for each")
     keywords: Sequence[Any] = sample_kwargs or [{}] * len(callables)  # type: ignore[assignment]
-    return tuple(make(each, tuple(args), kwargs) for each, args, kwargs in zip(callables, sample_args, keywords, strict=True))
+    befores = [(each, vars(each).get("forward")) for each in callables if isinstance(each, nn.Module)]
+    try:
+        return tuple(
+            make(each, tuple(args), kwargs) for each, args, kwargs in zip(callables, sample_args, keywords, strict=True)
+        )
+    except BaseException:  # all of them or none
+        for each, before in befores:
+            if vars(each).get("forward") is not before:
+                _put_back(each, before)
+        raise
 
 
 def _graphed(
@@ -116,8 +125,10 @@ def _graphed(
         used = modules_of(function)  # a name may be bound to another now
         return Gradients(tuple(checked(used)), partial(leaves_in, used), allow_unused, in_place)
 
+    recorded.watched = lambda: tensors_of(modules_of(function))
     recorded.original = forward
     recorded.make = partial(recording_with, wanted)
+    before = vars(function).get("forward") if isinstance(function, nn.Module) else None
     if isinstance(function, nn.Module):
         function.forward = recorded  # before it is recorded, since it is part of the module's state
     try:
@@ -126,9 +137,16 @@ def _graphed(
         recorded.record(*args, **kwargs)
     except BaseException:
         if isinstance(function, nn.Module):
-            del function.forward
+            _put_back(function, before)
         raise
     return function if isinstance(function, nn.Module) else recorded
+
+
+def _put_back(module: nn.Module, forward: Any) -> None:
+    """Have a module run what it ran before; None: what its class says."""
+    del module.forward
+    if forward is not None:
+        module.forward = forward
 
 
 def _named(modules: Sequence[nn.Module]) -> list[tuple[str, torch.Tensor]]:

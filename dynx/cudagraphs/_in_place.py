@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from operator import is_
+from threading import RLock
 from typing import Any
 
 import torch
 from torch import nn
 
 from dynx._torch.cuda_graphs import address_check
+from dynx._torch.optimizers import has_gradient_hooks
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._graphed import recording_with
 from dynx.cudagraphs._leaves import leaf_of
@@ -32,18 +35,24 @@ class InPlace:
     ) -> None:
         self._call, self._still, self._names, self._runtime = call, still, names, runtime
         self._others: list[int] | None = None  # known from the first call
-        self.standing: list[Any] = []  # parameters and buffers of the last call
+        self.standing: list[Any] = []  # parameters and buffers of the call under way
         self._recorded = Recorded(self._run, "call", "the graph", config, runtime, _Still(self))
         self._recorded.make = partial(recording_with, self._gradients)
+        self._recorded.watched = lambda: self.standing
+        self._alone = RLock()  # what stands still is that of one call
 
     def __call__(self, *args: Any) -> Any:
-        self.standing = [args[index] for index in self._still]
-        if self._others is None:
-            self._others = [index for index in range(len(args)) if index not in self._still]
-            self._check()
-        return self._recorded(*[args[index] for index in self._others])
+        with self._alone:
+            before, self.standing = self.standing, [args[index] for index in self._still]
+            try:
+                if self._others is None:
+                    self._others = [index for index in range(len(args)) if index not in self._still]
+                    self.check()
+                return self._recorded(*[args[index] for index in self._others])
+            finally:
+                self.standing = before
 
-    def _check(self) -> None:
+    def check(self) -> None:
         trained = self._gradients().parameters
         check_parameters(trained, self._runtime.device)
         check_wrappers(trained)
@@ -79,16 +88,22 @@ class _Still(State):
         self._owner = owner
 
     def key(self) -> Key:
-        return *(each.data_ptr() for each in self._owner.standing), torch.is_grad_enabled()
+        self._owner.check()
+        return *((id(each), each.data_ptr()) for each in self._owner.standing), torch.is_grad_enabled()
 
     def held(self) -> Any:
         return list(self._owner.standing)
 
     def check(self) -> Callable[[], bool]:
         owner, is_enabled, now = self._owner, torch.is_grad_enabled, torch.is_grad_enabled()
-        addresses = [each.data_ptr() for each in owner.standing]
+        standing, addresses = list(owner.standing), [each.data_ptr() for each in owner.standing]
         all_of_them = list(range(len(addresses)))
-        return lambda: _are_at(owner.standing, addresses, all_of_them) and is_enabled() is now
+        return lambda: (
+            all(map(is_, owner.standing, standing))
+            and _are_at(owner.standing, addresses, all_of_them)
+            and is_enabled() is now
+            and not any(map(has_gradient_hooks, standing))
+        )
 
     def difference(self, one: Key, other: Key) -> str:
         return "where a parameter lies"

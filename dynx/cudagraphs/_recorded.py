@@ -13,6 +13,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from dynx.cudagraphs._arguments import Arguments, Match, arguments_of, matching, names_of
 from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._first_call import changes_of, holding, memory_of, share_memory, why_not_alike
 from dynx.cudagraphs._recording import Recording
 from dynx.cudagraphs._recordings import Key, Recordings
 from dynx.cudagraphs._states import State
@@ -39,6 +40,8 @@ class _Seen(NamedTuple):
     spec: TreeSpec  # of what it gives
     outputs: int
     is_pure: bool
+    changes: frozenset[int] | None  # memory that arguments must not lie in, nor two of them in the same; None where they may
+    means: Callable[[], bool]  # whether the key stands for what it stood for: it is made of addresses
 
 
 class Recorded:
@@ -52,8 +55,9 @@ class Recorded:
         self._recordings = Recordings(config, name, ("its arguments", "its state"), self._forget)
         self._seen: dict[Key, _Seen] = {}
         self._hot: _Hot | None = None
-        self._cannot = False
+        self._why_not = ""  # it runs uncaptured
         self._times_it_changed_itself = 0
+        self._is_told = False
         self._alone = RLock()  # the function may call itself
         self._is_captured = runtime.is_capturing if runtime is not None else _never
         self.also: Callable[[], Sequence[torch.Tensor]] | None = None  # what else a recording writes, and keeps
@@ -84,17 +88,23 @@ class Recorded:
 
     def _find(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Record for a call, or run it as it is: the first of its kind, and where there can be no recording."""
-        if self._runtime is None or self._cannot:
+        if self._runtime is None or self._why_not:
+            if self._why_not and self._config.or_error:
+                tell(self._why_not, self._config)
             return self._run(args, kwargs)
         arguments = arguments_of(args, kwargs)
         key = (arguments.key, self._state.key())
         if key not in self._seen:
             return self._first(key, arguments, args, kwargs)
+        seen = self._seen[key]
+        if seen.changes is not None and share_memory(arguments.tensors, seen.changes):
+            return self._run(args, kwargs)
         recording = self._recording(key, arguments, args, kwargs)
         if recording is None:
-            return self._run(args, kwargs)
-        give = _giving(recording, self._seen[key].spec, self.on_replay)
-        self._hot = _Hot(matching(arguments), _all_of(self._state.check(), recording), recording.run, give)
+            return self._run(args, kwargs) if key in self._seen else self._first(key, arguments, args, kwargs)
+        give = _giving(recording, seen.spec, self.on_replay)
+        match = matching(arguments) if seen.changes is None else _apart(matching(arguments), seen.changes)
+        self._hot = _Hot(match, _all_of(self._state.check(), recording), recording.run, give)
         if self.on_switch is not None:
             self.on_switch(recording)
         return give(recording.run(arguments.tensors))
@@ -117,11 +127,15 @@ class Recorded:
             found = self._recordings.find(key, lambda each: not each.is_pending)
             if found is not None or self._runtime is None or not self._runtime.is_warm():
                 return found
+            if not seen.means():
+                del self._seen[key]
+                return None
+            self._hot = None  # it may be closed to make room
             return self._recordings.add(key, lambda: self._record(arguments, seen, args, kwargs))
         except CaptureFailed as error:
-            self._cannot = True
             count_skip(failure(error))
-            tell(f"{self._name} runs uncaptured: {error}", self._config)
+            self._why_not = f"{self._name} runs uncaptured: {error}"
+            tell(self._why_not, self._config)
             return None
 
     def run_uncaptured(self, *args: Any, **kwargs: Any) -> Any:
@@ -136,25 +150,33 @@ class Recorded:
 
     def _first(self, key: Key, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         assert self._runtime is not None
-        tensors, names = arguments.tensors, names_of(self._function, args, kwargs)
+        names = names_of(self._function, args, kwargs)
         for name, each in zip(names, arguments.leaves, strict=True):
             if isinstance(each, torch.Tensor) and each.device != self._runtime.device:
                 raise UsageError(f"{name} of {self._name} is on {each.device}\n  move it to {self._runtime.device}")
-        watched = self.watched()
-        before = [_version(each) for each in (*tensors, *watched)]
+        count, watched = len(arguments.tensors), self.watched()
+        changes = changes_of([*arguments.tensors, *watched])
         result = self._run(args, kwargs)
-        if (state := self._state.key()) != key[1]:
-            self._tell_what_it_changes(self._state.difference(key[1], state))
+        leaves, spec = tree_flatten(result)
+        if why := why_not_alike(arguments, arguments_of(args, kwargs), names, leaves):
+            self._tell_once(f"{self._name} runs uncaptured: {why}")
+            return result
+        if what := self._state.changed_itself(key[1]):
+            self._tell_what_it_changes(what)
             return result
         self._times_it_changed_itself = 0
-        changed = [index for index, each in enumerate((*tensors, *watched)) if _is_changed(each, before[index])]
-        written = frozenset(index for index in changed if index < len(tensors))
+        changed = changes()
+        written = frozenset(index for index in changed if index < count)
         is_pure = self._part == "call" and not changed
-        leaves, spec = tree_flatten(result)
+        mixed = watched if written else [watched[index - count] for index in changed]
+        apart = frozenset(memory_of(mixed)) if changed and count and self._part == "call" else None
         if len(self._seen) >= 2 * self._config.max_recordings:
             self._tell_what_changes(key)
             self._seen.clear()
-        self._seen[key] = _Seen(written, spec, len(leaves), is_pure)
+        others = [each for each in arguments.leaves if not isinstance(each, torch.Tensor)]
+        self._seen[arguments.key, self._state.key()] = _Seen(
+            written, spec, len(leaves), is_pure, apart, holding([self._state.held(), others])
+        )
         return result
 
     def _record(self, arguments: Arguments, seen: _Seen, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
@@ -197,8 +219,18 @@ class Recorded:
         what = "its arguments" if arguments != key[0] else self._state.difference(state, key[1])
         tell(f"{self._name} runs uncaptured, as it is never called twice alike: {what} changes", self._config)
 
+    def _tell_once(self, text: str) -> None:
+        if not self._is_told or self._config.or_error:
+            self._is_told = True
+            tell(text, self._config)
+
     def _forget(self) -> None:
-        self._hot, self._cannot = None, False
+        self._hot, self._why_not = None, ""
+
+    @property
+    def writes(self) -> bool:
+        """Whether the function changes an argument."""
+        return any(each.written for each in self._seen.values())
 
     @property
     def recordings(self) -> list[Any]:
@@ -233,9 +265,11 @@ def _giving(recording: Recording, spec: TreeSpec, on_replay: Callable[[Recording
     return itemgetter(0) if on_replay is None and spec.is_leaf() else give
 
 
-def _version(tensor: torch.Tensor) -> Any:
-    return tensor.clone() if tensor.is_inference() else tensor._version
+def _apart(match: Match, others: frozenset[int]) -> Match:
+    """Leave out calls whose tensors lie in the same memory: a recording has memory for each."""
 
+    def match_apart(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[torch.Tensor] | None:
+        tensors = match(args, kwargs)
+        return None if tensors is not None and share_memory(tensors, others) else tensors
 
-def _is_changed(tensor: torch.Tensor, before: Any) -> bool:
-    return not torch.equal(tensor, before) if tensor.is_inference() else tensor._version != before
+    return match_apart

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
-from operator import is_
+from operator import attrgetter
 from typing import Any, Protocol
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from dynx._torch.cuda_graphs import address_check
+from dynx._torch.optimizers import has_gradient_hooks, has_step_hooks
 from dynx.cudagraphs._dict_changes import unchanged
 from dynx.cudagraphs._leaves import tensors_of
 from dynx.cudagraphs._modules import binding_check, modules_of
 from dynx.cudagraphs._recordings import Key
+from dynx.cudagraphs._refusals import check_optimizer, check_parameters
 
 _are_at = address_check()
 
@@ -38,6 +40,10 @@ class State(Protocol):
         """Give what puts back attributes that were assigned since, and names them."""
         return str
 
+    def changed_itself(self, before: Key) -> str:
+        """Name what the function has changed of the state, as a replay would not."""
+        return self.difference(before, now) if (now := self.key()) != before else ""
+
 
 class Frozen(State):
     """Nothing: the user promises it."""
@@ -59,7 +65,7 @@ def _always() -> bool:
     return True
 
 
-_DICTS = 6  # of a module, that are looked at
+_DICTS = 8  # of a module, that are looked at
 
 
 class ModuleState(State):
@@ -78,13 +84,13 @@ class ModuleState(State):
 
     def key(self) -> Key:
         values = tuple(tuple((name, id(value)) for name, value in each.items()) for each in self._dicts())
-        return values, tuple(each.data_ptr() for each in self._tensors()), _autocast(self._device_type)
+        return values, tuple(map(_place, self._tensors())), _autocast(self._device_type)
 
     def held(self) -> Any:
         return [list(each.values()) for each in self._dicts()]
 
     def check(self) -> Callable[[], bool]:
-        are_same, tensors = self._unchanged(), self._tensors()
+        are_same, tensors = self._unchanged(), [each for each in self._tensors() if not is_lazy(each)]
         addresses, all_of_them = [each.data_ptr() for each in tensors], list(range(len(tensors)))
         device_type, autocast = self._device_type, _autocast(self._device_type)
         is_autocast = torch.is_autocast_enabled
@@ -127,11 +133,17 @@ class ModuleState(State):
                 each._modules,
                 each._forward_hooks,
                 each._forward_pre_hooks,
+                each._backward_hooks,
+                each._backward_pre_hooks,
             )
         ]
 
     def _tensors(self) -> list[torch.Tensor]:
         return [tensor for each in self._modules for tensor in (*each.parameters(), *each.buffers())]
+
+
+def _place(tensor: torch.Tensor) -> Any:
+    return None if is_lazy(tensor) else (tensor.data_ptr(), tensor.size(), tensor.stride(), tensor.dtype)
 
 
 def _autocast(device_type: str) -> torch.dtype | None:
@@ -158,72 +170,131 @@ class MovingState(ModuleState):
 
 
 class GradState(ModuleState):
-    """The state of modules, and whether there are gradients."""
+    """The state of modules, whether there are gradients, and of which parameters."""
 
     def key(self) -> Key:
-        return (*super().key(), torch.is_grad_enabled())
+        return (*super().key(), torch.is_grad_enabled(), tuple(map(_needs_gradient, self._tensors())))
 
     def check(self) -> Callable[[], bool]:
         is_same, is_enabled, now = super().check(), torch.is_grad_enabled, torch.is_grad_enabled()
-        return lambda: is_same() and is_enabled() is now
+        tensors = self._tensors()
+        need = list(map(_needs_gradient, tensors))
+        return lambda: is_same() and is_enabled() is now and list(map(_needs_gradient, tensors)) == need
+
+
+_needs_gradient = attrgetter("requires_grad")
 
 
 class TrainingState(State):
-    """Where parameters lie, and the numbers of an optimizer."""
+    """The modules that a loss uses, where parameters lie and which of them are trained, and what an optimizer goes by."""
 
-    def __init__(self, params: Sequence[torch.Tensor], optimizer: torch.optim.Optimizer | None) -> None:
-        self._params, self._optimizer = params, optimizer
+    def __init__(
+        self,
+        loss_fn: Callable[..., Any],
+        params: Sequence[torch.Tensor],
+        optimizer: torch.optim.Optimizer | None,
+        scaler: torch.amp.GradScaler | None,
+    ) -> None:
+        self._params, self._optimizer, self._scaler = params, optimizer, scaler
+        self._inside = ModuleState(loss_fn, params[0].device.type)
 
     def key(self) -> Key:
-        return (
-            tuple(each.data_ptr() for each in self._params),
-            self._numbers(),
-            id(self._state()),
-            _autocast(self._device_type()),
-        )
+        self._refuse()
+        return self._inside.key(), self._given(), self._numbers(), self._places()
+
+    def _refuse(self) -> None:
+        """Raise UsageError for hooks that were registered since."""
+        named = [(str(number), each) for number, each in enumerate(self._params)]
+        check_parameters(named, self._params[0].device)
+        if self._optimizer is not None:
+            check_optimizer(self._optimizer, named, self._scaler)
 
     def held(self) -> Any:
-        return self._state()
+        return self._inside.held(), self._state(), [list(each.values()) for each in self._of_parameters()]
 
-    def _device_type(self) -> str:
-        return self._params[0].device.type
+    def undoing(self) -> Callable[[], str]:
+        return self._inside.undoing()
 
-    def _state(self) -> Any:
-        return None if self._optimizer is None else self._optimizer.state
+    def changed_itself(self, before: Key) -> str:
+        if inside := self._inside.changed_itself(before[0]):
+            return inside
+        now = self._given(), self._numbers()
+        return self._named(before[1:3], now) if before[1:3] != now else ""  # not where its state lies, which a first step makes
+
+    def _given(self) -> Key:
+        return tuple((_place(each), each.requires_grad) for each in self._params)
+
+    def _state(self) -> dict[Any, Any]:
+        return {} if self._optimizer is None else self._optimizer.state
+
+    def _of_parameters(self) -> list[dict[str, Any]]:
+        return [each for each in self._state().values() if isinstance(each, dict)]
 
     def _groups(self) -> list[dict[str, Any]]:
         return [] if self._optimizer is None else self._optimizer.param_groups
 
+    def _places(self) -> Key:
+        """Give where what an optimizer keeps for each parameter lies."""
+        if self._optimizer is None:
+            return ()
+        kept = (value for each in self._of_parameters() for value in each.values())
+        return id(self._state()), *(value.data_ptr() for value in kept if isinstance(value, torch.Tensor))
+
     def _numbers(self) -> Key:
         """Give what an optimizer does its step with; tensors by address, since they may change in place."""
-        values = (value for group in self._groups() for name, value in group.items() if name != "params")
-        return tuple(value.data_ptr() if isinstance(value, torch.Tensor) else value for value in values)
+        found = [
+            (f"{name} of group {number}", tuple(map(id, value)) if name == "params" else _known(value))
+            for number, group in enumerate(self._groups())
+            for name, value in group.items()
+        ]
+        found += [
+            (f"{name} of a parameter", _known(value))
+            for each in self._of_parameters()
+            for name, value in each.items()
+            if value is not None and not isinstance(value, torch.Tensor)
+        ]
+        return *found, ("the scaler", self._of_scaler())
+
+    def _of_scaler(self) -> Key:
+        each = self._scaler
+        return () if each is None else (each.get_growth_factor(), each.get_backoff_factor(), each.get_growth_interval())
 
     def difference(self, one: Key, other: Key) -> str:
-        names = [f"{name} of group {number}" for number, each in enumerate(self._groups()) for name in each if name != "params"]
-        changed = [name for name, before, after in zip(names, one[1], other[1], strict=False) if before != after]
-        if changed:
-            return f"{', '.join(changed)} (a tensor may change)"
-        return "where a parameter lies" if one[0] != other[0] else "the optimizer's state" if one[2] != other[2] else "autocast"
+        return self._inside.difference(one[0], other[0]) if one[0] != other[0] else self._named(one[1:], other[1:])
+
+    def _named(self, one: Key, other: Key) -> str:
+        if one[0] != other[0]:
+            return "where a parameter lies, or whether it is trained,"
+        before = dict(one[1])
+        changed = [name for name, value in other[1] if before.get(name) != value]
+        return f"{', '.join(changed)} (a tensor may change)" if changed else "the optimizer's state"
 
     def check(self) -> Callable[[], bool]:
-        params, optimizer, state, groups = self._params, self._optimizer, self._state(), self._groups()
+        are_alike, params, scaler = self._inside.check(), self._params, self._of_scaler()
         addresses, all_of_them = [each.data_ptr() for each in params], list(range(len(params)))
-        values = [value for group in groups for value in group.values()]
-        device_type, autocast = self._device_type(), _autocast(self._device_type())
+        need = list(map(_needs_gradient, params))
+        optimizer, state, groups = self._optimizer, self._state(), self._groups()
+        given = [list(group["params"]) for group in groups]
+        is_unchanged = unchanged([*([] if optimizer is None else [state]), *self._of_parameters(), *groups])
 
         def is_same() -> bool:
             return (
-                _are_at(params, addresses, all_of_them)
-                and (
-                    optimizer is None
-                    or (
-                        optimizer.state is state
-                        and optimizer.param_groups is groups
-                        and all(map(is_, chain.from_iterable(map(dict.values, groups)), values))
-                    )
-                )
-                and _autocast(device_type) == autocast
+                are_alike()
+                and _are_at(params, addresses, all_of_them)
+                and list(map(_needs_gradient, params)) == need
+                and (optimizer is None or (optimizer.state is state and optimizer.param_groups is groups))
+                and len(groups) == len(given)
+                and is_unchanged()
+                and all(list(map(id, group["params"])) == ids for group, ids in zip(groups, numbers, strict=True))
+                and self._of_scaler() == scaler
+                and not any(map(has_gradient_hooks, params))
+                and (optimizer is None or not has_step_hooks(optimizer))
             )
 
+        numbers = [list(map(id, each)) for each in given]
         return is_same
+
+
+def _known(value: Any) -> Any:
+    """Give a number as it is, and a tensor, whose value may change, by its address."""
+    return (value.data_ptr(), value.dtype) if isinstance(value, torch.Tensor) else repr(value)

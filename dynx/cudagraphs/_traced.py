@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
+from dynx.errors import UsageError
+
 Leaves = Callable[[], AbstractContextManager[Mapping[torch.Tensor, torch.Tensor]]]
 
 
@@ -41,6 +43,13 @@ class Traced:
             given = [each.detach().requires_grad_(need) for each, need in zip(args, self._needs, strict=True)]
             outputs = list(self._call(list(given)))
             self._leaves_of = [leaves.get(each, each) for each in self._parameters]
+        known = [*given, *self._leaves_of, *self._parameters]
+        size = stranger([each for each in outputs if isinstance(each, torch.Tensor)], known)
+        if size is not None:
+            raise UsageError(
+                f"a tensor of size {size} needs gradients, and is no argument and no parameter of a module that is known\n"
+                "  have the function be a module, or close over the modules that it uses"
+            )
         self._given = [each for each, need in zip(given, self._needs, strict=True) if need]
         self.results = {
             index: each for index, each in enumerate(outputs) if isinstance(each, torch.Tensor) and each.requires_grad
@@ -66,15 +75,22 @@ class Traced:
 
         Where a parameter itself was used, its node belongs to the stream of the capture: backward passes would wait for that.
         """
-        self._held = [_attributes(node) for node in _nodes(self.results.values())]
+        self._held = [_attributes(node) for node in nodes_of(self.results.values())]
         self.results = {index: each.detach() for index, each in self.results.items()}
+
+
+def stranger(results: Sequence[torch.Tensor], known: Sequence[torch.Tensor]) -> tuple[int, ...] | None:
+    """Give the size of a leaf that results need the gradient of, and that is not among those that are known."""
+    ours = {id(each) for each in known}
+    leaves = (getattr(node, "variable", None) for node in nodes_of(results))
+    return next((tuple(each.size()) for each in leaves if each is not None and id(each) not in ours), None)
 
 
 def _sum(one: torch.Tensor | None, other: torch.Tensor | None, is_same: bool) -> torch.Tensor | None:
     return other if one is None else one if other is None or is_same else one + other
 
 
-def _nodes(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
+def nodes_of(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
     seen: set[Any] = set()
     left = [each.grad_fn for each in tensors]
     while left:

@@ -14,7 +14,8 @@ from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._recording import Recording
 from dynx.cudagraphs._refusals import check_for_training, check_optimizer, check_parameters, check_wrappers
-from dynx.cudagraphs._states import Frozen, TrainingState
+from dynx.cudagraphs._states import Frozen, State, TrainingState
+from dynx.cudagraphs._traced import stranger
 from dynx.cudagraphs.runtime import check_bindings, runtime_of
 from dynx.errors import UsageError
 
@@ -58,6 +59,8 @@ def train_step(
     """
     if accumulate < 1:
         raise UsageError(f"accumulate={accumulate} does no step\n  give at least 1")
+    if scaler is not None and not scaler.is_enabled():
+        scaler = None
     if scaler is not None and optimizer is None:
         raise UsageError("a scaler needs an optimizer\n  give optimizer=")
     config = config or Config()
@@ -65,6 +68,7 @@ def train_step(
     runtime = runtime_of(config)
     check_bindings(config, runtime)
     named = [(str(number), each) if isinstance(each, torch.Tensor) else each for number, each in enumerate(params)]
+    given = [each for _, each in cast("Any", named)]
     named = [(name, each) for name, each in cast("Any", named) if each.requires_grad]
     if not named:
         raise UsageError("train_step was given no parameters that need gradients\n  give model.parameters()")
@@ -77,10 +81,15 @@ def train_step(
     if optimizer is not None:
         check_optimizer(optimizer, named, scaler)
     inner = torch.compile(loss_fn) if config.inner == "inductor" else loss_fn
-    work = _Work(inner, [each for _, each in named], optimizer, scaler, clip_grad_norm, keeps=accumulate > 1)
-    state = Frozen() if frozen else TrainingState(work.params, optimizer)
+    work = _Work(inner, given, optimizer, scaler, clip_grad_norm, keeps=accumulate > 1)
     kinds = [(number == 0, number == accumulate - 1) for number in range(accumulate)]
-    parts = {kind: _recorded(work, *kind, config=config, runtime=runtime, state=state) for kind in dict.fromkeys(kinds)}
+
+    def state(ends: bool) -> State:
+        return Frozen() if frozen else TrainingState(loss_fn, given, optimizer if ends else None, scaler)
+
+    parts = {
+        kind: _recorded(work, *kind, config=config, runtime=runtime, state=state(kind[1])) for kind in dict.fromkeys(kinds)
+    }
     return parts[kinds[0]] if accumulate == 1 else _InTurn([parts[kind] for kind in kinds])
 
 
@@ -136,9 +145,10 @@ class _Work:
         with torch.enable_grad():
             result = self.loss_fn(*args, **kwargs)
             loss = _loss_of(result)
+            _check_leaves(loss, self.params)
             (loss if self.scaler is None else self.scaler.scale(loss)).backward()
-        if self._keeps and not self._kept:
-            self._kept = [each.grad for each in self.params]
+        if self._keeps:
+            self._kept = self.gradients()
         if ends and self.optimizer is not None:
             self._end(self.optimizer)
         elif ends and self.clip is not None:
@@ -150,7 +160,7 @@ class _Work:
             put_gradients(self.params, [None] * len(self.params))
         elif self._kept:
             put_gradients(self.params, self._kept)
-            if begins:
+            if begins:  # zeros, also where the next backward passes do not come
                 foreach.zero_all([each for each in self._kept if each is not None])
         elif begins:
             put_gradients(self.params, [None] * len(self.params))
@@ -174,6 +184,15 @@ def put_gradients(params: Sequence[torch.Tensor], gradients: Sequence[torch.Tens
     for each, gradient in zip(params, gradients, strict=True):
         if each.grad is not gradient:  # asking takes a fraction of setting
             each.grad = gradient
+
+
+def _check_leaves(loss: torch.Tensor, params: Sequence[torch.Tensor]) -> None:
+    """Refuse a loss that has gradients for others than `params`: they would be added where `.grad` was at the recording."""
+    if (size := stranger([loss], params)) is not None:
+        raise UsageError(
+            f"the loss has a gradient for a tensor of size {size} that is not among the parameters\n"
+            "  give it too, or detach it, or set requires_grad to False"
+        )
 
 
 def _loss_of(result: Any) -> torch.Tensor:
@@ -203,7 +222,7 @@ def _recorded(work: _Work, begins: bool, ends: bool, *, config: Config, runtime:
     def show(recording: Recording) -> None:
         put_gradients(work.params, recording.also)
 
-    if work.optimizer is None and not isinstance(state, Frozen):
+    if not isinstance(state, Frozen):
         recorded.on_replay = show
     recorded.on_switch = show
     return recorded

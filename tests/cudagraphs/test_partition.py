@@ -346,7 +346,7 @@ class Thrice(torch.autograd.Function):
     def backward(ctx, gradient):
         made = heavy(gradient)
         number = nothing(made).item()
-        torch._check(0 <= number)
+        torch._check(number >= 0)
         torch._check(number < 3)
         return made.narrow(0, number, 3)
 
