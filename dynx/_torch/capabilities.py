@@ -146,6 +146,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "saved_count": ("torch._inductor.utils:count_tangents", "what a forward graph saved, in dynx.cudagraphs"),
     "weak_tensor": ("torch._C:_WeakTensorRef", "recordings that a backward pass still needs, in dynx.cudagraphs"),
     "saved_tensor_hooks": ("torch._C._autograd:_top_saved_tensors_default_hooks", "what is saved, in dynx.cudagraphs"),
+    "wanted_node": ("torch._C:_will_engine_execute_node", "gradients in place, in dynx.cudagraphs"),
     "input_codes": ("torch._dynamo.convert_frame:input_codes", "dynx guards"),
     "cache_entries": ("torch._dynamo.eval_frame:_debug_get_cache_entry_list", "what is compiled already"),
     "optimize": ("torch._dynamo.eval_frame:_optimize", "dynx.compile"),

@@ -11,6 +11,7 @@ import torch
 from torch.nn import Parameter
 
 from dynx.cudagraphs._arguments import BY_VALUE, Arguments
+from dynx.cudagraphs._recordings import Key
 
 _LOOKED_AT = 1 << 26  # bytes, up to which values are compared: some operators change tensors and do not say so
 _PLAIN = (*BY_VALUE, float, complex)
@@ -18,7 +19,7 @@ _WITHOUT_STATE = (FunctionType, BuiltinFunctionType, type)
 
 
 def changes_of(tensors: Sequence[torch.Tensor]) -> Callable[[], list[int]]:
-    """Give what tells which of some tensors were changed since now."""
+    """Give what tells which of some tensors, by their places, were changed since now."""
     versions = [None if each.is_inference() else each._version for each in tensors]
     values = [_bytes(each).clone() if _is_compared(each) else None for each in tensors]
 
@@ -48,9 +49,9 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     return plain.view(torch.uint8) if plain.numel() else plain
 
 
-def why_not_alike(before: Arguments, after: Arguments, names: Sequence[str], results: Iterable[Any]) -> str:
+def why_not_alike(key: Key, before: Arguments, after: Arguments, names: Sequence[str], results: Iterable[Any]) -> str:
     """Say why a replay would not do what a call did, by its arguments and results; nothing where it would."""
-    if before.key != after.key or any(one is not other for one, other in zip(before.leaves, after.leaves, strict=True)):
+    if key != after.key or any(one is not other for one, other in zip(before.leaves, after.leaves, strict=True)):
         return "it changes what is in its arguments, which a replay would not do"
     for name, each in zip(names, before.leaves, strict=True):
         if isinstance(each, torch.Tensor):

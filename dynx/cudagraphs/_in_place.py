@@ -47,15 +47,14 @@ class InPlace:
             try:
                 if self._others is None:
                     self._others = [index for index in range(len(args)) if index not in self._still]
-                    self.check()
+                    check_wrappers(self._gradients().parameters)
                 return self._recorded(*[args[index] for index in self._others])
             finally:
                 self.standing = before
 
     def check(self) -> None:
-        trained = self._gradients().parameters
-        check_parameters(trained, self._runtime.device)
-        check_wrappers(trained)
+        """Raise UsageError for what may have been put on a parameter since."""
+        check_parameters(self._gradients().parameters, self._runtime.device)
 
     def _gradients(self) -> Gradients:
         named = [(self._names[index], each) for index, each in zip(self._still, self.standing, strict=True)]

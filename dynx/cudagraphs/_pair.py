@@ -10,6 +10,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from dynx._torch import foreach
+from dynx._torch.autograd_run import accumulator_of, is_wanted
 from dynx._torch.liveness import weak_tensor
 from dynx._torch.saved_tensors import hooks_are_set
 from dynx.cudagraphs._config import Config
@@ -64,6 +65,7 @@ class Pair:
         self._results = list(self._traced.results.items())
         self._adding: Recording | None = None
         self._anchor = torch.zeros((), requires_grad=True)
+        self._end = accumulator_of(self._anchor)
         self._pending: Any = None
         self.held: Any = None
         self.also: Sequence[torch.Tensor] = ()
@@ -97,7 +99,18 @@ class Pair:
         given = [_like(each, result) for each, (_, result) in zip(gradients, self._results, strict=True)]
         if not self._gradients.in_place:
             return self._backward.run(given)
+        if not is_wanted(self._end):  # as of torch.autograd.grad for arguments
+            return [*self._without_parameters(self._backward, given), None]
         return [*self._accumulate(self._backward, given), None]
+
+    def _without_parameters(self, backward: Recording, given: Sequence[torch.Tensor]) -> list[Any]:
+        """Leave the gradients of parameters as they are, though the graph writes over those that it has written before."""
+        mine = [each for each in backward.also if each is not None]
+        kept = [each.clone() for each in mine]
+        outputs = backward.run(given)
+        if mine:
+            foreach.copy_all(mine, kept)
+        return outputs
 
     def _accumulate(self, backward: Recording, given: Sequence[torch.Tensor]) -> list[Any]:
         """Write the gradients of the parameters, or add them where gradients of an earlier replay still are."""

@@ -9,6 +9,7 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from dynx.cudagraphs._arguments import Arguments, Match, arguments_of, matching, names_of
@@ -154,11 +155,11 @@ class Recorded:
         for name, each in zip(names, arguments.leaves, strict=True):
             if isinstance(each, torch.Tensor) and each.device != self._runtime.device:
                 raise UsageError(f"{name} of {self._name} is on {each.device}\n  move it to {self._runtime.device}")
-        count, watched = len(arguments.tensors), self.watched()
+        count, watched = len(arguments.tensors), [each for each in self.watched() if not is_lazy(each)]
         changes = changes_of([*arguments.tensors, *watched])
         result = self._run(args, kwargs)
         leaves, spec = tree_flatten(result)
-        if why := why_not_alike(arguments, arguments_of(args, kwargs), names, leaves):
+        if why := why_not_alike(key[0], arguments, arguments_of(args, kwargs), names, leaves):
             self._tell_once(f"{self._name} runs uncaptured: {why}")
             return result
         if what := self._state.changed_itself(key[1]):

@@ -248,8 +248,8 @@ class TrainingState(State):
             for name, value in group.items()
         ]
         found += [
-            (f"{name} of a parameter", _known(value))
-            for each in self._of_parameters()
+            (f"{name} of parameter {number}", _known(value))
+            for number, each in enumerate(self._of_parameters())
             for name, value in each.items()
             if value is not None and not isinstance(value, torch.Tensor)
         ]
@@ -267,7 +267,8 @@ class TrainingState(State):
             return "where a parameter lies, or whether it is trained,"
         before = dict(one[1])
         changed = [name for name, value in other[1] if before.get(name) != value]
-        return f"{', '.join(changed)} (a tensor may change)" if changed else "the optimizer's state"
+        more = ", ..." if len(changed) > 3 else ""
+        return f"{', '.join(changed[:3])}{more} (a tensor may change)" if changed else "the optimizer's state"
 
     def check(self) -> Callable[[], bool]:
         are_alike, params, scaler = self._inside.check(), self._params, self._of_scaler()

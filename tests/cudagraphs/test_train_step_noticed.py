@@ -1,0 +1,216 @@
+"""What a training step depends on besides its arguments: parameters, optimizer, scaler, modules, other leaves."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from cudagraphs_runtimes import RUNTIMES
+from torch import nn
+
+from dynx import cudagraphs
+from dynx.errors import DynxWarning, UsageError
+
+
+class Body(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.head = nn.Linear(3, 3), nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.head(self.body(x)).square().mean()
+
+
+class Twins:
+    """A model that is trained by recordings, and one that is trained as it is."""
+
+    def __init__(self, device, make_optimizer, **how):
+        self.device = device
+        self.models = [Body().to(device) for _ in range(2)]
+        self.optimizers = [make_optimizer(each) for each in self.models]
+        config = cudagraphs.Config(runtime=RUNTIMES[device])
+        self.recorded = cudagraphs.train_step(
+            self.models[0], self.models[0].parameters(), optimizer=self.optimizers[0], config=config, **how
+        )
+
+    def both(self, change):
+        for model, optimizer in zip(self.models, self.optimizers, strict=True):
+            change(model, optimizer)
+
+    def step(self, times=1, rows=4):
+        for _ in range(times):
+            x = torch.ones(rows, 3, device=self.device)
+            loss = self.recorded(x)
+            self.optimizers[1].zero_grad()
+            expected = self.models[1](x)
+            expected.backward()
+            self.optimizers[1].step()
+            torch.testing.assert_close(loss, expected.detach())
+            for mine, theirs in zip(*(each.parameters() for each in self.models), strict=True):
+                torch.testing.assert_close(mine, theirs)
+                torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+def sgd(model, **how):
+    return torch.optim.SGD(model.parameters(), lr=0.1, **how)
+
+
+def test_freezing_and_thawing(device):
+    twins = Twins(device, sgd)
+    twins.step(4)
+    for needs in (False, True):
+        twins.both(lambda model, optimizer, needs=needs: model.body.requires_grad_(needs))
+        twins.both(lambda model, optimizer: optimizer.zero_grad())
+        twins.step(4)
+        twins.step(3, rows=5)
+
+
+def test_parameters_that_are_thawed_later(device):
+    def make(model):
+        model.body.requires_grad_(False)
+        return sgd(model)
+
+    twins = Twins(device, make)
+    twins.step(4)
+    twins.both(lambda model, optimizer: model.body.requires_grad_(True))
+    twins.step(4)
+    twins.step(3, rows=2)
+
+
+def test_groups_that_come_and_go(device):
+    twins = Twins(device, lambda model: torch.optim.SGD(model.head.parameters(), lr=0.1))
+    twins.both(lambda model, optimizer: model.body.requires_grad_(False))
+    twins.step(4)
+    twins.both(lambda model, optimizer: optimizer.add_param_group({"params": list(model.body.parameters())}))
+    twins.both(lambda model, optimizer: model.body.requires_grad_(True))
+    twins.step(4)
+    twins.both(lambda model, optimizer: optimizer.param_groups.pop())
+    twins.both(lambda model, optimizer: model.body.requires_grad_(False))
+    twins.both(lambda model, optimizer: [setattr(each, "grad", None) for each in model.body.parameters()])
+    twins.step(4)
+
+
+def test_state_that_is_replaced(device):
+    twins = Twins(device, lambda model: sgd(model, momentum=0.9))
+    twins.step(4)
+
+    def forget(model, optimizer):
+        weight = model.head.weight
+        optimizer.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
+
+    twins.both(forget)
+    twins.step(4)
+    twins.both(lambda model, optimizer: optimizer.state.clear())
+    twins.step(4)
+
+
+class Counting(torch.optim.Optimizer):
+    """Counts its steps in Python, as some optimizers do."""
+
+    def __init__(self, params):
+        super().__init__(params, {"lr": 0.1})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for each in group["params"]:
+                state = self.state[each]
+                state["step"] = state.get("step", 0) + 1
+                each.sub_(each.grad, alpha=group["lr"] / state["step"])
+
+
+def test_optimizers_that_count_in_python(device):
+    twins = Twins(device, lambda model: Counting(model.parameters()))
+    with pytest.warns(DynxWarning, match=r"it changes step of parameter 0, .* \(a tensor may change\) itself"):
+        twins.step(6)
+
+
+def test_numbers_that_cannot_be_hashed(device):
+    how = {"capturable": True} if device == "cuda" else {}
+    twins = Twins(device, lambda model: torch.optim.AdamW(model.parameters(), betas=[0.9, 0.99], fused=True, **how))
+    twins.step(4)
+
+
+def test_train_and_eval(device):
+    twins = Twins(device, sgd)
+    for model in twins.models:
+        model.body = nn.Sequential(model.body, nn.Dropout(1.0))
+    twins.step(3)
+    twins.both(lambda model, optimizer: model.eval())
+    twins.step(3)
+
+
+def test_hooks_that_come_later_are_refused(device):
+    twins = Twins(device, sgd)
+    twins.step(3)
+    handle = twins.models[0].head.weight.register_hook(lambda gradient: gradient * 0)
+    with pytest.raises(UsageError, match="has a hook on its gradient"):
+        twins.recorded(torch.ones(4, 3, device=device))
+    handle.remove()
+    twins.step(2)
+    twins.optimizers[0].register_step_post_hook(lambda *args: None)
+    with pytest.raises(UsageError, match="has hooks on its step"):
+        twins.recorded(torch.ones(4, 3, device=device))
+
+
+def test_leaves_that_are_not_among_the_parameters_are_refused(device):
+    model = Body().to(device)
+    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    step = cudagraphs.train_step(model, model.head.parameters(), config=config)
+    with pytest.raises(UsageError, match=r"for a tensor of size \(3, ?3?\) that is not among the parameters"):
+        step(torch.ones(4, 3, device=device))
+    model.body.requires_grad_(False)
+    with pytest.raises(UsageError, match=r"for a tensor of size \(4, 3\) that is not among the parameters"):
+        step(torch.ones(4, 3, device=device, requires_grad=True))
+    assert step(torch.ones(4, 3, device=device)) > 0
+
+
+def test_gradients_that_are_taken_away_come_back(device):
+    twins = Twins(device, sgd)
+    for rows in (4, 4, 4, 2, 4, 4):
+        twins.models[0].zero_grad()
+        twins.step(rows=rows)
+
+
+def test_parameters_that_only_later_parts_use(device):
+    """Gradients are zeros where a part does not come by, as of zero_grad(set_to_none=False)."""
+    torch.manual_seed(0)
+    models = [nn.ModuleDict({"t": nn.Linear(3, 3), "a": nn.Linear(3, 1), "b": nn.Linear(3, 1)}).to(device)]
+    models.append(copy.deepcopy(models[0]))
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1, weight_decay=0.1) for each in models]
+
+    def loss(model, x, name):
+        return model[name](model["t"](x)).square().mean() / 2
+
+    step = cudagraphs.train_step(
+        lambda x, name: loss(models[0], x, name),
+        models[0].parameters(),
+        optimizer=optimizers[0],
+        accumulate=2,
+        config=cudagraphs.Config(runtime=RUNTIMES[device]),
+    )
+    x = torch.ones(2, 3, device=device)
+    for number, name in enumerate("abbaabbabbaaabab"):
+        step(x, name)
+        loss(models[1], x, name).backward()
+        if number % 2:
+            optimizers[1].step()
+            optimizers[1].zero_grad(set_to_none=False)
+    for mine, theirs in zip(*(each.parameters() for each in models), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_a_scaler_that_is_turned_off(device):
+    model = Body().to(device)
+    scaler = torch.amp.GradScaler(device, enabled=False)
+    step = cudagraphs.train_step(
+        model,
+        model.parameters(),
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        scaler=scaler,
+        config=cudagraphs.Config(runtime=RUNTIMES[device]),
+    )
+    losses = [step(torch.ones(4, 3, device=device)).item() for _ in range(4)]
+    assert losses == sorted(losses, reverse=True)
