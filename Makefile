@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
 
-.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch mutations faults threads bench ci clean
+.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs mutations faults threads bench ci clean
 
 demo: $(READY)
 	$(BIN)/dynx demo
@@ -62,6 +62,12 @@ fuzz-torch-%: .matrix/python-torch-%/.ready
 # Changes models after they were compiled, with torch's guards as they are and with the shortcut that guards.profile offers.
 mutations: $(READY)
 	$(BIN)/python tests/fuzz/mutations.py --changes $(CHANGES) --seed $(SEED)
+
+# Calls random modules as recordings and as they are: values, gradients and shared memory have to be the same.
+PROGRAMS := 300
+DEVICE   := cpu
+fuzz-graphs: $(READY)
+	$(BIN)/python tests/fuzz/cudagraphs.py --programs $(PROGRAMS) --seed $(SEED) --device $(DEVICE)
 
 # Plants faults in dynx.cudagraphs one at a time; its tests have to notice each.
 faults: $(READY)

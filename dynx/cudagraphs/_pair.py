@@ -77,7 +77,8 @@ class Pair:
     def run(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
         """Replay the forward pass; what it gives leads back to the arguments and parameters."""
         if self._backward is None:
-            return self._forward.run(tensors)
+            with torch.no_grad():
+                return self._forward.run(tensors)
         sources = [self._anchor] if self._gradients.in_place else self._parameters
         outputs: list[Any] = []  # also those that are no tensors
         given = _Replay.apply(self, tensors, outputs, *[tensors[index] for index in self._needs], *sources)

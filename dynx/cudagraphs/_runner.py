@@ -113,9 +113,17 @@ class Runner:
     def _record(self, args: list[Any]) -> Recording:
         pool = self._runtime.new_pool() if self._has_own_pools else None
         config = self._config if self._told is None else replace(self._config, inputs="patch")
-        recording = Recording(self._without_passed, self.plan, config, self._runtime, args, pool)
+        recording = Recording(self._without_passed, self._plan_for(args), config, self._runtime, args, pool)
         self._places.update(each.data_ptr() for each in recording.also if isinstance(each, torch.Tensor))
         return recording
+
+    def _plan_for(self, args: list[Any]) -> GraphPlan:
+        """Have the layouts of saved tensors checked that do not lie in recordings: hooks may have made them anew."""
+        elsewhere = {index for index in self.plan.indices("managed") if args[index].data_ptr() not in self._places}
+        if not elsewhere:
+            return self.plan
+        inputs = (replace(each, is_told=False) if index in elsewhere else each for index, each in enumerate(self.plan.inputs))
+        return replace(self.plan, inputs=tuple(inputs))
 
     def _stop_telling(self, recording: Recording) -> None:
         """Have parameters read where they lie from now on, since a graph cannot be told where that is."""

@@ -41,10 +41,13 @@ def train_step(
     `clip_grad_norm` is the norm that gradients are clipped to. A `scaler` needs an optimizer with `fused=True`. Without an
     optimizer a call leaves the gradients in `.grad`, in the recording's memory.
 
-    Each call checks where the parameters lie, and the numbers of the optimizer; with `frozen` you promise that they stay, and
-    that nobody sets `.grad`. A learning rate that changes should be a tensor: a number that changes needs another recording.
+    Each call checks the modules that the loss uses, where the parameters lie and which are trained, and the optimizer's groups,
+    numbers and state; with `frozen` you promise that they stay, and that nobody sets `.grad`. A learning rate that changes should
+    be a tensor: a number that changes needs another recording. With `accumulate` parameters that no part of a step uses have
+    gradients of zeros.
 
-    Raises UsageError for what cannot be recorded, by name: DDP, FSDP, hooks on gradients or steps, optimizers that read values.
+    Raises UsageError for what cannot be recorded, by name: DDP, FSDP, hooks on gradients or steps, optimizers that read values,
+    gradients of tensors that are not among the parameters.
 
     >>> import torch
     >>> from dynx import cudagraphs

@@ -15,7 +15,8 @@ import os
 import random
 import sys
 import warnings
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -66,7 +67,7 @@ class Side:
             self.kept.append([each for each in tree_leaves(found) if isinstance(each, torch.Tensor)])
             for each in call.then:
                 self._do(each)
-        except RuntimeError as error:
+        except (RuntimeError, AssertionError) as error:  # AOTAutograd asserts some things
             return str(error)
         return ""
 
@@ -101,7 +102,7 @@ class Side:
         if way == "first" and number > 0:
             return self.arguments[0]
         if way == "slice":
-            return torch.cat([fresh, fresh])[1 : 1 + call.rows]
+            return torch.cat([fresh, fresh])[2:][: call.rows]  # aligned: what is not may have other random numbers
         if way == "wide":
             return torch.cat([fresh, fresh], 1)[:, : made.COLUMNS]
         if way == "transposed":
@@ -133,6 +134,8 @@ def difference(ours: Side, theirs: Side, *, with_kept: bool, is_compiled: bool) 
         if not torch.equal(torch.nan_to_num(one.detach(), 7e9), torch.nan_to_num(two.detach(), 7e9)):
             return f"{name} is {one.tolist()}, not {two.tolist()}"
     for one, two in combinations(mine, 2) if is_compiled else ():
+        if mine[one].grad_fn is not None and mine[two].grad_fn is not None:
+            continue  # autograd would not know of it: they are copied apart
         if _share(mine[one], mine[two]) != _share(other[one], other[two]):
             return f"{one} and {two} share memory on one side only: {'ours' if _share(mine[one], mine[two]) else 'theirs'}"
     return ""
@@ -150,12 +153,32 @@ def _layout(tensor: torch.Tensor) -> str:
 
 
 def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
-    memory = one.untyped_storage().data_ptr()
-    return memory != 0 and memory == other.untyped_storage().data_ptr()
+    return one.numel() > 0 and other.numel() > 0 and max(_begin(one), _begin(other)) < min(_end(one), _end(other))
 
 
-def tried(program: made.Program, calls: list[made.Call], config: cudagraphs.Config, kind: str, device: str) -> str:
+def _begin(tensor: torch.Tensor) -> int:
+    return tensor.data_ptr()
+
+
+def _end(tensor: torch.Tensor) -> int:
+    steps = ((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
+    return tensor.data_ptr() + (sum(steps) + 1) * tensor.element_size()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A program, how it is called, and how it is recorded."""
+
+    program: made.Program
+    calls: tuple[made.Call, ...]
+    config: cudagraphs.Config
+    kind: str  # "backend", "fast path", "graphed"
+    device: str
+
+
+def tried(how: Trial) -> str:
     """Give how the recordings of a program differ from the program; empty where they do not."""
+    program, config, kind, device = how.program, how.config, how.kind, how.device
     torch._dynamo.reset()
     if kind == "backend":
         ours = Side(program, device, lambda module: torch.compile(module, backend=cudagraphs.backend(config)))
@@ -171,7 +194,7 @@ def tried(program: made.Program, calls: list[made.Call], config: cudagraphs.Conf
             return ""
         ours = Side(program, device, lambda module: _graphed(module, example, config))
         theirs = Side(program, device, lambda module: module)
-    for number, call in enumerate(calls):
+    for number, call in enumerate(how.calls):
         ours_failed, theirs_failed = ours.call(call), theirs.call(call)
         if theirs_failed:
             return ""  # what a failed call leaves is not compared
@@ -196,33 +219,36 @@ def _graphed(module: Any, example: Any, config: cudagraphs.Config) -> Any:
     return module
 
 
-def shortened(program: made.Program, calls: list[made.Call], *how: Any) -> tuple[made.Program, list[made.Call]]:
-    """Leave out statements, results and calls as long as there is a difference."""
-    is_shorter, kind = True, _kind_of(_difference(program, calls, *how))
-    while is_shorter:
-        is_shorter = False
-        fewer = [replace(program, statements=_without(program.statements, index)) for index in range(len(program.statements))]
-        fewer += [replace(program, results=_without(program.results, index)) for index in range(len(program.results))]
-        fewer += [replace(program, nests=False)] if program.nests else []
-        others = [(each, calls) for each in fewer if each.results]
-        others += [(program, [*calls[:index], *calls[index + 1 :]]) for index in range(len(calls))]
-        for index, call in enumerate(calls):
-            plainer = [replace(call, then=_without(call.then, number)) for number in range(len(call.then))]
-            others += [(program, [*calls[:index], each, *calls[index + 1 :]]) for each in plainer]
-        for other in others:
-            if _kind_of(_difference(*other, *how)) == kind:
-                (program, calls), is_shorter = other, True
-                break
-    return program, calls
+def shortened(how: Trial) -> Trial:
+    """Leave out statements, results and calls as long as there is a difference of the same kind."""
+    kind = _kind_of(found_by(how))
+    while (shorter := next((each for each in _shorter(how) if _kind_of(found_by(each)) == kind), None)) is not None:
+        how = shorter
+    return how
+
+
+def _shorter(how: Trial) -> Iterator[Trial]:
+    program, calls = how.program, how.calls
+    for index in range(len(program.statements)):
+        yield replace(how, program=replace(program, statements=_without(program.statements, index)))
+    for index in range(len(program.results) if len(program.results) > 1 else 0):
+        yield replace(how, program=replace(program, results=_without(program.results, index)))
+    if program.nests:
+        yield replace(how, program=replace(program, nests=False))
+    for index, call in enumerate(calls):
+        yield replace(how, calls=_without(calls, index))
+        for number in range(len(call.then)):
+            plainer = replace(call, then=_without(call.then, number))
+            yield replace(how, calls=(*calls[:index], plainer, *calls[index + 1 :]))
 
 
 def _without(values: tuple[Any, ...], index: int) -> tuple[Any, ...]:
     return values[:index] + values[index + 1 :]
 
 
-def _difference(*how: Any) -> str:
+def found_by(how: Trial) -> str:
     try:
-        return tried(*how)
+        return tried(how)
     except Exception as error:  # noqa: BLE001  # of a program that is wrong, or of what is tried
         return f"{type(error).__name__}: {error}"
 
@@ -233,6 +259,26 @@ def _kind_of(found: str) -> tuple[str, ...]:
     return (*words[:1], *(each for each in ("nan", "memory", "raised", "torch.") if each in found))
 
 
+def trial(seed: int, device: str) -> Trial:
+    """Make a program, how it is recorded, and how it is called."""
+    chance = random.Random(seed)
+    kind = chance.choice(("backend", "backend", "backend", "fast path", "graphed"))
+    chosen = {name: chance.choice(values) for name, values in _OPTIONS.items()}
+    if chosen["params"] == "patch":
+        chosen |= {"inputs": "patch", "gradients": "autograd"}
+    if kind == "graphed":
+        chosen["params"] = "rerecord"
+    config = cudagraphs.Config(runtime="emulator" if device == "cpu" else "cuda", **chosen)
+    gives_copies = kind == "graphed" or config.gradients == "in_place"  # of arguments and parameters, not views
+    program = made.program(chance, shows_parameters=kind == "backend" and not gives_copies)
+    calls = made.calls(chance)
+    if config.outputs == "alias" or gives_copies:
+        calls = [each.without_the_past() for each in calls]
+    if gives_copies:
+        calls = [each.without("change result") for each in calls]
+    return Trial(program, tuple(calls), config, kind, device)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=0)
@@ -241,33 +287,18 @@ def main() -> int:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
-    runtime = {"cpu": "emulator"}.get(options.device, "cuda")
     different = replays = refused = 0
-    for number in range(options.seed, options.seed + options.programs):
-        chance = random.Random(number)
-        kind = chance.choice(("backend", "backend", "backend", "fast path", "graphed"))
-        chosen = {name: chance.choice(values) for name, values in _OPTIONS.items()}
-        if chosen["params"] == "patch":
-            chosen |= {"inputs": "patch", "gradients": "autograd"}
-        if kind == "graphed":
-            chosen["params"] = "rerecord"
-        config = cudagraphs.Config(runtime=runtime, **chosen)
-        program, calls = made.program(chance, shows_parameters=kind == "backend"), made.calls(chance)
-        if config.outputs == "alias":
-            calls = [each.without_the_past() for each in calls]
-        if kind != "backend":  # whose results are views of arguments where the program's are
-            calls = [each.without("change result") for each in calls]
+    for seed in range(options.seed, options.seed + options.programs):
         cudagraphs.reset()
-        how = config, kind, options.device
-        found = _difference(program, calls, *how)
-        refused += found.startswith(UsageError.__name__)
-        found = "" if found.startswith(UsageError.__name__) else found
+        found = found_by(how := trial(seed, options.device))
         replays += cudagraphs.stats().replays
-        if found:
+        if found.startswith(UsageError.__name__):
+            refused += 1
+        elif found:
             different += 1
-            program, calls = shortened(program, calls, *how)
-            print(f"DIFFERENT: seed {number}, {kind}, {chosen}\n{program.source}{calls}\n  {found[:600]}")
-            print(f"  {_difference(program, calls, *how)[:600]}", flush=True)
+            short = shortened(how)
+            print(f"DIFFERENT: seed {seed}, {how.kind}, {how.config}\n{short.program.source}{short.calls}")
+            print(f"  {found[:600]}\n  {found_by(short)[:600]}", flush=True)
     print(f"{options.programs} programs, {refused} of them refused, {replays} replays, {different} different")
     return int(different > 0)
 

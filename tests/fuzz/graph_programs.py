@@ -122,7 +122,7 @@ class Call:
     then: tuple[str, ...]
 
     def without_the_past(self) -> Call:
-        """Leave out what uses results of calls before the last."""
+        """Leave out what uses arguments and results of earlier calls."""
         ways = tuple("new" if each in ("kept", "result") else each for each in self.arguments)
         return replace(self.without("wait"), arguments=ways)
 
