@@ -320,8 +320,8 @@ FAULTS = (
     ),
     Fault(
         "what is handed on stays that of the recording",
-        "_recording.py",
-        "outputs[index] = args[given]",
+        "_handed_on.py",
+        "outputs[result] = given",
         "pass",
         "test_supported.py",
     ),

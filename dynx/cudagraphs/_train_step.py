@@ -42,9 +42,9 @@ def train_step(
     optimizer a call leaves the gradients in `.grad`, in the recording's memory.
 
     Each call checks the modules that the loss uses, where the parameters lie and which are trained, and the optimizer's groups,
-    numbers and state; with `frozen` you promise that they stay, and that nobody sets `.grad`. A learning rate that changes should
-    be a tensor: a number that changes needs another recording. With `accumulate` parameters that no part of a step uses have
-    gradients of zeros.
+    numbers and state; with `frozen` you promise that they stay, and that nobody sets `.grad`. A learning rate that changes
+    should be a tensor: a number that changes needs another recording. With `accumulate` parameters that no part of a step uses
+    have gradients of zeros.
 
     Raises UsageError for what cannot be recorded, by name: DDP, FSDP, hooks on gradients or steps, optimizers that read values,
     gradients of tensors that are not among the parameters.
