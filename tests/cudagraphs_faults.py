@@ -90,7 +90,7 @@ FAULTS = (
     Fault(
         "gradients are the recording's own",
         "_outputs.py",
-        'self._how = "clone" if plan.part == "backward" else how',
+        'self._how = "clone" if plan.part == "backward" else "alias"',
         "self._how = how",
         "test_training.py",
     ),
@@ -167,8 +167,8 @@ FAULTS = (
     Fault(
         "what a function changes in its modules is not noticed",
         "_recorded.py",
-        "if (state := self._state.key()) != key[1]:",
-        "if (state := self._state.key()) is None:",
+        "if what := self._state.changed_itself(key[1]):",
+        "if what := '':",
         "test_parameters.py",
     ),
     Fault(
@@ -222,15 +222,15 @@ FAULTS = (
     ),
     Fault(
         "the state of an optimizer is not looked at",
-        "_states.py",
+        "_training_state.py",
         "and is_unchanged()",
         "",
         "test_train_step_noticed.py",
     ),
     Fault(
         "what is not trained is",
-        "_states.py",
-        "and list(map(_needs_gradient, params)) == need",
+        "_training_state.py",
+        "and list(map(needs_gradient, params)) == need",
         "",
         "test_train_step_noticed.py",
     ),
@@ -257,7 +257,7 @@ FAULTS = (
     ),
     Fault(
         "parameters that move are not noticed",
-        "_states.py",
+        "_training_state.py",
         "_are_at(params, addresses, all_of_them)\n",
         "True\n",
         "test_train_step.py",

@@ -6,6 +6,8 @@ Torch: `Optimizer._step_supports_amp_scaling`, `_optimizer_step_pre_hooks` and `
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 
@@ -20,6 +22,14 @@ def has_step_hooks(optimizer: Any) -> bool:
 
 def has_gradient_hooks(parameter: Any) -> bool:
     return bool(parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None))
+
+
+def are_hooked(parameters: Sequence[Any]) -> Callable[[], bool]:
+    """Give what tells quickly whether one of some parameters has a hook on its gradient."""
+    return lambda: any(map(_hooks, parameters)) or any(map(_later_hooks, parameters))
+
+
+_hooks, _later_hooks = attrgetter("_backward_hooks"), attrgetter("_post_accumulate_grad_hooks")
 
 
 def has_hooks(module: Any) -> bool:

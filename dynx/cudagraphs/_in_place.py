@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from dynx._torch.cuda_graphs import address_check
-from dynx._torch.optimizers import has_gradient_hooks
+from dynx._torch.optimizers import are_hooked
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._graphed import recording_with
 from dynx.cudagraphs._leaves import leaf_of
@@ -96,12 +96,12 @@ class _Still(State):
     def check(self) -> Callable[[], bool]:
         owner, is_enabled, now = self._owner, torch.is_grad_enabled, torch.is_grad_enabled()
         standing, addresses = list(owner.standing), [each.data_ptr() for each in owner.standing]
-        all_of_them = list(range(len(addresses)))
+        all_of_them, has_hooks = list(range(len(addresses))), are_hooked(standing)
         return lambda: (
             all(map(is_, owner.standing, standing))
             and _are_at(owner.standing, addresses, all_of_them)
             and is_enabled() is now
-            and not any(map(has_gradient_hooks, standing))
+            and not has_hooks()
         )
 
     def difference(self, one: Key, other: Key) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -11,12 +11,10 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from dynx._torch.cuda_graphs import address_check
-from dynx._torch.optimizers import has_gradient_hooks, has_step_hooks
 from dynx.cudagraphs._dict_changes import unchanged
 from dynx.cudagraphs._leaves import tensors_of
 from dynx.cudagraphs._modules import binding_check, modules_of
 from dynx.cudagraphs._recordings import Key
-from dynx.cudagraphs._refusals import check_optimizer, check_parameters
 
 _are_at = address_check()
 
@@ -84,7 +82,7 @@ class ModuleState(State):
 
     def key(self) -> Key:
         values = tuple(tuple((name, id(value)) for name, value in each.items()) for each in self._dicts())
-        return values, tuple(map(_place, self._tensors())), _autocast(self._device_type)
+        return values, tuple(map(place_of, self._tensors())), _autocast(self._device_type)
 
     def held(self) -> Any:
         return [list(each.values()) for each in self._dicts()]
@@ -142,7 +140,11 @@ class ModuleState(State):
         return [tensor for each in self._modules for tensor in (*each.parameters(), *each.buffers())]
 
 
-def _place(tensor: torch.Tensor) -> Any:
+needs_gradient = attrgetter("requires_grad")
+
+
+def place_of(tensor: torch.Tensor) -> Any:
+    """Give where a tensor lies, and how."""
     return None if is_lazy(tensor) else (tensor.data_ptr(), tensor.size(), tensor.stride(), tensor.dtype)
 
 
@@ -173,129 +175,10 @@ class GradState(ModuleState):
     """The state of modules, whether there are gradients, and of which parameters."""
 
     def key(self) -> Key:
-        return (*super().key(), torch.is_grad_enabled(), tuple(map(_needs_gradient, self._tensors())))
+        return (*super().key(), torch.is_grad_enabled(), tuple(map(needs_gradient, self._tensors())))
 
     def check(self) -> Callable[[], bool]:
         is_same, is_enabled, now = super().check(), torch.is_grad_enabled, torch.is_grad_enabled()
         tensors = self._tensors()
-        need = list(map(_needs_gradient, tensors))
-        return lambda: is_same() and is_enabled() is now and list(map(_needs_gradient, tensors)) == need
-
-
-_needs_gradient = attrgetter("requires_grad")
-
-
-class TrainingState(State):
-    """The modules that a loss uses, where parameters lie and which of them are trained, and what an optimizer goes by."""
-
-    def __init__(
-        self,
-        loss_fn: Callable[..., Any],
-        params: Sequence[torch.Tensor],
-        optimizer: torch.optim.Optimizer | None,
-        scaler: torch.amp.GradScaler | None,
-    ) -> None:
-        self._params, self._optimizer, self._scaler = params, optimizer, scaler
-        self._inside = ModuleState(loss_fn, params[0].device.type)
-
-    def key(self) -> Key:
-        self._refuse()
-        return self._inside.key(), self._given(), self._numbers(), self._places()
-
-    def _refuse(self) -> None:
-        """Raise UsageError for hooks that were registered since."""
-        named = [(str(number), each) for number, each in enumerate(self._params)]
-        check_parameters(named, self._params[0].device)
-        if self._optimizer is not None:
-            check_optimizer(self._optimizer, named, self._scaler)
-
-    def held(self) -> Any:
-        return self._inside.held(), self._state(), [list(each.values()) for each in self._of_parameters()]
-
-    def undoing(self) -> Callable[[], str]:
-        return self._inside.undoing()
-
-    def changed_itself(self, before: Key) -> str:
-        if inside := self._inside.changed_itself(before[0]):
-            return inside
-        now = self._given(), self._numbers()
-        return self._named(before[1:3], now) if before[1:3] != now else ""  # not where its state lies, which a first step makes
-
-    def _given(self) -> Key:
-        return tuple((_place(each), each.requires_grad) for each in self._params)
-
-    def _state(self) -> dict[Any, Any]:
-        return {} if self._optimizer is None else self._optimizer.state
-
-    def _of_parameters(self) -> list[dict[str, Any]]:
-        return [each for each in self._state().values() if isinstance(each, dict)]
-
-    def _groups(self) -> list[dict[str, Any]]:
-        return [] if self._optimizer is None else self._optimizer.param_groups
-
-    def _places(self) -> Key:
-        """Give where what an optimizer keeps for each parameter lies."""
-        if self._optimizer is None:
-            return ()
-        kept = (value for each in self._of_parameters() for value in each.values())
-        return id(self._state()), *(value.data_ptr() for value in kept if isinstance(value, torch.Tensor))
-
-    def _numbers(self) -> Key:
-        """Give what an optimizer does its step with; tensors by address, since they may change in place."""
-        found = [
-            (f"{name} of group {number}", tuple(map(id, value)) if name == "params" else _known(value))
-            for number, group in enumerate(self._groups())
-            for name, value in group.items()
-        ]
-        found += [
-            (f"{name} of parameter {number}", _known(value))
-            for number, each in enumerate(self._of_parameters())
-            for name, value in each.items()
-            if value is not None and not isinstance(value, torch.Tensor)
-        ]
-        return *found, ("the scaler", self._of_scaler())
-
-    def _of_scaler(self) -> Key:
-        each = self._scaler
-        return () if each is None else (each.get_growth_factor(), each.get_backoff_factor(), each.get_growth_interval())
-
-    def difference(self, one: Key, other: Key) -> str:
-        return self._inside.difference(one[0], other[0]) if one[0] != other[0] else self._named(one[1:], other[1:])
-
-    def _named(self, one: Key, other: Key) -> str:
-        if one[0] != other[0]:
-            return "where a parameter lies, or whether it is trained,"
-        before = dict(one[1])
-        changed = [name for name, value in other[1] if before.get(name) != value]
-        more = ", ..." if len(changed) > 3 else ""
-        return f"{', '.join(changed[:3])}{more} (a tensor may change)" if changed else "the optimizer's state"
-
-    def check(self) -> Callable[[], bool]:
-        are_alike, params, scaler = self._inside.check(), self._params, self._of_scaler()
-        addresses, all_of_them = [each.data_ptr() for each in params], list(range(len(params)))
-        need = list(map(_needs_gradient, params))
-        optimizer, state, groups = self._optimizer, self._state(), self._groups()
-        given = [list(group["params"]) for group in groups]
-        is_unchanged = unchanged([*([] if optimizer is None else [state]), *self._of_parameters(), *groups])
-
-        def is_same() -> bool:
-            return (
-                are_alike()
-                and _are_at(params, addresses, all_of_them)
-                and list(map(_needs_gradient, params)) == need
-                and (optimizer is None or (optimizer.state is state and optimizer.param_groups is groups))
-                and len(groups) == len(given)
-                and is_unchanged()
-                and all(list(map(id, group["params"])) == ids for group, ids in zip(groups, numbers, strict=True))
-                and self._of_scaler() == scaler
-                and not any(map(has_gradient_hooks, params))
-                and (optimizer is None or not has_step_hooks(optimizer))
-            )
-
-        numbers = [list(map(id, each)) for each in given]
-        return is_same
-
-
-def _known(value: Any) -> Any:
-    """Give a number as it is, and a tensor, whose value may change, by its address."""
-    return (value.data_ptr(), value.dtype) if isinstance(value, torch.Tensor) else repr(value)
+        need = list(map(needs_gradient, tensors))
+        return lambda: is_same() and is_enabled() is now and list(map(needs_gradient, tensors)) == need

@@ -14,8 +14,9 @@ from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._recording import Recording
 from dynx.cudagraphs._refusals import check_for_training, check_optimizer, check_parameters, check_wrappers
-from dynx.cudagraphs._states import Frozen, State, TrainingState
+from dynx.cudagraphs._states import Frozen, State
 from dynx.cudagraphs._traced import stranger
+from dynx.cudagraphs._training_state import TrainingState
 from dynx.cudagraphs.runtime import check_bindings, runtime_of
 from dynx.errors import UsageError
 
