@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from numbers import Number
 from typing import Any
 
 import torch
@@ -87,4 +88,4 @@ def _key_of(leaf: Any) -> Any:
         return type(leaf), repr(leaf)  # 0.0 == -0.0, and NaN is equal to nothing
     if isinstance(leaf, BY_VALUE):
         return type(leaf), leaf
-    return type(leaf), id(leaf)
+    return type(leaf), repr(leaf) if isinstance(leaf, Number) else id(leaf)  # of NumPy, for one

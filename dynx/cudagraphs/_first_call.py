@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from numbers import Number
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -14,7 +15,7 @@ from dynx.cudagraphs._arguments import BY_VALUE, Arguments
 from dynx.cudagraphs._recordings import Key
 
 _LOOKED_AT = 1 << 26  # bytes, up to which values are compared: some operators change tensors and do not say so
-_PLAIN = (*BY_VALUE, float, complex)
+_PLAIN = (*BY_VALUE, Number)
 _WITHOUT_STATE = (FunctionType, BuiltinFunctionType, type)
 
 

@@ -107,6 +107,15 @@ def test_arguments_of_unknown_kinds(device):
         torch.testing.assert_close(run(x, scale), model(x).detach() * number)
 
 
+def test_numbers_of_other_libraries(device):
+    numpy = pytest.importorskip("numpy", reason="needs NumPy")
+    run = cudagraphs.fast_path(lambda x, factor: x * float(factor), frozen=True, config=config(device))
+    x = torch.ones(2, device=device)
+    for factor in (1, 1, 2, 2, 1, 2):
+        assert run(x, numpy.float32(factor)).tolist() == [factor] * 2
+    assert cudagraphs.stats().recordings == 2
+
+
 def test_containers_that_the_function_fills(device):
     model = linear(device)
 
