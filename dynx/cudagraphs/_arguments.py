@@ -16,7 +16,21 @@ from dynx._torch.checks import layout_check
 
 Match = Callable[[tuple[Any, ...], Mapping[str, Any]], Sequence[torch.Tensor] | None]
 
-BY_VALUE = (int, str, bytes, bool, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, Enum)
+BY_VALUE = (
+    int,
+    str,
+    bytes,
+    bool,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    torch.Size,
+    Enum,
+    range,
+    type(...),
+)
 
 
 @dataclass(frozen=True, slots=True)

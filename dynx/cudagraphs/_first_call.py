@@ -5,8 +5,8 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Number
-from types import BuiltinFunctionType, FunctionType
-from typing import Any
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn import Parameter
@@ -16,7 +16,8 @@ from dynx.cudagraphs._recordings import Key
 
 _LOOKED_AT = 1 << 26  # bytes, up to which values are compared: some operators change tensors and do not say so
 _PLAIN = (*BY_VALUE, Number)
-_WITHOUT_STATE = (FunctionType, BuiltinFunctionType, type)
+_FUNCTIONS = FunctionType, BuiltinFunctionType, MethodDescriptorType, torch._ops.OpOverload, torch._ops.OpOverloadPacket
+_WITHOUT_STATE = (*_FUNCTIONS, type)
 
 
 def changes_of(tensors: Sequence[torch.Tensor]) -> Callable[[], list[int]]:
@@ -35,7 +36,7 @@ def changes_of(tensors: Sequence[torch.Tensor]) -> Callable[[], list[int]]:
 
 
 def _is_compared(tensor: torch.Tensor) -> bool:
-    is_small = tensor.layout == torch.strided and tensor.nbytes <= _LOOKED_AT
+    is_small = tensor.layout == torch.strided and not tensor.is_meta and tensor.nbytes <= _LOOKED_AT
     return tensor.is_inference() or (is_small and not isinstance(tensor, Parameter))
 
 
@@ -50,7 +51,9 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     return plain.view(torch.uint8) if plain.numel() else plain
 
 
-def why_not_alike(key: Key, before: Arguments, after: Arguments, names: Sequence[str], results: Iterable[Any]) -> str:
+def why_not_alike(
+    key: Key, before: Arguments, after: Arguments, names: Sequence[str], results: Iterable[Any], known: tuple[type, ...]
+) -> str:
     """Say why a replay would not do what a call did, by its arguments and results; nothing where it would."""
     if key != after.key or any(one is not other for one, other in zip(before.leaves, after.leaves, strict=True)):
         return "it changes what is in its arguments, which a replay would not do"
@@ -58,8 +61,9 @@ def why_not_alike(key: Key, before: Arguments, after: Arguments, names: Sequence
         if isinstance(each, torch.Tensor):
             if each.layout != torch.strided:
                 return f"{name} is a sparse tensor"
-        elif not isinstance(each, (*_PLAIN, *_WITHOUT_STATE)):
-            return f"{name} is a {type(each).__name__}, inside of which a change is not seen"
+        elif not isinstance(each, (*_PLAIN, *_WITHOUT_STATE, *known)):
+            kind = type(each).__name__
+            return f"{name} is a {kind}, inside of which a change is not seen\n  close over it, if only tensors change in it"
     for each in results:
         if not isinstance(each, (torch.Tensor, *_PLAIN, *_WITHOUT_STATE)):
             return f"it gives a {type(each).__name__}, which a replay would not make anew"
@@ -68,9 +72,9 @@ def why_not_alike(key: Key, before: Arguments, after: Arguments, names: Sequence
 
 def holding(values: Any) -> Callable[[], bool]:
     """Hold what is small; gives what tells whether the tensors and modules are still there, which others are to hold."""
-    leaves = list(_leaves(values))
-    weak = [weakref.ref(each) for each in leaves if isinstance(each, (torch.Tensor, torch.nn.Module))]
-    held = [each for each in leaves if not isinstance(each, (torch.Tensor, torch.nn.Module, dict, set))]
+    leaves = list(_leaves(values, set()))
+    weak = [weakref.ref(each) for each in leaves if isinstance(each, _LARGE)]
+    held = [each for each in leaves if not isinstance(each, (*_LARGE, dict, set))]
 
     def are_there() -> bool:
         return held is not None and all(each() is not None for each in weak)
@@ -78,12 +82,16 @@ def holding(values: Any) -> Callable[[], bool]:
     return are_there
 
 
-def _leaves(values: Any) -> Iterator[Any]:
-    if isinstance(values, (list, tuple)):
-        for each in values:
-            yield from _leaves(each)
-    else:
+_LARGE = (torch.Tensor, torch.nn.Module, FunctionType)
+
+
+def _leaves(values: Any, seen: set[int]) -> Iterator[Any]:
+    if not isinstance(values, (list, tuple)):
         yield values
+    elif id(values) not in seen:
+        seen.add(id(values))
+        for each in values:
+            yield from _leaves(each, seen)
 
 
 def memory_of(tensors: Iterable[torch.Tensor]) -> list[int]:
@@ -91,7 +99,14 @@ def memory_of(tensors: Iterable[torch.Tensor]) -> list[int]:
     return [address for each in tensors if (address := each.untyped_storage().data_ptr())]
 
 
-def share_memory(tensors: Sequence[torch.Tensor], others: frozenset[int]) -> bool:
-    """Tell whether tensors lie in the same memory as each other, or in that of others."""
+class Changes(NamedTuple):
+    """What a function changes."""
+
+    memory: frozenset[int]  # that its arguments must not lie in
+    are_arguments: bool  # no two of which must lie in the same memory, then
+
+
+def are_mixed(tensors: Sequence[torch.Tensor], changes: Changes) -> bool:
+    """Tell whether what a function changes may be seen through another argument."""
     found = memory_of(tensors)
-    return len(set(found)) < len(found) or not others.isdisjoint(found)
+    return not changes.memory.isdisjoint(found) or (changes.are_arguments and len(set(found)) < len(found))

@@ -39,7 +39,8 @@ def views_among(results: Sequence[Any], arguments: Sequence[Any]) -> list[View]:
 
 
 def _is_plain(view: torch.Tensor, base: torch.Tensor) -> bool:
-    return view.dtype == base.dtype and not view.is_conj() and not view.is_neg() and not base.is_conj() and not base.is_neg()
+    is_read_as_it_is = not (view.is_conj() or view.is_neg() or base.is_conj() or base.is_neg())
+    return type(view) in (torch.Tensor, torch.nn.Parameter) and view.dtype == base.dtype and is_read_as_it_is
 
 
 def handing_on(views: Sequence[View], run: Run) -> Run:

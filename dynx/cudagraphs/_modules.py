@@ -90,10 +90,13 @@ def _plain(function: Any) -> list[FunctionType]:
     return [each for each in inner if isinstance(each, FunctionType)]
 
 
+_DEEP = 100  # wrappers: an object may say that it wraps ever new ones
+
+
 def _levels(function: Any) -> Iterator[Any]:
     """Give a function, and what it wraps in turn."""
     seen = set[int]()
-    while function is not None and id(function) not in seen:
+    while function is not None and id(function) not in seen and len(seen) < _DEEP:
         seen.add(id(function))
         yield function
         function = function.func if isinstance(function, partial) else getattr(function, "__wrapped__", None)

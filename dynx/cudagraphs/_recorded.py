@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from threading import RLock
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -14,7 +15,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from dynx.cudagraphs._arguments import Arguments, Match, arguments_of, matching, names_of
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._first_call import changes_of, holding, memory_of, share_memory, why_not_alike
+from dynx.cudagraphs._first_call import Changes, are_mixed, changes_of, holding, memory_of, why_not_alike
 from dynx.cudagraphs._recording import Recording
 from dynx.cudagraphs._recordings import Key, Recordings
 from dynx.cudagraphs._states import State
@@ -41,7 +42,7 @@ class _Seen(NamedTuple):
     spec: TreeSpec  # of what it gives
     outputs: int
     is_pure: bool
-    changes: frozenset[int] | None  # memory that arguments must not lie in, nor two of them in the same; None where they may
+    changes: Changes | None  # None where arguments may lie where they want
     means: Callable[[], bool]  # whether the key stands for what it stood for: it is made of addresses
 
 
@@ -55,7 +56,8 @@ class Recorded:
         self._config, self._runtime, self._state = config, runtime, state
         self._recordings = Recordings(config, name, ("its arguments", "its state"), self._forget)
         self._seen: dict[Key, _Seen] = {}
-        self._hot: _Hot | None = None
+        self._hot: _Hot | None = None  # of the recording that was used last
+        self._hot_of: WeakKeyDictionary[Any, _Hot] = WeakKeyDictionary()
         self._why_not = ""  # it runs uncaptured
         self._times_it_changed_itself = 0
         self._is_told = False
@@ -64,6 +66,7 @@ class Recorded:
         self.also: Callable[[], Sequence[torch.Tensor]] | None = None  # what else a recording writes, and keeps
         self.original = function  # what copies of it are
         self.watched: Callable[[], Sequence[torch.Tensor]] = tuple  # that the function may change
+        self.known: tuple[type, ...] = ()  # kinds of arguments that may be objects
         self.make: Callable[..., Any] = Recording
         self.on_replay: Callable[[Recording], None] | None = None
         self.on_switch: Callable[[Recording], None] | None = None
@@ -93,22 +96,35 @@ class Recorded:
             if self._why_not and self._config.or_error:
                 tell(self._why_not, self._config)
             return self._run(args, kwargs)
+        for each in self._recordings:  # layouts may take turns: to look at all of the state takes long
+            hot = self._hot_of.get(each)
+            tensors = hot.match(args, kwargs) if hot is not None else None
+            if hot is not None and tensors is not None and hot.is_unchanged():
+                self._switch(each, hot)
+                return hot.give(hot.run(tensors))
         arguments = arguments_of(args, kwargs)
         key = (arguments.key, self._state.key())
         if key not in self._seen:
             return self._first(key, arguments, args, kwargs)
         seen = self._seen[key]
-        if seen.changes is not None and share_memory(arguments.tensors, seen.changes):
+        if seen.changes is not None and are_mixed(arguments.tensors, seen.changes):
+            self._tell_once(f"{self._name} runs uncaptured: arguments lie in the same memory as what it changes")
             return self._run(args, kwargs)
         recording = self._recording(key, arguments, args, kwargs)
         if recording is None:
             return self._run(args, kwargs) if key in self._seen else self._first(key, arguments, args, kwargs)
         give = _giving(recording, seen.spec, self.on_replay)
         match = matching(arguments) if seen.changes is None else _apart(matching(arguments), seen.changes)
-        self._hot = _Hot(match, _all_of(self._state.check(), recording), recording.run, give)
+        hot = _Hot(match, _all_of(self._state.check(), recording), recording.run, give)
+        self._switch(recording, hot)
+        return give(recording.run(arguments.tensors))
+
+    def _switch(self, recording: Any, hot: _Hot) -> None:
+        """Have the next calls look at a recording first."""
+        self._hot = self._hot_of[recording] = hot
+        self._recordings.use(recording)
         if self.on_switch is not None:
             self.on_switch(recording)
-        return give(recording.run(arguments.tensors))
 
     def record(self, *args: Any, **kwargs: Any) -> None:
         """Call the function as it is, and record it for such arguments. Raises CaptureError where `or_error` asks for it."""
@@ -159,7 +175,7 @@ class Recorded:
         changes = changes_of([*arguments.tensors, *watched])
         result = self._run(args, kwargs)
         leaves, spec = tree_flatten(result)
-        if why := why_not_alike(key[0], arguments, arguments_of(args, kwargs), names, leaves):
+        if why := why_not_alike(key[0], arguments, arguments_of(args, kwargs), names, leaves, self.known):
             self._tell_once(f"{self._name} runs uncaptured: {why}")
             return result
         if what := self._state.changed_itself(key[1]):
@@ -170,7 +186,8 @@ class Recorded:
         written = frozenset(index for index in changed if index < count)
         is_pure = self._part == "call" and not changed
         mixed = watched if written else [watched[index - count] for index in changed]
-        apart = frozenset(memory_of(mixed)) if changed and count and self._part == "call" else None
+        is_mixable = changed and count and self._part == "call"
+        apart = Changes(frozenset(memory_of(mixed)), bool(written)) if is_mixable else None
         if len(self._seen) >= 2 * self._config.max_recordings:
             self._tell_what_changes(key)
             self._seen.clear()
@@ -240,6 +257,7 @@ class Recorded:
     def close(self) -> None:
         """Give back the memory of its recordings; it records anew when it is called."""
         self._recordings.close()
+        self._seen.clear()
 
 
 def _all_of(is_unchanged: Callable[[], bool], recording: Recording) -> Callable[[], bool]:
@@ -266,11 +284,11 @@ def _giving(recording: Recording, spec: TreeSpec, on_replay: Callable[[Recording
     return itemgetter(0) if on_replay is None and spec.is_leaf() else give
 
 
-def _apart(match: Match, others: frozenset[int]) -> Match:
+def _apart(match: Match, changes: Changes) -> Match:
     """Leave out calls whose tensors lie in the same memory: a recording has memory for each."""
 
     def match_apart(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[torch.Tensor] | None:
         tensors = match(args, kwargs)
-        return None if tensors is not None and share_memory(tensors, others) else tensors
+        return None if tensors is not None and are_mixed(tensors, changes) else tensors
 
     return match_apart

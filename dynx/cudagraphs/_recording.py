@@ -146,7 +146,7 @@ def _captured(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, giv
     def function(copies: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         for index, each in zip(staged.in_graph, copies, strict=True):
             inputs[index] = each
-        return _without_views(call, list(inputs), plan, views)
+        return _without_views(call, list(inputs), given, plan, views)
 
     try:
         captured = runtime.capture(function, staged.sources, results.in_graph, pool)
@@ -174,7 +174,7 @@ def _reading(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, give
 
     def function(others: Sequence[Any]) -> tuple[Any, ...]:
         places = dict(zip(dynamic, others, strict=True))
-        return _without_views(call, [places.get(index, each) for index, each in enumerate(given)], plan, views)
+        return _without_views(call, [places.get(index, each) for index, each in enumerate(given)], given, plan, views)
 
     results, views = Results(plan, config.outputs, few=FEW), list[View]()
     try:
@@ -200,11 +200,14 @@ def _lies_in(value: Any, ranges: Sequence[tuple[int, int]]) -> bool:
     return isinstance(value, torch.Tensor) and any(begin <= value.data_ptr() < end for begin, end in ranges)
 
 
-def _without_views(call: Call, args: list[Any], plan: GraphPlan, views: list[View]) -> tuple[Any, ...]:
+def _without_views(call: Call, args: list[Any], given: Sequence[Any], plan: GraphPlan, views: list[View]) -> tuple[Any, ...]:
     """Call, and leave out the results for the user that lie in arguments, but not where autograd has to see them."""
     outputs = list(call(list(args)))
     is_theirs = plan.part != "backward" and not plan.is_differentiated  # gradients may lie in what the forward graph saved
-    lasting = [None if each.kind == "managed" else arg for each, arg in zip(plan.inputs, args, strict=True)]
+    lasting = [
+        mine if each.kind != "managed" and isinstance(mine, torch.Tensor) and mine.stride() == theirs.stride() else None
+        for each, mine, theirs in zip(plan.inputs, args, given, strict=True)
+    ]
     views[:] = views_among(outputs[: plan.user_outputs], lasting) if is_theirs else ()
     for each in views:
         outputs[each.result] = None

@@ -43,6 +43,13 @@ class Recordings:
             self._by_key.move_to_end(key)
         return next((each for each in self._by_key.get(key, ()) if fits(each)), None)
 
+    def use(self, recording: Recording) -> None:
+        """Note that a recording is used: the others are given up before it."""
+        for key, known in self._by_key.items():
+            if recording in known:
+                self._by_key.move_to_end(key)
+                return
+
     def add(self, key: Key, make: Callable[[], Recording]) -> Recording | None:
         """Make another recording; None where there is no room."""
         if len(list(self)) >= self._config.max_recordings and not self._make_room(key):

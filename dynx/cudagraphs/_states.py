@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -63,7 +63,15 @@ def _always() -> bool:
     return True
 
 
-_DICTS = 8  # of a module, that are looked at
+_STRUCTURE = (
+    "_parameters",
+    "_buffers",
+    "_modules",
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
 
 
 class ModuleState(State):
@@ -72,6 +80,8 @@ class ModuleState(State):
 
     Not seen: what changes inside of an attribute, such as an element of a list.
     """
+
+    _names: tuple[str, ...] = ("__dict__", *_STRUCTURE)
 
     def __init__(self, function: Callable[..., Any], device_type: str) -> None:
         self._function, self._device_type = function, device_type
@@ -88,7 +98,7 @@ class ModuleState(State):
         return [list(each.values()) for each in self._dicts()]
 
     def check(self) -> Callable[[], bool]:
-        are_same, tensors = self._unchanged(), [each for each in self._tensors() if not is_lazy(each)]
+        are_same, tensors = self._unchanged(), list(filter(has_place, self._tensors()))
         addresses, all_of_them = [each.data_ptr() for each in tensors], list(range(len(tensors)))
         device_type, autocast = self._device_type, _autocast(self._device_type)
         is_autocast = torch.is_autocast_enabled
@@ -103,41 +113,38 @@ class ModuleState(State):
     def difference(self, one: Key, other: Key) -> str:
         for number, (before, after) in enumerate(zip(one[0], other[0], strict=False)):
             for name, _ in sorted(set(before) ^ set(after)):
-                owner = [module for each in self._modules for module in each.modules()][number // _DICTS]
+                owner, _ = self._owned()[number]
                 return f"{name} of a {type(owner).__name__}"
         return "where a parameter lies" if one[1] != other[1] else "autocast"
 
     def undoing(self) -> Callable[[], str]:
-        before = [(each, dict(each)) for each in self._dicts()]
-
-        def put_back() -> str:
-            names = [name for now, then in before for name in {**then, **now} if now.get(name, then) is not then.get(name, now)]
-            for now, then in before if names else ():
-                now.clear()
-                now.update(then)
-            return ", ".join(names)
-
-        return put_back
+        return undoing(self._dicts())
 
     def _dicts(self) -> list[dict[str, Any]]:
+        return [each for _, each in self._owned()]
+
+    def _owned(self) -> list[tuple[nn.Module, dict[str, Any]]]:
+        """Give the dictionaries that are looked at, and the modules that they belong to."""
         all_of_them = [module for each in self._modules for module in each.modules()]
-        return [
-            found
-            for each in all_of_them
-            for found in (
-                each.__dict__,
-                each._parameters,
-                each._buffers,
-                each._modules,
-                each._forward_hooks,
-                each._forward_pre_hooks,
-                each._backward_hooks,
-                each._backward_pre_hooks,
-            )
-        ]
+        found = ((each, getattr(each, name)) for each in all_of_them for name in self._names)
+        return [(owner, each) for owner, each in found if isinstance(each, dict)]  # those of TorchScript are none
 
     def _tensors(self) -> list[torch.Tensor]:
         return [tensor for each in self._modules for tensor in (*each.parameters(), *each.buffers())]
+
+
+def undoing(dicts: Sequence[dict[str, Any]]) -> Callable[[], str]:
+    """Give what puts back what was assigned since, and names it."""
+    before = [(each, dict(each)) for each in dicts]
+
+    def put_back() -> str:
+        names = [name for now, then in before for name in {**then, **now} if now.get(name, then) is not then.get(name, now)]
+        for now, then in before if names else ():
+            now.clear()
+            now.update(then)
+        return ", ".join(dict.fromkeys(names))
+
+    return put_back
 
 
 needs_gradient = attrgetter("requires_grad")
@@ -145,7 +152,13 @@ needs_gradient = attrgetter("requires_grad")
 
 def place_of(tensor: torch.Tensor) -> Any:
     """Give where a tensor lies, and how."""
-    return None if is_lazy(tensor) else (tensor.data_ptr(), tensor.size(), tensor.stride(), tensor.dtype)
+    if is_lazy(tensor) or not has_place(tensor):
+        return id(tensor)
+    return tensor.data_ptr(), tensor.size(), tensor.stride(), tensor.dtype
+
+
+def has_place(tensor: torch.Tensor) -> bool:
+    return tensor.layout == torch.strided and not is_lazy(tensor)
 
 
 def _autocast(device_type: str) -> torch.dtype | None:
@@ -169,6 +182,31 @@ class MovingState(ModuleState):
     def check(self) -> Callable[[], bool]:
         are_same, device_type, autocast = self._unchanged(), self._device_type, _autocast(self._device_type)
         return lambda: are_same() and _autocast(device_type) == autocast
+
+
+class Structure(ModuleState):
+    """The state of modules but for their other attributes: those that a function assigns stay those of the recording, which
+    replays fill.
+    """
+
+    _names = _STRUCTURE
+
+    def key(self) -> Key:
+        return (*super().key(), tuple(map(_is_training, self._all())))
+
+    def check(self) -> Callable[[], bool]:
+        is_same, modules = super().check(), self._all()
+        flags = list(map(_is_training, modules))
+        return lambda: is_same() and list(map(_is_training, modules)) == flags
+
+    def difference(self, one: Key, other: Key) -> str:
+        return super().difference(one, other) if one[:2] != other[:2] else "train, eval or autocast"
+
+    def _all(self) -> list[nn.Module]:
+        return [module for each in self._modules for module in each.modules()]
+
+
+_is_training = attrgetter("training")
 
 
 class GradState(ModuleState):

@@ -82,8 +82,8 @@ class Traced:
 def stranger(results: Sequence[torch.Tensor], known: Sequence[torch.Tensor]) -> tuple[int, ...] | None:
     """Give the size of a leaf that results need the gradient of, and that is not among those that are known."""
     ours = {id(each) for each in known}
-    leaves = (getattr(node, "variable", None) for node in nodes_of(results))
-    return next((tuple(each.size()) for each in leaves if each is not None and id(each) not in ours), None)
+    leaves = (node.variable for node in nodes_of(results) if node.name() == "torch::autograd::AccumulateGrad")
+    return next((tuple(each.size()) for each in leaves if id(each) not in ours), None)
 
 
 def _sum(one: torch.Tensor | None, other: torch.Tensor | None, is_same: bool) -> torch.Tensor | None:

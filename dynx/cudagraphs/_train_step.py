@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter, is_
 from typing import Any, Protocol, cast
 
 import torch
+from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
 from dynx._torch import foreach
@@ -43,9 +45,10 @@ def train_step(
     optimizer a call leaves the gradients in `.grad`, in the recording's memory.
 
     Each call checks the modules that the loss uses, where the parameters lie and which are trained, and the optimizer's groups,
-    numbers and state; with `frozen` you promise that they stay, and that nobody sets `.grad`. A learning rate that changes
-    should be a tensor: a number that changes needs another recording. With `accumulate` parameters that no part of a step uses
-    have gradients of zeros.
+    numbers and state; with `frozen` you promise that they stay, and that nobody sets `.grad`. Attributes of modules that are no
+    parameters, buffers or modules are as in the recording, and what the loss assigns to one cannot be read there: have it give
+    that. A learning rate that changes should be a tensor: a number that changes needs another recording. With `accumulate`
+    parameters that no part of a step uses have gradients of zeros.
 
     Raises UsageError for what cannot be recorded, by name: DDP, FSDP, hooks on gradients or steps, optimizers that read values,
     gradients of tensors that are not among the parameters.
@@ -162,12 +165,15 @@ class _Work:
     def _begin(self, begins: bool) -> None:
         if not self._keeps:
             put_gradients(self.params, [None] * len(self.params))
-        elif self._kept:
+        else:  # zeros, also where the next backward passes do not come
+            before = self._kept or [None] * len(self.params)
+            self._kept = [
+                torch.zeros_like(each) if each.requires_grad and kept is None else kept
+                for each, kept in zip(self.params, before, strict=True)
+            ]
             put_gradients(self.params, self._kept)
-            if begins:  # zeros, also where the next backward passes do not come
+            if begins:
                 foreach.zero_all([each for each in self._kept if each is not None])
-        elif begins:
-            put_gradients(self.params, [None] * len(self.params))
 
     def _end(self, optimizer: torch.optim.Optimizer) -> None:
         if self.clip is not None:
@@ -185,9 +191,13 @@ class _Work:
 
 
 def put_gradients(params: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor | None]) -> None:
+    if all(map(is_, map(_gradient, params), gradients)):  # asking takes a fraction of setting
+        return
     for each, gradient in zip(params, gradients, strict=True):
-        if each.grad is not gradient:  # asking takes a fraction of setting
-            each.grad = gradient
+        each.grad = gradient
+
+
+_gradient = attrgetter("grad")
 
 
 def _check_leaves(loss: torch.Tensor, params: Sequence[torch.Tensor]) -> None:
@@ -222,6 +232,7 @@ def _recorded(work: _Work, begins: bool, ends: bool, *, config: Config, runtime:
 
     recorded = Recorded(run, "step", "the training step", config, runtime, state)
     recorded.also = work.gradients
+    recorded.known = (nn.Module,)  # of which the parameters are checked
 
     def show(recording: Recording) -> None:
         put_gradients(work.params, recording.also)

@@ -13,7 +13,7 @@ from dynx._torch.optimizers import are_hooked, has_step_hooks
 from dynx.cudagraphs._dict_changes import unchanged
 from dynx.cudagraphs._recordings import Key
 from dynx.cudagraphs._refusals import check_optimizer, check_parameters
-from dynx.cudagraphs._states import ModuleState, State, needs_gradient, place_of
+from dynx.cudagraphs._states import State, Structure, needs_gradient, place_of, undoing
 
 _are_at = address_check()
 
@@ -29,7 +29,8 @@ class TrainingState(State):
         scaler: torch.amp.GradScaler | None,
     ) -> None:
         self._params, self._optimizer, self._scaler = params, optimizer, scaler
-        self._inside = ModuleState(loss_fn, params[0].device.type)
+        self._device = next((each.device for each in params if each.requires_grad), params[0].device)
+        self._inside = Structure(loss_fn, self._device.type)
 
     def key(self) -> Key:
         self._refuse()
@@ -37,8 +38,8 @@ class TrainingState(State):
 
     def _refuse(self) -> None:
         """Raise UsageError for hooks that were registered since."""
-        named = [(str(number), each) for number, each in enumerate(self._params)]
-        check_parameters(named, self._params[0].device)
+        named = [(str(number), each) for number, each in enumerate(self._params) if each.requires_grad]
+        check_parameters(named, self._device)
         if self._optimizer is not None:
             check_optimizer(self._optimizer, named, self._scaler)
 
@@ -46,13 +47,13 @@ class TrainingState(State):
         return self._inside.held(), self._state(), [list(each.values()) for each in self._of_parameters()]
 
     def undoing(self) -> Callable[[], str]:
-        return self._inside.undoing()
+        return undoing([each for each in (*self._of_parameters(), *self._groups()) if isinstance(each, dict)])
 
     def changed_itself(self, before: Key) -> str:
         if inside := self._inside.changed_itself(before[0]):
             return inside
         now = self._given(), self._numbers()
-        return self._named(before[1:3], now) if before[1:3] != now else ""  # not where its state lies, which a first step makes
+        return self._named(before[1:3], now)  # not where its state lies, which a first step makes
 
     def _given(self) -> Key:
         return tuple((place_of(each), each.requires_grad) for each in self._params)
@@ -71,7 +72,7 @@ class TrainingState(State):
         if self._optimizer is None:
             return ()
         kept = (value for each in self._of_parameters() for value in each.values())
-        return id(self._state()), *(value.data_ptr() for value in kept if isinstance(value, torch.Tensor))
+        return id(self._state()), *(place_of(value) for value in kept if isinstance(value, torch.Tensor))
 
     def _numbers(self) -> Key:
         """Give what an optimizer does its step with; tensors by address, since they may change in place."""
@@ -93,15 +94,17 @@ class TrainingState(State):
         return () if each is None else (each.get_growth_factor(), each.get_backoff_factor(), each.get_growth_interval())
 
     def difference(self, one: Key, other: Key) -> str:
-        return self._inside.difference(one[0], other[0]) if one[0] != other[0] else self._named(one[1:], other[1:])
+        if one[0] != other[0]:
+            return self._inside.difference(one[0], other[0])
+        return self._named(one[1:], other[1:]) or "the optimizer's state"
 
     def _named(self, one: Key, other: Key) -> str:
         if one[0] != other[0]:
             return "where a parameter lies, or whether it is trained,"
         before = dict(one[1])
-        changed = [name for name, value in other[1] if before.get(name) != value]
+        changed = [name for name, value in other[1] if before.get(name, value) != value]  # a first step makes new ones
         more = ", ..." if len(changed) > 3 else ""
-        return f"{', '.join(changed[:3])}{more} (a tensor may change)" if changed else "the optimizer's state"
+        return f"{', '.join(changed[:3])}{more} (a tensor may change)" if changed else ""
 
     def check(self) -> Callable[[], bool]:
         are_alike, params, scaler = self._inside.check(), self._params, self._of_scaler()
@@ -134,4 +137,4 @@ def _are_same(some: Sequence[Any], others: Sequence[Any]) -> bool:
 
 def _known(value: Any) -> Any:
     """Give a number as it is, and a tensor, whose value may change, by its address."""
-    return (value.data_ptr(), value.dtype) if isinstance(value, torch.Tensor) else repr(value)
+    return place_of(value) if isinstance(value, torch.Tensor) else repr(value)

@@ -81,6 +81,10 @@ def test_hooks_that_come_later_are_refused(trained, device, register):
     run(torch.ones(3, device=device)).backward()
 
 
+MIXED = pytest.mark.filterwarnings("ignore:.*arguments lie in the same memory as what it changes")
+
+
+@MIXED
 def test_arguments_that_overlap(device):
     class Adding(Scaled):
         def forward(self, x, y):
@@ -96,6 +100,7 @@ def test_arguments_that_overlap(device):
         torch.testing.assert_close(run(torch.zeros(3, device=device), other), (other * model.weight).sin())
 
 
+@MIXED
 def test_an_argument_that_is_a_buffer(device):
     class Counting(Scaled):
         def forward(self, x):

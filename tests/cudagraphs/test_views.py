@@ -74,3 +74,25 @@ def test_an_argument_that_needs_a_gradient_is_copied_where_gradients_are_on(devi
     )
     for _ in range(4):
         assert run(torch.ones(2, 6, device=device, requires_grad=True)).grad_fn is None
+
+
+@pytest.mark.parametrize("outputs", ["clone", "alias"])
+def test_views_of_what_overlaps_itself(device, inputs, outputs):
+    config = cudagraphs.Config(runtime=RUNTIMES[device], inputs=inputs, outputs=outputs)
+    run = cudagraphs.fast_path(lambda x: (x + 1, x.t(), x[1:]), frozen=True, config=config)
+    for number in range(4):
+        x = (torch.arange(5.0, device=device) + number).unfold(0, 3, 1)
+        more, transposed, rest = run(x)
+        assert torch.equal(more, x + 1)
+        assert torch.equal(transposed, x.t())
+        assert torch.equal(rest, x[1:])
+
+
+class Named(torch.Tensor):
+    pass
+
+
+def test_views_of_another_class(device):
+    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    run = cudagraphs.fast_path(lambda x: (x + 1, x.as_subclass(Named)), frozen=True, config=config)
+    assert [type(run(torch.ones(2, device=device))[1]) for _ in range(4)] == [Named] * 4
