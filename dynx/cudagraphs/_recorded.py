@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from threading import RLock
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -57,7 +56,7 @@ class Recorded:
         self._recordings = Recordings(config, name, ("its arguments", "its state"), self._forget)
         self._seen: dict[Key, _Seen] = {}
         self._hot: _Hot | None = None  # of the recording that was used last
-        self._hot_of: WeakKeyDictionary[Any, _Hot] = WeakKeyDictionary()
+        self._hot_of: dict[int, _Hot] = {}  # by the recording
         self._why_not = ""  # it runs uncaptured
         self._times_it_changed_itself = 0
         self._is_told = False
@@ -97,7 +96,7 @@ class Recorded:
                 tell(self._why_not, self._config)
             return self._run(args, kwargs)
         for each in self._recordings:  # layouts may take turns: to look at all of the state takes long
-            hot = self._hot_of.get(each)
+            hot = self._hot_of.get(id(each))
             tensors = hot.match(args, kwargs) if hot is not None else None
             if hot is not None and tensors is not None and hot.is_unchanged():
                 self._switch(each, hot)
@@ -121,7 +120,9 @@ class Recorded:
 
     def _switch(self, recording: Any, hot: _Hot) -> None:
         """Have the next calls look at a recording first."""
-        self._hot = self._hot_of[recording] = hot
+        self._hot = hot
+        self._hot_of = {id(each): known for each in self._recordings if (known := self._hot_of.get(id(each))) is not None}
+        self._hot_of[id(recording)] = hot
         self._recordings.use(recording)
         if self.on_switch is not None:
             self.on_switch(recording)
@@ -244,6 +245,7 @@ class Recorded:
 
     def _forget(self) -> None:
         self._hot, self._why_not = None, ""
+        self._hot_of.clear()
 
     @property
     def writes(self) -> bool:

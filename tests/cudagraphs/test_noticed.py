@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import pickle
+import weakref
 from dataclasses import dataclass
 
 import pytest
@@ -401,3 +403,33 @@ def test_a_recording_that_made_room_for_one_that_failed(device):
     with pytest.warns(DynxWarning, match="runs uncaptured"):
         run(three)
     assert run(two).tolist() == [2.0, 2.0]
+
+
+def test_recordings_that_made_room_are_let_go(device):
+    model = linear(device)
+    run = cudagraphs.graphed(model, (torch.ones(1, 3, device=device),), config=config(device, max_recordings=2, on_limit="lru"))
+    seen = weakref.WeakSet()
+    for rows in (1, 2, 3, 4, 3, 4, 2, 1, 2, 1):
+        for _ in range(3):
+            run(torch.ones(rows, 3, device=device)).sum().backward()
+        seen.update(run.forward.recordings)
+        assert len(run.forward.recordings) <= 2
+    gc.collect()
+    assert len(seen) <= 3, "those that are there, and one that was used last"
+    run.forward.close()
+    gc.collect()
+    assert not seen
+
+
+@pytest.mark.parametrize("params", ["rerecord", "patch"])
+def test_layouts_that_take_turns(device, params):
+    model = linear(device)
+    run = cudagraphs.fast_path(model, config=config(device, params=params))
+    for rows in [1, 2, 3] * 5:
+        x = torch.rand(rows, 3, device=device)
+        torch.testing.assert_close(run(x), model(x).detach())
+    assert len(run.recordings) == 3
+    model.weight.data = torch.zeros_like(model.weight)
+    for rows in [1, 2, 3] * 3:
+        x = torch.rand(rows, 3, device=device)
+        torch.testing.assert_close(run(x), model(x).detach())
