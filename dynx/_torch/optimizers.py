@@ -21,7 +21,7 @@ def has_step_hooks(optimizer: Any) -> bool:
 
 
 def has_gradient_hooks(parameter: Any) -> bool:
-    return bool(parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None))
+    return are_hooked([parameter])()
 
 
 def are_hooked(parameters: Sequence[Any]) -> Callable[[], bool]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -80,20 +81,15 @@ def graphed(
         in_place=gradients == "in_place",
     )
     if not isinstance(callables, tuple):
-        return make(callables, tuple(sample_args), dict(sample_kwargs or {}))  # type: ignore[arg-type]
+        with _all_or_none([callables]):
+            return make(callables, tuple(sample_args), dict(sample_kwargs or {}))  # type: ignore[arg-type]
     if len(callables) != len(sample_args):
         raise UsageError(f"there are {len(callables)} callables, and arguments for {len(sample_args)}\n  give a tuple for each")
     keywords: Sequence[Any] = sample_kwargs or [{}] * len(callables)  # type: ignore[assignment]
-    befores = [(each, vars(each).get("forward")) for each in callables if isinstance(each, nn.Module)]
-    try:
+    with _all_or_none(callables):
         return tuple(
             make(each, tuple(args), kwargs) for each, args, kwargs in zip(callables, sample_args, keywords, strict=True)
         )
-    except BaseException:  # all of them or none
-        for each, before in befores:
-            if vars(each).get("forward") is not before:
-                _put_back(each, before)
-        raise
 
 
 def _graphed(
@@ -128,25 +124,26 @@ def _graphed(
     recorded.watched = lambda: tensors_of(modules_of(function))
     recorded.original = forward
     recorded.make = partial(recording_with, wanted)
-    before = vars(function).get("forward") if isinstance(function, nn.Module) else None
     if isinstance(function, nn.Module):
         function.forward = recorded  # before it is recorded, since it is part of the module's state
-    try:
-        for _ in range(warmup - 1 if runtime is not None else 0):
-            runtime.warm_up(partial(_try, inner, args, kwargs, [each for _, each in named]))
-        recorded.record(*args, **kwargs)
-    except BaseException:
-        if isinstance(function, nn.Module):
-            _put_back(function, before)
-        raise
+    for _ in range(warmup - 1 if runtime is not None else 0):
+        runtime.warm_up(partial(_try, inner, args, kwargs, [each for _, each in named]))
+    recorded.record(*args, **kwargs)
     return function if isinstance(function, nn.Module) else recorded
 
 
-def _put_back(module: nn.Module, forward: Any) -> None:
-    """Have a module run what it ran before; None: what its class says."""
-    del module.forward
-    if forward is not None:
-        module.forward = forward
+@contextmanager
+def _all_or_none(callables: Sequence[Any]) -> Iterator[None]:
+    """Have modules run what they ran before, where one of them cannot be recorded."""
+    befores = [(each, vars(each).get("forward")) for each in callables if isinstance(each, nn.Module)]
+    try:
+        yield
+    except BaseException:
+        for each, before in befores:
+            vars(each).pop("forward", None)
+            if before is not None:
+                each.forward = before
+        raise
 
 
 def _named(modules: Sequence[nn.Module]) -> list[tuple[str, torch.Tensor]]:
