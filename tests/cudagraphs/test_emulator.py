@@ -83,6 +83,21 @@ def test_views_and_changes_in_place_are_replayed():
     assert captured.outputs.tolist() == [2, 2, 0, 0]
 
 
+def test_operators_that_only_change_a_shape_are_none_of_a_device():
+    """A vector times a matrix is `squeeze_` of a product: what is replayed is the product."""
+    vector, matrix = torch.ones(3), torch.eye(3)
+
+    def function(_):
+        turned = torch.stack([vector, vector * 2]).t_()
+        return vector @ matrix, turned.sum(0), turned
+
+    captured = Emulator().capture(function)
+    for value in (1.0, 5.0):
+        vector.fill_(value)
+        captured.replay()
+        assert [each.tolist() for each in captured.outputs] == [[value] * 3, [3 * value, 6 * value], [[value, 2 * value]] * 3]
+
+
 def test_random_numbers_follow_the_generator():
     captured = Emulator().capture(lambda _: torch.rand(3))
     torch.manual_seed(3)

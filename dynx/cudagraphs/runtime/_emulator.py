@@ -220,13 +220,16 @@ class _Recorder(TorchDispatchMode):
         for each in given.values():  # all: batch_norm changes what its schema does not say
             if _storage(each) not in self._before:
                 self._before[_storage(each)] = each.untyped_storage(), each.untyped_storage().clone()
+        if torch.Tag.inplace_view in _tags(operator):  # nothing that a device does
+            return operator(*args, **kwargs)
+        args_now, kwargs_now = _as_laid_out_now(args), _as_laid_out_now(kwargs)
         out = operator(*args, **kwargs)
         fresh = tuple(
-            (position, each)
+            (position, _as_laid_out_now(each))
             for position, each in enumerate(tree_leaves(out))
             if isinstance(each, torch.Tensor) and _storage(each) not in given
         )
-        self.steps.append(_Step(operator, args, kwargs, fresh))
+        self.steps.append(_Step(operator, args_now, kwargs_now, fresh))
         return out
 
     def put_back(self) -> None:
@@ -237,8 +240,16 @@ class _Recorder(TorchDispatchMode):
 def _reads_a_value(operator: Any, args: tuple[Any, ...]) -> bool:
     if operator is torch.ops.aten.index.Tensor:  # reads a mask, to know how many there are
         return any(each.dtype in (torch.bool, torch.uint8) for each in _tensors(args[1]))
-    tags = getattr(operator, "tags", ())  # higher-order ones have none
-    return torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags
+    return torch.Tag.data_dependent_output in _tags(operator) or torch.Tag.dynamic_output_shape in _tags(operator)
+
+
+def _tags(operator: Any) -> Container[torch.Tag]:
+    return getattr(operator, "tags", ())  # higher-order ones have none
+
+
+def _as_laid_out_now(values: Any) -> Any:
+    """Give the tensors in new objects: operators such as squeeze_ change the shape of those that the program has."""
+    return tree_map(lambda each: each.detach() if isinstance(each, torch.Tensor) else each, values)
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:
