@@ -63,11 +63,12 @@ fuzz-torch-%: .matrix/python-torch-%/.ready
 mutations: $(READY)
 	$(BIN)/python tests/fuzz/mutations.py --changes $(CHANGES) --seed $(SEED)
 
-# Calls random modules as recordings and as they are: values, gradients and shared memory have to be the same.
+# Calls random modules as recordings and as they are, and trains others: values, gradients and shared memory have to be the same.
 PROGRAMS := 300
 DEVICE   := cpu
 fuzz-graphs: $(READY)
 	$(BIN)/python tests/fuzz/cudagraphs.py --programs $(PROGRAMS) --seed $(SEED) --device $(DEVICE)
+	$(BIN)/python tests/fuzz/train_steps.py --programs $(PROGRAMS) --seed $(SEED) --device $(DEVICE)
 
 # Plants faults in dynx.cudagraphs one at a time; its tests have to notice each.
 faults: $(READY)

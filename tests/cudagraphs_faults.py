@@ -53,6 +53,27 @@ FAULTS = (
         "test_inference.py",
     ),
     Fault(
+        "attributes of objects are not followed",
+        "_modules.py",
+        "return self._named(vars(value), self._attributes)",
+        "return False",
+        "test_noticed.py",
+    ),
+    Fault(
+        "owners of parameters are not looked for",
+        "_train_step.py",
+        "others = [] if frozen else owners_of(",
+        "others = [] if True else owners_of(",
+        "test_train_step_noticed.py",
+    ),
+    Fault(
+        "frozen parameters keep gradients of earlier steps",
+        "_train_step.py",
+        "is_kept = [each.requires_grad or",
+        "is_kept = [True or",
+        "test_train_step_noticed.py",
+    ),
+    Fault(
         "strides are lost",
         "_staging.py",
         "return copy_of(compact).expand",

@@ -1,51 +1,54 @@
-"""Which modules a function uses: itself, its object, what it closes over, its globals; those of what it wraps too."""
+"""Which modules a function uses: itself, its object, what it closes over, its globals; those of what it wraps too.
+
+Modules are found in attributes of objects too, and in lists and dicts; functions of the same file that it uses, and methods of
+its object, are looked at as it is itself. Not followed: what is computed, such as `getattr(owner, name)`, and other files.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from operator import attrgetter, is_
-from types import CellType, CodeType, FunctionType
+import dis
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from inspect import getattr_static
+from operator import attrgetter
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
 
-class _Name(NamedTuple):
-    """A global variable that holds a module."""
+class _Binding(NamedTuple):
+    """A way to a module: a variable, an attribute, or the elements of a container."""
 
-    scope: dict[str, Any]
-    name: str
-    module: nn.Module
+    read: Callable[[], Any]
+    found: Any  # a tuple of elements
 
 
 def modules_of(function: Callable[..., Any]) -> list[nn.Module]:
     """Find the modules that a function uses now."""
-    if isinstance(function, nn.Module):
-        return [function]
-    cells, names = _bindings(function)
-    found = [*_owners(function), *(each.cell_contents for each in cells), *(each.module for each in names)]
-    return list({id(each): each for each in found}.values())
+    return [function] if isinstance(function, nn.Module) else _Search(function).modules
 
 
 def binding_check(function: Callable[..., Any]) -> Callable[[], bool] | None:
     """Give what tells whether the names by which a function finds modules stand for those of now; None where there are none."""
-    if isinstance(function, nn.Module):
+    bindings = [] if isinstance(function, nn.Module) else _Search(function).bindings
+    if not bindings:
         return None
-    cells, names = _bindings(function)
-    if not cells and not names:
-        return None
-    contents = [each.cell_contents for each in cells]
 
     def are_bound() -> bool:
         try:
-            return all(map(is_, map(_content, cells), contents)) and all(
-                scope.get(name) is module for scope, name, module in names
-            )
+            return all(_is_same(read(), found) for read, found in bindings)
         except ValueError:  # a variable was deleted
             return False
 
     return are_bound
+
+
+def _is_same(now: Any, found: Any) -> bool:
+    if type(found) is not tuple:
+        return now is found
+    return len(now) == len(found) and all(one is other for one, other in zip(now, found, strict=True))
 
 
 def unset(function: Callable[..., Any]) -> list[str]:
@@ -58,36 +61,118 @@ def unset(function: Callable[..., Any]) -> list[str]:
     ]
 
 
-def _bindings(function: Callable[..., Any]) -> tuple[list[CellType], list[_Name]]:
-    """Give the variables around a function that hold modules, and the globals that are some."""
-    cells, names = list[CellType](), list[_Name]()
-    for inner in _plain(function):
-        full = (each for each in inner.__closure__ or () if not _is_empty(each))
-        cells += [each for each in full if isinstance(each.cell_contents, nn.Module)]
-        known = ((name, inner.__globals__.get(name)) for name in dict.fromkeys(_names(inner.__code__)))
-        names += [_Name(inner.__globals__, name, each) for name, each in known if isinstance(each, nn.Module)]
-    return cells, names
+class _Search:
+    """Goes from a function to what it uses, by the names in its code."""
+
+    def __init__(self, function: Any) -> None:
+        self._scopes = [each.__globals__ for each in _plain(function)]
+        self._attributes: set[str] = set()  # that one of the functions asks for
+        known = -1
+        while known < len(self._attributes):  # a function that is found later asks for more
+            known = len(self._attributes)
+            self.modules: list[nn.Module] = []
+            self.bindings: list[_Binding] = []
+            self._found: dict[int, bool] = {}  # whether there are modules in what was looked at
+            self._held: list[Any] = []  # so that no other gets its address
+            self._function(function)
+
+    def _function(self, function: Any) -> bool:
+        """Tell whether a function uses modules."""
+        found = [self._value(each) for level in _levels(function) for each in _given(level)]
+        for each in _plain(function):
+            names = _names(each.__code__)
+            self._attributes |= names.attributes
+            full = (cell for cell in each.__closure__ or () if not _is_empty(cell))
+            found += [self._way(partial(_content, cell), _content(cell)) for cell in full]
+            found.append(self._named(each.__globals__, names.variables))
+        return any(found)
+
+    def _named(self, scope: Mapping[str, Any], names: Iterable[str]) -> bool:
+        found = [self._way(partial(scope.get, each), scope[each]) for each in sorted(names) if each in scope]
+        return any(found)
+
+    def _way(self, read: Callable[[], Any], value: Any) -> bool:
+        if found := self._value(value):
+            self.bindings.append(_Binding(read, value))
+        return found
+
+    def _value(self, value: Any) -> bool:
+        if isinstance(value, _WITHOUT):
+            return False
+        if id(value) not in self._found:
+            self._found[id(value)] = False  # while it is looked at
+            self._held.append(value)
+            self._found[id(value)] = self._look_into(value)
+        return self._found[id(value)]
+
+    def _look_into(self, value: Any) -> bool:
+        if isinstance(value, nn.Module):
+            self.modules.append(value)
+            return True
+        if isinstance(value, _FUNCTIONS):
+            return self._is_near(_plain(value)) and self._function(value)
+        if type(value) in (list, tuple, dict):
+            elements = value.values() if isinstance(value, dict) else value
+            found = [self._value(each) for each in tuple(elements)]
+            if any(found):
+                self.bindings.append(_Binding(partial(tuple, elements), tuple(elements)))
+            return any(found)
+        if isinstance(value, ModuleType):
+            return not value.__name__.startswith("torch") and self._named(vars(value), self._attributes)
+        attributes = getattr_static(value, "__dict__", None)
+        return attributes is not None and self._object(value)
+
+    def _object(self, value: Any) -> bool:
+        """Look at the attributes of an object that are asked for, in its methods too."""
+        todo = ["__call__", *self._attributes]
+        while todo:
+            method = getattr_static(type(value), todo.pop(), None)
+            method = getattr(method, "fget", getattr(method, "__func__", method))  # of a property, of a class method
+            if isinstance(method, FunctionType) and self._is_near([method]):
+                todo += (more := _names(method.__code__).attributes - self._attributes)
+                self._attributes |= more
+        return self._named(vars(value), self._attributes)
+
+    def _is_near(self, functions: Sequence[FunctionType]) -> bool:
+        return any(each.__globals__ is scope for each in functions for scope in self._scopes)
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    """Give the names that code uses, and functions, generators and classes within it."""
-    yield from code.co_names
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _names(each)
+_FUNCTIONS = FunctionType, MethodType, partial
+_WITHOUT = type(None), bool, int, float, str, bytes, type, torch.Tensor, torch.dtype, torch.device
+_content = attrgetter("cell_contents")
 
 
-def _owners(function: Any) -> list[nn.Module]:
-    """Give the modules that a function is a method of, or is given beforehand."""
-    levels = list(_levels(function))
-    given = [value for each in levels if isinstance(each, partial) for value in (*each.args, *each.keywords.values())]
-    return [each for each in (*(getattr(level, "__self__", None) for level in levels), *given) if isinstance(each, nn.Module)]
+class _Names(NamedTuple):
+    """What code asks for, with the functions, generators and classes within it."""
+
+    variables: frozenset[str]
+    attributes: frozenset[str]
+
+
+@lru_cache(1024)
+def _names(code: CodeType) -> _Names:
+    found = [(each.opname, each.argval) for each in dis.get_instructions(code)]
+    inner = [_names(each) for each in code.co_consts if isinstance(each, CodeType)]
+    variables = (name for kind, name in found if kind in ("LOAD_GLOBAL", "LOAD_NAME"))
+    attributes = (name for kind, name in found if kind in ("LOAD_ATTR", "LOAD_METHOD"))
+    return _Names(
+        frozenset(variables).union(*(each.variables for each in inner)),
+        frozenset(attributes).union(*(each.attributes for each in inner)),
+    )
+
+
+def _given(level: Any) -> tuple[Any, ...]:
+    """Give the object that a method is of, what a partial holds, and an object that is called itself."""
+    if isinstance(level, partial):
+        return (*level.args, *level.keywords.values())
+    return (getattr(level, "__self__", None),) if isinstance(level, _FUNCTIONS) else (level,)
 
 
 def _plain(function: Any) -> list[FunctionType]:
-    """Give the functions behind wrappers and methods; none where they are written in C."""
+    """Give the functions behind wrappers, methods and objects that are called; none where they are written in C."""
     inner = (getattr(each, "__func__", each) for each in _levels(function))
-    return [each for each in inner if isinstance(each, FunctionType)]
+    called = (each if isinstance(each, (FunctionType, nn.Module)) else getattr_static(type(each), "__call__") for each in inner)
+    return [each for each in called if isinstance(each, FunctionType)]
 
 
 _DEEP = 100  # wrappers: an object may say that it wraps ever new ones
@@ -100,9 +185,6 @@ def _levels(function: Any) -> Iterator[Any]:
         seen.add(id(function))
         yield function
         function = function.func if isinstance(function, partial) else getattr(function, "__wrapped__", None)
-
-
-_content = attrgetter("cell_contents")
 
 
 def _is_empty(cell: CellType) -> bool:

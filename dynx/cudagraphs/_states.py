@@ -83,12 +83,12 @@ class ModuleState(State):
 
     _names: tuple[str, ...] = ("__dict__", *_STRUCTURE)
 
-    def __init__(self, function: Callable[..., Any], device_type: str) -> None:
-        self._function, self._device_type = function, device_type
+    def __init__(self, function: Callable[..., Any], device_type: str, others: Sequence[nn.Module] = ()) -> None:
+        self._function, self._device_type, self._others = function, device_type, others
 
     @property
     def _modules(self) -> list[nn.Module]:
-        return modules_of(self._function)
+        return [*modules_of(self._function), *self._others]
 
     def key(self) -> Key:
         values = tuple(tuple((name, id(value)) for name, value in each.items()) for each in self._dicts())

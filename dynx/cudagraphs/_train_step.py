@@ -13,6 +13,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 from dynx._torch import foreach
 from dynx._torch.optimizers import forget_stages
 from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._modules import modules_of
+from dynx.cudagraphs._owners import owners_of
 from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._recording import Recording
 from dynx.cudagraphs._refusals import check_for_training, check_optimizer, check_parameters, check_wrappers
@@ -89,14 +91,16 @@ def train_step(
         check_optimizer(optimizer, named, scaler)
     inner = torch.compile(loss_fn) if config.inner == "inductor" else loss_fn
     work = _Work(inner, given, optimizer, scaler, clip_grad_norm, keeps=accumulate > 1)
+    known = {id(one) for each in modules_of(loss_fn) for one in each.parameters()}
+    others = [] if frozen else owners_of([each for each in given if id(each) not in known])
     kinds = [(number == 0, number == accumulate - 1) for number in range(accumulate)]
 
-    def state(ends: bool) -> State:
-        return Frozen() if frozen else TrainingState(loss_fn, given, optimizer if ends else None, scaler)
+    def state(begins: bool, ends: bool) -> State:
+        if frozen:
+            return Frozen()
+        return TrainingState(loss_fn, given, optimizer if ends else None, scaler, others, begins=begins)
 
-    parts = {
-        kind: _recorded(work, *kind, config=config, runtime=runtime, state=state(kind[1])) for kind in dict.fromkeys(kinds)
-    }
+    parts = {kind: _recorded(work, *kind, config=config, runtime=runtime, state=state(*kind)) for kind in dict.fromkeys(kinds)}
     return parts[kinds[0]] if accumulate == 1 else _InTurn([parts[kind] for kind in kinds])
 
 
@@ -145,7 +149,7 @@ class _Work:
     ) -> None:
         self.loss_fn, self.params, self.optimizer, self.scaler, self.clip = loss_fn, params, optimizer, scaler, clip
         self._keeps = keeps  # gradients have memory of their own, which parts of a step share
-        self._kept: list[torch.Tensor | None] = []
+        self._memory: list[torch.Tensor | None] = [None] * len(params)
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, begins: bool, ends: bool) -> Any:
         self._begin(begins)
@@ -154,8 +158,6 @@ class _Work:
             loss = _loss_of(result)
             _check_leaves(loss, self.params)
             (loss if self.scaler is None else self.scaler.scale(loss)).backward()
-        if self._keeps:
-            self._kept = self.gradients()
         if ends and self.optimizer is not None:
             self._end(self.optimizer)
         elif ends and self.clip is not None:
@@ -165,15 +167,15 @@ class _Work:
     def _begin(self, begins: bool) -> None:
         if not self._keeps:
             put_gradients(self.params, [None] * len(self.params))
-        else:  # zeros, also where the next backward passes do not come
-            before = self._kept or [None] * len(self.params)
-            self._kept = [
-                torch.zeros_like(each) if each.requires_grad and kept is None else kept
-                for each, kept in zip(self.params, before, strict=True)
-            ]
-            put_gradients(self.params, self._kept)
-            if begins:
-                foreach.zero_all([each for each in self._kept if each is not None])
+            return
+        self._memory = [
+            torch.zeros_like(each) if each.requires_grad and not _is_like(kept, each) else kept
+            for each, kept in zip(self.params, self._memory, strict=True)
+        ]
+        if begins:  # all: those of frozen parameters are zeros when these are thawed
+            foreach.zero_all([each for each in self._memory if each is not None])
+        is_kept = [each.requires_grad or (not begins and each.grad is not None) for each in self.params]
+        put_gradients(self.params, [each if kept else None for each, kept in zip(self._memory, is_kept, strict=True)])
 
     def _end(self, optimizer: torch.optim.Optimizer) -> None:
         if self.clip is not None:
@@ -198,6 +200,10 @@ def put_gradients(params: Sequence[torch.Tensor], gradients: Sequence[torch.Tens
 
 
 _gradient = attrgetter("grad")
+
+
+def _is_like(gradient: torch.Tensor | None, parameter: torch.Tensor) -> bool:
+    return gradient is not None and (gradient.size(), gradient.dtype) == (parameter.size(), parameter.dtype)
 
 
 def _check_leaves(loss: torch.Tensor, params: Sequence[torch.Tensor]) -> None:

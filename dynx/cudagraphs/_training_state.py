@@ -7,6 +7,7 @@ from operator import is_
 from typing import Any
 
 import torch
+from torch import nn
 
 from dynx._torch.cuda_graphs import address_check
 from dynx._torch.optimizers import are_hooked, has_step_hooks
@@ -27,10 +28,14 @@ class TrainingState(State):
         params: Sequence[torch.Tensor],
         optimizer: torch.optim.Optimizer | None,
         scaler: torch.amp.GradScaler | None,
+        others: Sequence[nn.Module],
+        *,
+        begins: bool,
     ) -> None:
+        self._begins = begins
         self._params, self._optimizer, self._scaler = params, optimizer, scaler
         self._device = next((each.device for each in params if each.requires_grad), params[0].device)
-        self._inside = Structure(loss_fn, self._device.type)
+        self._inside = Structure(loss_fn, self._device.type, others)
 
     def key(self) -> Key:
         self._refuse()
@@ -56,7 +61,11 @@ class TrainingState(State):
         return self._named(before[1:3], now)  # not where its state lies, which a first step makes
 
     def _given(self) -> Key:
-        return tuple((place_of(each), each.requires_grad) for each in self._params)
+        return tuple((place_of(each), each.requires_grad) for each in self._params), self._left()
+
+    def _left(self) -> tuple[bool, ...]:
+        """Tell which parameters that were frozen in the middle of a step have gradients of it."""
+        return () if self._begins else tuple(each.grad is not None for each in self._params if not each.requires_grad)
 
     def _state(self) -> dict[Any, Any]:
         return {} if self._optimizer is None else self._optimizer.state
@@ -109,7 +118,7 @@ class TrainingState(State):
     def check(self) -> Callable[[], bool]:
         are_alike, params, scaler = self._inside.check(), self._params, self._of_scaler()
         addresses, all_of_them = [each.data_ptr() for each in params], list(range(len(params)))
-        need, has_hooks = list(map(needs_gradient, params)), are_hooked(params)
+        need, has_hooks, left = list(map(needs_gradient, params)), are_hooked(params), self._left()
         optimizer, state, groups = self._optimizer, self._state(), self._groups()
         given = [list(group["params"]) for group in groups]
         is_unchanged = unchanged([*([] if optimizer is None else [state]), *self._of_parameters(), *groups])
@@ -119,6 +128,7 @@ class TrainingState(State):
                 are_alike()
                 and _are_at(params, addresses, all_of_them)
                 and list(map(needs_gradient, params)) == need
+                and (not left or self._left() == left)
                 and (optimizer is None or (optimizer.state is state and optimizer.param_groups is groups))
                 and len(groups) == len(given)
                 and is_unchanged()

@@ -6,6 +6,7 @@ import copy
 import functools
 import gc
 import pickle
+import types
 import weakref
 from dataclasses import dataclass
 
@@ -231,7 +232,44 @@ class Owner(nn.Module):
         return second(first(x))
 
 
+class Trainer:
+    """Has modules in ordinary attributes."""
+
+    def __init__(self):
+        self.first, self.more, self.named = first, [second], {"second": second}
+
+    @property
+    def last(self):
+        return self.more[0]
+
+    def method(self, x):
+        return self.named["second"](self.first(x))
+
+    def helps(self, x):
+        return self.method(x)
+
+    def by_property(self, x):
+        return self.last(self.first(x))
+
+    def __call__(self, x):
+        return self.method(x)
+
+
+def applied(owner, x):
+    return owner.method(x)
+
+
+trainer, both = Trainer(), [first, second]
+holder = types.SimpleNamespace(owner=trainer)
 WAYS = {
+    "an attribute": trainer.method,
+    "another method": trainer.helps,
+    "a property": trainer.by_property,
+    "an object": trainer,
+    "an object in a variable": lambda x: trainer.method(x),
+    "an attribute of an attribute": lambda x: holder.owner.first(x) @ second.weight.T + second.bias,
+    "a function that is used": lambda x: applied(trainer, x),
+    "a list": lambda x: both[1](both[0](x)),
     "a generator": in_a_generator,
     "a wrapper": inner,
     "a method": Owner().method,
@@ -276,9 +314,31 @@ def test_modules_that_are_found_get_gradients(device, moved, name):
 
 
 def test_modules_that_are_not_found_are_refused(device):
-    known, hidden = linear(device), [linear(device)]
+    known, hidden = linear(device), types.SimpleNamespace(layer=linear(device))
     with pytest.raises(UsageError, match=r"a tensor of size \(3, 3\) needs gradients, and is no argument and no parameter"):
-        cudagraphs.graphed(lambda x: known(hidden[0](x)), (torch.ones(2, 3, device=device),), config=config(device))
+        cudagraphs.graphed(
+            lambda x: known(getattr(hidden, "lay" + "er")(x)), (torch.ones(2, 3, device=device),), config=config(device)
+        )
+
+
+NAMES = {
+    "an attribute": ("method", lambda owner, value: setattr(owner, "first", value)),
+    "an element": ("by_property", lambda owner, value: owner.more.__setitem__(0, value)),
+    "a value": ("method", lambda owner, value: owner.named.update(second=value)),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_other_modules_under_the_same_name(device, moved, name):
+    owner = Trainer()
+    method, bind = NAMES[name]
+    function = getattr(owner, method)
+    run, x = cudagraphs.fast_path(function, config=config(device)), torch.ones(2, 3, device=device)
+    for _ in range(3):
+        run(x)
+    bind(owner, linear(device))
+    for _ in range(3):
+        torch.testing.assert_close(run(x), function(x).detach())
 
 
 def test_layers_that_are_frozen_and_thawed(device):

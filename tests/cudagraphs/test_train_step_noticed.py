@@ -203,6 +203,35 @@ def test_parameters_that_only_later_parts_use(device):
         torch.testing.assert_close(mine, theirs)
 
 
+def test_parameters_that_are_frozen_between_parts(device):
+    """A frozen one has no gradient from the next step on, so momentum and weight decay leave it where it is."""
+    torch.manual_seed(0)
+    models = [nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1)).to(device)]
+    models.append(copy.deepcopy(models[0]))
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1) for each in models]
+    step = cudagraphs.train_step(
+        lambda x: models[0](x).square().mean(),
+        models[0].parameters(),
+        optimizer=optimizers[0],
+        accumulate=2,
+        config=cudagraphs.Config(runtime=RUNTIMES[device]),
+    )
+    for number in range(30):
+        if number in (5, 11, 16, 20, 25):
+            for each in models:
+                each[0].requires_grad_(number in (11, 20))
+        x = torch.randn(2, 3, device=device)
+        loss = models[1](x).square().mean()
+        loss.backward()
+        torch.testing.assert_close(step(x), loss.detach())
+        if number % 2:
+            optimizers[1].step()
+            optimizers[1].zero_grad()
+        for mine, theirs in zip(*(each.parameters() for each in models), strict=True):
+            torch.testing.assert_close(mine, theirs)
+    assert cudagraphs.stats().replays > 10
+
+
 def test_a_scaler_that_is_turned_off(device):
     model = Body().to(device)
     scaler = torch.amp.GradScaler(device, enabled=False)
@@ -238,6 +267,54 @@ def test_optimizers_that_replace_their_state(device):
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+class Assigns(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3, device=device))
+
+    def forward(self, x):
+        self.mean = self.mean * 0.9 + x.detach().mean(0) * 0.1
+        return x - self.mean
+
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+
+    def loss(self, x):
+        return self.model(x).square().mean()
+
+    def hidden(self, x):
+        return vars(self)["model"](x).square().mean()
+
+
+@pytest.mark.filterwarnings("ignore:the training step runs uncaptured. it changes mean of a Assigns itself")
+@pytest.mark.parametrize("assigns", [False, True], ids=["", "assigned"])
+@pytest.mark.parametrize("name", ["loss", "hidden"])
+def test_models_of_ordinary_objects(device, name, assigns):
+    torch.manual_seed(0)
+    trainers = [Trainer(nn.Sequential(nn.Linear(3, 3), Assigns(device) if assigns else nn.Dropout()).to(device))]
+    trainers.append(copy.deepcopy(trainers[0]))
+    mine, other = (getattr(each, name) for each in trainers)
+    optimizers = [torch.optim.SGD(each.model.parameters(), lr=0.1) for each in trainers]
+    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    step = cudagraphs.train_step(mine, trainers[0].model.parameters(), optimizer=optimizers[0], config=config)
+    for number in range(8):
+        x = torch.full((4, 3), float(number), device=device)
+        for each in trainers:
+            each.model.train(number < 5)
+        torch.manual_seed(number)
+        found = step(x)
+        torch.manual_seed(number)
+        optimizers[1].zero_grad()
+        loss = other(x)
+        loss.backward()
+        optimizers[1].step()
+        torch.testing.assert_close(found, loss.detach())
+    torch.testing.assert_close(*(each.model.state_dict() for each in trainers))
+    assert (cudagraphs.stats().replays == 0) == assigns
+
+
 @pytest.mark.parametrize("norm", ["weight_norm", "spectral_norm"])
 def test_modules_that_compute_their_weights(device, norm):
     def make(model):

@@ -28,6 +28,7 @@ from torch.utils._pytree import tree_leaves
 sys.path.insert(0, os.path.dirname(__file__))
 
 import graph_programs as made
+from shortening import shortened, without
 
 from dynx import cudagraphs
 from dynx.errors import UsageError
@@ -224,31 +225,19 @@ def _graphed(module: Any, example: Any, config: cudagraphs.Config) -> Any:
     return module
 
 
-def shortened(how: Trial) -> Trial:
-    """Leave out statements, results and calls as long as there is a difference of the same kind."""
-    kind = _kind_of(found_by(how))
-    while (shorter := next((each for each in _shorter(how) if _kind_of(found_by(each)) == kind), None)) is not None:
-        how = shorter
-    return how
-
-
 def _shorter(how: Trial) -> Iterator[Trial]:
     program, calls = how.program, how.calls
     for index in range(len(program.statements)):
-        yield replace(how, program=replace(program, statements=_without(program.statements, index)))
+        yield replace(how, program=replace(program, statements=without(program.statements, index)))
     for index in range(len(program.results) if len(program.results) > 1 else 0):
-        yield replace(how, program=replace(program, results=_without(program.results, index)))
+        yield replace(how, program=replace(program, results=without(program.results, index)))
     if program.nests:
         yield replace(how, program=replace(program, nests=False))
     for index, call in enumerate(calls):
-        yield replace(how, calls=_without(calls, index))
+        yield replace(how, calls=without(calls, index))
         for number in range(len(call.then)):
-            plainer = replace(call, then=_without(call.then, number))
+            plainer = replace(call, then=without(call.then, number))
             yield replace(how, calls=(*calls[:index], plainer, *calls[index + 1 :]))
-
-
-def _without(values: tuple[Any, ...], index: int) -> tuple[Any, ...]:
-    return values[:index] + values[index + 1 :]
 
 
 def found_by(how: Trial) -> str:
@@ -301,7 +290,7 @@ def main() -> int:
             refused += 1
         elif found:
             different += 1
-            short = shortened(how)
+            short = shortened(how, _shorter, lambda each: _kind_of(found_by(each)))
             print(f"DIFFERENT: seed {seed}, {how.kind}, {how.config}\n{short.program.source}{short.calls}")
             print(f"  {found[:600]}\n  {found_by(short)[:600]}", flush=True)
     print(f"{options.programs} programs, {refused} of them refused, {replays} replays, {different} different")
