@@ -39,6 +39,40 @@ def test_a_loop_trains(compiled, device, outputs):
     assert (cudagraphs.stats().recordings, cudagraphs.stats().replays) == (2, 10)
 
 
+class Following(torch.nn.Module):
+    """Has the mean of what it sees, in a new tensor after each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x):
+        y = self.layer(x)
+        self.mean = self.mean * 0.9 + y.detach().mean(0) * 0.1
+        return y - self.mean
+
+
+@pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
+@pytest.mark.parametrize("with_gradients", [True, False])
+def test_buffers_that_are_replaced(compiled, device, outputs, with_gradients):
+    """The result of the last call is read where it lies, then copied: recordings that read it there are given back."""
+    model = Following().to(device)
+    other = copy.deepcopy(model)
+    run = compiled(model, outputs=outputs)
+    for step in range(9):
+        x = torch.randn(3, 4, device=device) + step
+        for call, module in ((run, model), (other, other)):
+            with torch.set_grad_enabled(with_gradients):
+                found = call(x).square().mean()
+            module.zero_grad()
+            if with_gradients:
+                found.backward()
+        torch.testing.assert_close(model.mean, other.mean)
+        if with_gradients:
+            same_gradients(model, other)
+
+
 @pytest.mark.parametrize("outputs", ["clone", "alias"])
 def test_gradients_add_up(compiled, device, outputs):
     model, other = pair(device)

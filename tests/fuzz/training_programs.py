@@ -161,6 +161,7 @@ _MAY_BE_FUSED = ("SGD", "momentum", "Adam", "AdamW")
 class Program:
     """A training; `events` are what happens before each of its calls."""
 
+    way: str  # what is recorded
     pieces: tuple[str, ...]
     is_tied: bool
     loss: str
@@ -187,6 +188,7 @@ class Program:
         return OPTIMIZERS[self.optimizer](given, lr=torch.tensor(0.01, device=device) if self.has_lr_tensor else 0.01, **how)
 
 
+WAYS = ("step", "step", "graphed", "graphed in place", "backend", "backend in place", "fast path")
 EVENTS = (
     "rows",
     "weight",
@@ -225,6 +227,7 @@ def program(chance: random.Random) -> Program:
     own = ("zero", "zero to none", "forget") if accumulate > 1 else ()  # gradients belong to the step
     events = [each for each in EVENTS if each not in own]
     return Program(
+        way=chance.choice(WAYS),
         pieces=tuple(chance.choices(list(PIECES), k=chance.randint(1, 4))),
         is_tied=chance.random() < 0.2,
         loss=chance.choice(list(LOSSES)),
