@@ -1,7 +1,7 @@
 """Which modules a function uses: itself, its object, what it closes over, its globals; those of what it wraps too.
 
-Modules are found in attributes of objects too, and in lists and dicts; functions of the same file that it uses, and methods of
-its object, are looked at as it is itself. Not followed: what is computed, such as `getattr(owner, name)`, and other files.
+Modules are found in attributes of objects too, and in lists and dicts; the user's functions and methods that it uses are looked
+at as it is itself. Not followed: what is computed, such as `getattr(owner, name)`, and functions of libraries.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+
+from dynx._trace.userline import owner_of_file
 
 
 class _Binding(NamedTuple):
@@ -74,6 +76,7 @@ class _Search:
             self.bindings: list[_Binding] = []
             self._found: dict[int, bool] = {}  # whether there are modules in what was looked at
             self._held: list[Any] = []  # so that no other gets its address
+            self._left = _MANY  # elements of containers
             self._function(function)
 
     def _function(self, function: Any) -> bool:
@@ -112,6 +115,9 @@ class _Search:
         if isinstance(value, _FUNCTIONS):
             return self._is_near(_plain(value)) and self._function(value)
         if type(value) in (list, tuple, dict):
+            if len(value) > min(_LONG, self._left):  # data
+                return False
+            self._left -= len(value)
             elements = value.values() if isinstance(value, dict) else value
             found = [self._value(each) for each in tuple(elements)]
             if any(found):
@@ -134,9 +140,12 @@ class _Search:
         return self._named(vars(value), self._attributes)
 
     def _is_near(self, functions: Sequence[FunctionType]) -> bool:
-        return any(each.__globals__ is scope for each in functions for scope in self._scopes)
+        """Tell whether one of some functions is the user's, or of the same file: those of libraries lead far."""
+        is_same = any(each.__globals__ is scope for each in functions for scope in self._scopes)
+        return is_same or any(owner_of_file(each.__code__.co_filename)[0] == "user" for each in functions)
 
 
+_LONG, _MANY = 1_000, 20_000  # elements of one container that is looked into, and of all
 _FUNCTIONS = FunctionType, MethodType, partial
 _WITHOUT = type(None), bool, int, float, str, bytes, type, torch.Tensor, torch.dtype, torch.device
 _content = attrgetter("cell_contents")
