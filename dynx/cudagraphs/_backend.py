@@ -14,7 +14,7 @@ from dynx._torch import aot
 from dynx._torch.inductor import keeping_saved_tensors, with_inductor
 from dynx._trace.requesters import short_source
 from dynx.advice import spoken
-from dynx.cudagraphs._config import Config, config_of
+from dynx.cudagraphs._config import Config, config_of, config_or_default
 from dynx.cudagraphs._direct import Direct
 from dynx.cudagraphs._divided import Divided
 from dynx.cudagraphs._dividing import described_pieces, divided, moving_results
@@ -44,7 +44,7 @@ def backend(config: Config | None = None) -> Callable[..., Any]:
     >>> [f(torch.full((2,), float(i))).tolist() for i in range(3)]
     [[0.0, 0.0], [2.0, 2.0], [4.0, 4.0]]
     """
-    return _Backend(config or Config())
+    return _Backend(config_or_default(config))
 
 
 def dynx_cudagraphs(

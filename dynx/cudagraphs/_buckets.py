@@ -43,14 +43,16 @@ class Bucketed:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         here = self._sizes((args, kwargs))
         buckets = {dim: self._bucket(dim, size) for dim, size in here.items()}
-        if any(each == 0 for each in buckets.values()):
+        for dim in (dim for dim, size in buckets.items() if size == 0):
+            what = f"size {here[dim]} of dimension {dim} is above the largest bucket"
+            self._recorded.tell_once(f"{self._recorded.name} runs uncaptured: {what}")
             return self._recorded.run_uncaptured(*args, **kwargs)
-        given, keywords = _resized((args, kwargs), here, buckets)
         if here != buckets and self._writes is not False:  # what is padded is a copy: changes would be lost
             changes = changes_of(list(_tensors((args, kwargs))))
             result = self._recorded.run_uncaptured(*args, **kwargs)
             self._writes = self._writes or bool(changes())
             return result
+        given, keywords = _resized((args, kwargs), here, buckets)
         return _resized(self._recorded(*given, **keywords), buckets, here)
 
     def _sizes(self, arguments: Any) -> dict[int, int]:
@@ -77,10 +79,7 @@ class Bucketed:
 
 
 def check_buckets(buckets: Buckets, outputs: str, max_recordings: int) -> None:
-    """Raise UsageError for buckets that make no sense."""
-    for dim, sizes in buckets.items():
-        if not sizes or any(each < 1 for each in sizes):
-            raise UsageError(f"buckets={{{dim}: {sizes!r}}}: there must be sizes, of at least 1")
+    """Raise UsageError for what buckets do not go with."""
     if outputs != "clone":
         raise UsageError(f"outputs={outputs!r} with buckets: these share memory, so results have to be copied\n  use 'clone'")
     count = len(list(product(*buckets.values())))

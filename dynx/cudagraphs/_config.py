@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args, get_type_hints
 
 from dynx.errors import UsageError
@@ -45,6 +45,10 @@ class Config:
     runtime: Literal["auto", "cuda", "emulator"] = "auto"
 
     def __post_init__(self) -> None:
+        if isinstance(self.plans, os.PathLike):
+            object.__setattr__(self, "plans", os.fspath(self.plans))
+        if os.environ.get(OR_ERROR, "0") not in ("", "0"):
+            object.__setattr__(self, "or_error", True)
         hints = get_type_hints(Config)
         for each in (each for each in fields(self) if each.name != "buckets"):
             value, allowed = getattr(self, each.name), get_args(hints[each.name])
@@ -53,6 +57,7 @@ class Config:
                 raise UsageError(f"{each.name}={value!r} is no choice of dynx_cudagraphs\n  there is {choices}")
             if not allowed and type(value) is not hints[each.name]:
                 raise UsageError(f"{each.name}={value!r} of dynx_cudagraphs is no {hints[each.name].__name__}")
+        _check_buckets(self.buckets)
         if self.inner == "inductor" and self.runtime == "emulator":
             raise UsageError("the emulator sees operators, not inductor's kernels\n  use inner='eager' with it")
         if self.params == "patch" and self.inputs in ("copy", "memcpy_node"):
@@ -69,5 +74,24 @@ def config_of(options: Mapping[str, Any]) -> Config:
     for name in options:
         if name not in known:
             raise UsageError(f"dynx_cudagraphs has no option {name!r}\n  there is {', '.join(known)}")
-    config = Config(**options)
-    return config if os.environ.get(OR_ERROR, "0") in ("", "0") else replace(config, or_error=True)
+    return Config(**options)
+
+
+def config_or_default(config: Config | None) -> Config:
+    """Give a configuration, or that of default. Raises UsageError for what is none."""
+    if config is not None and not isinstance(config, Config):
+        raise UsageError(f"config is a {type(config).__name__}\n  give a cudagraphs.Config")
+    return config or Config()
+
+
+def _check_buckets(buckets: Mapping[int, Sequence[int]]) -> None:
+    is_right = isinstance(buckets, Mapping) and all(
+        isinstance(dim, int) and dim >= 0 and isinstance(sizes, Sequence) and sizes and all(map(_is_size, sizes))
+        for dim, sizes in buckets.items()
+    )
+    if not is_right:
+        raise UsageError(f"buckets={buckets!r} are no sizes of dimensions\n  such as {{0: (8, 16, 32)}}")
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and value >= 1

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from dynx._torch.compiling import innermost
 from dynx.cudagraphs import _heard
 from dynx.cudagraphs._backend import backend
-from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._modules import modules_of
 from dynx.cudagraphs.runtime import runtime_of
 from dynx.errors import DynxWarning
@@ -36,7 +36,7 @@ def explain(fn: Callable[..., Any], *args: Any, config: Config | None = None, **
     >>> [(each.name, each.kind) for each in report.graphs[0].plan.inputs]
     [('model.weight', 'static'), ('model.bias', 'static'), ('x', 'dynamic')]
     """
-    config = config or Config()
+    config = config_or_default(config)
     plain = getattr(fn, "_orig_mod", None) or innermost(fn)
     run = torch.compile(plain, backend=backend(config))
     notes = () if runtime_of(config) is not None else ("there is no CUDA device: nothing is captured",)

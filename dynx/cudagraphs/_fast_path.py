@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from dynx.cudagraphs._buckets import Bucketed, check_buckets
-from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._leaves import tensors_of
 from dynx.cudagraphs._modules import modules_of, unset
 from dynx.cudagraphs._recorded import Recorded
@@ -52,7 +52,11 @@ def fast_path(
     >>> bool((run(x) == model(x)).all())
     True
     """
-    config = config or Config()
+    config = config_or_default(config)
+    if not callable(function):
+        raise UsageError(f"{function!r} cannot be called\n  give a module or a function")
+    if any(isinstance(each, Config) for each in examples):
+        raise UsageError("a Config stands among the examples\n  give it as config=")
     runtime, modules = runtime_of(config), modules_of(function)
     check_bindings(config, runtime)
     if not frozen and (names := unset(function)):

@@ -36,8 +36,9 @@ def changes_of(tensors: Sequence[torch.Tensor]) -> Callable[[], list[int]]:
 
 
 def _is_compared(tensor: torch.Tensor) -> bool:
-    is_small = tensor.layout == torch.strided and not tensor.is_meta and tensor.nbytes <= _LOOKED_AT
-    return tensor.is_inference() or (is_small and not isinstance(tensor, Parameter))
+    if tensor.layout != torch.strided or tensor.is_meta:
+        return False
+    return tensor.is_inference() or (tensor.nbytes <= _LOOKED_AT and not isinstance(tensor, Parameter))
 
 
 def _is_still(tensor: torch.Tensor, value: torch.Tensor) -> bool:
@@ -52,7 +53,7 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def why_not_alike(
-    key: Key, before: Arguments, after: Arguments, names: Sequence[str], results: Iterable[Any], known: tuple[type, ...]
+    key: Key, before: Arguments, after: Arguments, names: Sequence[str], results: Iterable[Any], covers: Callable[[Any], bool]
 ) -> str:
     """Say why a replay would not do what a call did, by its arguments and results; nothing where it would."""
     if key != after.key or any(one is not other for one, other in zip(before.leaves, after.leaves, strict=True)):
@@ -61,7 +62,7 @@ def why_not_alike(
         if isinstance(each, torch.Tensor):
             if each.layout != torch.strided:
                 return f"{name} is a sparse tensor"
-        elif not isinstance(each, (*_PLAIN, *_WITHOUT_STATE, *known)):
+        elif not isinstance(each, (*_PLAIN, *_WITHOUT_STATE)) and not covers(each):
             kind = type(each).__name__
             return f"{name} is a {kind}, inside of which a change is not seen\n  close over it, if only tensors change in it"
     for each in results:
@@ -76,8 +77,8 @@ def holding(values: Any) -> Callable[[], bool]:
     weak = [weakref.ref(each) for each in leaves if isinstance(each, _LARGE)]
     held = [each for each in leaves if not isinstance(each, (*_LARGE, dict, set))]
 
-    def are_there() -> bool:
-        return held is not None and all(each() is not None for each in weak)
+    def are_there(held: list[Any] = held) -> bool:  # what is held lives as long
+        return all(each() is not None for each in weak)
 
     return are_there
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from dynx._torch.inductor import keeping_saved_tensors
-from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._fast_path import name_of
 from dynx.cudagraphs._leaves import leaves_in, tensors_of
 from dynx.cudagraphs._modules import modules_of
@@ -68,7 +68,12 @@ def graphed(
         raise UsageError(f"warmup={warmup}: what is set up in a first call cannot be captured\n  give at least 1")
     if gradients not in ("autograd", "in_place"):
         raise UsageError(f"gradients={gradients!r} is no choice\n  there is 'autograd', 'in_place'")
-    config = config or Config()
+    config = config_or_default(config)
+    if not isinstance(sample_args, (tuple, list)):
+        raise UsageError(f"sample_args is a {type(sample_args).__name__}\n  give a tuple of arguments: (x,)")
+    for each in callables if isinstance(callables, tuple) else (callables,):
+        if not callable(each):
+            raise UsageError(f"a {type(each).__name__} cannot be called\n  give a function or a module, or a tuple of them")
     check_for_training(config)
     runtime = runtime_of(config, pool=pool, stream=stream, capture_error_mode=capture_error_mode)
     check_bindings(config, runtime)
@@ -78,7 +83,7 @@ def graphed(
         runtime=runtime,
         warmup=warmup,
         allow_unused=allow_unused_input,
-        in_place=gradients == "in_place",
+        in_place="in_place" in (gradients, config.gradients),
     )
     if not isinstance(callables, tuple):
         with _all_or_none([callables]):

@@ -37,7 +37,8 @@ class InPlace:
         self._others: list[int] | None = None  # known from the first call
         self.standing: list[Any] = []  # parameters and buffers of the call under way
         self._recorded = Recorded(self._run, "call", "the graph", config, runtime, _Still(self))
-        self._recorded.make = partial(recording_with, self._gradients)
+        self._recorded.make = partial(recording_with, self._wanted)
+        self._given_back: dict[int, int] = {}  # results that are buffers, which a model assigns to itself
         self._recorded.watched = lambda: self.standing
         self._alone = RLock()  # what stands still is that of one call
 
@@ -46,9 +47,10 @@ class InPlace:
             before, self.standing = self.standing, [args[index] for index in self._still]
             try:
                 if self._others is None:
-                    self._others = [index for index in range(len(args)) if index not in self._still]
                     check_wrappers(self._gradients().parameters)
-                return self._recorded(*[args[index] for index in self._others])
+                    self._others = [index for index in range(len(args)) if index not in self._still]
+                given = self._recorded(*[args[index] for index in self._others])
+                return self._with_buffers(given) if self._given_back else given
             finally:
                 self.standing = before
 
@@ -60,6 +62,17 @@ class InPlace:
         named = [(self._names[index], each) for index, each in zip(self._still, self.standing, strict=True)]
         trained = ((name, each) for name, each in named if isinstance(each, nn.Parameter) and each.requires_grad)
         return Gradients(tuple(trained), self._leaves, in_place=True)
+
+    def _wanted(self) -> Gradients:
+        """Give what a recording has gradients of."""
+        wanted = self._gradients()
+        check_wrappers(wanted.parameters)
+        return wanted
+
+    def _with_buffers(self, given: Any) -> Any:
+        return type(given)(
+            self.standing[self._given_back[number]] if number in self._given_back else each for number, each in enumerate(given)
+        )
 
     @contextmanager
     def _leaves(self) -> Iterator[dict[torch.Tensor, torch.Tensor]]:
@@ -77,7 +90,10 @@ class InPlace:
         args: list[Any] = [None] * (len(self._still) + len(others))
         for index, each in (*zip(self._still, self.standing, strict=True), *zip(self._others, others, strict=True)):
             args[index] = each
-        return self._call(*args)
+        given = self._call(*args)
+        places = {id(each): number for number, each in enumerate(self.standing) if not each.requires_grad}
+        self._given_back = {number: places[id(each)] for number, each in enumerate(given) if id(each) in places}
+        return given
 
 
 class _Still(State):

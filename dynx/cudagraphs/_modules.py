@@ -1,204 +1,232 @@
 """Which modules a function uses: itself, its object, what it closes over, its globals; those of what it wraps too.
 
-Modules are found in attributes of objects too, and in lists and dicts; the user's functions and methods that it uses are looked
-at as it is itself. Not followed: what is computed, such as `getattr(owner, name)`, and functions of libraries.
+Modules are found by the names in code: in variables, attributes of objects and of classes, lists and dicts. The user's
+functions and methods that it uses are looked at as it is itself. Not followed: what is computed, as by `getattr(owner, name)`,
+functions of libraries, and containers of more than a thousand elements.
 """
 
 from __future__ import annotations
 
-import dis
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
-from inspect import getattr_static
-from operator import attrgetter
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, NamedTuple
+from weakref import ref
 
 import torch
 from torch import nn
 
 from dynx._trace.userline import owner_of_file
+from dynx.cudagraphs._names import FUNCTIONS, cells_of, given_to, is_empty, levels, names_in, plain_functions
 
 
-class _Binding(NamedTuple):
-    """A way to a module: a variable, an attribute, or the elements of a container."""
+class _Way(NamedTuple):
+    """How one thing is found in another: what was found, and what reads it now, where it may change."""
 
-    read: Callable[[], Any]
-    found: Any  # a tuple of elements
+    owner: int
+    found: tuple[Any, ...]
+    read: Callable[[], tuple[Any, ...]] | None = None
 
 
 def modules_of(function: Callable[..., Any]) -> list[nn.Module]:
     """Find the modules that a function uses now."""
-    return [function] if isinstance(function, nn.Module) else _Search(function).modules
+    return _Search(function).modules
 
 
 def binding_check(function: Callable[..., Any]) -> Callable[[], bool] | None:
     """Give what tells whether the names by which a function finds modules stand for those of now; None where there are none."""
-    bindings = [] if isinstance(function, nn.Module) else _Search(function).bindings
+    bindings = [(each.read, each.found) for each in _Search(function).ways if each.read is not None]
     if not bindings:
         return None
 
     def are_bound() -> bool:
         try:
-            return all(_is_same(read(), found) for read, found in bindings)
-        except ValueError:  # a variable was deleted
+            return all(_are_same(read(), found) for read, found in bindings)
+        except (ValueError, AttributeError):  # it was deleted
             return False
 
     return are_bound
 
 
-def _is_same(now: Any, found: Any) -> bool:
-    if type(found) is not tuple:
-        return now is found
-    return len(now) == len(found) and all(one is other for one, other in zip(now, found, strict=True))
+def binding_key(function: Callable[..., Any]) -> tuple[tuple[int, ...], ...]:
+    """Give which names stand for which modules."""
+    found = (tuple(id(one) for one in each.found if isinstance(one, nn.Module)) for each in _Search(function).ways)
+    return tuple(each for each in found if each)
+
+
+def _are_same(now: tuple[Any, ...], found: tuple[Any, ...]) -> bool:
+    """Tell whether there are the same objects, or the same number of elements."""
+    if len(now) == 1 == len(found):
+        return now[0] is found[0]
+    return len(now) == len(found) and all(
+        one is other or (type(one) is int and one == other) for one, other in zip(now, found, strict=True)
+    )
 
 
 def unset(function: Callable[..., Any]) -> list[str]:
     """Name the variables around a function that have no value yet."""
     return [
         name
-        for inner in _plain(function)
+        for inner in plain_functions(function)
         for name, cell in zip(inner.__code__.co_freevars, inner.__closure__ or (), strict=True)
-        if _is_empty(cell) and name != inner.__code__.co_name  # itself, which it may call
+        if is_empty(cell) and name != inner.__code__.co_name  # itself, which it may call
     ]
 
 
 class _Search:
-    """Goes from a function to what it uses, by the names in its code."""
+    """Goes from a function to what it uses, until no other names are asked for."""
 
     def __init__(self, function: Any) -> None:
-        self._scopes = [each.__globals__ for each in _plain(function)]
-        self._attributes: set[str] = set()  # that one of the functions asks for
-        known = -1
-        while known < len(self._attributes):  # a function that is found later asks for more
+        self._function = function
+        self._scopes = [each.__globals__ for each in plain_functions(function)]
+        self._attributes = set(_CALLED)
+        known = 0
+        while known < len(self._attributes):
             known = len(self._attributes)
-            self.modules: list[nn.Module] = []
-            self.bindings: list[_Binding] = []
-            self._found: dict[int, bool] = {}  # whether there are modules in what was looked at
-            self._held: list[Any] = []  # so that no other gets its address
-            self._left = _MANY  # elements of containers
-            self._function(function)
+            self._ways: list[_Way] = []
+            self._seen: dict[int, Any] = {}  # what was looked at; held, so that no other gets its address
+            self._todo = deque([function])
+            while self._todo and len(self._seen) < _MANY:
+                self._look_at(self._todo.popleft())
+        found = [each for each in self._seen.values() if issubclass(type(each), nn.Module)]
+        leads = self._leading_to(found)
+        self.modules = _outermost(found)
+        self.ways = [each for each in self._ways if any(id(one) in leads for one in each.found)]
 
-    def _function(self, function: Any) -> bool:
-        """Tell whether a function uses modules."""
-        found = [self._value(each) for level in _levels(function) for each in _given(level)]
-        for each in _plain(function):
-            names = _names(each.__code__)
-            self._attributes |= names.attributes
-            full = (cell for cell in each.__closure__ or () if not _is_empty(cell))
-            found += [self._way(partial(_content, cell), _content(cell)) for cell in full]
-            found.append(self._named(each.__globals__, names.variables))
-        return any(found)
-
-    def _named(self, scope: Mapping[str, Any], names: Iterable[str]) -> bool:
-        found = [self._way(partial(scope.get, each), scope[each]) for each in sorted(names) if each in scope]
-        return any(found)
-
-    def _way(self, read: Callable[[], Any], value: Any) -> bool:
-        if found := self._value(value):
-            self.bindings.append(_Binding(read, value))
-        return found
-
-    def _value(self, value: Any) -> bool:
-        if isinstance(value, _WITHOUT):
-            return False
-        if id(value) not in self._found:
-            self._found[id(value)] = False  # while it is looked at
-            self._held.append(value)
-            self._found[id(value)] = self._look_into(value)
-        return self._found[id(value)]
-
-    def _look_into(self, value: Any) -> bool:
-        if isinstance(value, nn.Module):
-            self.modules.append(value)
-            return True
-        if isinstance(value, _FUNCTIONS):
-            return self._is_near(_plain(value)) and self._function(value)
-        if type(value) in (list, tuple, dict):
-            if len(value) > min(_LONG, self._left):  # data
-                return False
-            self._left -= len(value)
-            elements = value.values() if isinstance(value, dict) else value
-            found = [self._value(each) for each in tuple(elements)]
-            if any(found):
-                self.bindings.append(_Binding(partial(tuple, elements), tuple(elements)))
-            return any(found)
-        if isinstance(value, ModuleType):
-            return not value.__name__.startswith("torch") and self._named(vars(value), self._attributes)
-        attributes = getattr_static(value, "__dict__", None)
-        return attributes is not None and self._object(value)
-
-    def _object(self, value: Any) -> bool:
-        """Look at the attributes of an object that are asked for, in its methods too."""
-        todo = ["__call__", *self._attributes]
+    def _leading_to(self, modules: list[nn.Module]) -> set[int]:
+        """Give what modules are found through."""
+        owners = dict[int, list[int]]()
+        for way in self._ways:
+            for each in way.found:
+                owners.setdefault(id(each), []).append(way.owner)
+        leads, todo = set[int](), [id(each) for each in modules]
         while todo:
-            method = getattr_static(type(value), todo.pop(), None)
-            method = getattr(method, "fget", getattr(method, "__func__", method))  # of a property, of a class method
-            if isinstance(method, FunctionType) and self._is_near([method]):
-                todo += (more := _names(method.__code__).attributes - self._attributes)
-                self._attributes |= more
-        return self._named(vars(value), self._attributes)
+            if (each := todo.pop()) not in leads:
+                leads.add(each)
+                todo += owners.get(each, ())
+        return leads
 
-    def _is_near(self, functions: Sequence[FunctionType]) -> bool:
-        """Tell whether one of some functions is the user's, or of the same file: those of libraries lead far."""
-        is_same = any(each.__globals__ is scope for each in functions for scope in self._scopes)
-        return is_same or any(owner_of_file(each.__code__.co_filename)[0] == "user" for each in functions)
+    def _way(self, owner: Any, read: Callable[[], tuple[Any, ...]]) -> None:
+        found = read()
+        self._ways.append(_Way(id(owner), found, read))
+        self._todo += found
+
+    def _given(self, owner: Any, value: Any) -> None:
+        self._ways.append(_Way(id(owner), (value,)))
+        self._todo.append(value)
+
+    def _look_at(self, value: Any) -> None:
+        kind = type(value)
+        if id(value) in self._seen or issubclass(kind, _WITHOUT):
+            return
+        self._seen[id(value)] = value
+        if issubclass(kind, FUNCTIONS):
+            if value is self._function or any(map(self._is_near, plain_functions(value))):
+                self._look_at_function(value)
+        elif issubclass(kind, (list, tuple, deque, dict, set)):
+            if len(value) <= _LONG:  # or it is data
+                self._way(value, _reading_elements(value))
+        elif issubclass(kind, ref):
+            self._way(value, lambda: (value(),))
+        elif issubclass(kind, ModuleType):
+            if value.__name__.partition(".")[0] != "torch":
+                self._look_at_names(value, vars(value), self._attributes)
+        elif issubclass(kind, type):
+            self._look_at_class(value)
+        else:
+            self._look_at_object(value)
+
+    def _look_at_function(self, function: Any) -> None:
+        for level in levels(function):
+            for each in given_to(level):
+                self._given(function, each)
+        for inner in plain_functions(function):
+            names = names_in(inner.__code__)
+            self._attributes |= names.attributes
+            for cell in cells_of(inner):
+                self._way(function, partial(_content, cell))
+            for given in ("__defaults__", "__kwdefaults__"):
+                self._way(function, partial(_attribute, inner, given))
+            self._look_at_names(function, inner.__globals__, names.variables)
+
+    def _look_at_names(self, owner: Any, scope: dict[str, Any], names: Any) -> None:
+        for name in sorted(names & scope.keys()):
+            self._way(owner, partial(_value, scope, name))
+
+    def _look_at_object(self, value: Any) -> None:
+        self._given(value, type(value))
+        attributes = _dict_of(value)
+        if attributes is not None:
+            self._look_at_names(value, attributes, self._attributes)
+        for each in type(value).__mro__:
+            for name in sorted(self._attributes & vars(each).keys()):
+                slot = vars(each)[name]
+                if type(slot) is MemberDescriptorType:
+                    self._way(value, partial(_slot, slot, value))
+
+    def _look_at_class(self, kind: type) -> None:
+        """Look at attributes of a class and of those that it is made from, and at the methods that are used."""
+        for each in kind.__mro__:
+            for name in sorted(self._attributes & vars(each).keys()):
+                value = vars(each)[name]
+                inner = getattr(value, "fget", getattr(value, "__func__", getattr(value, "func", value)))
+                if isinstance(value, _DESCRIPTORS) or isinstance(inner, FunctionType):
+                    if any(map(self._is_near, plain_functions(inner))):
+                        self._given(kind, inner)
+                elif type(value) is not MemberDescriptorType:
+                    self._way(kind, partial(_value, vars(each), name))
+
+    def _is_near(self, function: FunctionType) -> bool:
+        """Tell whether a function is the user's, or of the same file: those of libraries lead far."""
+        is_same = any(function.__globals__ is scope for scope in self._scopes)
+        return is_same or owner_of_file(function.__code__.co_filename)[0] == "user"
 
 
-_LONG, _MANY = 1_000, 20_000  # elements of one container that is looked into, and of all
-_FUNCTIONS = FunctionType, MethodType, partial
-_WITHOUT = type(None), bool, int, float, str, bytes, type, torch.Tensor, torch.dtype, torch.device
-_content = attrgetter("cell_contents")
+_LONG, _MANY = 1_000, 20_000  # elements of a container that is looked into, and objects of all
+_CALLED = ("__call__", "__getitem__", "__getattr__", "__iter__", "__init__", "forward")  # without being named
+_DESCRIPTORS = property, classmethod, staticmethod, MethodType
+_WITHOUT = type(None), bool, int, float, str, bytes, torch.Tensor, torch.dtype, torch.device
 
 
-class _Names(NamedTuple):
-    """What code asks for, with the functions, generators and classes within it."""
-
-    variables: frozenset[str]
-    attributes: frozenset[str]
-
-
-@lru_cache(1024)
-def _names(code: CodeType) -> _Names:
-    found = [(each.opname, each.argval) for each in dis.get_instructions(code)]
-    inner = [_names(each) for each in code.co_consts if isinstance(each, CodeType)]
-    variables = (name for kind, name in found if kind in ("LOAD_GLOBAL", "LOAD_NAME"))
-    attributes = (name for kind, name in found if kind in ("LOAD_ATTR", "LOAD_METHOD"))
-    return _Names(
-        frozenset(variables).union(*(each.variables for each in inner)),
-        frozenset(attributes).union(*(each.attributes for each in inner)),
-    )
+def _outermost(modules: list[nn.Module]) -> list[nn.Module]:
+    """Leave out modules that are parts of others."""
+    if len(modules) < 2:
+        return modules
+    inner = {id(each) for outer in modules for each in outer.modules() if each is not outer}
+    return [each for each in modules if id(each) not in inner]
 
 
-def _given(level: Any) -> tuple[Any, ...]:
-    """Give the object that a method is of, what a partial holds, and an object that is called itself."""
-    if isinstance(level, partial):
-        return (*level.args, *level.keywords.values())
-    return (getattr(level, "__self__", None),) if isinstance(level, _FUNCTIONS) else (level,)
+def _reading_elements(container: Any) -> Callable[[], tuple[Any, ...]]:
+    """Give what reads how many elements there are, and those that may lead to modules."""
+    if isinstance(container, dict):
+        keys = [key for key, each in container.items() if not issubclass(type(each), _WITHOUT)]
+        return lambda: (len(container), *map(container.get, keys))
+    if isinstance(container, set):
+        return partial(tuple, container)
+    indices = [index for index, each in enumerate(container) if not issubclass(type(each), _WITHOUT)]
+    return lambda: (len(container), *(container[index] for index in indices if index < len(container)))
 
 
-def _plain(function: Any) -> list[FunctionType]:
-    """Give the functions behind wrappers, methods and objects that are called; none where they are written in C."""
-    inner = (getattr(each, "__func__", each) for each in _levels(function))
-    called = (each if isinstance(each, (FunctionType, nn.Module)) else getattr_static(type(each), "__call__") for each in inner)
-    return [each for each in called if isinstance(each, FunctionType)]
+def _content(cell: Any) -> tuple[Any, ...]:
+    return (cell.cell_contents,)
 
 
-_DEEP = 100  # wrappers: an object may say that it wraps ever new ones
+def _attribute(owner: Any, name: str) -> tuple[Any, ...]:
+    return (getattr(owner, name),)
 
 
-def _levels(function: Any) -> Iterator[Any]:
-    """Give a function, and what it wraps in turn."""
-    seen = set[int]()
-    while function is not None and id(function) not in seen and len(seen) < _DEEP:
-        seen.add(id(function))
-        yield function
-        function = function.func if isinstance(function, partial) else getattr(function, "__wrapped__", None)
+def _value(scope: Mapping[str, Any], name: str) -> tuple[Any, ...]:
+    return (scope.get(name),)
 
 
-def _is_empty(cell: CellType) -> bool:
+def _slot(slot: Any, owner: Any) -> tuple[Any, ...]:
+    return (slot.__get__(owner, type(owner)) if hasattr(owner, slot.__name__) else None,)
+
+
+def _dict_of(value: Any) -> dict[str, Any] | None:
     try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:  # what it is for comes later
-        return True
-    return False
+        found = object.__getattribute__(value, "__dict__")
+    except (AttributeError, TypeError):
+        return None
+    return found if type(found) is dict else None

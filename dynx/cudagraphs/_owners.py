@@ -16,7 +16,7 @@ def owners_of(parameters: Sequence[torch.Tensor]) -> list[nn.Module]:
     missing = {id(each) for each in parameters}
     if not missing:
         return []
-    holding = [(each, {id(one) for one in each.parameters()} & missing) for each in _modules()]
+    holding = [(each, _held_by(each) & missing) for each in _modules()]
     found = []
     while missing:
         owner, held = max(holding, key=lambda each: (len(each[1] & missing), _size(each[0])), default=(None, set[int]()))
@@ -29,6 +29,13 @@ def owners_of(parameters: Sequence[torch.Tensor]) -> list[nn.Module]:
 
 def _modules() -> list[nn.Module]:
     return [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]
+
+
+def _held_by(module: nn.Module) -> set[int]:
+    try:
+        return {id(one) for one in nn.Module.parameters(module)}
+    except (AttributeError, TypeError):  # it was never finished
+        return set()
 
 
 def _size(module: nn.Module) -> int:

@@ -54,8 +54,9 @@ def _fingerprint(gm: GraphModule, told: tuple[object, ...]) -> str:
 
 @cache
 def _planner() -> bytes:
-    """Give what changes with the code that makes plans."""
-    return b"".join(hashlib.sha256(each.read_bytes()).digest() for each in sorted(Path(__file__).parent.glob("*.py")))
+    """Give what changes with the code that makes plans: names and lines in it come from all of the package."""
+    files = sorted(Path(__file__).parent.parent.rglob("*.py"))
+    return b"".join(hashlib.sha256(each.read_bytes()).digest() for each in files)
 
 
 def _lines(gm: GraphModule) -> Iterator[str]:

@@ -24,6 +24,8 @@ from dynx.cudagraphs.runtime import Runtime
 from dynx.errors import CaptureFailed, UsageError
 from dynx.records.cudagraphs import GraphInput, GraphPlan, Part
 
+_NEVER_ALIKE = 8  # states, each of which was there in one call only, after which that is told
+
 
 class _Hot(NamedTuple):
     """What the last call needed, for one that is like it."""
@@ -51,7 +53,7 @@ class Recorded:
     def __init__(
         self, function: Callable[..., Any], part: Part, name: str, config: Config, runtime: Runtime | None, state: State
     ) -> None:
-        self._function, self._part, self._name = function, part, name
+        self._function, self._part, self.name = function, part, name
         self._config, self._runtime, self._state = config, runtime, state
         self._recordings = Recordings(config, name, ("its arguments", "its state"), self._forget)
         self._seen: dict[Key, _Seen] = {}
@@ -59,13 +61,13 @@ class Recorded:
         self._hot_of: dict[int, _Hot] = {}  # by the recording
         self._why_not = ""  # it runs uncaptured
         self._times_it_changed_itself = 0
-        self._is_told = False
+        self._told: set[str] = set()
         self._alone = RLock()  # the function may call itself
         self._is_captured = runtime.is_capturing if runtime is not None else _never
         self.also: Callable[[], Sequence[torch.Tensor]] | None = None  # what else a recording writes, and keeps
-        self.original = function  # what copies of it are
+        self.original: Any = function  # what copies of it are
         self.watched: Callable[[], Sequence[torch.Tensor]] = tuple  # that the function may change
-        self.known: tuple[type, ...] = ()  # kinds of arguments that may be objects
+        self.covers: Callable[[Any], bool] = _none  # objects among arguments that the state is that of too
         self.make: Callable[..., Any] = Recording
         self.on_replay: Callable[[Recording], None] | None = None
         self.on_switch: Callable[[Recording], None] | None = None
@@ -107,7 +109,7 @@ class Recorded:
             return self._first(key, arguments, args, kwargs)
         seen = self._seen[key]
         if seen.changes is not None and are_mixed(arguments.tensors, seen.changes):
-            self._tell_once(f"{self._name} runs uncaptured: arguments lie in the same memory as what it changes")
+            self.tell_once(f"{self.name} runs uncaptured: arguments lie in the same memory as what it changes")
             return self._run(args, kwargs)
         recording = self._recording(key, arguments, args, kwargs)
         if recording is None:
@@ -151,8 +153,8 @@ class Recorded:
             self._hot = None  # it may be closed to make room
             return self._recordings.add(key, lambda: self._record(arguments, seen, args, kwargs))
         except CaptureFailed as error:
-            count_skip(failure(error))
-            self._why_not = f"{self._name} runs uncaptured: {error}"
+            skip = count_skip(failure(error))
+            self._why_not = f"{self.name} runs uncaptured: {skip.reason}\n  {skip.advice}"
             tell(self._why_not, self._config)
             return None
 
@@ -171,13 +173,13 @@ class Recorded:
         names = names_of(self._function, args, kwargs)
         for name, each in zip(names, arguments.leaves, strict=True):
             if isinstance(each, torch.Tensor) and each.device != self._runtime.device:
-                raise UsageError(f"{name} of {self._name} is on {each.device}\n  move it to {self._runtime.device}")
+                raise UsageError(f"{name} of {self.name} is on {each.device}\n  move it to {self._runtime.device}")
         count, watched = len(arguments.tensors), [each for each in self.watched() if not is_lazy(each)]
         changes = changes_of([*arguments.tensors, *watched])
         result = self._run(args, kwargs)
         leaves, spec = tree_flatten(result)
-        if why := why_not_alike(key[0], arguments, arguments_of(args, kwargs), names, leaves, self.known):
-            self._tell_once(f"{self._name} runs uncaptured: {why}")
+        if why := why_not_alike(key[0], arguments, arguments_of(args, kwargs), names, leaves, self.covers):
+            self.tell_once(f"{self.name} runs uncaptured: {why}")
             return result
         if what := self._state.changed_itself(key[1]):
             self._tell_what_it_changes(what)
@@ -189,8 +191,11 @@ class Recorded:
         mixed = watched if written else [watched[index - count] for index in changed]
         is_mixable = changed and count and self._part == "call"
         apart = Changes(frozenset(memory_of(mixed)), bool(written)) if is_mixable else None
-        if len(self._seen) >= 2 * self._config.max_recordings:
+        other_states = sum(known == key[0] for known, _ in self._seen)
+        is_full = len(self._seen) >= 2 * self._config.max_recordings
+        if is_full or (other_states >= _NEVER_ALIKE and not self.recordings):
             self._tell_what_changes(key)
+        if is_full:
             self._seen.clear()
         others = [each for each in arguments.leaves if not isinstance(each, torch.Tensor)]
         self._seen[arguments.key, self._state.key()] = _Seen(
@@ -220,7 +225,7 @@ class Recorded:
             assigned = put_back()
         if assigned:
             recording.close()
-            raise CaptureFailed(f"it changes {assigned} itself")
+            raise CaptureFailed(f"it changes {assigned} itself\n  have it give that as a result")
         recording.held = held
         if type(recording) is Recording and recording.uses_arguments and any(each.requires_grad for each in arguments.tensors):
             recording.run = torch.no_grad()(recording.run)  # the caller may have gradients on
@@ -229,18 +234,19 @@ class Recorded:
     def _tell_what_it_changes(self, what: str) -> None:
         """Say that a function changes what it is recorded for, where that is more than a cache that it fills once."""
         self._times_it_changed_itself += 1
-        if self._times_it_changed_itself == 2:
-            tell(f"{self._name} runs uncaptured: it changes {what} itself, which a replay would not do", self._config)
+        if self._times_it_changed_itself == 2 or (self._times_it_changed_itself > 2 and self._config.or_error):
+            tell(f"{self.name} runs uncaptured: it changes {what} itself, which a replay would not do", self._config)
 
     def _tell_what_changes(self, key: Key) -> None:
         """Say that a function is called in ever new ways, and so is not recorded."""
         ((arguments, state), *_) = reversed(self._seen)
-        what = "its arguments" if arguments != key[0] else self._state.difference(state, key[1])
-        tell(f"{self._name} runs uncaptured, as it is never called twice alike: {what} changes", self._config)
+        what = "what it is called with" if arguments != key[0] else self._state.difference(state, key[1])
+        self.tell_once(f"{self.name} runs uncaptured, as it is never called twice alike: {what} changes")
 
-    def _tell_once(self, text: str) -> None:
-        if not self._is_told or self._config.or_error:
-            self._is_told = True
+    def tell_once(self, text: str) -> None:
+        """Say why a call runs uncaptured; again only where that is an error."""
+        if text not in self._told or self._config.or_error:
+            self._told.add(text)
             tell(text, self._config)
 
     def _forget(self) -> None:
@@ -268,6 +274,10 @@ def _all_of(is_unchanged: Callable[[], bool], recording: Recording) -> Callable[
 
 
 def _never() -> bool:
+    return False
+
+
+def _none(value: Any) -> bool:
     return False
 
 

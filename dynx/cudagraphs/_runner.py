@@ -102,7 +102,7 @@ class Runner:
             return recording
         except CaptureFailed as error:
             skip = count_skip(failure(error))
-            self._why_not = f"the {self.plan.part} graph runs uncaptured: {skip.reason}"
+            self._why_not = f"the {self.plan.part} graph runs uncaptured: {skip.reason}\n  {skip.advice}"
             tell(self._why_not, self._config)
             return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, Protocol
+from weakref import ref
 
 import torch
 from torch import nn
@@ -13,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from dynx._torch.cuda_graphs import address_check
 from dynx.cudagraphs._dict_changes import unchanged
 from dynx.cudagraphs._leaves import tensors_of
-from dynx.cudagraphs._modules import binding_check, modules_of
+from dynx.cudagraphs._modules import binding_check, binding_key, modules_of
 from dynx.cudagraphs._recordings import Key
 
 _are_at = address_check()
@@ -84,15 +85,18 @@ class ModuleState(State):
     _names: tuple[str, ...] = ("__dict__", *_STRUCTURE)
 
     def __init__(self, function: Callable[..., Any], device_type: str, others: Sequence[nn.Module] = ()) -> None:
-        self._function, self._device_type, self._others = function, device_type, others
+        self._function, self._device_type = function, device_type
+        self._others = [ref(each) for each in others]
 
     @property
     def _modules(self) -> list[nn.Module]:
-        return [*modules_of(self._function), *self._others]
+        others = [each() for each in self._others]
+        return [*modules_of(self._function), *(each for each in others if each is not None)]
 
     def key(self) -> Key:
         values = tuple(tuple((name, id(value)) for name, value in each.items()) for each in self._dicts())
-        return values, tuple(map(place_of, self._tensors())), _autocast(self._device_type)
+        names = binding_key(self._function)
+        return values, tuple(map(place_of, self._tensors())), _autocast(self._device_type), names
 
     def held(self) -> Any:
         return [list(each.values()) for each in self._dicts()]
@@ -115,6 +119,8 @@ class ModuleState(State):
             for name, _ in sorted(set(before) ^ set(after)):
                 owner, _ = self._owned()[number]
                 return f"{name} of a {type(owner).__name__}"
+        if one[3] != other[3]:
+            return "which module a name stands for"
         return "where a parameter lies" if one[1] != other[1] else "autocast"
 
     def undoing(self) -> Callable[[], str]:
@@ -173,7 +179,8 @@ class MovingState(ModuleState):
         values = tuple(
             tuple((name, numbers.get(id(value), id(value))) for name, value in each.items()) for each in self._dicts()
         )
-        return values, (), _autocast(self._device_type)
+        names = binding_key(self._function)
+        return values, (), _autocast(self._device_type), names
 
     def held(self) -> Any:
         told = {id(each) for each in tensors_of(self._modules)}
@@ -200,7 +207,11 @@ class Structure(ModuleState):
         return lambda: is_same() and list(map(_is_training, modules)) == flags
 
     def difference(self, one: Key, other: Key) -> str:
-        return super().difference(one, other) if one[:2] != other[:2] else "train, eval or autocast"
+        return super().difference(one, other) if one[:4] != other[:4] else "train or eval"
+
+    def covers(self, value: Any) -> bool:
+        """Tell whether something is a module that is looked at."""
+        return any(value is each for each in self._all())
 
     def _all(self) -> list[nn.Module]:
         return [module for each in self._modules for module in each.modules()]

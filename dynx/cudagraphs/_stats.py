@@ -48,8 +48,10 @@ def count_skip(skip: Skip) -> Skip:
 
 
 def failure(error: CaptureFailed) -> Skip:
-    advice = "leave out what waits for the device or reads a value of it; or call it outside"
-    return Skip(str(error), None, advice, "capture")
+    reason, _, advice = str(error).partition("\n  ")
+    return Skip(
+        reason, None, advice or "leave out what waits for the device or reads a value of it; or call it outside", "capture"
+    )
 
 
 def stats() -> CudagraphStats:

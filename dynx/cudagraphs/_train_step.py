@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter, is_
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dynx._torch import foreach
 from dynx._torch.optimizers import forget_stages
-from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._modules import modules_of
 from dynx.cudagraphs._owners import owners_of
 from dynx.cudagraphs._recorded import Recorded
@@ -22,7 +22,7 @@ from dynx.cudagraphs._states import Frozen, State
 from dynx.cudagraphs._traced import stranger
 from dynx.cudagraphs._training_state import TrainingState
 from dynx.cudagraphs.runtime import check_bindings, runtime_of
-from dynx.errors import UsageError
+from dynx.errors import CaptureFailed, UsageError
 
 
 def train_step(
@@ -66,19 +66,30 @@ def train_step(
     >>> losses == sorted(losses, reverse=True)
     True
     """
-    if accumulate < 1:
-        raise UsageError(f"accumulate={accumulate} does no step\n  give at least 1")
+    if not isinstance(accumulate, int) or accumulate < 1:
+        raise UsageError(f"accumulate={accumulate} does no step\n  give a number of calls, at least 1")
+    if clip_grad_norm is not None and not clip_grad_norm > 0:
+        raise UsageError(f"clip_grad_norm={clip_grad_norm} leaves nothing to train with\n  give a norm above 0, or None")
+    if isinstance(params, nn.Module):
+        raise UsageError(f"params is a {type(params).__name__}\n  give its parameters()")
+    for each in examples:
+        if isinstance(each, (torch.optim.Optimizer, torch.amp.GradScaler, Config)):
+            kind = type(each).__name__
+            raise UsageError(f"a {kind} stands among the examples\n  give it by name: optimizer=, scaler= or config=")
     if scaler is not None and not scaler.is_enabled():
         scaler = None
     if scaler is not None and optimizer is None:
         raise UsageError("a scaler needs an optimizer\n  give optimizer=")
-    config = config or Config()
+    config = config_or_default(config)
     check_for_training(config)
     runtime = runtime_of(config)
     check_bindings(config, runtime)
-    named = [(str(number), each) if isinstance(each, torch.Tensor) else each for number, each in enumerate(params)]
-    given = [each for _, each in cast("Any", named)]
-    named = [(name, each) for name, each in cast("Any", named) if each.requires_grad]
+    all_of_them = [(str(number), each) if isinstance(each, torch.Tensor) else each for number, each in enumerate(params)]
+    for pair in all_of_them:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], torch.Tensor)):
+            raise UsageError(f"a {type(pair).__name__} stands among params\n  give parameters() or named_parameters()")
+    given = [each for _, each in all_of_them]
+    named = [(name, each) for name, each in all_of_them if each.requires_grad]
     if not named:
         raise UsageError("train_step was given no parameters that need gradients\n  give model.parameters()")
     if runtime is not None:
@@ -89,6 +100,8 @@ def train_step(
                 raise UsageError(f"an example is on {each.device}\n  move it to {runtime.device}")
     if optimizer is not None:
         check_optimizer(optimizer, named, scaler)
+        if accumulate > 1 and isinstance(optimizer, torch.optim.SparseAdam):
+            raise UsageError("gradients that add up over calls are dense, which SparseAdam does not take\n  use accumulate=1")
     inner = torch.compile(loss_fn) if config.inner == "inductor" else loss_fn
     work = _Work(inner, given, optimizer, scaler, clip_grad_norm, keeps=accumulate > 1)
     known = {id(one) for each in modules_of(loss_fn) for one in each.parameters()}
@@ -101,7 +114,7 @@ def train_step(
         return TrainingState(loss_fn, given, optimizer if ends else None, scaler, others, begins=begins)
 
     parts = {kind: _recorded(work, *kind, config=config, runtime=runtime, state=state(*kind)) for kind in dict.fromkeys(kinds)}
-    return parts[kinds[0]] if accumulate == 1 else _InTurn([parts[kind] for kind in kinds])
+    return parts[kinds[0]] if accumulate == 1 else _InTurn([parts[kind] for kind in kinds], work, is_checked=not frozen)
 
 
 class TrainStep(Protocol):
@@ -113,13 +126,19 @@ class TrainStep(Protocol):
     def close(self) -> None:
         """Give back the memory of the recordings; the next calls record anew."""
 
+    @property
+    def recordings(self) -> list[Any]:
+        """Give what has been recorded."""
+
 
 class _InTurn:
-    def __init__(self, parts: Sequence[Recorded]) -> None:
-        self._parts = parts
+    def __init__(self, parts: Sequence[Recorded], work: _Work, *, is_checked: bool) -> None:
+        self._parts, self._work, self._is_checked = parts, work, is_checked
         self._next = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._next > 0 and self._is_checked:
+            self._work.take_gradients()
         part = self._parts[self._next]
         result = part(*args, **kwargs)
         self._next = (self._next + 1) % len(self._parts)
@@ -177,16 +196,27 @@ class _Work:
         is_kept = [each.requires_grad or (not begins and each.grad is not None) for each in self.params]
         put_gradients(self.params, [each if kept else None for each, kept in zip(self._memory, is_kept, strict=True)])
 
+    def take_gradients(self) -> None:
+        """Have the gradients so far be those that somebody has set in the middle of a step."""
+        with torch.no_grad():
+            for each, memory in zip(self.gradients(), self._memory, strict=True):
+                if memory is not None and each is not memory:
+                    memory.copy_(each) if each is not None else memory.zero_()
+
     def _end(self, optimizer: torch.optim.Optimizer) -> None:
         if self.clip is not None:
             if self.scaler is not None:
                 self.scaler.unscale_(optimizer)
             torch.nn.utils.clip_grad_norm_(self.params, self.clip)
-        if self.scaler is None:
-            optimizer.step()
-        else:
-            self.scaler.step(optimizer)
-            self.scaler.update()
+        try:
+            if self.scaler is None:
+                optimizer.step()
+            else:
+                self.scaler.step(optimizer)
+                self.scaler.update()
+        except CaptureFailed as error:
+            kind = type(optimizer).__name__
+            raise CaptureFailed(f"the step of {kind}: {error}\n  make it with fused=True, or capturable=True") from None
 
     def gradients(self) -> list[torch.Tensor | None]:
         return [each.grad for each in self.params]
@@ -225,6 +255,20 @@ def _loss_of(result: Any) -> torch.Tensor:
     return loss
 
 
+def _is_module(value: Any) -> bool:
+    return isinstance(value, nn.Module)
+
+
+class _Uncopied:
+    """Stands for a step where that is copied, or pickled."""
+
+    def __reduce__(self) -> Any:
+        raise UsageError(
+            "a training step belongs to the parameters and the optimizer that it was made with, and cannot be copied\n"
+            "  make another with train_step for the copy"
+        )
+
+
 def _recorded(work: _Work, begins: bool, ends: bool, *, config: Config, runtime: Any, state: Any) -> Recorded:
     def run(*args: Any, **kwargs: Any) -> Any:
         before = work.gradients()
@@ -238,7 +282,8 @@ def _recorded(work: _Work, begins: bool, ends: bool, *, config: Config, runtime:
 
     recorded = Recorded(run, "step", "the training step", config, runtime, state)
     recorded.also = work.gradients
-    recorded.known = (nn.Module,)  # of which the parameters are checked
+    recorded.covers = state.covers if isinstance(state, TrainingState) else _is_module
+    recorded.original = _Uncopied()
 
     def show(recording: Recording) -> None:
         put_gradients(work.params, recording.also)

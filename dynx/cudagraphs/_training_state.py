@@ -48,6 +48,9 @@ class TrainingState(State):
         if self._optimizer is not None:
             check_optimizer(self._optimizer, named, self._scaler)
 
+    def covers(self, value: Any) -> bool:
+        return self._inside.covers(value)
+
     def held(self) -> Any:
         return self._inside.held(), self._state(), [list(each.values()) for each in self._of_parameters()]
 

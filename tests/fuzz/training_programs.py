@@ -224,8 +224,6 @@ def program(chance: random.Random) -> Program:
     accumulate = chance.choice((1, 1, 2, 3))
     calls = chance.randint(5, 12)
     busy = chance.choice((0.05, 0.2))
-    own = ("zero", "zero to none", "forget") if accumulate > 1 else ()  # gradients belong to the step
-    events = [each for each in EVENTS if each not in own]
     return Program(
         way=chance.choice(WAYS),
         pieces=tuple(chance.choices(list(PIECES), k=chance.randint(1, 4))),
@@ -239,7 +237,7 @@ def program(chance: random.Random) -> Program:
         has_scaler=is_fused and chance.random() < 0.5,
         outputs=chance.choice(("clone", "alias", "static")),
         events=tuple(
-            tuple(f"{chance.choice(events)} {chance.randrange(6)}" for _ in range(2) if chance.random() < busy)
+            tuple(f"{chance.choice(EVENTS)} {chance.randrange(6)}" for _ in range(2) if chance.random() < busy)
             for _ in range(calls)
         ),
     )

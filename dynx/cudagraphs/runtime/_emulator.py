@@ -123,7 +123,7 @@ class EmulatedGraph:
         self._steps: list[_Step] | None = [
             step._replace(args=_weakly(step.args, own), kwargs=_weakly(step.kwargs, own)) for step in steps
         ]
-        _spoil(made)
+        _spoil(made, integers=0)  # with which the backward pass is captured: they may be indices
 
     def reads(self, inputs: Sequence[torch.Tensor]) -> None:
         """Have it read other tensors than these, which are garbage from now on."""
@@ -286,11 +286,11 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _spoil(tensors: Sequence[torch.Tensor]) -> None:
+def _spoil(tensors: Sequence[torch.Tensor], integers: int | None = None) -> None:
     """Write what nobody would take for a result."""
     with torch.no_grad():
         for each in tensors:
             if each.is_floating_point() or each.is_complex():
                 each.fill_(float("nan"))
             elif each.dtype is not torch.bool:
-                each.fill_(torch.iinfo(each.dtype).max)
+                each.fill_(torch.iinfo(each.dtype).max if integers is None else integers)

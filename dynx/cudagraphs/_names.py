@@ -1,0 +1,87 @@
+"""What the code of a function asks for by name, and what a function is made of."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterator
+from functools import _lru_cache_wrapper, lru_cache, partial
+from inspect import getattr_static
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import Any, NamedTuple
+
+from torch import nn
+
+FUNCTIONS = FunctionType, MethodType, partial, _lru_cache_wrapper
+
+
+class Names(NamedTuple):
+    """What code asks for, with the functions, generators and classes within it."""
+
+    variables: frozenset[str]
+    attributes: frozenset[str]
+
+
+@lru_cache(1024)
+def names_in(code: CodeType) -> Names:
+    found = [(each.opname, each.argval) for each in dis.get_instructions(code)]
+    inner = [names_in(each) for each in code.co_consts if isinstance(each, CodeType)]
+    variables = (name for kind, name in found if kind in ("LOAD_GLOBAL", "LOAD_NAME"))
+    attributes = (name for kind, name in found if kind in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"))
+    return Names(
+        frozenset(variables).union(*(each.variables for each in inner)),
+        frozenset(attributes).union(*(each.attributes for each in inner)),
+    )
+
+
+def plain_functions(function: Any) -> list[FunctionType]:
+    """Give the functions behind wrappers, methods and objects that are called; none where they are written in C."""
+    inner = (each.__func__ if type(each) is MethodType else each for each in levels(function))
+    called = (each if issubclass(type(each), (*FUNCTIONS, nn.Module)) else _call_of(type(each)) for each in inner)
+    return [each for each in called if type(each) is FunctionType]
+
+
+def _call_of(kind: type) -> Any:
+    return next((vars(each)["__call__"] for each in kind.__mro__ if "__call__" in vars(each)), None)
+
+
+_DEEP = 100  # wrappers: an object may say that it wraps ever new ones
+
+
+def levels(function: Any) -> Iterator[Any]:
+    """Give a function, and what it wraps in turn."""
+    seen = set[int]()
+    while function is not None and id(function) not in seen and len(seen) < _DEEP:
+        seen.add(id(function))
+        yield function
+        if issubclass(type(function), partial):
+            function = function.func
+        else:
+            function = _inner(function.__func__ if type(function) is MethodType else function)
+
+
+def _inner(function: Any) -> Any:
+    if type(function) is FunctionType:
+        return function.__dict__.get("__wrapped__")
+    return getattr_static(function, "__wrapped__", None)  # the user's objects are not asked: they may compute it
+
+
+def given_to(level: Any) -> tuple[Any, ...]:
+    """Give the object that a method is of, what a partial holds, and an object that is called itself."""
+    if issubclass(type(level), partial):
+        return (*level.args, *level.keywords.values())
+    if type(level) is MethodType:
+        return (level.__self__,)
+    return () if issubclass(type(level), FUNCTIONS) else (level,)
+
+
+def cells_of(function: FunctionType) -> list[CellType]:
+    """Give the variables around a function that have a value."""
+    return [each for each in function.__closure__ or () if not is_empty(each)]
+
+
+def is_empty(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:  # what it is for comes later
+        return True
+    return False
