@@ -114,11 +114,14 @@ class _Ungraded:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    return getattr(function, "__name__", type(function).__name__)
+    try:
+        return getattr(function, "__name__", type(function).__name__)
+    except Exception:  # noqa: BLE001  # of an object that looks up attributes in its own way
+        return type(function).__name__
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
     try:
         return inspect.signature(function.forward if isinstance(function, nn.Module) else function)
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001  # also of an object that looks up attributes in its own way
         return None

@@ -2,13 +2,13 @@
 
 Modules are found by the names in code: in variables, attributes of objects and of classes, lists and dicts. The user's
 functions and methods that it uses are looked at as it is itself. Not followed: what is computed, as by `getattr(owner, name)`,
-functions of libraries, and containers of more than a thousand elements.
+functions of libraries, and objects in containers of more than a hundred elements.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from functools import partial
 from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, NamedTuple
@@ -81,6 +81,7 @@ class _Search:
         self._function = function
         self._scopes = [each.__globals__ for each in plain_functions(function)]
         self._attributes = set(_CALLED)
+        self._slots: dict[int, list[MemberDescriptorType]] = {}
         known = 0
         while known < len(self._attributes):
             known = len(self._attributes)
@@ -89,7 +90,7 @@ class _Search:
             self._todo = deque([function])
             while self._todo and len(self._seen) < _MANY:
                 self._look_at(self._todo.popleft())
-        found = [each for each in self._seen.values() if issubclass(type(each), nn.Module)]
+        found = [each for each in self._seen.values() if _is_module(each)]
         leads = self._leading_to(found)
         self.modules = _outermost(found)
         self.ways = [each for each in self._ways if any(id(one) in leads for one in each.found)]
@@ -125,8 +126,10 @@ class _Search:
             if value is self._function or any(map(self._is_near, plain_functions(value))):
                 self._look_at_function(value)
         elif issubclass(kind, (list, tuple, deque, dict, set)):
-            if len(value) <= _LONG:  # or it is data
-                self._way(value, _reading_elements(value))
+            if len(value) <= _LONG:
+                self._way(value, _reading_elements(value, _may_lead_on))
+            elif len(value) <= _LONGEST and not issubclass(kind, set):  # data, perhaps
+                self._way(value, _reading_elements(value, _is_module))
         elif issubclass(kind, ref):
             self._way(value, lambda: (value(),))
         elif issubclass(kind, ModuleType):
@@ -150,8 +153,8 @@ class _Search:
                 self._way(function, partial(_attribute, inner, given))
             self._look_at_names(function, inner.__globals__, names.variables)
 
-    def _look_at_names(self, owner: Any, scope: dict[str, Any], names: Any) -> None:
-        for name in sorted(names & scope.keys()):
+    def _look_at_names(self, owner: Any, scope: dict[str, Any], names: Set[str]) -> None:
+        for name in _in_both(scope, names):
             self._way(owner, partial(_value, scope, name))
 
     def _look_at_object(self, value: Any) -> None:
@@ -159,16 +162,20 @@ class _Search:
         attributes = _dict_of(value)
         if attributes is not None:
             self._look_at_names(value, attributes, self._attributes)
-        for each in type(value).__mro__:
-            for name in sorted(self._attributes & vars(each).keys()):
-                slot = vars(each)[name]
-                if type(slot) is MemberDescriptorType:
-                    self._way(value, partial(_slot, slot, value))
+        for slot in self._slots_of(type(value)):
+            if slot.__name__ in self._attributes:
+                self._way(value, partial(_slot, slot, value))
+
+    def _slots_of(self, kind: type) -> list[MemberDescriptorType]:
+        if id(kind) not in self._slots:
+            every = (slot for each in kind.__mro__ for slot in vars(each).values())
+            self._slots[id(kind)] = [each for each in every if type(each) is MemberDescriptorType]
+        return self._slots[id(kind)]
 
     def _look_at_class(self, kind: type) -> None:
         """Look at attributes of a class and of those that it is made from, and at the methods that are used."""
         for each in kind.__mro__:
-            for name in sorted(self._attributes & vars(each).keys()):
+            for name in _in_both(vars(each), self._attributes):
                 value = vars(each)[name]
                 inner = getattr(value, "fget", getattr(value, "__func__", getattr(value, "func", value)))
                 if isinstance(value, _DESCRIPTORS) or isinstance(inner, FunctionType):
@@ -183,7 +190,8 @@ class _Search:
         return is_same or owner_of_file(function.__code__.co_filename)[0] == "user"
 
 
-_LONG, _MANY = 1_000, 20_000  # elements of a container that is looked into, and objects of all
+_LONG, _LONGEST = 100, 10_000  # elements of a container all of which are looked at; of one of which only modules are
+_MANY = 2_000  # objects
 _CALLED = ("__call__", "__getitem__", "__getattr__", "__iter__", "__init__", "forward")  # without being named
 _DESCRIPTORS = property, classmethod, staticmethod, MethodType
 _WITHOUT = type(None), bool, int, float, str, bytes, torch.Tensor, torch.dtype, torch.device
@@ -197,14 +205,28 @@ def _outermost(modules: list[nn.Module]) -> list[nn.Module]:
     return [each for each in modules if id(each) not in inner]
 
 
-def _reading_elements(container: Any) -> Callable[[], tuple[Any, ...]]:
+def _in_both(scope: Mapping[str, Any], names: Set[str]) -> list[str]:
+    if len(scope) < len(names):
+        return sorted(each for each in scope if each in names)
+    return sorted(each for each in names if each in scope)
+
+
+def _may_lead_on(value: Any) -> bool:
+    return not issubclass(type(value), _WITHOUT)
+
+
+def _is_module(value: Any) -> bool:
+    return issubclass(type(value), nn.Module)
+
+
+def _reading_elements(container: Any, is_followed: Callable[[Any], bool]) -> Callable[[], tuple[Any, ...]]:
     """Give what reads how many elements there are, and those that may lead to modules."""
     if isinstance(container, dict):
-        keys = [key for key, each in container.items() if not issubclass(type(each), _WITHOUT)]
+        keys = sorted((key for key, each in container.items() if is_followed(each)), key=str)
         return lambda: (len(container), *map(container.get, keys))
     if isinstance(container, set):
         return partial(tuple, container)
-    indices = [index for index, each in enumerate(container) if not issubclass(type(each), _WITHOUT)]
+    indices = [index for index, each in enumerate(container) if is_followed(each)]
     return lambda: (len(container), *(container[index] for index in indices if index < len(container)))
 
 

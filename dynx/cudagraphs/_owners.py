@@ -16,7 +16,7 @@ def owners_of(parameters: Sequence[torch.Tensor]) -> list[nn.Module]:
     missing = {id(each) for each in parameters}
     if not missing:
         return []
-    holding = [(each, _held_by(each) & missing) for each in _modules()]
+    holding = [(each, held) for each in _modules() if (held := _held_by(each) & missing)]
     found = []
     while missing:
         owner, held = max(holding, key=lambda each: (len(each[1] & missing), _size(each[0])), default=(None, set[int]()))
