@@ -66,7 +66,7 @@ def names_of(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mappin
     """Name the leaves of a call as the function's parameters are named, in the order of `arguments_of`."""
     try:
         bound = inspect.signature(function).bind(*args, **kwargs).arguments
-    except (TypeError, ValueError):  # it has no signature, or one that does not say the truth
+    except Exception:  # noqa: BLE001  # it has no signature, or one that does not say the truth
         bound = {}
     names = {id(value): name for name, value in bound.items()}
     found = []

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
 
 from dynx.cudagraphs._buckets import Bucketed, check_buckets
 from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._leaves import tensors_of
 from dynx.cudagraphs._modules import modules_of, unset
+from dynx.cudagraphs._names import name_of, signature_of
 from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._states import Frozen, ModuleState
 from dynx.cudagraphs._told import Told
@@ -100,7 +99,7 @@ class _Ungraded:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self.__signature__ = _signature(function)
+        self.__signature__ = signature_of(function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with torch.no_grad():
@@ -111,17 +110,3 @@ class _Ungraded:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Ungraded, (self._function,)
-
-
-def name_of(function: Callable[..., Any]) -> str:
-    try:
-        return getattr(function, "__name__", type(function).__name__)
-    except Exception:  # noqa: BLE001  # of an object that looks up attributes in its own way
-        return type(function).__name__
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    try:
-        return inspect.signature(function.forward if isinstance(function, nn.Module) else function)
-    except Exception:  # noqa: BLE001  # also of an object that looks up attributes in its own way
-        return None

@@ -14,9 +14,9 @@ from torch.utils._pytree import tree_leaves
 
 from dynx._torch.inductor import keeping_saved_tensors
 from dynx.cudagraphs._config import Config, config_or_default
-from dynx.cudagraphs._fast_path import name_of
 from dynx.cudagraphs._leaves import leaves_in, tensors_of
 from dynx.cudagraphs._modules import modules_of
+from dynx.cudagraphs._names import name_of
 from dynx.cudagraphs._pair import Gradients, Pair
 from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._recording import Recording

@@ -1,17 +1,31 @@
-"""What the code of a function asks for by name, and what a function is made of."""
+"""How a function is called, what its code asks for by name, and what it is made of."""
 
 from __future__ import annotations
 
 import dis
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from functools import _lru_cache_wrapper, lru_cache, partial
-from inspect import getattr_static
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from torch import nn
 
 FUNCTIONS = FunctionType, MethodType, partial, _lru_cache_wrapper
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    try:
+        return getattr(function, "__name__", type(function).__name__)
+    except Exception:  # noqa: BLE001  # of an object that looks up attributes in its own way
+        return type(function).__name__
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function.forward if isinstance(function, nn.Module) else function)
+    except Exception:  # noqa: BLE001  # also of an object that looks up attributes in its own way
+        return None
 
 
 class Names(NamedTuple):
@@ -62,7 +76,7 @@ def levels(function: Any) -> Iterator[Any]:
 def _inner(function: Any) -> Any:
     if type(function) is FunctionType:
         return function.__dict__.get("__wrapped__")
-    return getattr_static(function, "__wrapped__", None)  # the user's objects are not asked: they may compute it
+    return inspect.getattr_static(function, "__wrapped__", None)  # the user's objects are not asked: they may compute it
 
 
 def given_to(level: Any) -> tuple[Any, ...]:

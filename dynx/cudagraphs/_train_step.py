@@ -14,6 +14,7 @@ from dynx._torch import foreach
 from dynx._torch.optimizers import forget_stages
 from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._modules import modules_of
+from dynx.cudagraphs._names import signature_of
 from dynx.cudagraphs._owners import owners_of
 from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._recording import Recording
@@ -280,6 +281,7 @@ def _recorded(work: _Work, begins: bool, ends: bool, *, config: Config, runtime:
                 forget_stages(work.scaler)
             raise
 
+    run.__signature__ = signature_of(work.loss_fn)  # type: ignore[attr-defined]
     recorded = Recorded(run, "step", "the training step", config, runtime, state)
     recorded.also = work.gradients
     recorded.covers = state.covers if isinstance(state, TrainingState) else _is_module

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import random
 
 import pytest
@@ -230,6 +231,81 @@ def test_parameters_that_are_frozen_between_parts(device):
         for mine, theirs in zip(*(each.parameters() for each in models), strict=True):
             torch.testing.assert_close(mine, theirs)
     assert cudagraphs.stats().replays > 10
+
+
+@pytest.mark.parametrize("change", ["halve", "put", "none", "zero"])
+def test_gradients_that_are_changed_in_the_middle_of_a_step(device, change):
+    models = [Body().to(device) for _ in range(2)]
+    optimizers = [sgd(each) for each in models]
+    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    step = cudagraphs.train_step(models[0], models[0].parameters(), optimizer=optimizers[0], accumulate=2, config=config)
+    for number in range(8):
+        if number % 2:
+            for each in (*models[0].parameters(), *models[1].parameters()):
+                if change == "halve":
+                    each.grad.mul_(0.5)
+                elif change == "put":
+                    each.grad = each.grad * 0.5
+                else:
+                    each.grad = None if change == "none" else torch.zeros_like(each)
+        x = torch.randn(4, 3, device=device)
+        loss = models[1](x)
+        loss.backward()
+        torch.testing.assert_close(step(x), loss.detach())
+        if number % 2:
+            optimizers[1].step()
+            optimizers[1].zero_grad()
+    assert cudagraphs.stats().replays == 6
+    for mine, theirs in zip(*(each.parameters() for each in models), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_modules_among_arguments(device):
+    """What is not among the parameters is not looked at, so such a call is not recorded."""
+    student, teacher = nn.Linear(3, 1).to(device), nn.Dropout().to(device)
+
+    def loss(teacher, x):
+        return student(x).mean() * 0 + teacher(x).mean()
+
+    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    step = cudagraphs.train_step(loss, student.parameters(), config=config)
+    x = torch.ones(64, 3, device=device)
+    with pytest.warns(DynxWarning, match="teacher is a Dropout, inside of which a change is not seen\n  close over it"):
+        step(teacher, x)
+    step(teacher, x)
+    teacher.eval()
+    assert [step(teacher, x).item() for _ in range(2)] == [1, 1]
+
+
+@pytest.mark.parametrize("how", [copy.deepcopy, pickle.dumps])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_step_is_not_copied(device, how, accumulate):
+    """The step of the copy would train the original."""
+    model = Body().to(device)
+    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    step = cudagraphs.train_step(model, model.parameters(), optimizer=sgd(model), accumulate=accumulate, config=config)
+    with pytest.raises(UsageError, match="cannot be copied\n  make another with train_step for the copy"):
+        how(step)
+
+
+def test_other_modules_in_this_process_may_be_unfinished(device):
+    class Unfinished(nn.Module):
+        def __init__(self, there):
+            there.append(self)
+            self.number = 3
+
+    class Odd(nn.Linear):
+        def parameters(self, rate):
+            return rate
+
+    there = [Odd(3, 3)]
+    Unfinished(there)
+    model = nn.Linear(3, 1).to(device)
+    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    step = cudagraphs.train_step(lambda module, x: module(x).sum(), model.parameters(), config=config)
+    for _ in range(3):
+        step(model, torch.ones(2, 3, device=device))
+    assert cudagraphs.stats().replays == 2
 
 
 def test_a_scaler_that_is_turned_off(device):
