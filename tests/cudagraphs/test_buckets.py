@@ -37,6 +37,7 @@ def test_a_hundred_sizes_and_six_recordings(device, model):
     assert (cudagraphs.stats().recordings, cudagraphs.stats().replays, cudagraphs.stats().uncaptured) == (6, 100, 6)
 
 
+@pytest.mark.uncaptured
 def test_larger_sizes_run_as_they_are(device, model):
     run = bucketed(device, model, torch.ones(3, 4, device=device), buckets={0: (2, 4)})
     x = torch.randn(5, 4, device=device)
@@ -71,6 +72,7 @@ def test_padding_is_zero(device):
         assert run(torch.ones(size, device=device))[0].item() == size
 
 
+@pytest.mark.uncaptured
 def test_what_makes_no_sense_is_told(device, model):
     x = torch.ones(3, 4, device=device)
     with pytest.raises(UsageError, match=r"buckets=\{0: \(\)\}"):

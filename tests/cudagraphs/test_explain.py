@@ -57,6 +57,7 @@ def test_backward_graphs_without_a_trace(device):
     assert repr(report) == "<CudagraphReport: 2 of 2 graphs captured>"
 
 
+@pytest.mark.uncaptured
 def test_a_skip_has_its_line_and_what_to_do(device):
     def function(x):
         return heavy(x)[x > 0].sum()  # HERE

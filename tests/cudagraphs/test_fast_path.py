@@ -265,6 +265,7 @@ def test_inner_is_compiled(path, device, model):
     assert cudagraphs.stats().replays == 3
 
 
+@pytest.mark.uncaptured
 def test_what_is_never_the_same_is_told(path, device, model):
     def count(module, args):
         module.calls += 1
@@ -290,6 +291,7 @@ def test_more_layouts_than_allowed_are_told(path, device, model):
         agree(run, model, device, rows=4)
 
 
+@pytest.mark.uncaptured
 def test_what_cannot_be_captured_is_run_as_it_is(path, device, model):
     def function(x):
         return model(x) * x.sum().item()
@@ -301,6 +303,7 @@ def test_what_cannot_be_captured_is_run_as_it_is(path, device, model):
         path(function, some(device), or_error=True)
 
 
+@pytest.mark.uncaptured
 def test_what_makes_no_sense_is_told(path, device):
     with pytest.raises(UsageError, match=r"no module is known that sin uses(.|\n)*frozen=True"):
         path(torch.sin, some(device))
@@ -317,6 +320,7 @@ def test_it_gives_back_its_memory_and_goes_on(path, device, model):
     agree(run, model, device)
 
 
+@pytest.mark.uncaptured
 def test_without_cuda_it_says_so(monkeypatch, model):
     monkeypatch.setattr("dynx.cudagraphs.runtime._interface.has_cuda", lambda: False)
     with pytest.warns(DynxWarning, match="no CUDA device: the fast path of Linear runs uncaptured"):

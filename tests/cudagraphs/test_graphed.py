@@ -231,6 +231,7 @@ def test_several_at_once(device):
             same_gradients(one, other)
 
 
+@pytest.mark.uncaptured
 def test_a_module_that_nobody_holds_is_gone(device, graph):
     gone = weakref.ref(graph(model_of(device), some(device)))
     gc.collect()
@@ -261,6 +262,7 @@ def refused(graph, match, model, device):
         graph(model, some(device))
 
 
+@pytest.mark.uncaptured
 def test_what_would_go_wrong_in_silence_is_refused_by_name(device, graph):
     model = model_of(device)
     model.register_buffer("mask", torch.ones(2, device=device, requires_grad=True))
@@ -281,6 +283,7 @@ def test_what_would_go_wrong_in_silence_is_refused_by_name(device, graph):
         cudagraphs.graphed(torch.sin, (some(device),), gradients="static")
 
 
+@pytest.mark.uncaptured
 def test_what_cannot_be_captured_is_run_as_it_is(device, graph):
     model = model_of(device)
 
@@ -353,6 +356,7 @@ def test_parameters_with_two_names(device, graph):
         torch.testing.assert_close(tuple(each.grad for each in layers.parameters()), expected)
 
 
+@pytest.mark.uncaptured
 def test_modules_that_come_later_are_refused_alike(device, graph):
     layer = torch.nn.Linear(4, 4).to(device)
     run = graph(lambda x: layer(x), some(device))

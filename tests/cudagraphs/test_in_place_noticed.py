@@ -100,6 +100,7 @@ def test_arguments_that_overlap(device):
         torch.testing.assert_close(run(torch.zeros(3, device=device), other), (other * model.weight).sin())
 
 
+@pytest.mark.uncaptured
 @MIXED
 def test_an_argument_that_is_a_buffer(device):
     class Counting(Scaled):

@@ -217,6 +217,7 @@ def runs_uncaptured(run, eager, device):
     return (stats.replays, stats.uncaptured, len(stats.skips)) == (0, 4, 1)
 
 
+@pytest.mark.uncaptured
 def test_what_is_refused_is_run_as_it_is(compiled, device, monkeypatch):
     def refuse(*args, **how):
         raise CaptureFailed("not today")
@@ -226,6 +227,7 @@ def test_what_is_refused_is_run_as_it_is(compiled, device, monkeypatch):
     assert cudagraphs.stats().skips[0].reason == "not today"
 
 
+@pytest.mark.uncaptured
 @pytest.mark.parametrize("how", ["auto", "memcpy_node"])
 def test_inputs_are_copied_by_hand_where_the_graph_cannot(device, monkeypatch, how):
     """Such as copies so small that CUDA makes kernels of them."""
@@ -273,6 +275,7 @@ def test_an_operator_that_reads_a_value_is_found_out(compiled, device):
     assert cudagraphs.stats().replays == 2
 
 
+@pytest.mark.uncaptured
 def test_what_reads_a_value_is_run_as_it_is(compiled, device):
     run = compiled(lambda x: x[x > 0] * 2)
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), pytest.warns(DynxWarning) as told:
@@ -301,6 +304,7 @@ def test_numbers_that_are_equal_and_not_the_same(compiled, device, monkeypatch):
     assert cudagraphs.stats().recordings <= 5, "one for NaN"
 
 
+@pytest.mark.uncaptured
 def test_an_error_while_room_is_made(compiled, device):
     is_refusing = []
 

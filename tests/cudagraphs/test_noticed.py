@@ -76,6 +76,7 @@ def test_halves_of_a_batch_are_replayed_where_only_buffers_change(device):
     assert cudagraphs.stats().replays == 4
 
 
+@pytest.mark.uncaptured
 @MIXED
 def test_an_argument_that_lies_in_a_parameter(device):
     model = linear(device)
@@ -103,6 +104,7 @@ class Scale:
     factor = 1.0
 
 
+@pytest.mark.uncaptured
 def test_results_of_unknown_kinds(device):
     model = linear(device)
     run = cudagraphs.fast_path(lambda x: Result(model(x)), config=config(device))
@@ -113,6 +115,7 @@ def test_results_of_unknown_kinds(device):
         torch.testing.assert_close(run(x).y, model(x).detach())
 
 
+@pytest.mark.uncaptured
 def test_arguments_of_unknown_kinds(device):
     model, scale = linear(device), Scale()
     run = cudagraphs.fast_path(lambda x, scale: model(x) * scale.factor, config=config(device))
@@ -133,6 +136,7 @@ def test_numbers_of_other_libraries(device):
     assert cudagraphs.stats().recordings == 2
 
 
+@pytest.mark.uncaptured
 def test_containers_that_the_function_fills(device):
     model = linear(device)
 
@@ -149,6 +153,7 @@ def test_containers_that_the_function_fills(device):
         assert list(cache) == ["k"]
 
 
+@pytest.mark.uncaptured
 def test_arguments_that_are_transposed_in_place(device):
     run = cudagraphs.fast_path(lambda x: x.t_() + 1, frozen=True, config=config(device))
     with pytest.warns(DynxWarning, match="it changes what is in its arguments"):
@@ -168,6 +173,7 @@ def test_changes_that_operators_do_not_tell_of(device):
     alike(cudagraphs.fast_path(normalized, config=config(device)), normalized, arguments)
 
 
+@pytest.mark.uncaptured
 def test_sparse_arguments(device):
     model = linear(device)
     run = cudagraphs.fast_path(lambda x: model(x.to_dense()), config=config(device))
@@ -368,6 +374,7 @@ def test_modules_that_are_found_get_gradients(device, moved, name):
     others.zero_grad()
 
 
+@pytest.mark.uncaptured
 def test_modules_that_are_not_found_are_refused(device):
     known, hidden = linear(device), types.SimpleNamespace(layer=linear(device))
     with pytest.raises(UsageError, match=r"a tensor of size \(3, 3\) needs gradients, and is no argument and no parameter"):
@@ -495,6 +502,7 @@ class Encoding(nn.Module):
         return self.layer(x)
 
 
+@pytest.mark.uncaptured
 def test_a_module_keeps_its_forward_where_it_cannot_be_graphed(device):
     model = linear(device)
     model.forward = mine = lambda x: nn.functional.linear(x, model.weight)

@@ -155,6 +155,7 @@ def test_other_things_that_change_are_noticed(device):
     agree(run, model, device)
 
 
+@pytest.mark.uncaptured
 def test_what_does_not_go_together_is_refused(device):
     model, x = model_of(device), torch.ones(4, 16, device=device)
     with pytest.raises(UsageError, match="params='patch' tells inputs too"):
@@ -213,6 +214,7 @@ class Counting(nn.Module):
         return x + self.calls
 
 
+@pytest.mark.uncaptured
 def test_what_the_function_assigns_stays(device):
     model = Counting().to(device)
     run = cudagraphs.fast_path(model, config=config(device))
@@ -236,6 +238,7 @@ class Turning(nn.Module):
         return x + self.here
 
 
+@pytest.mark.uncaptured
 @pytest.mark.parametrize("params", ["rerecord", "patch"])
 def test_a_function_that_comes_back_to_what_it_was(device, params):
     model = Turning([True]).to(device)
@@ -246,6 +249,7 @@ def test_a_function_that_comes_back_to_what_it_was(device, params):
     assert found == [2.0, 1.0] * 4
 
 
+@pytest.mark.uncaptured
 def test_what_a_function_assigns_while_it_is_captured_is_put_back(device):
     model = Turning([]).to(device)
     run = cudagraphs.fast_path(model, config=replace(config(device), params="rerecord"))

@@ -312,6 +312,7 @@ def test_threads(compiled, device):
         torch.testing.assert_close(list(pool.map(run, x)), [chain(each) for each in x])
 
 
+@pytest.mark.uncaptured
 def test_it_can_be_left_out(compiled, device):
     run = compiled(chain, partition=False)
     with pytest.warns(DynxWarning, match="runs uncaptured, since dynx_tests.unsafe.default cannot be captured"):
@@ -319,6 +320,7 @@ def test_it_can_be_left_out(compiled, device):
     assert cudagraphs.stats().replays == 0
 
 
+@pytest.mark.uncaptured
 def test_or_error_wants_all_of_it(compiled, device):
     run = compiled(chain, or_error=True)
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=r"CaptureError: .*unsafe.default cannot be captured"):

@@ -117,6 +117,7 @@ def test_another_graph_has_another(device, compiled):
     assert len(looked) == 1, "another size"
 
 
+@pytest.mark.uncaptured
 def test_an_operator_that_was_tagged_since(device, compiled):
     x = torch.ones(3, device=device)
     for tags in ((), (torch.Tag.cudagraph_unsafe,)):
@@ -131,6 +132,7 @@ def test_an_operator_that_was_tagged_since(device, compiled):
             assert len(told) == len(tags)
 
 
+@pytest.mark.uncaptured
 def test_what_is_said_is_the_same(device, compiled, monkeypatch):
     monkeypatch.setattr(torch._dynamo.config, "capture_dynamic_output_shape_ops", True)
     x = torch.ones(3, device=device)

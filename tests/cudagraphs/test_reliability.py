@@ -57,6 +57,7 @@ def reads(x):
     x.sum().item()
 
 
+@pytest.mark.uncaptured
 @pytest.mark.parametrize(("what", "why"), [(out_of_memory, "out of memory"), (reads, "did not capture|reads a value")])
 def test_a_capture_that_fails_leaves_a_path_that_works(device, what, why):
     run = run_of(device, what)
@@ -80,6 +81,7 @@ def test_an_exception_of_the_program_is_the_programs(device):
     assert cudagraphs.stats().replays == 3
 
 
+@pytest.mark.uncaptured
 def test_a_hook_that_reads_is_named(device):
     model = model_of(device)
     model[1].register_forward_hook(lambda module, args, output: print(end=str(output.sum().item())[:0]))

@@ -63,6 +63,7 @@ def run_rank(rank, file, device):
     return subprocess.run(command, capture_output=True, text=True, timeout=240)
 
 
+@pytest.mark.uncaptured
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, TWO_GPUS])], indirect=True)
 def test_ddp_and_fsdp(device, tmp_path):
     """Two processes with a half of the data each, against one with all of it."""
@@ -324,6 +325,7 @@ def test_graphs_that_are_captured_by_hand(device):
         torch.testing.assert_close(result, twin(x))
 
 
+@pytest.mark.uncaptured
 def test_gradients_of_gradients_are_refused_as_by_torch(device):
     model, _ = twins(device)
     x = torch.randn(3, 4, device=device, requires_grad=True)

@@ -146,6 +146,7 @@ def test_a_learning_rate_that_is_a_number_is_noticed(device):
     assert cudagraphs.stats().recordings == 2
 
 
+@pytest.mark.uncaptured
 def test_a_number_that_changes_with_every_step_is_told(device):
     pair = Pair(device, momentum, max_recordings=2)
 
@@ -218,6 +219,7 @@ def test_inner_is_compiled(device):
     assert cudagraphs.stats().replays == 3
 
 
+@pytest.mark.uncaptured
 def test_what_cannot_be_captured_trains_as_it_is(device):
     pair = Pair(device, momentum)
     pair.loss = lambda model, x: model(x).square().mean() * (1 if x.sum().item() > 0 else 2)
@@ -268,6 +270,7 @@ class FlatParameter(torch.nn.Parameter):
     """As FSDP has."""
 
 
+@pytest.mark.uncaptured
 def test_what_it_cannot_take_is_refused_by_name(device):
     refused(device, "no parameters", params=[])
     refused(device, "0 is computed from others", params=[torch.ones(2, device=device, requires_grad=True) * 2])
@@ -286,6 +289,7 @@ def test_what_it_cannot_take_is_refused_by_name(device):
     refused(device, "is on meta", call=[torch.ones(2, device="meta")])
 
 
+@pytest.mark.uncaptured
 def test_what_belongs_to_other_processes_is_refused(device):
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:

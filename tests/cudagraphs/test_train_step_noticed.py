@@ -123,6 +123,7 @@ class Counting(torch.optim.Optimizer):
                 each.sub_(each.grad, alpha=group["lr"] / state["step"])
 
 
+@pytest.mark.uncaptured
 def test_optimizers_that_count_in_python(device):
     twins = Twins(device, lambda model: Counting(model.parameters()))
     with pytest.warns(DynxWarning, match="the training step runs uncaptured: it changes step itself"):
@@ -157,6 +158,7 @@ def test_hooks_that_come_later_are_refused(device):
         twins.recorded(torch.ones(4, 3, device=device))
 
 
+@pytest.mark.uncaptured
 def test_leaves_that_are_not_among_the_parameters_are_refused(device):
     model = Body().to(device)
     config = cudagraphs.Config(runtime=RUNTIMES[device])
@@ -260,6 +262,7 @@ def test_gradients_that_are_changed_in_the_middle_of_a_step(device, change):
         torch.testing.assert_close(mine, theirs)
 
 
+@pytest.mark.uncaptured
 def test_modules_among_arguments(device):
     """What is not among the parameters is not looked at, so such a call is not recorded."""
     student, teacher = nn.Linear(3, 1).to(device), nn.Dropout().to(device)
@@ -277,6 +280,7 @@ def test_modules_among_arguments(device):
     assert [step(teacher, x).item() for _ in range(2)] == [1, 1]
 
 
+@pytest.mark.uncaptured
 @pytest.mark.parametrize("how", [copy.deepcopy, pickle.dumps])
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_a_step_is_not_copied(device, how, accumulate):
@@ -336,6 +340,7 @@ class Averaging(torch.optim.Optimizer):
             each.sub_(state["mean"], alpha=0.1)
 
 
+@pytest.mark.uncaptured
 def test_optimizers_that_replace_their_state(device):
     twins = Twins(device, lambda model: Averaging(model.parameters()))
     with pytest.warns(DynxWarning, match="the training step runs uncaptured: it changes mean itself"):
@@ -364,6 +369,7 @@ class Trainer:
         return vars(self)["model"](x).square().mean()
 
 
+@pytest.mark.uncaptured
 @pytest.mark.filterwarnings("ignore:the training step runs uncaptured. it changes mean of a Assigns itself")
 @pytest.mark.parametrize("assigns", [False, True], ids=["", "assigned"])
 @pytest.mark.parametrize("name", ["loss", "hidden"])

@@ -164,6 +164,7 @@ def test_gradients_in_place_of_arguments_too(compiled, device):
             torch.testing.assert_close(run(x), other(x))
 
 
+@pytest.mark.uncaptured
 def test_gradients_in_place_refuse_hooks(compiled, device):
     model, _ = pair(device)
     model[2].bias.register_hook(lambda gradient: gradient * 2)
