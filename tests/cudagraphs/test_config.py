@@ -17,6 +17,12 @@ from dynx.errors import UsageError
         ({"max_recordings": "2"}, "max_recordings='2' of dynx_cudagraphs is no int"),
         ({"max_recordings": 0}, "max_recordings=0 leaves nothing to replay"),
         ({"or_error": 1}, "or_error=1 of dynx_cudagraphs is no bool"),
+        ({"buckets": 8}, r"buckets=8 are no sizes of dimensions\n  such as \{0: \(8, 16, 32\)\}"),
+        ({"buckets": {0: 8}}, "are no sizes of dimensions"),
+        ({"buckets": {"rows": (8,)}}, "are no sizes of dimensions"),
+        ({"buckets": {-1: (8,)}}, "are no sizes of dimensions"),
+        ({"buckets": {0: (8.5,)}}, "are no sizes of dimensions"),
+        ({"buckets": {0: (0,)}}, "are no sizes of dimensions"),
         ({"output": "clone"}, r"no option 'output'\n  there is inner, inputs, params, outputs"),
     ],
 )
@@ -28,8 +34,42 @@ def test_what_makes_no_sense_is_told(options, words):
 def test_the_environment_asks_for_errors(monkeypatch):
     monkeypatch.setenv(OR_ERROR, "1")
     assert config_of({}).or_error
+    assert cudagraphs.Config().or_error
     monkeypatch.setenv(OR_ERROR, "0")
     assert not config_of({}).or_error
+
+
+def test_a_folder_may_be_a_path(tmp_path):
+    assert cudagraphs.Config(plans=tmp_path).plans == str(tmp_path)
+
+
+ONE = torch.nn.Linear(1, 1)
+EXAMPLE = torch.ones(1, 1)
+MISTAKES = {
+    "a dict as a config": (lambda: cudagraphs.backend({}), "config is a dict\n  give a cudagraphs.Config"),
+    "no function": (lambda: cudagraphs.fast_path(3), "3 cannot be called"),
+    "a config among examples": (lambda: cudagraphs.fast_path(ONE, EXAMPLE, cudagraphs.Config()), "give it as config="),
+    "no tuple of arguments": (lambda: cudagraphs.graphed(ONE, EXAMPLE), r"sample_args is a Tensor\n  give a tuple .*\(x,\)"),
+    "a list of modules": (lambda: cudagraphs.graphed([ONE], (EXAMPLE,)), "a list cannot be called"),
+    "a module as parameters": (lambda: cudagraphs.train_step(ONE, ONE), r"params is a Linear\n  give its parameters\(\)"),
+    "groups as parameters": (
+        lambda: cudagraphs.train_step(ONE, [{"params": list(ONE.parameters())}]),
+        "a dict stands among params",
+    ),
+    "an optimizer among examples": (
+        lambda: cudagraphs.train_step(ONE, ONE.parameters(), torch.optim.SGD(ONE.parameters())),
+        "a SGD stands among the examples\n  give it by name: optimizer=",
+    ),
+    "no norm": (lambda: cudagraphs.train_step(ONE, ONE.parameters(), clip_grad_norm=0), "clip_grad_norm=0 leaves nothing"),
+    "half a call": (lambda: cudagraphs.train_step(ONE, ONE.parameters(), accumulate=2.5), "accumulate=2.5 does no step"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_told(name):
+    make, words = MISTAKES[name]
+    with pytest.raises(UsageError, match=words):
+        make()
 
 
 def test_errors_instead_of_warnings(monkeypatch):

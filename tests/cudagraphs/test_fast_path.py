@@ -284,6 +284,16 @@ def test_what_is_never_the_same_is_told(path, device, model):
         agree(run, model, device, 5)
 
 
+def test_the_recording_that_was_used_last_is_kept(device):
+    model = torch.nn.Linear(4, 4).to(device)
+    config = cudagraphs.Config(runtime=RUNTIMES[device], max_recordings=2, on_limit="lru")
+    run = cudagraphs.fast_path(model, config=config)
+    for rows in (2, 2, 3, 3, 2, 5, 5, 2):
+        x = torch.randn(rows, 4, device=device)
+        torch.testing.assert_close(run(x), model(x).detach())
+    assert cudagraphs.stats().recordings == 3, "that of 3 rows made room"
+
+
 def test_more_layouts_than_allowed_are_told(path, device, model):
     run = path(model, some(device), max_recordings=2)
     agree(run, model, device, rows=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -100,6 +101,29 @@ def test_arguments_that_overlap(device):
         torch.testing.assert_close(run(torch.zeros(3, device=device), other), (other * model.weight).sin())
 
 
+def test_what_belongs_to_other_processes_is_refused(device):
+    """On each call; also where that comes after the first ones, when another recording is made."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        model = Scaled().to(device)
+        run, x = in_place(model, device), torch.ones(3, device=device)
+        for _ in range(2):
+            run(x).backward()
+        other = Scaled().to(device)
+        run_other, wrapped = in_place(other, device), nn.parallel.DistributedDataParallel(other)
+        for _ in range(2):
+            with pytest.raises(UsageError, match="belong to a DistributedDataParallel, whose hooks"):
+                run_other(x)
+        wrapped = nn.parallel.DistributedDataParallel(model)
+        model.weight.data = model.weight.data.clone()
+        run(x).backward()  # is not recorded yet
+        with pytest.raises(UsageError, match="belong to a DistributedDataParallel, whose hooks"):
+            run(x)
+        del wrapped
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 @pytest.mark.uncaptured
 @MIXED
 def test_an_argument_that_is_a_buffer(device):
@@ -126,3 +150,33 @@ def test_models_of_several_threads(device):
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda number: run(models[number % 2], x).tolist(), range(200)))
     assert found == [[1.0] * 3, [10.0] * 3] * 100
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+        self.register_buffer("mean", torch.zeros(3))
+
+    def forward(self, x):
+        self.calls += 1
+        y = self.layer(x)
+        self.mean.mul_(0.9).add_(y.detach().mean(0), alpha=0.1)
+        return y * self.calls, self.mean
+
+
+def test_buffers_that_are_counted_up_stay_the_same(device):
+    model = Counting().to(device)
+    other, calls, mean = copy.deepcopy(model), model.calls, model.mean
+    run = in_place(model, device)
+    for number in range(8):
+        x = torch.full((2, 3), float(number), device=device)
+        for call, module in ((run, model), (other, other)):
+            module.zero_grad()
+            call(x)[0].sum().backward()
+        assert model.calls is calls
+        assert model.mean is mean
+        torch.testing.assert_close(model.state_dict(), other.state_dict())
+        torch.testing.assert_close(model.layer.weight.grad, other.layer.weight.grad)
+    assert (cudagraphs.stats().recordings, cudagraphs.stats().replays) == (2, 14)

@@ -220,6 +220,34 @@ def test_inner_is_compiled(device):
 
 
 @pytest.mark.uncaptured
+def test_optimizers_that_read_values_are_named(device):
+    """Where CUDA is there they are refused; on the emulator their steps run."""
+    if device == "cuda":
+        pytest.skip("they are refused by name: test_an_optimizer_that_counts_on_the_cpu_is_refused")
+    pair = Pair(device, lambda params: torch.optim.AdamW(params, lr=torch.tensor(0.1), foreach=False))
+    words = (
+        r"the step of AdamW: aten._local_scalar_dense.default reads a value.*\n  make it with fused=True, or capturable=True"
+    )
+    with pytest.warns(DynxWarning, match=words):
+        pair.both(3)
+
+
+@pytest.mark.uncaptured
+def test_a_schedule_of_numbers_is_told_early(device):
+    pair = Pair(device, momentum)
+    made = [torch.optim.lr_scheduler.ExponentialLR(each, 0.9) for each in (pair.optimizer, pair.other)]
+
+    def train():
+        for _ in range(12):
+            pair.both(1)
+            for each in made:
+                each.step()
+
+    with pytest.warns(DynxWarning, match=r"never called twice alike: lr of group 0 \(a tensor may change\) changes"):
+        train()
+
+
+@pytest.mark.uncaptured
 def test_what_cannot_be_captured_trains_as_it_is(device):
     pair = Pair(device, momentum)
     pair.loss = lambda model, x: model(x).square().mean() * (1 if x.sum().item() > 0 else 2)
