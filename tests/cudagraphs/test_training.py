@@ -129,6 +129,7 @@ def test_no_room_for_a_forward_while_others_wait(compiled, device, on_limit):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DynxWarning)
         three_forwards_at_a_time(run, model, other, device)
+    assert (cudagraphs.stats().recordings, cudagraphs.stats().uncaptured) == {"eager": (4, 8), "lru": (10, 5)}[on_limit]
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
