@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Set
-from functools import partial
-from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
+from functools import cached_property, partial
+from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any, NamedTuple
 from weakref import ref
 
@@ -177,8 +177,8 @@ class _Search:
         for each in kind.__mro__:
             for name in _in_both(vars(each), self._attributes):
                 value = vars(each)[name]
-                inner = getattr(value, "fget", getattr(value, "__func__", getattr(value, "func", value)))
-                if isinstance(value, _DESCRIPTORS) or isinstance(inner, FunctionType):
+                inner = _function_in(value)
+                if inner is not None:
                     if any(map(self._is_near, plain_functions(inner))):
                         self._given(kind, inner)
                 elif type(value) is not MemberDescriptorType:
@@ -193,8 +193,19 @@ class _Search:
 _LONG, _LONGEST = 100, 10_000  # elements of a container all of which are looked at; of one of which only modules are
 _MANY = 2_000  # objects
 _CALLED = ("__call__", "__getitem__", "__getattr__", "__iter__", "__init__", "forward")  # without being named
-_DESCRIPTORS = property, classmethod, staticmethod, MethodType
 _WITHOUT = type(None), bool, int, float, str, bytes, torch.Tensor, torch.dtype, torch.device
+
+
+def _function_in(value: Any) -> Any:
+    """Give the function behind an attribute of a class; None where it is none."""
+    kind = type(value)
+    if issubclass(kind, property):
+        return value.fget
+    if issubclass(kind, (classmethod, staticmethod)):
+        return value.__func__
+    if issubclass(kind, cached_property):
+        return value.func
+    return value if kind is FunctionType else None
 
 
 def _outermost(modules: list[nn.Module]) -> list[nn.Module]:
@@ -207,7 +218,7 @@ def _outermost(modules: list[nn.Module]) -> list[nn.Module]:
 
 def _in_both(scope: Mapping[str, Any], names: Set[str]) -> list[str]:
     if len(scope) < len(names):
-        return sorted(each for each in scope if each in names)
+        return sorted(each for each in tuple(scope) if each in names)
     return sorted(each for each in names if each in scope)
 
 
@@ -222,12 +233,16 @@ def _is_module(value: Any) -> bool:
 def _reading_elements(container: Any, is_followed: Callable[[Any], bool]) -> Callable[[], tuple[Any, ...]]:
     """Give what reads how many elements there are, and those that may lead to modules."""
     if isinstance(container, dict):
-        keys = sorted((key for key, each in container.items() if is_followed(each)), key=str)
+        keys = sorted((key for key, each in tuple(container.items()) if is_followed(each)), key=_order)
         return lambda: (len(container), *map(container.get, keys))
     if isinstance(container, set):
         return partial(tuple, container)
-    indices = [index for index, each in enumerate(container) if is_followed(each)]
+    indices = [index for index, each in enumerate(tuple(container)) if is_followed(each)]
     return lambda: (len(container), *(container[index] for index in indices if index < len(container)))
+
+
+def _order(key: Any) -> tuple[str, Any]:
+    return type(key).__name__, key if type(key) in (str, int) else id(key)
 
 
 def _content(cell: Any) -> tuple[Any, ...]:
