@@ -57,7 +57,7 @@ FAULTS = (
         "_modules.py",
         "self._look_at_names(value, attributes, self._attributes)",
         "pass",
-        "test_noticed.py",
+        "test_modules.py",
     ),
     Fault(
         "owners of parameters are not looked for",
@@ -78,7 +78,7 @@ FAULTS = (
         "_states.py",
         "names = binding_key(self._function)\n        return values, tuple(map(place_of",
         "names = ()\n        return values, tuple(map(place_of",
-        "test_noticed.py",
+        "test_modules.py",
     ),
     Fault(
         "the recording that was used last is given up",
