@@ -203,6 +203,13 @@ def test_a_closed_graph_is_not_replayed():
         captured.replay()
 
 
+def test_a_graph_is_not_replayed_while_another_is_captured():
+    x = torch.ones(3)
+    inner = Emulator().capture(lambda _: x * 2)
+    with pytest.raises(CaptureFailed, match="replayed while another was captured"):
+        Emulator().capture(lambda _: inner.replay())
+
+
 def test_memory_that_nobody_keeps_is_gone():
     """A CUDA graph keeps no memory alive."""
     held = [torch.ones(3)]

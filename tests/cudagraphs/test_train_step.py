@@ -168,6 +168,24 @@ def test_parameters_that_move_are_noticed(device):
     assert cudagraphs.stats().recordings == 2
 
 
+def test_parameters_of_no_module(device):
+    weights = [torch.nn.Parameter(torch.ones(3, device=device)) for _ in range(2)]
+    optimizers = [torch.optim.SGD([each], lr=0.1) for each in weights]
+    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    step = cudagraphs.train_step(lambda x: (x * weights[0]).square().sum(), weights[:1], optimizer=optimizers[0], config=config)
+    for number in range(6):
+        if number == 3:
+            weights[0].data = weights[0].data.clone()
+        x = torch.randn(3, device=device)
+        optimizers[1].zero_grad()
+        loss = (x * weights[1]).square().sum()
+        loss.backward()
+        optimizers[1].step()
+        torch.testing.assert_close(step(x), loss.detach())
+        torch.testing.assert_close(*weights)
+    assert cudagraphs.stats().recordings == 2
+
+
 def test_a_state_that_is_loaded_is_used(device):
     pair = Pair(device, adam)
     pair.both(3)

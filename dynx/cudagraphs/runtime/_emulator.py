@@ -161,6 +161,8 @@ class EmulatedGraph:
     def replay(self) -> None:
         if self._steps is None:
             raise CaptureFailed("a graph was replayed after it was closed")
+        if get_ident() in underway:
+            raise CaptureFailed("a graph was replayed while another was captured")
         with torch.no_grad():
             asked = len(self._inputs) or len(self._copies)
             if asked > len(self._sources) or len(self._handed) > len(self._targets):
