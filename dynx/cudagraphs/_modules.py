@@ -51,7 +51,7 @@ def binding_check(function: Callable[..., Any]) -> Callable[[], bool] | None:
 
 def binding_key(function: Callable[..., Any]) -> tuple[tuple[int, ...], ...]:
     """Give which names stand for which modules."""
-    found = (tuple(id(one) for one in each.found if isinstance(one, nn.Module)) for each in _Search(function).ways)
+    found = (tuple(id(one) for one in each.found if _is_module(one)) for each in _Search(function).ways)
     return tuple(each for each in found if each)
 
 
@@ -258,7 +258,10 @@ def _value(scope: Mapping[str, Any], name: str) -> tuple[Any, ...]:
 
 
 def _slot(slot: Any, owner: Any) -> tuple[Any, ...]:
-    return (slot.__get__(owner, type(owner)) if hasattr(owner, slot.__name__) else None,)
+    try:
+        return (slot.__get__(owner, type(owner)),)
+    except AttributeError:  # it has no value; the owner is not asked, since it may compute one
+        return (None,)
 
 
 def _dict_of(value: Any) -> dict[str, Any] | None:

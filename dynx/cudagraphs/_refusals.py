@@ -1,13 +1,14 @@
-"""What cannot be part of a recorded training step, by name."""
+"""What cannot be part of a recorded training step or a graphed module, by name."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from dynx._torch.optimizers import has_gradient_hooks, has_hooks, has_step_hooks, takes_found_inf
 from dynx.cudagraphs._config import Config
@@ -24,6 +25,38 @@ def check_for_training(config: Config) -> None:
         raise UsageError("params='patch' is for graphs without gradients\n  leave it out")
     if config.buckets:
         raise UsageError("buckets are for cudagraphs.fast_path\n  leave them out")
+
+
+def check_numbers(accumulate: int, clip_grad_norm: float | None) -> None:
+    """Raise UsageError for numbers with which nothing is trained."""
+    if not isinstance(accumulate, int) or accumulate < 1:
+        raise UsageError(f"accumulate={accumulate} does no step\n  give a number of calls, at least 1")
+    if clip_grad_norm is not None and not clip_grad_norm > 0:
+        raise UsageError(f"clip_grad_norm={clip_grad_norm} leaves nothing to train with\n  give a norm above 0, or None")
+
+
+def named_of(params: Iterable[Any]) -> list[Named]:
+    """Name parameters that have no names by their places. Raises UsageError for what is no parameters, or none to train."""
+    if isinstance(params, nn.Module):
+        raise UsageError(f"params is a {type(params).__name__}\n  give its parameters()")
+    named = [(str(number), each) if isinstance(each, torch.Tensor) else each for number, each in enumerate(params)]
+    for each in named:
+        if not (isinstance(each, tuple) and len(each) == 2 and isinstance(each[1], torch.Tensor)):
+            raise UsageError(f"a {type(each).__name__} stands among params\n  give parameters() or named_parameters()")
+    if not any(each.requires_grad for _, each in named):
+        raise UsageError("train_step was given no parameters that need gradients\n  give model.parameters()")
+    return named
+
+
+def check_examples(examples: Sequence[Any], device: torch.device | None) -> None:
+    """Raise UsageError for examples that were meant for another argument, or lie on another device."""
+    for each in examples:
+        if isinstance(each, (torch.optim.Optimizer, torch.amp.GradScaler, Config)):
+            kind = type(each).__name__
+            raise UsageError(f"a {kind} stands among the examples\n  give it by name: optimizer=, scaler= or config=")
+    for each in tree_leaves(examples):
+        if device is not None and isinstance(each, torch.Tensor) and each.device != device:
+            raise UsageError(f"an example is on {each.device}\n  move it to {device}")
 
 
 def check_parameters(named: Sequence[Named], device: torch.device) -> None:
@@ -59,9 +92,11 @@ def check_modules(modules: Sequence[nn.Module]) -> None:
                 )
 
 
-def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named], scaler: Any) -> None:
+def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named], scaler: Any, accumulate: int = 1) -> None:
     """Raise UsageError where an optimizer cannot be recorded."""
     kind = type(optimizer).__name__
+    if accumulate > 1 and isinstance(optimizer, torch.optim.SparseAdam):
+        raise UsageError("gradients that add up over calls are dense, which SparseAdam does not take\n  use accumulate=1")
     if isinstance(optimizer, torch.optim.LBFGS):
         raise UsageError("LBFGS calls the loss as often as it needs, which a replay cannot\n  use another optimizer")
     if has_step_hooks(optimizer):

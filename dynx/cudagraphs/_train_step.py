@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from dynx._torch import foreach
 from dynx._torch.optimizers import forget_stages
@@ -18,7 +18,15 @@ from dynx.cudagraphs._names import signature_of
 from dynx.cudagraphs._owners import owners_of
 from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._recording import Recording
-from dynx.cudagraphs._refusals import check_for_training, check_optimizer, check_parameters, check_wrappers
+from dynx.cudagraphs._refusals import (
+    check_examples,
+    check_for_training,
+    check_numbers,
+    check_optimizer,
+    check_parameters,
+    check_wrappers,
+    named_of,
+)
 from dynx.cudagraphs._states import Frozen, State
 from dynx.cudagraphs._traced import stranger
 from dynx.cudagraphs._training_state import TrainingState
@@ -67,16 +75,7 @@ def train_step(
     >>> losses == sorted(losses, reverse=True)
     True
     """
-    if not isinstance(accumulate, int) or accumulate < 1:
-        raise UsageError(f"accumulate={accumulate} does no step\n  give a number of calls, at least 1")
-    if clip_grad_norm is not None and not clip_grad_norm > 0:
-        raise UsageError(f"clip_grad_norm={clip_grad_norm} leaves nothing to train with\n  give a norm above 0, or None")
-    if isinstance(params, nn.Module):
-        raise UsageError(f"params is a {type(params).__name__}\n  give its parameters()")
-    for each in examples:
-        if isinstance(each, (torch.optim.Optimizer, torch.amp.GradScaler, Config)):
-            kind = type(each).__name__
-            raise UsageError(f"a {kind} stands among the examples\n  give it by name: optimizer=, scaler= or config=")
+    check_numbers(accumulate, clip_grad_norm)
     if scaler is not None and not scaler.is_enabled():
         scaler = None
     if scaler is not None and optimizer is None:
@@ -85,24 +84,14 @@ def train_step(
     check_for_training(config)
     runtime = runtime_of(config)
     check_bindings(config, runtime)
-    all_of_them = [(str(number), each) if isinstance(each, torch.Tensor) else each for number, each in enumerate(params)]
-    for pair in all_of_them:
-        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], torch.Tensor)):
-            raise UsageError(f"a {type(pair).__name__} stands among params\n  give parameters() or named_parameters()")
-    given = [each for _, each in all_of_them]
-    named = [(name, each) for name, each in all_of_them if each.requires_grad]
-    if not named:
-        raise UsageError("train_step was given no parameters that need gradients\n  give model.parameters()")
+    all_of_them = named_of(params)
+    given, named = [each for _, each in all_of_them], [(name, each) for name, each in all_of_them if each.requires_grad]
+    check_examples(examples, None if runtime is None else runtime.device)
     if runtime is not None:
         check_parameters(named, runtime.device)
         check_wrappers(named)
-        for each in tree_leaves(examples):
-            if isinstance(each, torch.Tensor) and each.device != runtime.device:
-                raise UsageError(f"an example is on {each.device}\n  move it to {runtime.device}")
     if optimizer is not None:
-        check_optimizer(optimizer, named, scaler)
-        if accumulate > 1 and isinstance(optimizer, torch.optim.SparseAdam):
-            raise UsageError("gradients that add up over calls are dense, which SparseAdam does not take\n  use accumulate=1")
+        check_optimizer(optimizer, named, scaler, accumulate)
     inner = torch.compile(loss_fn) if config.inner == "inductor" else loss_fn
     work = _Work(inner, given, optimizer, scaler, clip_grad_norm, keeps=accumulate > 1)
     known = {id(one) for each in modules_of(loss_fn) for one in each.parameters()}

@@ -238,10 +238,9 @@ def test_inner_is_compiled(device):
 
 
 @pytest.mark.uncaptured
+@pytest.mark.parametrize("device", ["cpu"], indirect=True)
 def test_optimizers_that_read_values_are_named(device):
-    """Where CUDA is there they are refused; on the emulator their steps run."""
-    if device == "cuda":
-        pytest.skip("they are refused by name: test_an_optimizer_that_counts_on_the_cpu_is_refused")
+    """On CUDA such an optimizer is refused when the step is made: `test_an_optimizer_that_counts_on_the_cpu_is_refused`."""
     pair = Pair(device, lambda params: torch.optim.AdamW(params, lr=torch.tensor(0.1), foreach=False))
     words = (
         r"the step of AdamW: aten._local_scalar_dense.default reads a value.*\n  make it with fused=True, or capturable=True"

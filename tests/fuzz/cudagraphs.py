@@ -8,13 +8,10 @@ Prints each program that differs, made as short as it still differs; exits with 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import logging
 import os
 import random
 import sys
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,10 +25,9 @@ from torch.utils._pytree import tree_leaves
 sys.path.insert(0, os.path.dirname(__file__))
 
 import graph_programs as made
-from shortening import shortened, without
+from searching import search, without
 
 from dynx import cudagraphs
-from dynx.errors import UsageError
 
 _MODES = {"grad": contextlib.nullcontext, "no_grad": torch.no_grad, "inference": torch.inference_mode}
 _OPTIONS = {
@@ -178,12 +174,11 @@ class Trial:
     calls: tuple[made.Call, ...]
     config: cudagraphs.Config
     kind: str  # "backend", "fast path", "graphed"
-    device: str
 
 
-def tried(how: Trial) -> str:
+def tried(how: Trial, device: str) -> str:
     """Give how the recordings of a program differ from the program; empty where they do not."""
-    program, config, kind, device = how.program, how.config, how.kind, how.device
+    program, config, kind = how.program, how.config, how.kind
     torch._dynamo.reset()
     if kind == "backend":
         ours = Side(program, device, lambda module: torch.compile(module, backend=cudagraphs.backend(config)))
@@ -240,22 +235,8 @@ def _shorter(how: Trial) -> Iterator[Trial]:
             yield replace(how, calls=(*calls[:index], plainer, *calls[index + 1 :]))
 
 
-def found_by(how: Trial) -> str:
-    try:
-        return tried(how)
-    except Exception as error:  # noqa: BLE001  # of a program that is wrong, or of what is tried
-        return f"{type(error).__name__}: {error}"
-
-
-def _kind_of(found: str) -> tuple[str, ...]:
-    """Give what stays of a message when a program becomes shorter."""
-    words = found.split()[2:] if found.startswith("call ") else found.split()
-    return (*words[:1], *(each for each in ("nan", "memory", "raised", "torch.") if each in found))
-
-
-def trial(seed: int, device: str) -> Trial:
+def trial(chance: random.Random, device: str) -> Trial:
     """Make a program, how it is recorded, and how it is called."""
-    chance = random.Random(seed)
     kind = chance.choice(("backend", "backend", "backend", "fast path", "graphed"))
     chosen = {name: chance.choice(values) for name, values in _OPTIONS.items()}
     if chosen["params"] == "patch":
@@ -270,32 +251,12 @@ def trial(seed: int, device: str) -> Trial:
         calls = [each.without_the_past() for each in calls]
     if gives_copies:
         calls = [each.without("change result") for each in calls]
-    return Trial(program, tuple(calls), config, kind, device)
+    return Trial(program, tuple(calls), config, kind)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--programs", type=int, default=100)
-    parser.add_argument("--device", default="cpu")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    logging.disable(logging.CRITICAL)
-    different = replays = refused = 0
-    for seed in range(options.seed, options.seed + options.programs):
-        cudagraphs.reset()
-        found = found_by(how := trial(seed, options.device))
-        replays += cudagraphs.stats().replays
-        if found.startswith(UsageError.__name__):
-            refused += 1
-        elif found:
-            different += 1
-            short = shortened(how, _shorter, lambda each: _kind_of(found_by(each)))
-            print(f"DIFFERENT: seed {seed}, {how.kind}, {how.config}\n{short.program.source}{short.calls}")
-            print(f"  {found[:600]}\n  {found_by(short)[:600]}", flush=True)
-    print(f"{options.programs} programs, {refused} of them refused, {replays} replays, {different} different")
-    return int(different > 0)
+def shown(how: Trial) -> str:
+    return f"{how.kind}, {how.config}\n{how.program.source}{how.calls}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(search(trial, tried, _shorter, shown, "programs"))

@@ -8,13 +8,9 @@ one.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import logging
 import os
-import random
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -25,7 +21,7 @@ from torch.utils._pytree import tree_flatten_with_path, tree_map
 sys.path.insert(0, os.path.dirname(__file__))
 
 import training_programs as made
-from shortening import shortened, without
+from searching import search, without
 
 from dynx import cudagraphs
 from dynx.errors import UsageError
@@ -194,13 +190,6 @@ def _recorded(program: made.Program, side: Loop, device: str) -> Callable[..., A
     return side.run
 
 
-def found_by(program: made.Program, device: str) -> str:
-    try:
-        return tried(program, device)
-    except Exception as error:  # noqa: BLE001  # of a program that is wrong, or of what is tried
-        return f"{type(error).__name__}: {error}"
-
-
 def _shorter(program: made.Program) -> Iterator[made.Program]:
     for index in range(len(program.events)):
         yield replace(program, events=without(program.events, index))
@@ -216,29 +205,5 @@ def _shorter(program: made.Program) -> Iterator[made.Program]:
             yield replace(program, **{name: value})
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--programs", type=int, default=100)
-    parser.add_argument("--device", default="cpu")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    logging.disable(logging.CRITICAL)
-    different = replays = refused = 0
-    for seed in range(options.seed, options.seed + options.programs):
-        cudagraphs.reset()
-        program = made.program(random.Random(seed))
-        found = found_by(program, options.device)
-        replays += cudagraphs.stats().replays
-        if found.startswith(UsageError.__name__):
-            refused += 1
-        elif found:
-            different += 1
-            short = shortened(program, _shorter, lambda each: found_by(each, options.device).split()[2:3])
-            print(f"DIFFERENT: seed {seed}, {short}\n  {found[:400]}\n  {found_by(short, options.device)[:400]}", flush=True)
-    print(f"{options.programs} trainings, {refused} of them refused, {replays} replays, {different} different")
-    return int(different > 0)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(search(lambda chance, device: made.program(chance), tried, _shorter, str, "trainings"))
