@@ -32,6 +32,20 @@ class Fault(NamedTuple):
 
 FAULTS = (
     Fault(
+        "work on the CPU is let into a capture for CUDA",
+        "runtime/_on_cpu.py",
+        "if not (are_known or is_between or",
+        "if not (operator is not None or are_known or is_between or",
+        "test_on_cpu.py",
+    ),
+    Fault(
+        "what is read on the CPU passes for a number of Python's",
+        "runtime/_on_cpu.py",
+        "elif are_known:",
+        "else:",
+        "test_on_cpu.py",
+    ),
+    Fault(
         "inputs are not copied",
         "_staging.py",
         "foreach.copy_all(mine, [args[index] for index in dynamic])",

@@ -21,7 +21,7 @@ from dynx.cudagraphs._pair import Gradients
 from dynx.cudagraphs._recorded import Recorded
 from dynx.cudagraphs._recordings import Key
 from dynx.cudagraphs._refusals import check_parameters, check_wrappers
-from dynx.cudagraphs._states import State
+from dynx.cudagraphs._states import State, needs_gradient
 from dynx.cudagraphs.runtime import Runtime
 
 _are_at = address_check()
@@ -104,7 +104,7 @@ class _Still(State):
 
     def key(self) -> Key:
         self._owner.check()
-        return *((id(each), each.data_ptr()) for each in self._owner.standing), torch.is_grad_enabled()
+        return *((id(each), each.data_ptr(), each.requires_grad) for each in self._owner.standing), torch.is_grad_enabled()
 
     def held(self) -> Any:
         return list(self._owner.standing)
@@ -112,13 +112,14 @@ class _Still(State):
     def check(self) -> Callable[[], bool]:
         owner, is_enabled, now = self._owner, torch.is_grad_enabled, torch.is_grad_enabled()
         standing, addresses = list(owner.standing), [each.data_ptr() for each in owner.standing]
-        all_of_them, has_hooks = list(range(len(addresses))), are_hooked(standing)
+        all_of_them, has_hooks, need = list(range(len(addresses))), are_hooked(standing), list(map(needs_gradient, standing))
         return lambda: (
             all(map(is_, owner.standing, standing))
             and _are_at(owner.standing, addresses, all_of_them)
             and is_enabled() is now
+            and list(map(needs_gradient, owner.standing)) == need  # which not every torch guards
             and not has_hooks()
         )
 
     def difference(self, one: Key, other: Key) -> str:
-        return "where a parameter lies"
+        return "where a parameter lies, or whether it is trained,"

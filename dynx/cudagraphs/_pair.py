@@ -10,7 +10,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from dynx._torch import foreach
-from dynx._torch.autograd_run import accumulator_of, is_wanted
+from dynx._torch.autograd_run import accumulator_of, is_wanted, renew_accumulators
 from dynx._torch.liveness import weak_tensor
 from dynx._torch.saved_tensors import hooks_are_set
 from dynx.cudagraphs._config import Config
@@ -53,6 +53,7 @@ class Pair:
         self._parameters = [each for _, each in gradients.parameters]
         _refuse_changes(plan, self._needs)
         needs = [each.requires_grad for each in tensors]
+        renew_accumulators(self._parameters)
         self._traced = Traced(call, needs, gradients.leaves, self._parameters)
         outputs = "alias" if config.outputs == "static" else config.outputs  # autograd writes to what it is given
         how = replace(config, outputs=outputs)

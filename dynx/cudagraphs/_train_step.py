@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils._pytree import tree_map
 
 from dynx._torch import foreach
+from dynx._torch.autograd_run import renew_accumulators
 from dynx._torch.optimizers import forget_stages
 from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._modules import modules_of
@@ -205,8 +206,8 @@ class _Work:
                 self.scaler.step(optimizer)
                 self.scaler.update()
         except CaptureFailed as error:
-            kind = type(optimizer).__name__
-            raise CaptureFailed(f"the step of {kind}: {error}\n  make it with fused=True, or capturable=True") from None
+            kind, (reason, *_) = type(optimizer).__name__, str(error).splitlines()
+            raise CaptureFailed(f"the step of {kind}: {reason}\n  make it with fused=True, or capturable=True") from None
 
     def gradients(self) -> list[torch.Tensor | None]:
         return [each.grad for each in self.params]
@@ -275,6 +276,12 @@ def _recorded(work: _Work, begins: bool, ends: bool, *, config: Config, runtime:
     recorded.also = work.gradients
     recorded.covers = state.covers if isinstance(state, TrainingState) else _is_module
     recorded.original = _Uncopied()
+
+    def make(*given: Any) -> Recording:
+        renew_accumulators([each for each in work.params if each.requires_grad])
+        return Recording(*given)
+
+    recorded.make = make
 
     def show(recording: Recording) -> None:
         put_gradients(work.params, recording.also)

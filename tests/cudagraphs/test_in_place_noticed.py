@@ -46,6 +46,29 @@ def expected_of(model, x):
     return weight.grad
 
 
+def test_freezing_and_thawing(device):
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = Scaled(0.5), nn.Parameter(torch.ones(()))
+
+        def forward(self, x):
+            return self.first(x) * self.second
+
+    model, twin = (Two().to(device) for _ in range(2))
+    run = in_place(model, device)
+    for number in range(12):
+        for each in (model, twin):
+            each.first.requires_grad_(number // 3 % 2 == 0)
+            each.zero_grad()
+        x = torch.full((3,), number + 1.0, device=device)
+        run(x).backward()
+        twin(x).backward()
+        for (name, mine), theirs in zip(model.named_parameters(), twin.parameters(), strict=True):
+            assert (mine.grad is None) == (theirs.grad is None), (number, name)
+            torch.testing.assert_close(mine.grad, theirs.grad, msg=lambda text, name=name, n=number: f"{n} {name}: {text}")
+
+
 def test_another_parameter_in_the_same_memory(trained, device):
     model, run = trained
     x = torch.ones(3, device=device)

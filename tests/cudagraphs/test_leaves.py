@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+from torch.autograd.graph import get_gradient_edge
 
+from dynx._torch.autograd_run import renew_accumulators
 from dynx.cudagraphs._leaves import leaves_in
 
 
@@ -38,3 +40,19 @@ def test_they_are_put_back_after_an_error():
             raise ValueError
     except ValueError:
         assert all(each is before[name] for name, each in model.named_parameters())
+
+
+def test_nodes_that_add_to_gradients_are_made_anew():
+    """Torch: a graph that is kept keeps them, with the stream they were made on."""
+    leaves = [torch.ones(3, dtype=dtype, requires_grad=True) for dtype in (torch.float32, torch.float64, torch.bfloat16)]
+    kept = [each.mul(2).sum() for each in leaves]
+    before = [get_gradient_edge(each).node for each in leaves]
+    assert [get_gradient_edge(each).node for each in leaves] == before
+    addresses = [each.data_ptr() for each in leaves]
+    renew_accumulators(leaves)
+    assert all(get_gradient_edge(each).node is not node for each, node in zip(leaves, before, strict=True))
+    assert [each.data_ptr() for each in leaves] == addresses
+    for each, graph in zip(leaves, kept, strict=True):
+        each.mul(3).sum().backward()
+        graph.backward()  # which still knows where to
+        assert each.grad.tolist() == [5, 5, 5]

@@ -409,6 +409,41 @@ def test_modules_that_compute_their_weights(device, norm):
     assert cudagraphs.stats().replays == 5
 
 
+@pytest.mark.parametrize("way", ["train_step", "graphed", "in place"])
+def test_results_from_before_are_kept(device, way):
+    """Their graphs lead to nodes of autograd that belong to another stream, for which a capture cannot wait."""
+    model = Body().to(device)
+    model.head.weight.is_special = True  # it is not replaced by another leaf then
+    x = torch.ones(4, 3, device=device)
+    before = model(x)
+    config = cudagraphs.Config(runtime=RUNTIMES[device], gradients="in_place" if way == "in place" else "autograd")
+    if way == "train_step":
+        run = cudagraphs.train_step(model, model.parameters(), config=config)
+    elif way == "graphed":
+        run = cudagraphs.graphed(Graphed(model), (x,), config=config)
+    else:
+        run = torch.compile(model, backend=cudagraphs.backend(config))
+    for _ in range(4):
+        model.zero_grad()
+        loss = run(x)
+        if way != "train_step":
+            loss.backward()
+        found = {name: each.grad.clone() for name, each in model.named_parameters()}
+    assert cudagraphs.stats().replays > 0
+    model.zero_grad()
+    before.backward()
+    torch.testing.assert_close({name: each.grad for name, each in model.named_parameters()}, found)
+
+
+class Graphed(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(x)
+
+
 class Auxiliary(Body):
     def forward(self, x):
         hidden = self.body(x)

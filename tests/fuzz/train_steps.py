@@ -63,7 +63,7 @@ class Side:
                 self.result = run(self.x, weight=2.0 if "weight" in names else 1.0)
         except UsageError:
             raise
-        except (RuntimeError, ValueError, TypeError, AssertionError) as error:  # optimizers and scalers raise each
+        except (RuntimeError, ValueError, TypeError, AssertionError, KeyError) as error:  # optimizers and scalers raise each
             return str(error)
         return ""
 

@@ -20,6 +20,7 @@ from dynx.cudagraphs.runtime._capturing import alone, capturing, keep_while_capt
 from dynx.cudagraphs.runtime._copies import copy_of, run_with_copies
 from dynx.cudagraphs.runtime._driver import Executable, Setter
 from dynx.cudagraphs.runtime._interface import Copied, Function, no_results
+from dynx.cudagraphs.runtime._on_cpu import NothingOnCpu
 from dynx.cudagraphs.runtime._patching import patching
 from dynx.cudagraphs.runtime._pointers import NotPatchable
 from dynx.errors import CaptureFailed
@@ -78,8 +79,9 @@ class Cuda:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         torch.cuda.synchronize()
         torch.clear_autocast_cache()  # copies of parameters in it would be read by the graph, but not kept
+        chance = torch.get_rng_state()
         try:
-            with self._on(graph, handle):
+            with self._on(graph, handle), NothingOnCpu():
                 outputs, copies, handed = run_with_copies(function, inputs, results)
             graph.instantiate()
             executable = Executable(graph)
@@ -87,6 +89,7 @@ class Cuda:
             targets = _driver.addresses_of(executable, handed, "to") if handed else nothing
         except BaseException as error:
             recover(self.device.index, handle)
+            torch.set_rng_state(chance)
             if isinstance(error, RuntimeError):
                 raise CaptureFailed(f"CUDA did not capture it: {_first_cause(error)}") from error
             raise
