@@ -66,7 +66,7 @@ class Side:
             self.kept.append([each for each in tree_leaves(found) if isinstance(each, torch.Tensor)])
             for each in call.then:
                 self._do(each, call.mode)
-        except (RuntimeError, AssertionError) as error:  # AOTAutograd asserts some things
+        except (RuntimeError, AssertionError, IndexError) as error:  # AOTAutograd asserts some things
             return str(error)
         return ""
 
