@@ -19,6 +19,7 @@ class GraphFacts(NamedTuple):
     static: frozenset[int]  # inputs that are parameters or buffers
     user_outputs: int
     acts_besides: bool  # wrappers set the grad mode of who calls, or mark results whose sizes change
+    placed: frozenset[int]  # outputs that wrappers make views of other tensors of, at the same storage offset
 
 
 def with_compilers(forward: GraphCompiler, backward: GraphCompiler, inference: GraphCompiler) -> Callable[..., Any]:
@@ -51,6 +52,11 @@ def graph_facts() -> GraphFacts:
         frozenset(metadata.static_input_indices),
         metadata.num_forward_returns,
         metadata.grad_enabled_mutation is not None or bool(metadata.dynamic_outputs),
+        frozenset(
+            index
+            for index, each in enumerate(metadata.output_info, metadata.num_mutated_inp_runtime_indices)
+            if each.output_type.name.startswith("alias_of_")
+        ),
     )
 
 

@@ -11,8 +11,10 @@ from torch.fx import GraphModule, Node
 
 from dynx._torch.saved_tensors import hooks_are_set
 from dynx.cudagraphs._graph import placeholders
+from dynx.cudagraphs._overlaps import copying, is_placed
 from dynx.cudagraphs._pieces import Piece
 from dynx.cudagraphs._runner import Runner
+from dynx.cudagraphs._staging import own_copy
 from dynx.records.cudagraphs import GraphPlan
 
 Call = Callable[[list[Any]], Sequence[Any]]
@@ -86,7 +88,7 @@ class Divided:
                     continue
                 memory = _memory_of(found[number])
                 if not step.is_captured and number < step.user_outputs and memory in recorded:
-                    values[place] = found[number].clone()
+                    values[place] = _copy_of(found[number])
                 elif memory and step.is_captured and number >= step.user_outputs:
                     recorded.add(memory)
             for place in step.last_used:
@@ -98,6 +100,10 @@ class Divided:
             for index in self._saved:
                 found[index] = found[index].clone() if isinstance(found[index], torch.Tensor) else found[index]
         return found
+
+
+def _copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    return copying([tensor], from_start=True)()[0] if is_placed(tensor) else own_copy(tensor)
 
 
 def _memory_of(value: Any) -> int:

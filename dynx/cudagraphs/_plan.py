@@ -78,7 +78,8 @@ def plan_of(
         if each in nodes and inputs[nodes.index(each)].kind == "untouched"
     )
     skips = tuple(unsafe.values()) or tuple(followers.values())[:1]  # a size may come from the forward pass
-    return GraphPlan(part, tuple(inputs), user_outputs, skips, is_pure=not written, passed=passed), {
+    placed = () if part == "backward" else tuple(sorted(facts.placed))
+    return GraphPlan(part, tuple(inputs), user_outputs, skips, is_pure=not written, passed=passed, placed=placed), {
         **unsafe,
         **{node: skip for node, skip in followers.items() if node not in unsafe},
     }

@@ -129,6 +129,7 @@ def test_rules_are_listed_and_explained(capsys):
     assert "there is no rule DX999" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_demo_shows_its_mistakes(shell):
     told = shell("-m", "dynx", "demo")
     assert told.returncode == 0
@@ -137,6 +138,7 @@ def test_the_demo_shows_its_mistakes(shell):
         assert rule in told.stderr
 
 
+@pytest.mark.slow
 def test_the_demo_works_without_transformers(shell):
     told = shell("-c", "import sys; sys.modules['transformers'] = None; from dynx.cli import main; main(['demo'])")
     assert told.returncode == 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 PROGRAM = """
 import sys, torch
 
@@ -23,6 +25,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_a_function_is_listed_when_the_program_is_over(shell, program):
     program(PROGRAM)
     done = shell("-m", "dynx", "guards", "program.py::scaled", "2", "3")
@@ -34,6 +37,7 @@ def test_a_function_is_listed_when_the_program_is_over(shell, program):
     assert "Model.forward  program.py:8  1 version" in shell("-m", "dynx", "guards", "program.py::model").stdout
 
 
+@pytest.mark.slow
 def test_what_is_not_there_is_told(shell, program):
     program(PROGRAM)
     for target, words in (

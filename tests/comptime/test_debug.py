@@ -62,6 +62,7 @@ def test_the_end_of_the_input_leaves_the_debugger(tmp_path):
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 def test_in_ipython(tmp_path):
     command = [sys.executable, "-m", "IPython", "--simple-prompt", "--no-banner", "--colors=NoColor", "-i", "program.py"]
     done = run(tmp_path, command, ["n", "p y.shape", "q", "1 + 1", "exit"])

@@ -37,6 +37,37 @@ def test_a_compiled_graph_gives_views_of_its_arguments(compiled, device, name, g
         assert share(found, x)
 
 
+CHANGED = {
+    "chunk": lambda x: (x.chunk(2)[1],),
+    "transposed": lambda x: (x[1:].t(), x[1:].expand(2, -1, -1)),
+    "overlapping": lambda x: (x[1:], x[2:]),
+    "read as integers": lambda x: (x[1:].view(torch.int32), x[1:, 2:4]),
+    "divided": lambda x: (x[1:], x * x.cos().sin().exp().sum().item()),
+}
+
+
+@pytest.mark.parametrize("outputs", ["clone", "alias"])
+@pytest.mark.parametrize("name", CHANGED)
+def test_views_of_an_argument_that_was_changed(compiled, device, name, outputs):
+    """Torch: where sizes are symbols, AOTAutograd makes them with the storage offset of what the graph gives."""
+
+    def function(x):
+        x.add_(1)
+        return CHANGED[name](x)
+
+    run = compiled(function, dynamic=True, outputs=outputs)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True), torch.no_grad():
+        for rows in (5, 5, 4, 4, 6, 6):
+            x = torch.rand(rows, 6, device=device)
+            other = x.clone()
+            found, expected = run(x), function(other)
+            assert torch.equal(x, other)
+            for mine, theirs in zip(found, expected, strict=True):
+                assert torch.equal(mine, theirs)
+                assert share(mine, x) == share(theirs, other)
+                assert mine.storage_offset() == theirs.storage_offset()
+
+
 @pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_fast_path_gives_views_of_its_arguments(device, inputs, outputs, name):
