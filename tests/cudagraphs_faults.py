@@ -41,8 +41,8 @@ FAULTS = (
     Fault(
         "work on the CPU is let into a capture for CUDA",
         "runtime/_on_cpu.py",
-        "if not (are_known or is_between or",
-        "if not (operator is not None or are_known or is_between or",
+        "if given and not is_between:",
+        "if not given and not is_between:",
         "test_on_cpu.py",
     ),
     Fault(
@@ -461,7 +461,7 @@ FAULTS = (
     Fault(
         "what is a view of a recording is overwritten",
         "_divided.py",
-        "values[place] = found[number].clone()",
+        "values[place] = _copy_of(found[number])",
         "pass",
         "test_partition.py",
     ),

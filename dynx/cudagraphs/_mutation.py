@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
-from dynx._torch.schemas import schema_of
+from dynx._torch.schemas import effects_on, schema_of
 from dynx.cudagraphs._graph import placeholders
 
 Memory = frozenset[Node]  # by the nodes that made it
@@ -48,11 +48,7 @@ def _arguments(node: Node) -> Iterator[tuple[Any, bool, bool]]:
         for argument in (*node.args, *node.kwargs.values()):
             yield argument, unknown, not is_functional  # such as operator.getitem
         return
-    by_name = {each.name: each for each in schema.arguments}
-    given = [*zip(schema.arguments, node.args, strict=False), *((by_name[name], each) for name, each in node.kwargs.items())]
-    for parameter, argument in given:
-        alias = parameter.alias_info
-        yield argument, bool(alias is not None and alias.is_write), alias is not None
+    yield from effects_on(schema, node.args, node.kwargs)
 
 
 def _nodes(argument: Any) -> Iterator[Node]:

@@ -106,15 +106,18 @@ def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named], sc
         on_cuda = any(each.is_cuda for each in group["params"])
         if on_cuda and group.get("capturable") is False:
             raise UsageError(f"{kind} (group {number}) counts its steps on the CPU\n  make it with capturable=True")
-        kept = (value for each in group["params"] if each.is_cuda for value in optimizer.state.get(each, {}).values())
-        if any(isinstance(value, torch.Tensor) and value.device.type == "cpu" for value in kept):
-            raise UsageError(
-                f"{kind} (group {number}) counts its steps on the CPU\n  use an optimizer that has capturable=True"
-            )
+        if on_cuda and any(each.device.type == "cpu" for each in _kept_for(group["params"], optimizer)):
+            raise UsageError(f"{kind} (group {number}) counts its steps on the CPU\n  use one that has capturable=True")
         if any(id(each) not in given for each in group["params"] if each.requires_grad):
             raise UsageError(f"{kind} (group {number}) has parameters that train_step was not given\n  give all of them")
     if scaler is not None and not takes_found_inf(optimizer):
         raise UsageError(f"the scaler would read on the CPU whether {kind} may step\n  make it with fused=True")
+
+
+def _kept_for(params: Sequence[torch.Tensor], optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """Give the tensors that an optimizer has made for parameters so far; Adagrad makes them at once."""
+    states = [optimizer.state.get(each) for each in params]
+    return [value for each in states if isinstance(each, dict) for value in each.values() if isinstance(value, torch.Tensor)]
 
 
 def check_wrappers(named: Sequence[Named]) -> None:

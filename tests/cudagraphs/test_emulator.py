@@ -25,6 +25,19 @@ def test_a_capture_executes_nothing():
     assert torch.equal(torch.get_rng_state(), state)
 
 
+def test_random_numbers_cannot_be_set_back():
+    """As `checkpoint` does before it computes something again."""
+
+    def function(_):
+        state = torch.get_rng_state()
+        first = torch.rand(3)
+        torch.set_rng_state(state)
+        return first, torch.rand(3)
+
+    with pytest.raises(CaptureFailed, match="the state of random numbers was set"):
+        Emulator().capture(function)
+
+
 def test_a_replay_reads_what_lies_there_and_writes_to_the_same_place():
     x = torch.ones(3)
     captured = Emulator().capture(lambda _: x * 2)

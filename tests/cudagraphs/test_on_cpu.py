@@ -65,6 +65,44 @@ def test_what_a_replay_would_not_do_again_is_refused(work, why):
     assert torch.equal(OUTSIDE, before)
 
 
+def test_a_backward_pass_reads_numbers_that_the_forward_pass_saved():
+    with NothingOnCpu():
+        saved = torch.tensor(2.0)
+    with NothingOnCpu():
+        assert (torch.tensor(3.0) * saved.view(1)).item() == 6
+        torch.ones(3).mul_(saved)
+    with pytest.raises(CaptureFailed, match="changes a tensor"), NothingOnCpu():
+        saved.add_(1)
+    outside = torch.tensor(2.0)
+    with pytest.raises(CaptureFailed, match="reads a tensor"), NothingOnCpu():
+        torch.ones(3).mul_(outside)
+
+
+class Halves(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.layer(x) * torch.tensor(0.5)  # which the backward pass multiplies by too
+
+
+@pytest.mark.parametrize("gradients", ["autograd", "in_place"])
+def test_numbers_in_modules_with_gradients(device, gradients):
+    torch.manual_seed(0)
+    model = Halves().to(device)
+    config = cudagraphs.Config(runtime=RUNTIMES[device], gradients=gradients)
+    run = cudagraphs.graphed(Halves().to(device), (torch.ones(2, 3, device=device),), config=config)
+    run.load_state_dict(model.state_dict())
+    for number in range(4):
+        x = torch.full((2, 3), float(number), device=device)
+        for each in (model, run):
+            each.zero_grad()
+            each(x).square().sum().backward()
+        for mine, theirs in zip(run.parameters(), model.parameters(), strict=True):
+            torch.testing.assert_close(mine.grad, theirs.grad)
+
+
 class Counts(nn.Module):
     """Counts on the CPU how often it is called, and goes by that."""
 

@@ -353,4 +353,4 @@ def test_what_belongs_to_other_processes_is_refused(device):
 @pytest.mark.parametrize("device", ["cuda"], indirect=True)
 def test_an_optimizer_that_counts_on_the_cpu_is_refused(device):
     refused(device, "make it with capturable=True", optimizer=torch.optim.Adam)
-    refused(device, "use an optimizer that has capturable=True", optimizer=torch.optim.Adagrad)
+    refused(device, "use one that has capturable=True", optimizer=torch.optim.Adagrad)

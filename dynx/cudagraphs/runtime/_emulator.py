@@ -98,6 +98,7 @@ class _Step(NamedTuple):
     operator: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    has_gradients: bool  # on: some operators give more then
     results: tuple[tuple[int, torch.Tensor], ...]  # that are no views of arguments: position, where to write
 
 
@@ -177,7 +178,8 @@ class EmulatedGraph:
             self._sources, self._targets = [], []
             for number, step in enumerate(self._steps):
                 args = told.get(number, step.args)
-                found = tree_leaves(step.operator(*_strongly(args, moved), **_strongly(step.kwargs, moved)))
+                with torch.set_grad_enabled(step.has_gradients):
+                    found = tree_leaves(step.operator(*_strongly(args, moved), **_strongly(step.kwargs, moved)))
                 for position, result in step.results:
                     result.copy_(found[position])
             _spoil(self._between)
@@ -210,6 +212,7 @@ class _Recorder(TorchDispatchMode):
         self.steps: list[_Step] = []
         self._constants: dict[int, torch.Tensor] = {}
         self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}  # memory, and what was in it
+        self._chance = torch.get_rng_state()  # as it was left when random numbers were drawn last
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -226,14 +229,24 @@ class _Recorder(TorchDispatchMode):
         if torch.Tag.inplace_view in _tags(operator):  # nothing that a device does
             return operator(*args, **kwargs)
         args_now, kwargs_now = _as_laid_out_now(args), _as_laid_out_now(kwargs)
+        has_gradients, chance = torch.is_grad_enabled(), torch.get_rng_state()
         out = operator(*args, **kwargs)
+        self._check_chance(chance)
         fresh = tuple(
             (position, _as_laid_out_now(each))
             for position, each in enumerate(tree_leaves(out))
             if isinstance(each, torch.Tensor) and _storage(each) not in given
         )
-        self.steps.append(_Step(operator, args_now, kwargs_now, fresh))
+        self.steps.append(_Step(operator, args_now, kwargs_now, has_gradients, fresh))
         return out
+
+    def _check_chance(self, before: torch.Tensor) -> None:
+        """Refuse random numbers that follow others than those that were drawn last: a replay goes on from there."""
+        now = torch.get_rng_state()
+        if not torch.equal(before, now):
+            if not torch.equal(before, self._chance):
+                raise CaptureFailed("the state of random numbers was set, which a replay would not do")
+            self._chance = now
 
     def put_back(self) -> None:
         for memory, before in self._before.values():

@@ -1,0 +1,148 @@
+"""Layers of torch in a recorded training step: what they do inside is captured, and nothing of it is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from cudagraphs_runtimes import RUNTIMES
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from dynx import cudagraphs
+from dynx.errors import DynxWarning
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.layer, self.out = kind(8, 8, batch_first=True), nn.Linear(8, 1)
+
+    def forward(self, x):
+        return self.out(self.layer(x)[0]).square().mean()
+
+
+class Attention(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.parts, self.how = nn.Linear(8, 3 * 16), how
+
+    def forward(self, x):
+        q, k, v = (each.unflatten(-1, (2, 8)).transpose(1, 2) for each in self.parts(x).chunk(3, -1))
+        return F.scaled_dot_product_attention(q, k, v, **self.how).square().mean()
+
+
+class Encoder(nn.Module):
+    def __init__(self, **how):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, **how)
+
+    def forward(self, x):
+        return self.layer(x).square().mean()
+
+
+class Again(Encoder):
+    def forward(self, x):
+        return checkpoint(self.layer, x, use_reentrant=False).square().mean()
+
+
+class Words(nn.Module):
+    def __init__(self, ending):
+        super().__init__()
+        self.words, self.out, self.ending = nn.Embedding(10, 8), nn.Linear(8, 10), ending
+
+    def forward(self, x):
+        ids = (x[..., 0] * 9).long()
+        return self.ending(self.out(self.words(ids)).flatten(0, 1), ids.flatten())
+
+
+class Images(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.GELU(), nn.MaxPool2d(2), nn.GroupNorm(2, 4), nn.Dropout2d(0.3)
+        )
+        self.out = nn.Linear(4, 1)
+
+    def forward(self, x):
+        small = F.interpolate(self.layers(x[:, None]), scale_factor=2.0, mode="bilinear")
+        return self.out(F.adaptive_avg_pool2d(small, 1).flatten(1)).square().mean()
+
+
+def smoothed(out, ids):
+    return F.cross_entropy(out, ids, label_smoothing=0.1, ignore_index=0)
+
+
+def weighted(out, ids):
+    return F.cross_entropy(out, ids, weight=torch.linspace(0.5, 1, 10, device=out.device))
+
+
+LAYERS = {
+    "LSTM": lambda: Recurrent(nn.LSTM),
+    "GRU": lambda: Recurrent(nn.GRU),
+    "attention": lambda: Attention({}),
+    "causal attention": lambda: Attention({"is_causal": True}),
+    "attention with dropout": lambda: Attention({"dropout_p": 0.2}),
+    "encoder": lambda: Encoder(dropout=0.1),
+    "encoder, norm first": lambda: Encoder(dropout=0.0, norm_first=True, activation="gelu"),
+    "encoder, computed again": lambda: Again(dropout=0.0),
+    "embedding, smoothed labels": lambda: Words(smoothed),
+    "embedding, weighted classes": lambda: Words(weighted),
+    "images": Images,
+}
+
+
+@pytest.mark.parametrize("autocast", [False, True], ids=["float32", "autocast"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_are_captured(device, name, autocast):
+    autocast = autocast and (device, name) != ("cpu", "LSTM")  # of bfloat16, which not every processor has
+
+    def loss_of(model):
+        def loss(x):
+            with torch.autocast(device, torch.bfloat16, enabled=autocast):
+                return model(x)
+
+        return loss
+
+    models = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        models.append(LAYERS[name]().to(device))
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9) for each in models]
+    losses = list(map(loss_of, models))
+    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    step = cudagraphs.train_step(losses[0], models[0].parameters(), optimizer=optimizers[0], config=config)
+    for number in range(4):
+        x = torch.rand(4, 6, 8, generator=torch.Generator().manual_seed(number)).to(device)
+        torch.manual_seed(number)
+        found = step(x)
+        torch.manual_seed(number)
+        optimizers[1].zero_grad()
+        expected = losses[1](x)
+        expected.backward()
+        optimizers[1].step()
+        torch.testing.assert_close(found, expected.detach())
+    torch.testing.assert_close(*(dict(each.named_parameters()) for each in models))
+    assert cudagraphs.stats().replays == 3
+
+
+@pytest.mark.uncaptured
+def test_random_numbers_that_are_drawn_again_are_told(device):
+    """`checkpoint` sets the state of random numbers back before it computes a layer with dropout again."""
+    models = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        models.append(Again(dropout=0.3).to(device))
+    step = cudagraphs.train_step(models[0], models[0].parameters(), config=cudagraphs.Config(runtime=RUNTIMES[device]))
+    x = torch.rand(4, 6, 8, device=device)
+    torch.manual_seed(7)
+    with pytest.warns(DynxWarning, match="runs uncaptured"):
+        found = [step(x) for _ in range(3)]
+    torch.manual_seed(7)
+    for loss in found:
+        models[1].zero_grad()
+        expected = models[1](x)
+        expected.backward()
+        torch.testing.assert_close(loss, expected.detach())
+    for mine, theirs in zip(*(each.parameters() for each in models), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad)
