@@ -25,16 +25,36 @@ def test_a_capture_executes_nothing():
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_random_numbers_cannot_be_set_back():
-    """As `checkpoint` does before it computes something again."""
+def test_random_numbers_are_set_back():
+    """As `checkpoint` does before it computes something again, and after it; CUDA moves its offset back in the graph."""
 
     def function(_):
-        state = torch.get_rng_state()
         first = torch.rand(3)
+        state = torch.get_rng_state()
+        second = torch.rand(3)
+        last = torch.get_rng_state()
         torch.set_rng_state(state)
-        return first, torch.rand(3)
+        again = torch.rand(2)
+        torch.set_rng_state(last)
+        return first, second, again
 
-    with pytest.raises(CaptureFailed, match="the state of random numbers was set"):
+    captured = Emulator().capture(function)
+    for number in range(3):
+        torch.manual_seed(number)
+        captured.replay()
+        found, after = [each.clone() for each in captured.outputs], torch.rand(1)
+        torch.manual_seed(number)
+        assert all(map(torch.equal, found, function(None)))
+        assert torch.equal(after, torch.rand(1))
+
+
+@pytest.mark.parametrize("is_drawn", [False, True])
+def test_another_seed_is_refused(is_drawn):
+    def function(x):
+        torch.manual_seed(123456)
+        return torch.rand(3) if is_drawn else torch.ones(3)
+
+    with pytest.raises(CaptureFailed, match="another seed"):
         Emulator().capture(function)
 
 

@@ -2,9 +2,10 @@
 
 A capture writes down the operators that run, with the memory they ran on, and executes nothing that lasts: outputs hold
 garbage and what was changed is put back. A replay runs the operators on that very memory, so what was not copied there is
-stale; it keeps none alive but what was made in it; results are written to the same addresses. What is in between is garbage
-afterwards, as memory of a pool that others use, and so are the results of graphs that were captured later in that pool. Python
-does not run again. Reading a value is refused, as on a device that has not run yet.
+stale; it keeps none alive but what was made in it; results are written to the same addresses. Random numbers go on from those
+of the caller. What is in between is garbage afterwards, as memory of a pool that others use, and so are the results of graphs
+that were captured later in that pool. Python does not run again. Reading a value is refused, as on a device that has not run
+yet.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dynx._torch.liveness import WeakMemory
 from dynx.cudagraphs.runtime._capturing import capturing, underway
+from dynx.cudagraphs.runtime._chances import Chances
 from dynx.cudagraphs.runtime._copies import copies_among, copy_of, run_with_copies
 from dynx.cudagraphs.runtime._interface import Copied, Copy, Function, no_results
 from dynx.cudagraphs.runtime._pointers import NotPatchable
@@ -58,6 +60,7 @@ class Emulator:
         try:
             with capturing(), recorder:
                 outputs, copies, handed = run_with_copies(function, sources, results)
+            chance = recorder.chances.place()
         except CaptureFailed:
             raise
         except RuntimeError as error:  # as of CUDA, such as out of memory
@@ -66,7 +69,7 @@ class Emulator:
             torch.clear_autocast_cache()
             torch.set_rng_state(state)
             recorder.put_back()
-        graph = EmulatedGraph(recorder.steps, outputs, copies, handed, self._pool if pool is None else pool)
+        graph = EmulatedGraph(recorder.steps, chance, outputs, copies, handed, self._pool if pool is None else pool)
         del recorder
         graph.check()
         return graph
@@ -99,6 +102,7 @@ class _Step(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     has_gradients: bool  # on: some operators give more then
+    chance: int | None  # after how many draws random numbers go on from; None where it draws none
     results: tuple[tuple[int, torch.Tensor], ...]  # that are no views of arguments: position, where to write
 
 
@@ -106,8 +110,15 @@ class EmulatedGraph:
     """Operators, and the tensors they run on."""
 
     def __init__(
-        self, steps: list[_Step], outputs: Any, copies: Sequence[Copy], handed: Sequence[Copy], pool: list[EmulatedGraph]
+        self,
+        steps: list[_Step],
+        chance: int,
+        outputs: Any,
+        copies: Sequence[Copy],
+        handed: Sequence[Copy],
+        pool: list[EmulatedGraph],
     ) -> None:
+        self._chance = chance  # what it leaves
         found = [(_addresses(step), number) for number, step in enumerate(steps) if step.operator is _COPY]
         self._copies, self._handed = copies_among(found, copies), copies_among(found, handed)
         self._sources: list[torch.Tensor] = []
@@ -176,12 +187,18 @@ class EmulatedGraph:
                 number: (each, self._steps[number].args[1]) for number, each in zip(self._handed, self._targets, strict=True)
             }
             self._sources, self._targets = [], []
+            chances = Chances()
             for number, step in enumerate(self._steps):
                 args = told.get(number, step.args)
+                if step.chance is not None:
+                    chances.go_on_from(step.chance)
                 with torch.set_grad_enabled(step.has_gradients):
                     found = tree_leaves(step.operator(*_strongly(args, moved), **_strongly(step.kwargs, moved)))
+                if step.chance is not None:
+                    chances.note()
                 for position, result in step.results:
                     result.copy_(found[position])
+            chances.go_on_from(self._chance)
             _spoil(self._between)
             if self._between:  # the memory of which was free when these were captured
                 _spoil([each for later in self._pool[self._age + 1 :] for each in later._lasting])
@@ -212,7 +229,7 @@ class _Recorder(TorchDispatchMode):
         self.steps: list[_Step] = []
         self._constants: dict[int, torch.Tensor] = {}
         self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}  # memory, and what was in it
-        self._chance = torch.get_rng_state()  # as it was left when random numbers were drawn last
+        self.chances = Chances()
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -229,24 +246,16 @@ class _Recorder(TorchDispatchMode):
         if torch.Tag.inplace_view in _tags(operator):  # nothing that a device does
             return operator(*args, **kwargs)
         args_now, kwargs_now = _as_laid_out_now(args), _as_laid_out_now(kwargs)
-        has_gradients, chance = torch.is_grad_enabled(), torch.get_rng_state()
+        has_gradients, before = torch.is_grad_enabled(), torch.get_rng_state()
         out = operator(*args, **kwargs)
-        self._check_chance(chance)
+        chance = self.chances.drawn(before)
         fresh = tuple(
             (position, _as_laid_out_now(each))
             for position, each in enumerate(tree_leaves(out))
             if isinstance(each, torch.Tensor) and _storage(each) not in given
         )
-        self.steps.append(_Step(operator, args_now, kwargs_now, has_gradients, fresh))
+        self.steps.append(_Step(operator, args_now, kwargs_now, has_gradients, chance, fresh))
         return out
-
-    def _check_chance(self, before: torch.Tensor) -> None:
-        """Refuse random numbers that follow others than those that were drawn last: a replay goes on from there."""
-        now = torch.get_rng_state()
-        if not torch.equal(before, now):
-            if not torch.equal(before, self._chance):
-                raise CaptureFailed("the state of random numbers was set, which a replay would not do")
-            self._chance = now
 
     def put_back(self) -> None:
         for memory, before in self._before.values():
