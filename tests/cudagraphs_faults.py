@@ -32,10 +32,10 @@ class Fault(NamedTuple):
 
 FAULTS = (
     Fault(
-        "results are copied to the beginning of other memory",
+        "what only the layout is read of is copied",
         "_outputs.py",
-        "return index in self._plan.placed and is_placed(outputs[index])",
-        "return False",
+        "index < self._plan.user_outputs and index not in self._plan.regenerated",
+        "index < self._plan.user_outputs",
         "test_views.py",
     ),
     Fault(
@@ -461,7 +461,7 @@ FAULTS = (
     Fault(
         "what is a view of a recording is overwritten",
         "_divided.py",
-        "values[place] = _copy_of(found[number])",
+        "values[place] = own_copy(found[number])",
         "pass",
         "test_partition.py",
     ),

@@ -19,7 +19,7 @@ class GraphFacts(NamedTuple):
     static: frozenset[int]  # inputs that are parameters or buffers
     user_outputs: int
     acts_besides: bool  # wrappers set the grad mode of who calls, or mark results whose sizes change
-    placed: frozenset[int]  # outputs that wrappers make views of other tensors of, at the same storage offset
+    regenerated: frozenset[int]  # outputs of which wrappers read the layout only: the user gets a view of another tensor
 
 
 def with_compilers(forward: GraphCompiler, backward: GraphCompiler, inference: GraphCompiler) -> Callable[..., Any]:
@@ -52,12 +52,18 @@ def graph_facts() -> GraphFacts:
         frozenset(metadata.static_input_indices),
         metadata.num_forward_returns,
         metadata.grad_enabled_mutation is not None or bool(metadata.dynamic_outputs),
-        frozenset(
-            index
-            for index, each in enumerate(metadata.output_info, metadata.num_mutated_inp_runtime_indices)
-            if each.output_type.name.startswith("alias_of_")
-        ),
+        _regenerated(metadata),
     )
+
+
+def _regenerated(metadata: Any) -> frozenset[int]:
+    """Torch: `gen_alias_from_base`; outputs that are the base of others are handed out, too."""
+    if any(type(each).__name__ == "SubclassCreationMeta" for each in metadata.subclass_fw_graph_out_meta):
+        return frozenset()  # each of which is several outputs of the graph
+    first, found = metadata.num_mutated_inp_runtime_indices, metadata.output_info
+    bases = {each.base_idx for each in found if each.output_type.name == "alias_of_intermediate_base_is_user_output"}
+    aliases = (index for index, each in enumerate(found) if each.output_type.name.startswith("alias_of_"))
+    return frozenset(first + index for index in aliases if index not in bases)
 
 
 def count_saved(gm: Any) -> int:

@@ -21,13 +21,15 @@ def renew_accumulators(leaves: Iterable[torch.Tensor]) -> None:
     """Have autograd make the nodes anew that add to the gradients of leaves; graphs that there are keep theirs.
 
     A node belongs to the stream on which it was made, and lives as long as a graph that leads to it, also one from long
-    before a capture: that would have to wait for the other stream, which CUDA refuses.
+    before a capture: that would have to wait for the other stream, which CUDA refuses. Hooks on a node itself go with it.
     """
     for each in leaves:
         memory = each.data
         if type(memory) is torch.Tensor:
-            each.data = memory.new_empty(0, dtype=torch.float32 if memory.dtype is torch.float64 else torch.float64)
-            each.data = memory
+            try:
+                each.data = memory.new_empty(0, dtype=torch.float32 if memory.dtype is torch.float64 else torch.float64)
+            finally:
+                each.data = memory
 
 
 def is_wanted(node: Any) -> bool:

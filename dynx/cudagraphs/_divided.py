@@ -11,7 +11,6 @@ from torch.fx import GraphModule, Node
 
 from dynx._torch.saved_tensors import hooks_are_set
 from dynx.cudagraphs._graph import placeholders
-from dynx.cudagraphs._overlaps import copying, is_placed
 from dynx.cudagraphs._pieces import Piece
 from dynx.cudagraphs._runner import Runner
 from dynx.cudagraphs._staging import own_copy
@@ -25,7 +24,7 @@ class _Step(NamedTuple):
     inputs: list[int]
     results: list[tuple[int, int]]  # of the call, and where they go
     is_captured: bool
-    user_outputs: int
+    handed_out: frozenset[int]  # results that the user gets
     last_used: list[int]
 
 
@@ -45,7 +44,8 @@ class Divided:
                 into[node] = len(places) + len(copies)
                 results.append((number, into[node]))
             inputs = [places[each] for each in piece.inputs]
-            self._steps.append(_Step(call, inputs, results, isinstance(call, Runner), piece.user_outputs, []))
+            handed_out = frozenset(range(piece.user_outputs)) - {*piece.regenerated}
+            self._steps.append(_Step(call, inputs, results, isinstance(call, Runner), handed_out, []))
         outputs = list(gm.graph.output_node().args[0])
         self._outputs = [
             (copies.get(each, places.get(each)) if index < user_outputs else places[each]) if isinstance(each, Node) else None
@@ -87,9 +87,9 @@ class Divided:
                 if not self._clones:
                     continue
                 memory = _memory_of(found[number])
-                if not step.is_captured and number < step.user_outputs and memory in recorded:
-                    values[place] = _copy_of(found[number])
-                elif memory and step.is_captured and number >= step.user_outputs:
+                if not step.is_captured and number in step.handed_out and memory in recorded:
+                    values[place] = own_copy(found[number])
+                elif memory and step.is_captured and number not in step.handed_out:
                     recorded.add(memory)
             for place in step.last_used:
                 values[place] = None
@@ -100,10 +100,6 @@ class Divided:
             for index in self._saved:
                 found[index] = found[index].clone() if isinstance(found[index], torch.Tensor) else found[index]
         return found
-
-
-def _copy_of(tensor: torch.Tensor) -> torch.Tensor:
-    return copying([tensor], from_start=True)()[0] if is_placed(tensor) else own_copy(tensor)
 
 
 def _memory_of(value: Any) -> int:

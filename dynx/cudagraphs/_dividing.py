@@ -27,7 +27,7 @@ _WORTH_IT = 3  # launches: a replay with its checks and copies takes the time of
 def described_pieces(gm: GraphModule, plan: GraphPlan, unsafe: dict[Node, Skip]) -> tuple[GraphPiece, ...]:
     """Give the pieces that a graph is divided into; none where no piece is worth it."""
     parts = parts_of(gm, unsafe)
-    pieces = pieces_of(gm, parts, plan.user_outputs, plan.placed)
+    pieces = pieces_of(gm, parts, plan.user_outputs, plan.regenerated)
     whys = [_why_not(part, piece, unsafe) for part, piece in zip(parts, pieces, strict=True)]
     if all(whys):
         return ()
@@ -40,7 +40,8 @@ def described_pieces(gm: GraphModule, plan: GraphPlan, unsafe: dict[Node, Skip])
 def divided(gm: GraphModule, plan: GraphPlan, config: Config, runtime: Runtime, shared: Shared) -> Divided:
     """Make the call of a graph whose plan has pieces."""
     nodes = {each.name: each for each in gm.graph.nodes}
-    pieces = pieces_of(gm, [[nodes[name] for name in each.nodes] for each in plan.pieces], plan.user_outputs, plan.placed)
+    parts = [[nodes[name] for name in each.nodes] for each in plan.pieces]
+    pieces = pieces_of(gm, parts, plan.user_outputs, plan.regenerated)
     whys = [each.why_uncaptured for each in plan.pieces]
     captured = {node for piece, why in zip(pieces, whys, strict=True) if not why for node in piece.results}
     given = dict(zip(placeholders(gm), plan.inputs, strict=True))
@@ -92,4 +93,4 @@ def _plan_of(piece: Piece, whole: GraphPlan, given: dict[Node, GraphInput], capt
         else:  # whose layout may be another than was foreseen
             why = "a result that was not captured"
             inputs.append(GraphInput(node.name, "dynamic", why, index in written, location=location_of(node)))
-    return GraphPlan(whole.part, tuple(inputs), piece.user_outputs, is_pure=not written, placed=piece.placed)
+    return GraphPlan(whole.part, tuple(inputs), piece.user_outputs, is_pure=not written, regenerated=piece.regenerated)

@@ -12,8 +12,6 @@ from torch.utils.dlpack import from_dlpack, to_dlpack
 
 from dynx._torch.overwritten import Telling, telling
 from dynx._trace.userline import frame_of_call
-from dynx.cudagraphs._overlaps import is_placed
-from dynx.cudagraphs.runtime import extent
 
 HandOut = Callable[[], list[torch.Tensor]]
 
@@ -37,11 +35,7 @@ def _can_be_told(tensor: torch.Tensor) -> bool:
 
 def _over(tensor: torch.Tensor) -> torch.Tensor:
     """Give a tensor over the same memory, with a storage of its own, which keeps the memory alive."""
-    if not is_placed(tensor):
-        return from_dlpack(to_dlpack(tensor))
-    offset = tensor.storage_offset()  # which DLPack forgets: from there on is all of its memory
-    whole = from_dlpack(to_dlpack(tensor.as_strided((offset + extent(tensor),), (1,), 0)))
-    return whole.as_strided(tensor.size(), tensor.stride(), offset).detach()
+    return from_dlpack(to_dlpack(tensor))
 
 
 _OURS = 2  # who hold a storage that nobody else has: a tensor, and the storage in Python

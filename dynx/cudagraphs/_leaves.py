@@ -16,8 +16,12 @@ def leaf_of(parameter: torch.Tensor) -> torch.Tensor:
     Autograd adds to `.grad` on the stream on which a parameter was first used: where results of an earlier call still hold on
     to that, a capture, which is on a stream of its own, would have to wait for it, and fails.
     """
-    is_plain = type(parameter) is nn.Parameter and not parameter.__dict__
-    return nn.Parameter(parameter.detach()) if is_plain and parameter.requires_grad else parameter
+    return nn.Parameter(parameter.detach()) if may_be_replaced(parameter) else parameter
+
+
+def may_be_replaced(parameter: torch.Tensor) -> bool:
+    """Tell whether nobody sees a difference: another class, or attributes, may be asked for."""
+    return type(parameter) is nn.Parameter and not parameter.__dict__ and parameter.requires_grad
 
 
 @contextmanager

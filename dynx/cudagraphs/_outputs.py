@@ -9,7 +9,7 @@ import torch
 
 from dynx._torch import foreach
 from dynx.cudagraphs._generations import handing_out
-from dynx.cudagraphs._overlaps import copying, is_placed, sharing
+from dynx.cudagraphs._overlaps import copying, sharing
 from dynx.cudagraphs._staging import is_dense, own_copy
 from dynx.cudagraphs.runtime import Captured
 from dynx.records.cudagraphs import GraphPlan
@@ -21,6 +21,7 @@ class Results:
     """The results of one recording; the first `user_outputs` of its plan are for the user, others stay where they are.
 
     Gradients are always copied: autograd keeps the first as it is given, and adds to it.
+    What AOTAutograd reads the layout of only is no copy, which would lie elsewhere in its memory.
     Copies are made by the graph itself, up to `few` of them, or by hand. They are made apart for autograd, which would not know
     that what is written to one of them changes others.
     """
@@ -40,21 +41,15 @@ class Results:
         return copied if len(copied) <= self._few and all(is_dense(outputs[index]) for index in copied) else []
 
     def _copied(self, outputs: Sequence[Any]) -> list[int]:
-        return [index for index in _tensors(outputs) if self._how == "clone" and index < self._plan.user_outputs]
+        return [
+            index
+            for index in _tensors(outputs)
+            if self._how == "clone" and index < self._plan.user_outputs and index not in self._plan.regenerated
+        ]
 
     def _grouped(self, outputs: Sequence[Any]) -> list[list[int]]:
-        """Give those that are copied with what lies around them, together or each on its own."""
-        copied, is_apart = self._copied(outputs), self._plan.is_differentiated or self._plan.part in ("forward", "backward")
-        shared = [] if is_apart else sharing(outputs, copied)
-        among_others = {index for each in shared for index in each}
-        return [*shared, *([index] for index in copied if index not in among_others and self._is_placed(outputs, index))]
-
-    def _is_placed(self, outputs: Sequence[Any], index: int) -> bool:
-        return index in self._plan.placed and is_placed(outputs[index])
-
-    def _copying(self, outputs: Sequence[Any], group: list[int]) -> Callable[[], list[torch.Tensor]]:
-        from_start = any(self._is_placed(outputs, index) for index in group)
-        return copying([outputs[index] for index in group], from_start=from_start)
+        is_apart = self._plan.is_differentiated or self._plan.part in ("forward", "backward")
+        return [] if is_apart else sharing(outputs, self._copied(outputs))
 
     def token(self, outputs: Sequence[Any]) -> int | None:
         """Give the index of one that is saved for the backward pass."""
@@ -73,11 +68,10 @@ class Results:
         told = [index for index in aliased if index != token or index < self._plan.user_outputs]
         prepare = _preparing(captured, [outputs[index] for index in in_graph]) if in_graph else tuple
         quiet = [each for each in aliased if each not in told]
-        groups = [(each, self._copying(outputs, each)) for each in self._grouped(outputs)]
-        return prepare, _handing_out(list(outputs), in_graph, by_hand, groups, quiet, told)
+        return prepare, _handing_out(list(outputs), in_graph, by_hand, self._grouped(outputs), quiet, told)
 
     def _is_static(self, index: int) -> bool:
-        return self._how == "static" and index < self._plan.user_outputs
+        return index in self._plan.regenerated or (self._how == "static" and index < self._plan.user_outputs)
 
 
 def _tensors(outputs: Sequence[Any]) -> list[int]:
@@ -102,11 +96,12 @@ def _handing_out(
     outputs: list[Any],
     in_graph: list[int],
     by_hand: list[int],
-    groups: list[tuple[list[int], Callable[[], list[torch.Tensor]]]],
+    grouped: list[list[int]],
     aliased: list[int],
     told: list[int],
 ) -> Callable[[Fresh], list[Any]]:
-    single = [index for index in by_hand if not any(index in each for each, _ in groups)]
+    groups = [(each, copying([outputs[index] for index in each])) for each in grouped]
+    single = [index for index in by_hand if not any(index in each for each in grouped)]
     together = [index for index in single if outputs[index].is_floating_point() and is_dense(outputs[index])]
     if len(together) < 2:
         together = []

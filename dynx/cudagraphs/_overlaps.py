@@ -1,4 +1,4 @@
-"""Results of a recording whose place in memory counts: those that overlap are copied so that the copies do too."""
+"""Results of a recording that overlap, copied so that the copies do too."""
 
 from __future__ import annotations
 
@@ -35,17 +35,12 @@ def _overlapping(outputs: Sequence[Any], indices: Sequence[int]) -> list[list[in
     return groups
 
 
-def is_placed(tensor: torch.Tensor) -> bool:
-    """Tell whether there is something before a tensor in its memory, which can be copied as it is."""
-    return tensor.storage_offset() > 0 and tensor.numel() > 0 and not tensor.is_conj() and not tensor.is_neg()
-
-
-def copying(tensors: Sequence[torch.Tensor], *, from_start: bool = False) -> Callable[[], list[torch.Tensor]]:
-    """Give what copies tensors of one memory to another, where they lie as they do here; `from_start`: at the same offsets.
+def copying(tensors: Sequence[torch.Tensor]) -> Callable[[], list[torch.Tensor]]:
+    """Give what copies tensors of one memory to another, where they lie as they do here.
 
     Autograd takes none of them for a view, but sees that what is written to one changes others.
     """
-    begin = 0 if from_start else min(map(_begin, tensors)) // _ALIGNED * _ALIGNED
+    begin = min(map(_begin, tensors)) // _ALIGNED * _ALIGNED
     end = max(map(_end, tensors))
     slices = [slice(_end(each) - begin) for each in tensors]
     storage, like = tensors[0].untyped_storage(), tensors[0].new_empty(0, dtype=torch.uint8)

@@ -14,6 +14,7 @@ from dynx._torch.autograd_run import accumulator_of, is_wanted, renew_accumulato
 from dynx._torch.liveness import weak_tensor
 from dynx._torch.saved_tensors import hooks_are_set
 from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._leaves import may_be_replaced
 from dynx.cudagraphs._recording import Call, Recording
 from dynx.cudagraphs._traced import Leaves, Traced
 from dynx.cudagraphs.runtime import Captured, Runtime
@@ -53,7 +54,7 @@ class Pair:
         self._parameters = [each for _, each in gradients.parameters]
         _refuse_changes(plan, self._needs)
         needs = [each.requires_grad for each in tensors]
-        renew_accumulators(self._parameters)
+        renew_accumulators([each for each in self._parameters if not may_be_replaced(each)])
         self._traced = Traced(call, needs, gradients.leaves, self._parameters)
         outputs = "alias" if config.outputs == "static" else config.outputs  # autograd writes to what it is given
         how = replace(config, outputs=outputs)

@@ -20,18 +20,21 @@ class Piece:
     inputs: tuple[Node, ...]  # of the whole graph, also those of other pieces
     results: tuple[Node, ...]  # the first `user_outputs` are outputs of the whole graph
     user_outputs: int
-    placed: tuple[int, ...]  # results whose storage offset is read
+    regenerated: tuple[int, ...]  # results of which the layout is read only
     launches: int  # nodes that do work on the device
 
 
-def pieces_of(gm: GraphModule, parts: Sequence[Sequence[Node]], user_outputs: int, placed: Sequence[int] = ()) -> list[Piece]:
+def pieces_of(
+    gm: GraphModule, parts: Sequence[Sequence[Node]], user_outputs: int, regenerated: Sequence[int] = ()
+) -> list[Piece]:
     """Make a graph of each part. Outputs of the whole graph behind the first `user_outputs` count as internal."""
     asked = list(gm.graph.output_node().args[0])
-    at_place = {asked[index] for index in placed if isinstance(asked[index], Node)}
+    others = {each for index, each in enumerate(asked) if isinstance(each, Node) and index not in regenerated}
+    layouts = {asked[index] for index in regenerated} - others
     for_user = {each for each in asked[:user_outputs] if isinstance(each, Node)}
     internal = {each for each in asked[user_outputs:] if isinstance(each, Node)}
     numbers = [each for each in placeholders(gm) if not isinstance(value_of(each), torch.Tensor)]  # sizes follow from them
-    return [_piece(gm, part, for_user, internal, at_place, numbers) for part in parts]
+    return [_piece(gm, part, for_user, internal, layouts, numbers) for part in parts]
 
 
 def _piece(
@@ -39,7 +42,7 @@ def _piece(
     part: Sequence[Node],
     for_user: set[Node],
     internal: set[Node],
-    at_place: set[Node],
+    layouts: set[Node],
     numbers: Sequence[Node],
 ) -> Piece:
     graph, copies, here = Graph(), dict[Node, Node](), set(part)
@@ -57,8 +60,8 @@ def _piece(
     kept = [each for each in part if each in internal or any(user not in here and user.op != "output" for user in each.users)]
     kept.sort(key=lambda each: each not in internal)  # what the backward pass reads lives longest: it tells when all is free
     graph.output(tuple(copies[each] for each in (*handed, *kept)))
-    placed = tuple(index for index, each in enumerate(handed) if each in at_place)
-    return Piece(GraphModule(gm, graph), tuple(inputs), (*handed, *kept), len(handed), placed, sum(map(_launches, part)))
+    regenerated = tuple(index for index, each in enumerate(handed) if each in layouts)
+    return Piece(GraphModule(gm, graph), tuple(inputs), (*handed, *kept), len(handed), regenerated, sum(map(_launches, part)))
 
 
 def _launches(node: Node) -> bool:

@@ -78,8 +78,9 @@ def plan_of(
         if each in nodes and inputs[nodes.index(each)].kind == "untouched"
     )
     skips = tuple(unsafe.values()) or tuple(followers.values())[:1]  # a size may come from the forward pass
-    placed = () if part == "backward" else tuple(sorted(facts.placed))
-    return GraphPlan(part, tuple(inputs), user_outputs, skips, is_pure=not written, passed=passed, placed=placed), {
+    regenerated = () if part == "backward" else tuple(sorted(facts.regenerated))
+    plan = GraphPlan(part, tuple(inputs), user_outputs, skips, is_pure=not written, passed=passed, regenerated=regenerated)
+    return plan, {
         **unsafe,
         **{node: skip for node, skip in followers.items() if node not in unsafe},
     }

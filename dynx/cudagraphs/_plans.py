@@ -45,7 +45,7 @@ def kept_plan(folder: str, gm: GraphModule, told: tuple[object, ...], look: Call
 
 def _fingerprint(gm: GraphModule, told: tuple[object, ...]) -> str:
     facts = graph_facts()
-    about = torch.__version__, told, sorted(facts.static), facts.user_outputs, sorted(facts.placed)
+    about = torch.__version__, told, sorted(facts.static), facts.user_outputs, sorted(facts.regenerated)
     found = hashlib.sha256(repr(about).encode() + _planner())
     for line in _lines(gm):
         found.update(line.encode())

@@ -106,6 +106,9 @@ def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named], sc
         on_cuda = any(each.is_cuda for each in group["params"])
         if on_cuda and group.get("capturable") is False:
             raise UsageError(f"{kind} (group {number}) counts its steps on the CPU\n  make it with capturable=True")
+        for name, value in group.items():
+            if on_cuda and isinstance(value, torch.Tensor) and value.device.type == "cpu":
+                raise UsageError(f"{name} of {kind} (group {number}) is on the CPU\n  make it on the device, or a number")
         if on_cuda and any(each.device.type == "cpu" for each in _kept_for(group["params"], optimizer)):
             raise UsageError(f"{kind} (group {number}) counts its steps on the CPU\n  use one that has capturable=True")
         if any(id(each) not in given for each in group["params"] if each.requires_grad):

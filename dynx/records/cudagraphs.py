@@ -123,7 +123,7 @@ class GraphPlan(Record):
     are_all_handed_out: bool = True  # or the user's only
     passed: tuple[tuple[int, int], ...] = ()  # outputs that are untouched inputs: the indices of both
     is_pure: bool = False  # it changes nothing that it is given, so it may be run to try it
-    placed: tuple[int, ...] = ()  # outputs whose storage offset is read: AOTAutograd makes views of other tensors of them
+    regenerated: tuple[int, ...] = ()  # outputs of which AOTAutograd reads the layout, to make views of other tensors
     is_differentiated: bool = False  # autograd sees its results: those that overlap are copied apart
 
     def indices(self, *kinds: InputClass) -> tuple[int, ...]:

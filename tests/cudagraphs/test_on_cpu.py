@@ -12,6 +12,7 @@ from dynx.cudagraphs.runtime._on_cpu import NothingOnCpu
 from dynx.errors import CaptureFailed, DynxWarning
 
 OUTSIDE = torch.arange(3.0)
+EMPTY = torch.empty(0)
 META = torch.ones(3, device="meta")  # stands for what is on the device
 
 ON_CUDA = [pytest.mark.gpu, NO_GPU, pytest.mark.parametrize("device", ["cuda"], indirect=True)]
@@ -33,8 +34,13 @@ def on_cuda(test):
         lambda: OUTSIDE.view(3, 1).t()[0, 1:].shape,
         lambda: OUTSIDE.clone(),
         lambda: torch.rand_like(META),
+        lambda: torch.zeros_like(OUTSIDE).add_(1) + OUTSIDE.new_ones(3),
+        lambda: EMPTY.add_(1) + EMPTY,
     ],
-    ids=["constants", "their values", "changed", "with the device", "views", "a copy", "random numbers of the device"],
+    ids=[
+        *("constants", "their values", "changed", "with the device", "views", "a copy", "random numbers of the device"),
+        *("made like others", "empty ones"),
+    ],
 )
 def test_what_python_makes_anew_is_a_number(work):
     with NothingOnCpu():
@@ -55,6 +61,7 @@ def test_what_python_makes_anew_is_a_number(work):
         (lambda: META * OUTSIDE[0], "reads a tensor"),
         (lambda: torch.cat([torch.ones(1), OUTSIDE]), "reads a tensor"),
         (lambda: torch.rand(()), "draws random numbers"),
+        (lambda: torch.rand_like(OUTSIDE), "draws random numbers"),
         (lambda: torch.ones(3).bernoulli_(), "draws random numbers"),
     ],
 )

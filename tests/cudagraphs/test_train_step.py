@@ -354,3 +354,13 @@ def test_what_belongs_to_other_processes_is_refused(device):
 def test_an_optimizer_that_counts_on_the_cpu_is_refused(device):
     refused(device, "make it with capturable=True", optimizer=torch.optim.Adam)
     refused(device, "use one that has capturable=True", optimizer=torch.optim.Adagrad)
+
+
+@pytest.mark.gpu
+@NO_GPU
+@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+def test_a_learning_rate_on_the_cpu_is_refused(device):
+    def optimizer(params):
+        return torch.optim.AdamW(params, lr=torch.tensor(0.1), fused=True, capturable=True)
+
+    refused(device, "lr of AdamW .group 0. is on the CPU\n  make it on the device, or a number", optimizer=optimizer)

@@ -42,6 +42,9 @@ CHANGED = {
     "transposed": lambda x: (x[1:].t(), x[1:].expand(2, -1, -1)),
     "overlapping": lambda x: (x[1:], x[2:]),
     "read as integers": lambda x: (x[1:].view(torch.int32), x[1:, 2:4]),
+    "conjugated": lambda x: (torch.view_as_complex(x.view(x.shape[0], -1, 2)).conj().imag,),
+    "complex": lambda x: (torch.view_as_complex(x.view(x.shape[0], -1, 2))[1:],),
+    "negative": lambda x: (torch.view_as_complex(x.view(x.shape[0], -1, 2))[1:].conj(), x[x.shape[0] :]),
     "divided": lambda x: (x[1:], x * x.cos().sin().exp().sum().item()),
 }
 
@@ -130,3 +133,20 @@ def test_views_of_another_class(device):
     config = cudagraphs.Config(runtime=RUNTIMES[device])
     run = cudagraphs.fast_path(lambda x: (x + 1, x.as_subclass(Named)), frozen=True, config=config)
     assert [type(run(torch.ones(2, device=device))[1]) for _ in range(4)] == [Named] * 4
+
+
+def test_many_views_of_an_argument_that_was_changed_are_no_copies(device):
+    """Such as the parts of a cache that is written to: the layout of each is all that is asked for."""
+
+    def function(x):
+        x.add_(1)
+        return x.unbind(0)
+
+    run = torch.compile(function, backend=cudagraphs.backend(cudagraphs.Config(runtime=RUNTIMES[device], inputs="copy")))
+    with torch.no_grad():
+        for _ in range(4):
+            x = torch.zeros(20, 8, device=device)
+            assert all(share(each, x) for each in run(x))
+    with torch.no_grad():
+        report = cudagraphs.explain(run, torch.zeros(20, 8, device=device))
+    assert report.graphs[0].bytes_held <= 4 * x.nbytes

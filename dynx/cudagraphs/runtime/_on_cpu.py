@@ -43,19 +43,20 @@ class NothingOnCpu(TorchDispatchMode):
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         tensors = _tensors((args, kwargs))
-        given = [each for each in tensors if _is_on_cpu(each)]
+        given = [each for each in tensors if _is_on_cpu(each) and each.numel()]
         if operator is _ATEN.lift_fresh.default:
             self._know(given)
         is_between = operator in _COPIES and len(given) < len(tensors)
         if given and not is_between:
             self._check(operator, args, kwargs)
-        are_known = all(map(self._is_known, given))
+        are_known = _reads_no_values(operator) or all(map(self._is_known, given))
         out = operator(*args, **kwargs)
         made = [each for each in _tensors(out) if _is_on_cpu(each)]
-        if made and torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ()):
+        is_drawn = torch.Tag.nondeterministic_seeded in getattr(operator, "tags", ())
+        if made and is_drawn and len(given) == len(tensors):  # or the device draws, and gives its state besides
             raise CaptureFailed(f"{operator} draws random numbers on the CPU, once only\n  draw them on the device")
         if is_between:  # what a replay puts there is not known
-            for each in made:
+            for each in given:
                 self._numbers.pop(_address(each), None)
         elif are_known:
             self._know(made)
@@ -65,9 +66,10 @@ class NothingOnCpu(TorchDispatchMode):
         schema = schema_of(operator)
         if schema is None:
             return  # of what is in a higher-order operator nothing is known
-        is_read = not operator.is_view and operator not in _MADE_BY_COPYING  # the copy is as unknown as what it is of
+        is_unread = operator.is_view or operator in _MADE_BY_COPYING  # the copy is as unknown as what it is of
+        is_read = not (is_unread or _reads_no_values(operator))
         for argument, is_written, _ in effects_on(schema, args, kwargs):
-            for each in filter(_is_on_cpu, _tensors(argument)):
+            for each in (each for each in _tensors(argument) if _is_on_cpu(each) and each.numel()):
                 if is_written and _address(each) not in self._numbers:
                     raise CaptureFailed(f"{operator} changes a tensor on the CPU, which a replay would not\n  {_ADVICE}")
                 if is_read and not self._is_known(each):
@@ -98,6 +100,12 @@ def _tensors(values: Any) -> list[torch.Tensor]:
 
 def _is_on_cpu(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu"
+
+
+def _reads_no_values(operator: Any) -> bool:
+    """Tell whether an operator goes by the layout of what it is given: `zeros_like`, `new_empty`."""
+    name = "" if (schema := schema_of(operator)) is None else schema.name.removeprefix("aten::")
+    return name.endswith("_like") or name.startswith("new_") or name == "is_pinned"
 
 
 def _has_memory(tensor: torch.Tensor) -> bool:
