@@ -73,10 +73,12 @@ def _once(tensor: torch.Tensor, repeated: Sequence[int]) -> torch.Tensor:
 
 def own_copy(tensor: torch.Tensor) -> torch.Tensor:
     """Copy a tensor, its strides included, so that who reads it finds what it was compiled for."""
-    compact = _once(tensor, _repeated(tensor))
+    repeated = _repeated(tensor)
+    compact = _once(tensor, repeated)
     if _overlaps(compact):
         return tensor.clone()
-    return copy_of(compact).expand(tensor.size())
+    copy = copy_of(compact)
+    return copy.expand(tensor.size()).detach() if repeated else copy  # no view: autograd forbids to change one of its results
 
 
 def _overlaps(tensor: torch.Tensor) -> bool:

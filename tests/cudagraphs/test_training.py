@@ -184,3 +184,18 @@ def test_gradients_of_arguments(compiled, device):
         (eager[0] * eager[1]).sin().sum().backward()
         for mine, theirs in zip(given, eager, strict=True):
             torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+@pytest.mark.parametrize("outputs", ["clone", "alias"])
+def test_a_result_may_be_changed(compiled, device, outputs):
+    """Torch: autograd forbids to change a view that a function gave."""
+    weight = torch.ones(4, 4, device=device, requires_grad=True)
+    run = compiled(lambda x: x @ weight + 1, outputs=outputs)
+    for _ in range(4):
+        found = run(torch.ones(3, 4, device=device))
+        with torch.no_grad():
+            found.mul_(2)
+        assert found.tolist() == [[10.0] * 4] * 3
+        weight.grad = None
+        found.sum().backward()
+        assert weight.grad.tolist() == [[3.0] * 4] * 4
