@@ -92,7 +92,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("autocast", [False, True], ids=["float32", "autocast"])
+@pytest.mark.parametrize("autocast", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["float32", "autocast"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_are_captured(device, name, autocast):
     autocast = autocast and (device, name) != ("cpu", "LSTM")  # of bfloat16, which not every processor has
