@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from dynx._torch.frames import limit_value
+from dynx._torch.compilation.frame import limit_value
 from dynx._torch.hooks import installed
 from dynx._trace.bus import listen
 from dynx.records import Record, Run

@@ -12,14 +12,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from dynx._torch import frames
-from dynx._torch.breaks import read_break
+from dynx._torch.cache.guard_failures import recompile_call
 from dynx._torch.capabilities import HOOK_POINTS, hook_point
-from dynx._torch.events import RawCache, backward_of, read_event
-from dynx._torch.guards import recompile_call
+from dynx._torch.compilation.events import RawCache, backward_of, read_event
+from dynx._torch.compilation.frame import compile_call, ending, is_compiled_itself, user_name
+from dynx._torch.compilation.messages import listen_to_messages
+from dynx._torch.compilation.metrics import global_state
 from dynx._torch.hooks import After, Before, Subscription, subscribe
-from dynx._torch.messages import listen_to_messages
-from dynx._torch.metrics import global_state
+from dynx._torch.tracing.graph_breaks import read_break
 from dynx._trace.cache_keys import CompiledFor
 from dynx._trace.explain import EntryFacts, SeenValues, explain
 from dynx._trace.lifecycle import Generations, Scope, function_location
@@ -131,7 +131,7 @@ def _scope() -> Scope | None:
 
 
 def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
-    call = frames.compile_call(args, kwargs)
+    call = compile_call(args, kwargs)
     site = call_site()
     scope = Scope(_generations.of(call.frame_number, call.nth), call, function_location(call, site), site)
     state = global_state()
@@ -146,16 +146,16 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
         scopes.remove(scope)
         if raised is not None and call.fullgraph:
             scope.note_failure(raised)
-        ending = frames.ending(result, raised, fullgraph=call.fullgraph)
+        end = ending(result, raised, fullgraph=call.fullgraph)
         if call.cache_key is not None:
             if all(each.kind == "backend" for each in scope.reasons):  # torch sees no more than another backend, if anything
                 scope.reasons = _compiled_for.changes(scope.generation, call.code, call.cache_key, site)
             _compiled_for.remember(scope.generation, call.code, call.cache_key, call.id)
-        if ending.outcome == "compiled":
+        if end.outcome == "compiled":
             requests = scope.requests.named()
             seen = {short_source(name): text for name, text in objects(requests, call.locals, call.globals).items()}
             _remember(scope.key, EntryFacts(requests, state, call.backend, seen))
-        records = scope.finish(ending)
+        records = scope.finish(end)
         if scopes:
             scopes[-1].nested_seconds += scope.elapsed
         for record in records:
@@ -179,7 +179,7 @@ def _tell(tell: Starting, compile_id: str, location: Location) -> None:
 
 
 def _here(scope: Scope) -> Location | None:
-    from dynx._torch.stacks import tracing_stack
+    from dynx._torch.tracing.stack import tracing_stack
 
     return user_location(tracing_stack(), scope.call_site)
 
@@ -277,7 +277,7 @@ _TOLD_ELSEWHERE = (
 
 def _skipped(code: Any, reason: str) -> None:
     if owner_of_file(code.co_filename)[0] == "user":
-        location = Location(code.co_filename, first_line(code), frames.user_name(code.co_qualname))
+        location = Location(code.co_filename, first_line(code), user_name(code.co_qualname))
         emit(Skipped(location, reason))
 
 
@@ -285,7 +285,7 @@ def _on_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
     code = args[0] if args else kwargs["code"]
 
     def after(result: Any, raised: BaseException | None) -> None:
-        if raised is None and result and frames.is_compiled_itself(code):
+        if raised is None and result and is_compiled_itself(code):
             site = call_site()
             library = owner_of_file(code.co_filename)[1]
             location = Location(

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 
-from dynx._torch.cache_entries import entries_of
-from dynx._torch.compiling import copies_of, original_of
+from dynx._torch.cache.entries import entries_of
+from dynx._torch.compilation.isolation import copies_of, original_of
 from dynx.records import Location, Reason
 
 

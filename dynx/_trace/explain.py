@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dynx._torch.metrics import global_state
-from dynx._torch.stacks import RawFrame, StackParts
+from dynx._torch.compilation.metrics import global_state
+from dynx._torch.tracing.stack import RawFrame, StackParts
 from dynx._trace import custom_guards, values
 from dynx._trace.reasons import FailedEntry, ParsedGuard
 from dynx._trace.requesters import lines_for, short_source, whole

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from functools import cache
 from types import CodeType
 
-from dynx._torch.guard_tree import RawNode
-from dynx._torch.stacks import RawFrame, StackParts
+from dynx._torch.cache.guard_tree import RawNode
+from dynx._torch.tracing.stack import RawFrame, StackParts
 from dynx._trace.reasons import parse_guard
 from dynx._trace.requesters import lines_for, short_source
 from dynx._trace.userline import owner_of_file, user_location

@@ -6,10 +6,21 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 
-from dynx._torch import frames, metrics
-from dynx._torch.breaks import RawBreak, read_break
-from dynx._torch.events import RawCache, RawDynamic
-from dynx._torch.stacks import RawFrame, tracing_stack
+from dynx._torch.compilation import metrics
+from dynx._torch.compilation.events import RawCache, RawDynamic
+from dynx._torch.compilation.frame import (
+    CompileCall,
+    Ending,
+    is_skip,
+    limit_value,
+    module_of,
+    restart_reason,
+    resumed_at,
+    symbolic_sources,
+    user_name,
+)
+from dynx._torch.tracing.graph_breaks import RawBreak, read_break
+from dynx._torch.tracing.stack import RawFrame, tracing_stack
 from dynx._trace.qualname import enclosing_block
 from dynx._trace.requesters import Requests
 from dynx._trace.userline import chain_of, first_line, named, owner_of_file, user_location
@@ -34,7 +45,7 @@ class Scope:
     """What is known about a compilation that is under way. Lives on the stack of its thread, dies with it."""
 
     generation: int
-    call: frames.CompileCall
+    call: CompileCall
     location: Location
     call_site: Location | None
     started: float = field(default_factory=time.perf_counter)
@@ -61,14 +72,14 @@ class Scope:
     def end_attempt(self, result: object, raised: BaseException | None) -> None:
         if raised is None:
             # torch announces every changed number, also those it goes on to specialise
-            symbolic = frames.symbolic_sources(result)
+            symbolic = symbolic_sources(result)
             self.dynamic = [each for each in self.dynamic if any(_is_part(name, each.source) for name in symbolic)]
         seconds = time.perf_counter() - self.attempt_started
         outcome: AttemptOutcome = "committed"
         reason = None
         if raised is not None:
-            restarts, reason = frames.restart_reason(raised)
-            outcome = "restarted" if restarts else "skipped" if frames.is_skip(raised) else "failed"
+            restarts, reason = restart_reason(raised)
+            outcome = "restarted" if restarts else "skipped" if is_skip(raised) else "failed"
         self.attempts.append(Attempt(len(self.attempts), outcome, seconds, reason))
 
     def note_break(self, found: RawBreak) -> None:
@@ -85,7 +96,7 @@ class Scope:
             BecameDynamic(found.source, found.dim, found.first, found.second, self.generation, self.call.id, line)
         )
 
-    def finish(self, ending: frames.Ending) -> list[Record]:
+    def finish(self, ending: Ending) -> list[Record]:
         """Give the records of this compilation, in the order in which they make sense."""
         self.elapsed = time.perf_counter() - self.started
         seconds = max(0.0, self.elapsed - self.nested_seconds)
@@ -93,7 +104,7 @@ class Scope:
         records: list[Record] = [*self.breaks, *self.dynamic, *self.caches, *self.warnings]
         if ending.outcome == "gave_up":
             limit = ending.limit or "recompile_limit"
-            records.append(GaveUp(self.generation, self.call.id, self.location, limit, frames.limit_value(limit)))
+            records.append(GaveUp(self.generation, self.call.id, self.location, limit, limit_value(limit)))
         if self.reasons:
             records.append(Recompile(self.generation, self.call.id, self.location, self.reasons, seconds, ending.outcome))
         records.append(
@@ -109,7 +120,7 @@ class Scope:
                 guards,
                 self.call.backend,
                 ending.reason,
-                frames.resumed_at(self.call.code),
+                resumed_at(self.call.code),
                 self.call_site,
                 time.time() - self.elapsed,
             )
@@ -119,7 +130,7 @@ class Scope:
 
     def note_failure(self, raised: BaseException) -> None:
         """Under fullgraph torch raises what would break the graph instead of logging it."""
-        if frames.is_skip(raised):
+        if is_skip(raised):
             self.breaks.append(
                 replace(
                     graph_break(read_break("", raised), self.key, self.call_site, self.location), resumable=False, fatal=True
@@ -157,14 +168,14 @@ def _standard_module(stack: tuple[RawFrame, ...]) -> str | None:
     return folder.rpartition("/")[2] if name == "__init__.py" else name.removesuffix(".py")
 
 
-def function_location(call: frames.CompileCall, call_site: Location | None) -> Location:
+def function_location(call: CompileCall, call_site: Location | None) -> Location:
     """Give the first line of the function being compiled, or the line that calls it where torch wrote the function.
 
     A module's method is named after the module's own class: a library's wrapper or a base class says less.
     """
     code = call.code
-    name = frames.user_name(code.co_qualname)
-    module = frames.module_of(call)
+    name = user_name(code.co_qualname)
+    module = module_of(call)
     if module is not None:
         name = f"{type(module).__qualname__}.{name.rpartition('.')[2] if code.co_argcount else 'forward'}"
     if call.id.startswith("!"):

@@ -7,7 +7,7 @@ import linecache
 from collections.abc import Iterable
 from functools import lru_cache
 
-from dynx._torch.stacks import RawFrame
+from dynx._torch.tracing.stack import RawFrame
 
 
 def qualname_at(file: str, line: int, function: str) -> str:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dynx._torch.guards import guard_source
-from dynx._torch.stacks import StackParts, of_parts, same_place, stack_parts
+from dynx._torch.cache.guard_failures import guard_source
+from dynx._torch.tracing.stack import StackParts, of_parts, same_place, stack_parts
 from dynx._trace.userline import user_location
 from dynx.records import Location
 

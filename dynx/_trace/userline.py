@@ -13,8 +13,8 @@ from functools import cache
 from types import CodeType, FrameType
 from typing import Literal
 
-from dynx._torch.frames import user_name
-from dynx._torch.stacks import RawFrame
+from dynx._torch.compilation.frame import user_name
+from dynx._torch.tracing.stack import RawFrame
 from dynx._trace.qualname import qualname_at
 from dynx.records import Location
 

@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from dynx._torch import breaking, comptime_variable, translator
-from dynx._torch.callbacks import Conversion
-from dynx._torch.rendering import show
-from dynx._torch.stacks import tracing_stack
+from dynx._torch.trace_log.render import show
+from dynx._torch.tracing import comptime_variable, raising, translator
+from dynx._torch.tracing.callbacks import Conversion
+from dynx._torch.tracing.stack import tracing_stack
 from dynx._trace.bus import emit
 from dynx._trace.userline import location_of, user_location
 from dynx.comptime import _output
@@ -30,12 +30,12 @@ def call(tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     given = _bind(args, kwargs)
     on_error: OnError = given["on_error"].as_python_constant() if "on_error" in given else "raise"
     if on_error not in ON_ERROR:
-        raise breaking.visible_to_user(f"on_error is {on_error!r}\n  at {_where(tx)}\n  give one of {', '.join(ON_ERROR)}")
+        raise raising.visible_to_user(f"on_error is {on_error!r}\n  at {_where(tx)}\n  give one of {', '.join(ON_ERROR)}")
     conversion = Conversion(tx, lambda variable: ComptimeVar(tx, variable))
     try:
         function = conversion.callback(given["fn"])
     except ComptimeFailed as error:
-        raise breaking.visible_to_user(f"{error}\n  at {_where(tx)}") from None
+        raise raising.visible_to_user(f"{error}\n  at {_where(tx)}") from None
 
     def finish(value: Any) -> Any:
         if value is not None:
@@ -72,13 +72,13 @@ def run(
     try:
         return finish(function(context))
     except Exception as error:
-        if breaking.is_of_torch(error):
+        if raising.is_of_torch(error):
             _output.carry(tx, mark)
             raise  # graph_break() and the like: the tracer handles it
         text = str(error) if isinstance(error, ComptimeFailed) else _failure(tx, named, error)
         if on_error == "raise" or isinstance(error, bdb.BdbQuit):
             kind = type(error) if isinstance(error, ComptimeFailed) else ComptimeFailed
-            raise breaking.visible_to_user(text, kind) from error
+            raise raising.visible_to_user(text, kind) from error
         if on_error == "warn":
             warnings.warn(text, DynxWarning, stacklevel=2)
         else:
@@ -92,7 +92,7 @@ def _bind(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     given = dict(zip(_PARAMETERS, args, strict=False)) | dict(kwargs)
     unknown = set(given) - set(_PARAMETERS)
     if "fn" not in given or len(args) > 2 or unknown:
-        raise breaking.visible_to_user(
+        raise raising.visible_to_user(
             f"comptime(fn, fallback=None, *, on_error='raise') got {len(args)} arguments "
             f"and {', '.join(kwargs) or 'no keywords'}"
         )
@@ -110,7 +110,7 @@ def _as_variable(tx: Any, result: Any, function: Callable[..., Any]) -> Any:
         result = comptime_variable.pinned(result)
     if comptime_variable.is_literal(result):
         return comptime_variable.constant(result)
-    raise breaking.visible_to_user(
+    raise raising.visible_to_user(
         f"the comptime callback {_name(function)} returned {show(tx, result) if hasattr(result, 'source') else type(result)}, "
         f"which cannot stand in traced code\n  at {_where(tx)}\n"
         "  return a number, text, None, a ComptimeVar, or a list or tuple of them"

@@ -9,9 +9,9 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TextIO
 
-from dynx._torch import breaking, facts, pending, translator
-from dynx._torch.rendering import show_value
-from dynx._torch.variables import cell_content, is_kind
+from dynx._torch.trace_log.render import show_value
+from dynx._torch.tracing import pending, raising, shape_facts, translator
+from dynx._torch.tracing.variables import cell_content, is_kind
 from dynx._trace.custom_guards import remember
 from dynx._trace.userline import location_of, named, user_location
 from dynx.comptime import _output
@@ -136,9 +136,9 @@ class ComptimeContext:
         condition = self._condition(cond)
         where = self.location
         text = f"{msg or _text(condition)}, promised at {where}"
-        if facts.holds_now(condition) is False:
+        if shape_facts.holds_now(condition) is False:
             raise CheckFailed(f"{msg or _text(condition)}: does not hold\n  promised at {where}")
-        facts.promise(self._tx, condition, where.file, where.line, text)
+        shape_facts.promise(self._tx, condition, where.file, where.line, text)
 
     def assume(self, cond: Any) -> None:
         """Have the tracer take a condition for true. Unsound: nothing asserts it, a false one gives wrong results.
@@ -147,9 +147,9 @@ class ComptimeContext:
         """
         self._changes()
         condition = self._condition(cond)
-        if facts.holds_now(condition) is False:
+        if shape_facts.holds_now(condition) is False:
             raise CheckFailed(f"{_text(condition)}: cannot be assumed, it is false\n  assumed at {self.location}")
-        facts.suppose(condition)
+        shape_facts.suppose(condition)
 
     def constrain(self, v: Any, min: int | None = None, max: int | None = None) -> None:
         """Promise the bounds of a number, both inclusive; asserted like `check`."""
@@ -158,11 +158,11 @@ class ComptimeContext:
         if min is None and max is None:
             raise ComptimeFailed("constrain() needs a bound\n  give min=, max= or both")
         where = f"{'' if min is None else f'{min} <= '}{_text(number)}{'' if max is None else f' <= {max}'}"
-        if not facts.is_unbacked(number):
+        if not shape_facts.is_unbacked(number):
             self.check(number >= min if min is not None else True, where)
             self.check(number <= max if max is not None else True, where)
             return
-        facts.bound(self._tx, number, min, max, f"{where}, promised at {self.location}")
+        shape_facts.bound(self._tx, number, min, max, f"{where}, promised at {self.location}")
 
     def guard_on(self, fn: Callable[[], Any], *, name: str) -> Any:
         """Recompile whenever `fn()` is not equal to what it gives now; gives that value.
@@ -180,14 +180,14 @@ class ComptimeContext:
                 f"guard_on({name!r}): what fn() gives cannot be kept for comparison: {type(error).__name__}: {error}\n"
                 "  give a number, text, or a container of them"
             ) from error
-        facts.guard_on(self._tx, name, fn, kept, show_value(answer))
+        shape_facts.guard_on(self._tx, name, fn, kept, show_value(answer))
         remember(name, fn)
         return answer
 
     def graph_break(self, msg: str = "ComptimeContext.graph_break") -> NoReturn:
         """Break the graph here."""
         self._changes()
-        breaking.graph_break(msg)
+        raising.graph_break(msg)
 
     def assert_static(self, val: ComptimeVar) -> None:
         """Raise AssertionError when the number is dynamic."""
@@ -264,7 +264,7 @@ class ComptimeContext:
         condition = cond
         if isinstance(cond, ComptimeVar) and not cond.is_tensor():
             condition = cond.value
-        if not facts.is_condition(condition):
+        if not shape_facts.is_condition(condition):
             raise ComptimeFailed(f"a condition is needed, not {_text(cond)}\n  compare numbers: ctx.check(ctx.local('n') >= 2)")
         return condition
 

@@ -8,11 +8,12 @@ from functools import update_wrapper
 from types import TracebackType
 from typing import Any, Self
 
-from dynx._torch import hooks, inlining, translator
-from dynx._torch.breaks import read_break
+from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point
-from dynx._torch.recording import Recorder
-from dynx._torch.stepping import break_errors, is_new, logged_error
+from dynx._torch.trace_log.log import Recorder
+from dynx._torch.trace_log.steps import break_errors, is_new, logged_error
+from dynx._torch.tracing import trace_rules, translator
+from dynx._torch.tracing.graph_breaks import read_break
 from dynx._trace.bus import trouble
 from dynx._trail import NOTHING
 from dynx.comptime._debugger import Debugger
@@ -40,7 +41,7 @@ def debug(fn: Callable[..., Any], *, script: str | Iterable[str] | None = None, 
     ...     return y * 2
     >>> debug(f, script="n; p y; back 1; locals")(torch.ones(3))  # doctest: +SKIP
     """
-    compiled = fn if inlining.is_compiled_callable(fn) else _compile(fn)
+    compiled = fn if trace_rules.is_compiled_callable(fn) else _compile(fn)
     commands = None if script is None else _commands(script)
 
     def debugged(*args: Any, **kwargs: Any) -> Any:

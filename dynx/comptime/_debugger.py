@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dynx._statements import Statement, statements
-from dynx._torch import translator
-from dynx._torch.peeking import Held, evaluate
+from dynx._torch.trace_log.peek import Held, evaluate
+from dynx._torch.tracing import translator
 from dynx.comptime import _history
 from dynx.comptime._stops import Breakpoint, Stop
 from dynx.comptime._target import Target, find_file, functions_in, resolve

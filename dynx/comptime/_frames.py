@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Mapping
 
-from dynx._torch.stacks import RawFrame
+from dynx._torch.tracing.stack import RawFrame
 from dynx._trace.userline import location_of, named, owner_of_file
 from dynx.records import FrameState
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dynx._torch.frames import user_name
-from dynx._torch.stacks import RawFrame
+from dynx._torch.compilation.frame import user_name
+from dynx._torch.tracing.stack import RawFrame
 from dynx._trace.userline import is_visible, location_of
 from dynx._trail import NOTHING, Trail
 from dynx.comptime._frames import frame_state

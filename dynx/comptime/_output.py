@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, Literal, TextIO
 
-from dynx._torch import frames, translator
 from dynx._torch.capabilities import hook_point
+from dynx._torch.compilation.frame import is_skip, restart_reason
 from dynx._torch.hooks import subscribe
+from dynx._torch.tracing import translator
 from dynx._trace.bus import emit, trouble
 from dynx._trace.userline import location_of, owner_of_file
 from dynx.errors import DynxWarning
@@ -138,14 +139,14 @@ def _end(attempt: _Attempt | None) -> None:
     raised = sys.exc_info()[1]
     if raised is attempt.handled:
         raised = None
-    if raised is not None and frames.restart_reason(raised)[0]:
+    if raised is not None and restart_reason(raised)[0]:
         return
     outcome: Discarded | None = None
     if raised is not None and translator.has_nothing_to_compile(raised):
         if attempt.is_helper:
             return  # a part of the program without operations runs eagerly, and calls our helper, which is traced once more
     elif raised is not None:
-        outcome = "skipped" if frames.is_skip(raised) else "failed"
+        outcome = "skipped" if is_skip(raised) else "failed"
         if attempt.visible:
             print(f"dynx: {attempt.where} was not compiled ({_reason(raised)}); until then:", file=sys.stderr)
     origin, carried = _carried.pop((threading.get_ident(), attempt.compile_id), (attempt, []))
@@ -170,7 +171,10 @@ def _in_debugger() -> bool:
     while frame is not None:
         if frame.f_globals.get("__name__") in _DEBUGGERS:
             return True
-        if frame.f_code.co_name == "call_function" and frame.f_globals.get("__name__") == "dynx._torch.comptime_variable":
+        if (
+            frame.f_code.co_name == "call_function"
+            and frame.f_globals.get("__name__") == "dynx._torch.tracing.comptime_variable"
+        ):
             return False
         frame = frame.f_back
     return False

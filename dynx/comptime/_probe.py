@@ -9,9 +9,9 @@ from collections.abc import Callable
 from types import CodeType, TracebackType
 from typing import Any, Literal, Self, get_args
 
-from dynx._torch import inlining, line_hook
 from dynx._torch.capabilities import hook_point
 from dynx._torch.hooks import Subscription, subscribe
+from dynx._torch.tracing import line_hook, trace_rules
 from dynx._trace.bus import trouble
 from dynx.comptime import _output
 from dynx.comptime._calling import ON_ERROR, OnError, run
@@ -145,9 +145,9 @@ class Probe:
     def _is_compiled(self) -> bool:
         target = self.target
         if target.function is not None:
-            return inlining.is_compiled(target.function.__code__)
+            return trace_rules.is_compiled(target.function.__code__)
         assert target.statement is not None
-        return any(map(inlining.is_compiled, codes_in(target.file, target.statement)))
+        return any(map(trace_rules.is_compiled, codes_in(target.file, target.statement)))
 
     def _begins(self, tx: Any) -> tuple[int, ...]:
         """Give the instructions of a frame at which to fire."""

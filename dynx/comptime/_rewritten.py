@@ -13,7 +13,7 @@ from typing import Any
 
 from dynx._code import with_call
 from dynx._statements import Statement
-from dynx._torch import comptime_variable
+from dynx._torch.tracing import comptime_variable
 from dynx.comptime._target import Target, functions_in
 from dynx.errors import ProbeFailed
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 
 from dynx import _statements
-from dynx._torch import line_hook
+from dynx._torch.tracing import line_hook
 from dynx._trail import Code, Trail
 from dynx.comptime._history import is_shown, line_of
 from dynx.comptime._target import Target

@@ -16,7 +16,7 @@ from typing import Any
 
 from dynx import _statements
 from dynx._statements import Statement, can_hold, nearest_line, statement_at
-from dynx._torch import inlining, line_hook
+from dynx._torch.tracing import line_hook, trace_rules
 from dynx._trail import Code
 from dynx.errors import ProbeFailed
 from dynx.records.location import short_path
@@ -130,14 +130,14 @@ def _by_name(name: str) -> Any:
 def _function(target: Any) -> FunctionType:
     """Find the Python function that Dynamo would trace. Raises ProbeFailed where there is none."""
     found = _unwrapped(target)
-    if inlining.is_disabled(target):
+    if trace_rules.is_disabled(target):
         raise ProbeFailed(f"{_name(target)} is never traced: it is under torch.compiler.disable")
     if not isinstance(found, FunctionType):
         raise ProbeFailed(
             f"{_name(target)} has no Python code to stop in: it is a {type(found).__name__}\n"
             "  set the probe on the line that calls it"
         )
-    if reason := inlining.why_not_traced(found):
+    if reason := trace_rules.why_not_traced(found):
         raise ProbeFailed(f"{_name(target)} is never traced: {reason}\n  set the probe on the line that calls it")
     return found
 

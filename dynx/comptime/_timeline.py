@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from types import CodeType, TracebackType
 from typing import Any, Self
 
-from dynx._torch.frames import user_name
-from dynx._torch.tracing_clock import RawAttempt, RawLine, TracingClock
+from dynx._torch.compilation.frame import user_name
+from dynx._torch.trace_log.line_timer import RawAttempt, RawLine, TracingClock
 from dynx._trace.bus import trouble
 from dynx._trace.requesters import short_source
 from dynx._trace.userline import first_line, is_visible, location_of, named, owner_of_file

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from dynx._torch import aot
-from dynx._torch.inductor import keeping_saved_tensors, with_inductor
+from dynx._torch.autograd import aot
+from dynx._torch.autograd.inductor import keeping_saved_tensors, with_inductor
 from dynx._trace.requesters import short_source
 from dynx.advice import spoken
 from dynx.cudagraphs._config import Config, config_of, config_or_default

@@ -16,7 +16,7 @@ from operator import is_
 from typing import Any
 from weakref import finalize, ref
 
-from dynx._torch.checks import change_check
+from dynx._torch.ops.fast_checks import change_check
 
 Dicts = Sequence[dict[Any, Any]]
 Check = Callable[[], bool]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx import GraphModule, Node
 
-from dynx._torch.saved_tensors import hooks_are_set
+from dynx._torch.autograd.saved_tensors import hooks_are_set
 from dynx.cudagraphs._graph import placeholders
 from dynx.cudagraphs._pieces import Piece
 from dynx.cudagraphs._runner import Runner

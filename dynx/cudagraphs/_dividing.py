@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from dynx._torch import aot
+from dynx._torch.autograd import aot
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._divided import Divided
 from dynx.cudagraphs._graph import location_of, placeholders, value_of

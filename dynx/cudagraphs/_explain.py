@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from dynx._torch.compiling import innermost
+from dynx._torch.compilation.wrappers import innermost
 from dynx.cudagraphs import _heard
 from dynx.cudagraphs._backend import backend
 from dynx.cudagraphs._config import Config, config_or_default

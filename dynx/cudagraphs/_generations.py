@@ -10,7 +10,7 @@ from types import CodeType, FrameType
 import torch
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
-from dynx._torch.overwritten import Telling, telling
+from dynx._torch.ops.storage_guard import Telling, telling
 from dynx._trace.userline import frame_of_call
 
 HandOut = Callable[[], list[torch.Tensor]]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from dynx._torch.stacks import RawFrame
+from dynx._torch.tracing.stack import RawFrame
 from dynx._trace.userline import user_location
 from dynx.records import Location
 

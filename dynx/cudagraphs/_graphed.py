@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from dynx._torch.inductor import keeping_saved_tensors
+from dynx._torch.autograd.inductor import keeping_saved_tensors
 from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._leaves import leaves_in, tensors_of
 from dynx.cudagraphs._modules import modules_of

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from dynx._torch.cuda_graphs import address_check
-from dynx._torch.optimizers import are_hooked
+from dynx._torch.autograd.hooks_and_scalers import are_hooked
+from dynx._torch.ops.cuda_graphs import address_check
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._graphed import recording_with
 from dynx.cudagraphs._leaves import leaf_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
-from dynx._torch.schemas import effects_on, schema_of
+from dynx._torch.ops.schemas import effects_on, schema_of
 from dynx.cudagraphs._graph import placeholders
 
 Memory = frozenset[Node]  # by the nodes that made it

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from dynx._torch import foreach
+from dynx._torch.ops import foreach
 from dynx.cudagraphs._generations import handing_out
 from dynx.cudagraphs._overlaps import copying, sharing
 from dynx.cudagraphs._staging import is_dense, own_copy

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from dynx._torch import foreach
-from dynx._torch.autograd_run import accumulator_of, is_wanted, renew_accumulators
-from dynx._torch.liveness import weak_tensor
-from dynx._torch.saved_tensors import hooks_are_set
+from dynx._torch.autograd.engine import accumulator_of, is_wanted, renew_accumulators
+from dynx._torch.autograd.saved_tensors import hooks_are_set
+from dynx._torch.ops import foreach
+from dynx._torch.ops.liveness import weak_tensor
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._leaves import may_be_replaced
 from dynx.cudagraphs._recording import Call, Recording

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from dynx._torch.schemas import schema_of
+from dynx._torch.ops.schemas import schema_of
 from dynx.cudagraphs._graph import placeholders, tensors_of, value_of
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from dynx._torch.aot import count_saved, graph_facts
-from dynx._torch.facts import is_unbacked, symbols_of
+from dynx._torch.autograd.aot import count_saved, graph_facts
+from dynx._torch.tracing.shape_facts import is_unbacked, symbols_of
 from dynx._trace.requesters import short_source
 from dynx.advice import spoken
 from dynx.cudagraphs._graph import location_of, placeholders, tensors_of, value_of

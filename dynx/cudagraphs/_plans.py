@@ -14,8 +14,8 @@ from uuid import uuid4
 import torch
 from torch.fx import GraphModule
 
-from dynx._torch.aot import graph_facts
-from dynx._torch.schemas import schema_of
+from dynx._torch.autograd.aot import graph_facts
+from dynx._torch.ops.schemas import schema_of
 from dynx._trace.userline import levels_to_the_user
 from dynx.cudagraphs._graph import placeholders, value_of
 from dynx.errors import DynxWarning

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dynx._torch.cuda_graphs import address_check
-from dynx._torch.liveness import weak_tensor
+from dynx._torch.ops.cuda_graphs import address_check
+from dynx._torch.ops.liveness import weak_tensor
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._handed_on import Run, View, handing_on, views_among
 from dynx.cudagraphs._outputs import Results

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from dynx._torch.optimizers import has_gradient_hooks, has_hooks, has_step_hooks, takes_found_inf
+from dynx._torch.autograd.hooks_and_scalers import has_gradient_hooks, has_hooks, has_step_hooks, takes_found_inf
 from dynx.cudagraphs._config import Config
 from dynx.errors import UsageError
 

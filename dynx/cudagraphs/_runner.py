@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from dynx._torch.saved_tensors import hooks_are_set
+from dynx._torch.autograd.saved_tensors import hooks_are_set
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._moves import Moves, Shared
 from dynx.cudagraphs._recording import Call, Recording, layouts_of, numbers_of

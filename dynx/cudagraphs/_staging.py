@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dynx._torch import foreach
+from dynx._torch.ops import foreach
 from dynx.cudagraphs.runtime import Runtime, copy_of, extent
 from dynx.records.cudagraphs import GraphPlan
 

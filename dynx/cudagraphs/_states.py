@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from dynx._torch.cuda_graphs import address_check
+from dynx._torch.ops.cuda_graphs import address_check
 from dynx.cudagraphs._dict_changes import unchanged
 from dynx.cudagraphs._leaves import tensors_of
 from dynx.cudagraphs._modules import binding_check, binding_key, modules_of

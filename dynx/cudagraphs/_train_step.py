@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from dynx._torch import foreach
-from dynx._torch.autograd_run import renew_accumulators
-from dynx._torch.optimizers import forget_stages
+from dynx._torch.autograd.engine import renew_accumulators
+from dynx._torch.autograd.hooks_and_scalers import forget_stages
+from dynx._torch.ops import foreach
 from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._modules import modules_of
 from dynx.cudagraphs._names import signature_of

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from dynx._torch.cuda_graphs import address_check
-from dynx._torch.optimizers import are_hooked, has_step_hooks
+from dynx._torch.autograd.hooks_and_scalers import are_hooked, has_step_hooks
+from dynx._torch.ops.cuda_graphs import address_check
 from dynx.cudagraphs._dict_changes import unchanged
 from dynx.cudagraphs._recordings import Key
 from dynx.cudagraphs._refusals import check_optimizer, check_parameters

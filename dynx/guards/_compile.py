@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from dynx._torch import compiling, configs
-from dynx._torch.configs import forced_backend
-from dynx._torch.limits import tell_at_limit
-from dynx._torch.rendering import show_value
+from dynx._torch.compilation import backend_key, isolation, wrappers
+from dynx._torch.compilation.config import config_fingerprint, config_values, forced_backend
+from dynx._torch.compilation.recompile_limit import tell_at_limit
+from dynx._torch.trace_log.render import show_value
 from dynx._trace.cache_keys import CacheKey
 from dynx._trace.values import is_module
 from dynx.guards._interned import Interned
@@ -93,12 +93,12 @@ class _Dispatch:
         self._guard_filter_fn = chosen.get("guard_filter_fn")
         backend = given.backend.backend if isinstance(given.backend, Keyed) else given.backend
         named = {"mode": given.mode, "options": chosen or None, "dynamic": given.dynamic, "disable": given.disable, **keywords}
-        self._made = compiling.torch_backend(backend, **named)
+        self._made = backend_key.torch_backend(backend, **named)
         self._limit = given.per_backend_limit if given.per_backend_limit is not None else keywords.get("recompile_limit")
         told = {"options": dict(given.options) if given.options else None, "recompile_limit": self._limit}
         self._said = {"fullgraph": given.fullgraph, **named, **told}
         self._alone = object() if keywords.get("isolate_recompiles") else None
-        self._fingerprint = configs.fingerprint(of_config=given.guard_config)
+        self._fingerprint = config_fingerprint(of_config=given.guard_config)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Dispatch, (self._given,)
@@ -108,12 +108,12 @@ class _Dispatch:
             return fn
         if isinstance(fn, staticmethod):
             return staticmethod(self(fn.__func__))
-        fn = compiling.innermost(fn)
+        fn = wrappers.innermost(fn)
         if is_module(fn):
             self.compiler()(fn)  # raises what torch raises for a module it does not take
-            return compiling.optimized_module(fn, self)
+            return wrappers.optimized_module(fn, self)
         if inspect.isclass(fn):
-            return compiling.compile_class(fn, self)
+            return wrappers.compile_class(fn, self)
         fingerprint = self._fingerprint
         now = fingerprint()
         first = self.compiler(now)(fn)  # at once: what cannot be compiled is told here, as torch does
@@ -129,7 +129,7 @@ class _Dispatch:
                 run = table.setdefault(now, self.compiler(now)(fn))
             return run(*args, **kwargs)
 
-        compiling.pass_for_compiled(compiled, fn, first)
+        wrappers.pass_for_compiled(compiled, fn, first)
         compiled.dynx_now = lambda: compiled_for(fingerprint()) or self.compiler(fingerprint())(fn)  # type: ignore[attr-defined]
         return compiled
 
@@ -140,9 +140,9 @@ class _Dispatch:
     def compiler(self, config: Hashable = None) -> Callable[[Any], Any]:
         """Make what compiles for a configuration, or that of now: with the backend of others of the same key, if any."""
         key = self._value(), config or self._fingerprint()
-        mine = _backends.get(key, compiling.shared_key, lambda: self._keyed(key))
+        mine = _backends.get(key, backend_key.shared_key, lambda: self._keyed(key))
         keywords = self._given.torch_keywords
-        return compiling.compiler(
+        return isolation.compiler(
             mine,
             fullgraph=self._given.fullgraph,
             dynamic=self._given.dynamic,
@@ -153,9 +153,9 @@ class _Dispatch:
         )
 
     def _keyed(self, key: tuple[Hashable, Hashable]) -> Any:
-        settings = {**self._said, **(configs.values() if self._given.guard_config else {})}
+        settings = {**self._said, **(config_values() if self._given.guard_config else {})}
         words = {"backend": text_of(self._given.backend), **{name: show_value(each) for name, each in settings.items()}}
-        return compiling.keyed_backend(self._made, CacheKey(key, words), lambda: (self._value(), key[1]))
+        return backend_key.keyed_backend(self._made, CacheKey(key, words), lambda: (self._value(), key[1]))
 
 
 def _settings(*_: Any, **__: Any) -> None: ...

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dynx._torch import cache_entries, hooks
+from dynx._torch import hooks
+from dynx._torch.cache.entries import guards_of_result
 from dynx._torch.capabilities import hook_point
-from dynx._torch.frames import compile_call
+from dynx._torch.compilation.frame import compile_call
 from dynx._torch.hooks import After
-from dynx._torch.line_hook import original_code
+from dynx._torch.tracing.line_hook import original_code
 from dynx._trace.bus import trouble
 from dynx.guards._owner import Owner
 
@@ -24,7 +25,7 @@ def on_compiled(owner: Owner, tell: Callable[[str, Any], None], *, what: str) ->
             return None
 
         def after(result: Any, raised: BaseException | None) -> None:
-            guards = None if raised is not None else cache_entries.guards_of_result(result)
+            guards = None if raised is not None else guards_of_result(result)
             if guards is not None and owner.has(guards, call.code):
                 tell(call.id, guards)
 

@@ -7,11 +7,12 @@ from types import CodeType
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
-from dynx._torch import cache_entries, guard_tree
-from dynx._torch.frames import resumed_at
-from dynx._torch.metrics import seconds_of
-from dynx._torch.raw_entry import RawEntry
-from dynx._torch.rendering import show_value
+from dynx._torch.cache import guard_tree
+from dynx._torch.cache.entries import entry_of
+from dynx._torch.cache.entry import RawEntry
+from dynx._torch.compilation.frame import resumed_at
+from dynx._torch.compilation.metrics import seconds_of
+from dynx._torch.trace_log.render import show_value
 from dynx._trace import bus
 from dynx._trace.guard_infos import node_of
 from dynx.errors import StaleEntry, UsageError
@@ -31,7 +32,7 @@ def raw_of(entry: Entry) -> RawEntry:
         raise UsageError(f"{show_value(entry)} is no entry\n  give one of guards.inspect(function).entries")
     manager = _managers.get(entry.handle)
     code = _codes[manager]() if manager is not None else None
-    raw = cache_entries.entry_of(code, manager) if code is not None else None
+    raw = entry_of(code, manager) if code is not None else None
     if raw is None:
         raise StaleEntry(
             f"entry {entry.id} of {entry.location} is not in the cache any more: it was evicted, or torch was reset\n"

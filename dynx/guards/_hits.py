@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
-from dynx._torch import guard_tree
+from dynx._torch.cache import guard_tree
 from dynx.guards._compiled import on_compiled
 from dynx.guards._owner import Owner, owner_of
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Self
 from weakref import ref
 
-from dynx._torch import cache_entries, pinned
-from dynx._torch.raw_entry import RawEntry
+from dynx._torch.cache import eviction, pinned
+from dynx._torch.cache.entries import resumes_of
+from dynx._torch.cache.entry import RawEntry
 from dynx.errors import UsageError
 from dynx.guards._entries import raw_of, record_of
 from dynx.guards._owner import owner_of
@@ -45,7 +46,7 @@ def evict(entry: Entry) -> None:
     raw = raw_of(entry)
     if raw.is_pinned:
         raise UsageError(f"{entry.id} of {entry.location} is pinned\n  call remove() of what guards.pin gave")
-    cache_entries.invalidate(raw.guards, "evicted with dynx.guards.evict")
+    eviction.invalidate(raw.guards, "evicted with dynx.guards.evict")
 
 
 def reset(fn: Any) -> None:
@@ -56,7 +57,7 @@ def reset(fn: Any) -> None:
     code, and raises UsageError when it does not come, or from within a compilation. Modules and decorated functions of torch's
     share code, which is reset for all of them.
     """
-    cache_entries.reset(each for code in codes_of(fn) for each in (code, *cache_entries.resumes_of(code)))
+    eviction.reset(each for code in codes_of(fn) for each in (code, *resumes_of(code)))
 
 
 def pin(entry: Entry, *, unsafe_ignore_backend: bool) -> Pin:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any
 
-from dynx._torch.rendering import show_value
+from dynx._torch.trace_log.render import show_value
 from dynx._trace.userline import levels_to_the_user
 from dynx.errors import DynxWarning
 from dynx.guards._interned import Interned

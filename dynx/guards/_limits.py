@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 
-from dynx._torch.cache_entries import entries_of
-from dynx._torch.compiling import is_shared
-from dynx._torch.limits import AtLimit
+from dynx._torch.cache.entries import entries_of
+from dynx._torch.compilation.recompile_limit import AtLimit
+from dynx._torch.compilation.wrappers import is_shared
 from dynx._trace.cache_keys import CacheKey
 from dynx._trace.userline import levels_to_the_user
 from dynx.errors import DynxWarning

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Self
 from weakref import WeakSet
 
-from dynx._torch import cache_entries, dict_tags
-from dynx._torch.compiling import is_shared
+from dynx._torch.cache import dict_tags, eviction
+from dynx._torch.compilation.wrappers import is_shared
 from dynx.guards._compiled import on_compiled
 from dynx.guards._owner import Owner
 
@@ -35,10 +35,10 @@ class Marking:
         marked = [each for each in self._owner.entries() if each.guards in self._marked]
         for code in {id(each.code): each.code for each in marked}.values():
             if not is_shared(code):
-                cache_entries.reset([code], "Marking.remove")  # gives back the room under the limit of recompiles
+                eviction.reset([code], "Marking.remove")  # gives back the room under the limit of recompiles
         for each in marked:
             if is_shared(each.code):
-                cache_entries.invalidate(each.guards, "its dict tags were taken back by dynx.guards", "Marking.remove")
+                eviction.invalidate(each.guards, "its dict tags were taken back by dynx.guards", "Marking.remove")
         self._marked.clear()
 
     def __enter__(self) -> Self:

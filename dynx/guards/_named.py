@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from types import CodeType
 
-from dynx._torch.cache_entries import compiled_codes, with_rests
-from dynx._torch.compiling import is_shared
-from dynx._torch.frames import resumed_at, user_name
+from dynx._torch.cache.entries import compiled_codes, with_rests
+from dynx._torch.compilation.frame import resumed_at, user_name
+from dynx._torch.compilation.wrappers import is_shared
 from dynx.guards._entries import record_of
 from dynx.guards._target import location_of
 from dynx.records import CacheReport

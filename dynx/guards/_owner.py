@@ -8,10 +8,10 @@ from types import CodeType
 from typing import Any, NamedTuple
 from weakref import ref
 
-from dynx._torch.cache_entries import with_rests
-from dynx._torch.compiling import innermost, is_shared, original_module
-from dynx._torch.guard_tree import tree_of
-from dynx._torch.raw_entry import RawEntry
+from dynx._torch.cache.entries import with_rests
+from dynx._torch.cache.entry import RawEntry
+from dynx._torch.cache.guard_tree import tree_of
+from dynx._torch.compilation.wrappers import innermost, is_shared, original_module
 from dynx._trace.guard_infos import node_of
 from dynx.guards._target import codes_of, user_code_of
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dynx._torch.frames import resumed_at
-from dynx._torch.frames_run import FrameRun, frames_run
-from dynx._torch.guard_timing import GuardTimes, TimedNode
-from dynx._torch.guard_tree import tree_of
-from dynx._torch.raw_entry import RawEntry
+from dynx._torch.cache.entry import RawEntry
+from dynx._torch.cache.entry_runs import FrameRun, frames_run
+from dynx._torch.cache.guard_timing import GuardTimes, TimedNode
+from dynx._torch.cache.guard_tree import tree_of
+from dynx._torch.compilation.frame import resumed_at
 from dynx._trace import bus
 from dynx._trace.guard_infos import node_of
 from dynx.errors import UsageError

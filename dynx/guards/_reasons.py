@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dynx._torch.frames import backend_name
-from dynx._torch.guard_tree import tree_of
-from dynx._torch.guards import why_not
-from dynx._torch.raw_entry import RawEntry
+from dynx._torch.cache.entry import RawEntry
+from dynx._torch.cache.guard_failures import why_not
+from dynx._torch.cache.guard_tree import tree_of
+from dynx._torch.compilation.frame import backend_name
 from dynx._trace import bus
 from dynx._trace.explain import explain
 from dynx._trace.guard_infos import info_of

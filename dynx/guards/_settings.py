@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dynx._torch import dict_tags
-from dynx._torch.guard_timing import GuardTimes
-from dynx._torch.guard_tree import RawNode, is_builtin_module, is_module, is_tensor, is_tensor_value
+from dynx._torch.cache import dict_tags
+from dynx._torch.cache.guard_timing import GuardTimes
+from dynx._torch.cache.guard_tree import RawNode, is_builtin_module, is_module, is_tensor, is_tensor_value
 from dynx._trace.values import resolve
 from dynx.records import GuardNode, GuardSetting
 

@@ -6,7 +6,7 @@ import inspect
 import warnings
 from typing import Any
 
-from dynx._torch.configs import forced_backend
+from dynx._torch.compilation.config import forced_backend
 from dynx._trace.userline import levels_to_the_user
 from dynx._trace.values import is_module
 from dynx.errors import DynxWarning

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any
 
-from dynx._torch import dry_run
-from dynx._torch.cache_entries import resumes_of
-from dynx._torch.compiling import key_of
-from dynx._torch.frames import resumed_at, user_name
+from dynx._torch.cache import lookup
+from dynx._torch.cache.entries import resumes_of
+from dynx._torch.compilation.backend_key import key_of
+from dynx._torch.compilation.frame import resumed_at, user_name
 from dynx._trace.cache_keys import changes, in_cache
 from dynx._trace.userline import call_site
 from dynx.guards._reasons import reasons_of
@@ -41,7 +41,7 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
     code = target.compiled.code
     location = location_of(code)
 
-    def on_miss(miss: dry_run.Missed) -> Verdict:
+    def on_miss(miss: lookup.Missed) -> Verdict:
         reasons = reasons_of(miss.entries, miss.locals, miss.globals, miss.backend)
         if not reasons and (key := key_of(miss.backend)) is not None:
             reasons = changes(in_cache(code), key, call_site())  # there are versions for other backends or configurations
@@ -50,7 +50,7 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
         why = f"the stance {miss.stance!r} raises instead" if miss.stance == "fail_on_recompile" else None
         return Verdict("recompile" if reasons else "compile", location, reasons=reasons, why=why)
 
-    seen = dry_run.look_up(target.compiled, (*target.first, *args), kwargs, on_miss)
+    seen = lookup.look_up(target.compiled, (*target.first, *args), kwargs, on_miss)
     if isinstance(seen.miss, Verdict):
         return seen.miss
     if seen.entry is None:
@@ -58,7 +58,7 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
     return Verdict("hit", location, entry=seen.entry.compile_id, unknown=tuple(map(_rest, resumes_of(code))))
 
 
-def _why_eager(miss: dry_run.Missed) -> str | None:
+def _why_eager(miss: lookup.Missed) -> str | None:
     if not miss.has_tensor:
         return "no tensor among its arguments"
     if miss.stance == "eager_on_recompile":

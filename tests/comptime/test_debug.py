@@ -219,13 +219,13 @@ def test_it_looks_like_what_it_wraps():
 
 
 def test_a_failure_of_the_debugger_leaves_the_program_alone(monkeypatch):
-    from dynx._torch import value_texts
+    from dynx._torch.trace_log import value_text
     from dynx.errors import DynxWarning
 
     def fail(tx, variable, depth=2):
         raise RuntimeError("no")
 
-    monkeypatch.setattr(value_texts, "show", fail)
+    monkeypatch.setattr(value_text, "show", fail)
     torch._dynamo.reset()
     with pytest.warns(DynxWarning, match="debugger: RuntimeError: no; the program is not affected"):
         assert debug(outer, script="n")(torch.zeros(2)).tolist() == [2.0, 2.0]

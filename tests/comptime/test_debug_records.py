@@ -13,9 +13,10 @@ import torch
 from fingerprint import alive, fingerprint
 from torch._dynamo import symbolic_convert
 
-from dynx._torch import hooks, translator
+from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point
-from dynx._torch.rendering import show
+from dynx._torch.trace_log.render import show
+from dynx._torch.tracing import translator
 from dynx.comptime._debug import Session
 from dynx.comptime._history import history, state
 

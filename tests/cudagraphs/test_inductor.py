@@ -10,8 +10,8 @@ import torch
 from cudagraphs_runtimes import NO_GPU
 
 from dynx import cudagraphs
-from dynx._torch import aot
-from dynx._torch.inductor import keeping_saved_tensors
+from dynx._torch.autograd import aot
+from dynx._torch.autograd.inductor import keeping_saved_tensors
 from dynx.errors import DynxWarning, UsageError
 
 

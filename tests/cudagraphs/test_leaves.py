@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
-from dynx._torch.autograd_run import renew_accumulators
+from dynx._torch.autograd.engine import renew_accumulators
 from dynx.cudagraphs._leaves import leaves_in
 
 

@@ -11,7 +11,7 @@ import torch
 from cudagraphs_runtimes import RUNTIMES
 
 from dynx import cudagraphs
-from dynx._torch.overwritten import telling
+from dynx._torch.ops.storage_guard import telling
 
 pytestmark = pytest.mark.skipif(telling() is None, reason="this build of torch cannot mark memory as overwritten")
 

@@ -12,7 +12,7 @@ import torch
 from torch._dynamo import config
 
 import dynx
-from dynx._torch.compiling import has_regions
+from dynx._torch.compilation.isolation import has_regions
 from dynx.errors import DynxWarning
 
 # the backends here write into a list, which cannot be compared by value

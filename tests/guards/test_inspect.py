@@ -11,7 +11,7 @@ import torch
 
 import dynx
 from dynx import guards
-from dynx._torch.cache_entries import entries_of
+from dynx._torch.cache.entries import entries_of
 from dynx.errors import StaleEntry, UsageError
 from dynx.guards import _entries
 

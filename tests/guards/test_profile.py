@@ -14,8 +14,8 @@ import torch
 
 import dynx
 from dynx import guards
-from dynx._torch.cache_entries import with_rests
-from dynx._torch.guard_tree import tree_of
+from dynx._torch.cache.entries import with_rests
+from dynx._torch.cache.guard_tree import tree_of
 from dynx.comptime import comptime
 from dynx.errors import UsageError
 

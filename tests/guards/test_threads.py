@@ -17,7 +17,7 @@ import torch
 
 import dynx
 from dynx import guards
-from dynx._torch import quiet
+from dynx._torch.cache import quiescence
 from dynx.errors import StaleEntry, UsageError
 from dynx.guards import _entries
 
@@ -122,7 +122,7 @@ def test_nothing_is_taken_out_while_this_thread_compiles():
 
 
 def test_a_thread_that_stays_in_a_call_is_named(monkeypatch):
-    monkeypatch.setattr("dynx._torch.quiet._PATIENCE", 0.05)
+    monkeypatch.setattr("dynx._torch.cache.quiescence._PATIENCE", 0.05)
     told = []
 
     def reset():
@@ -170,5 +170,5 @@ def test_a_call_that_lies_deeper_than_can_be_seen_counts():
 
 
 def busy():
-    with quiet._Stacks() as stacks:
-        return quiet._busy_thread(stacks.read(), quiet._readers())
+    with quiescence._Stacks() as stacks:
+        return quiescence._busy_thread(stacks.read(), quiescence._reader_lines())

@@ -8,7 +8,7 @@ import sysconfig
 import torch
 
 import dynx
-from dynx._torch.stacks import RawFrame
+from dynx._torch.tracing.stack import RawFrame
 from dynx._trace.userline import call_site, chain_of, first_line, named, owner_of_file, user_location
 from dynx.records import Location
 

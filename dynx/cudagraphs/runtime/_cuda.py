@@ -14,7 +14,7 @@ from weakref import ref
 
 import torch
 
-from dynx._torch.cuda_graphs import Pool, is_plain, recover, replay_of
+from dynx._torch.ops.cuda_graphs import Pool, is_plain, recover, replay_of
 from dynx.cudagraphs.runtime import _driver
 from dynx.cudagraphs.runtime._capturing import alone, capturing, keep_while_captured
 from dynx.cudagraphs.runtime._copies import copy_of, run_with_copies

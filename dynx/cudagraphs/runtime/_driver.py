@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import torch
 
-from dynx._torch.cuda_graphs import current_stream_of
+from dynx._torch.ops.cuda_graphs import current_stream_of
 from dynx.cudagraphs.runtime._copies import Addresses, copies_among
 from dynx.cudagraphs.runtime._interface import Copy
 from dynx.errors import CaptureFailed

@@ -19,7 +19,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from dynx._torch.liveness import WeakMemory
+from dynx._torch.ops.liveness import WeakMemory
 from dynx.cudagraphs.runtime._capturing import capturing, underway
 from dynx.cudagraphs.runtime._chances import Chances
 from dynx.cudagraphs.runtime._copies import copies_among, copy_of, run_with_copies

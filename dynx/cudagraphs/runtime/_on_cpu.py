@@ -9,8 +9,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from dynx._torch.liveness import WeakMemory
-from dynx._torch.schemas import effects_on, schema_of
+from dynx._torch.ops.liveness import WeakMemory
+from dynx._torch.ops.schemas import effects_on, schema_of
 from dynx.errors import CaptureFailed
 
 _ATEN = torch.ops.aten

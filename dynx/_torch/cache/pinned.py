@@ -12,8 +12,8 @@ from types import CodeType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from dynx._torch.quiet import when_quiet
-from dynx._torch.raw_entry import RawEntry
+from dynx._torch.cache.entry import RawEntry
+from dynx._torch.cache.quiescence import when_quiet
 
 
 class _Known(NamedTuple):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any, NamedTuple
 
-from dynx._torch.frames import user_name
-from dynx._torch.stacks import RawFrame
+from dynx._torch.compilation.frame import user_name
+from dynx._torch.tracing.stack import RawFrame
 
 # names that torch and Python make up
 HIDDEN = ("___", "__nested_resume_fns", "__nested_frame_values", "__is_tracing_resume_prologue", ".", "implicit")

@@ -25,10 +25,17 @@ from typing import Any
 
 from dynx.errors import UsageError
 
+_registered: list[bytes] = []  # functions besides calls of compiled code that read the cache
+
 _PATIENCE = 30.0  # seconds
 _PAUSE = 0.0005
 _ROOM = 1 << 22  # bytes: five hundred threads of a hundred frames
 _CUT = b"\n  ...\n"
+
+
+def register_reader(function: Any) -> None:
+    """Have changes to torch's cache wait while another thread is inside this function, which reads the cache."""
+    _registered.append(_frame_line(function))
 
 
 def when_quiet(change: Callable[[], Any], what: str) -> Any:
@@ -40,7 +47,7 @@ def when_quiet(change: Callable[[], Any], what: str) -> Any:
 
     if _is_compiling(sys._getframe()):
         raise UsageError(f"{what}: this thread is compiling, and torch goes on with what would be freed\n  call it afterwards")
-    readers, end = _readers(), time.monotonic() + _PATIENCE
+    readers, end = _reader_lines(), time.monotonic() + _PATIENCE
     with _Stacks() as stacks:
         while True:
             stacks.clear()
@@ -100,16 +107,23 @@ def _busy_thread(stacks: bytes, readers: tuple[bytes, ...]) -> int | None:
     return None
 
 
-@cache
-def _readers() -> tuple[bytes, ...]:
-    import torch
+def _reader_lines() -> tuple[bytes, ...]:
+    return _compiled_call(), *_registered
 
-    from dynx._torch.dry_run import look_up
+
+@cache
+def _compiled_call() -> bytes:
+    import torch
 
     def nothing() -> None: ...
 
     wrapper: Any = torch._dynamo.optimize("eager")(nothing)
-    return tuple(f" in {each.__code__.co_name}\n".encode() for each in (wrapper, look_up))
+    return _frame_line(wrapper)
+
+
+def _frame_line(function: Any) -> bytes:
+    """Return how `faulthandler` ends the line of a frame that runs the function."""
+    return f" in {function.__code__.co_name}\n".encode()
 
 
 def _is_compiling(frame: FrameType) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from dynx._torch.guard_tree import RawNode, tree_of
+from dynx._torch.cache.guard_tree import RawNode, tree_of
 
 
 def mark(guards: Any) -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from types import CellType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
-from dynx._torch.guards import guard_source
-from dynx._torch.rendering import is_tensor, show
-from dynx._torch.variables import cell_content, is_kind, is_lazy, items_of, settled, untouched_value
+from dynx._torch.cache.guard_failures import guard_source
+from dynx._torch.trace_log.render import is_tensor, show
+from dynx._torch.tracing.variables import cell_content, is_kind, is_lazy, items_of, settled, untouched_value
 from dynx.errors import ComptimeFailed
 
 StandIn = Callable[[Any], Any]  # makes a compile-time stand-in of a symbolic variable

@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping
 from types import CodeType, FrameType, MethodType
 from typing import Any, NamedTuple
 
-from dynx._torch.cache_entries import entries_of
-from dynx._torch.observer import free_observer
-from dynx._torch.pinned import pinned_of
-from dynx._torch.raw_entry import RawEntry
+from dynx._torch.cache.entries import entries_of
+from dynx._torch.cache.entry import RawEntry
+from dynx._torch.cache.pinned import pinned_of
+from dynx._torch.cache.profile_hook import free_observer
+from dynx._torch.cache.quiescence import register_reader
 
 
 class Compiled(NamedTuple):
@@ -128,6 +129,9 @@ def look_up(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], o
     frame = _Begun(*begun.pop())
     entry = next((each for each in entries_of(compiled.code) if each.compiled is frame.f_code), None)
     return Seen(entry) if entry is not None else Seen(None, on_miss(_missed(frame, compiled, callback, was_asked=False)))
+
+
+register_reader(look_up)
 
 
 def _stance() -> str:

@@ -8,15 +8,14 @@ here: what is kept is the `GuardManagerWrapper` of an entry, of which torch clea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-from dynx._torch.compiling import key_of
-from dynx._torch.frames import backend_name
-from dynx._torch.pinned import pinned_of
-from dynx._torch.quiet import when_quiet
-from dynx._torch.raw_entry import RawEntry
+from dynx._torch.cache.entry import RawEntry
+from dynx._torch.cache.pinned import pinned_of
+from dynx._torch.compilation.backend_key import key_of
+from dynx._torch.compilation.frame import backend_name
 
 
 def entries_of(code: CodeType) -> list[RawEntry]:
@@ -71,26 +70,3 @@ def resumes_of(code: CodeType) -> Iterator[CodeType]:
         for each in tuple(ContinueExecutionCache.cache[code].values()):
             yield each
             yield from resumes_of(each)
-
-
-def invalidate(guards: Any, why: str, what: str = "guards.evict") -> None:
-    """Take an entry out of use; torch goes on counting it towards the limit until the function is reset."""
-    from torch._dynamo.guards import DeletedGuardManagerWrapper
-
-    def take_out() -> None:
-        if guards.cache_entry is not None:
-            guards.extra_state.invalidate(guards.cache_entry, DeletedGuardManagerWrapper(why))
-
-    when_quiet(take_out, what)
-
-
-def reset(codes: Iterable[CodeType], what: str = "guards.reset") -> None:
-    """Forget what was compiled for code objects, and that they are not to be compiled. Torch: `reset_code`."""
-    from torch._dynamo.eval_frame import reset_code
-
-    def forget() -> None:
-        for code in each_code:
-            reset_code(code)
-
-    each_code = list(codes)
-    when_quiet(forget, what)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from dynx._torch.stacks import RawFrame, of_summaries, tracing_stack
+from dynx._torch.tracing.stack import RawFrame, of_summaries, tracing_stack
 
 # torch says it only in words that it cannot go on behind the break
 _NOT_RESUMED = ("Failed to handle graph break gracefully", "Encountered graph break that we cannot resume from")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any, NamedTuple
 
-from dynx._torch.observer import free_observer
-from dynx._torch.raw_entry import RawEntry
+from dynx._torch.cache.entry import RawEntry
+from dynx._torch.cache.profile_hook import free_observer
 
 
 class FrameRun(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any, NamedTuple
 
-from dynx._torch.frames import ending, limit_value
+from dynx._torch.compilation.frame import ending, limit_value
 
 
 class AtLimit(NamedTuple):

@@ -8,7 +8,7 @@ from types import CodeType
 from typing import Any, Literal
 
 from dynx._torch.capabilities import hook_point
-from dynx._torch.compiling import key_of
+from dynx._torch.compilation.backend_key import key_of
 
 _RESUME = "torch_dynamo_resume_in_"  # resume_execution.TORCH_DYNAMO_RESUME_IN_PREFIX, the same in 2.11, 2.13 and 2.15
 _LIMIT = "Dynamo recompile limit exceeded"

@@ -12,7 +12,7 @@ from typing import Any
 _NAMES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
 
 
-def fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...]]:
+def config_fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...]]:
     """Give a function that gives the fingerprint: it runs on every call, so what it needs is bound here.
 
     With it goes the backend that a stance forces (`torch.compiler.set_stance`). Torch: `eval_frame._stance`.
@@ -36,7 +36,7 @@ def _name(backend: Any) -> Hashable:
     return backend if backend is None or type(backend) is str else id(backend)
 
 
-def values() -> dict[str, Any]:
+def config_values() -> dict[str, Any]:
     """Give every setting that changes compiled code, by its full name."""
     found: dict[str, Any] = {}
     for name, module in zip(_NAMES, _modules(), strict=True):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from dynx._torch.guard_tree import RawNode
+from dynx._torch.cache.guard_tree import RawNode
 
 _BURST_NS = 10_000
 

@@ -14,10 +14,11 @@ from time import perf_counter
 from types import CodeType
 from typing import Any
 
-from dynx._torch import hooks, translator
+from dynx._torch import hooks
+from dynx._torch.cache.guard_failures import guard_source
 from dynx._torch.capabilities import hook_point
-from dynx._torch.guards import guard_source
-from dynx._torch.stacks import RawFrame
+from dynx._torch.tracing import translator
+from dynx._torch.tracing.stack import RawFrame
 
 Line = tuple[CodeType, int]
 

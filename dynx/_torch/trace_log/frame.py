@@ -11,10 +11,10 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
-from dynx._torch.rendering import attribute_name, manner_of
-from dynx._torch.translator import HIDDEN
-from dynx._torch.value_texts import FIXED, NEVER, OPEN, TENSOR, ValueTexts
-from dynx._torch.variables import cell_content
+from dynx._torch.trace_log.render import attribute_name, manner_of
+from dynx._torch.trace_log.value_text import FIXED, NEVER, OPEN, TENSOR, ValueTexts
+from dynx._torch.tracing.translator import HIDDEN
+from dynx._torch.tracing.variables import cell_content
 from dynx._trail import NOTHING, Attempt, Trail
 
 _LOOKING: tuple[Any, ...] = (super, isinstance, issubclass, len, callable)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dynx._torch.guards import guard_source
-from dynx._torch.rendering import show
-from dynx._torch.stacks import RawFrame, of_summaries
-from dynx._torch.variables import is_kind
+from dynx._torch.cache.guard_failures import guard_source
+from dynx._torch.trace_log.render import show
+from dynx._torch.tracing.stack import RawFrame, of_summaries
+from dynx._torch.tracing.variables import is_kind
 
 
 class RawGuard(NamedTuple):

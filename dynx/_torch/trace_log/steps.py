@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from dynx._torch import hooks, translator
+from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point
+from dynx._torch.tracing import translator
 
 # the error, and the translators it went through, innermost first, each with its value stack before the instruction
 OnBreak = Callable[[BaseException, list[tuple[Any, list[Any]]]], None]

@@ -11,7 +11,7 @@ from functools import cache
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from dynx._torch.variables import (
+from dynx._torch.tracing.variables import (
     cell_content,
     class_names,
     example_of,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from dynx._torch.guards import guard_source
+from dynx._torch.cache.guard_failures import guard_source
 
 
 def settled(variable: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from dynx._torch.guards import guard_source
+from dynx._torch.cache.guard_failures import guard_source
 
 GraphCompiler = Callable[[Any, Sequence[Any]], Callable[[list[Any]], Any]]
 
