@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dynx.cudagraphs._backend import backend
+from dynx.cudagraphs._compiled.backend import backend
+from dynx.cudagraphs._compiled.explain import explain
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._explain import explain
-from dynx.cudagraphs._fast_path import fast_path
-from dynx.cudagraphs._graphed import graphed
-from dynx.cudagraphs._raw import RawGraph, raw_graphs
-from dynx.cudagraphs._recordings import close_all
+from dynx.cudagraphs._functions.fast_path import fast_path
+from dynx.cudagraphs._functions.graphed import graphed
+from dynx.cudagraphs._functions.raw_graphs import RawGraph, raw_graphs
+from dynx.cudagraphs._functions.train_step import TrainStep, train_step
+from dynx.cudagraphs._recording.cache import close_all
 from dynx.cudagraphs._stats import forget, stats
-from dynx.cudagraphs._train_step import TrainStep, train_step
 
 __all__ = [
     "Config",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import dataclass, replace
 
 from dynx._trace.bus import emit
 from dynx._trace.userline import location_of_call
-from dynx.cudagraphs._moves import forget_moves, moves
 from dynx.errors import CaptureFailed
-from dynx.records.cudagraphs import CudagraphStats, GraphRecorded, Skip
+from dynx.records.cudagraphs import AddressChange, CudagraphStats, GraphRecorded, Skip
 
 
 @dataclass(slots=True)
@@ -25,6 +25,7 @@ _recorded = Tally()
 _uncaptured = Tally()
 _replays: list[Tally] = []  # one for each recording, also for those that are gone
 _skips: list[Skip] = []
+_address_changes: deque[AddressChange] = deque(maxlen=100)
 
 
 def count_recording(recorded: GraphRecorded) -> Tally:
@@ -45,6 +46,12 @@ def count_skip(skip: Skip) -> Skip:
     _skips.append(skip)
     emit(skip)
     return skip
+
+
+def count_address_change(change: AddressChange) -> None:
+    change = replace(change, at=time.time())
+    _address_changes.append(change)
+    emit(change)
 
 
 def failure(error: CaptureFailed) -> Skip:
@@ -69,7 +76,7 @@ def stats() -> CudagraphStats:
         copies=sum(each.times * each.copies for each in _replays),
         bytes_copied=sum(each.times * each.nbytes for each in _replays),
         skips=tuple(_skips),
-        moves=moves(),
+        moves=tuple(_address_changes),
     )
 
 
@@ -78,4 +85,4 @@ def forget() -> None:
     for each in (_recorded, _uncaptured, *_replays):
         each.times = 0
     _skips.clear()
-    forget_moves()
+    _address_changes.clear()

@@ -73,7 +73,7 @@ def test_mistakes_are_told(name):
 
 
 def test_errors_instead_of_warnings(monkeypatch):
-    monkeypatch.setattr("dynx.cudagraphs.runtime._interface.has_cuda", lambda: False)
+    monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
     run = torch.compile(lambda x: x + 1, backend=cudagraphs.backend(cudagraphs.Config(or_error=True)))
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="CaptureError: there is no CUDA device"):
         run(torch.ones(3))
@@ -102,7 +102,7 @@ def test_torch_finds_the_backend_by_name():
     ids=["fast_path", "graphed", "train_step", "backend"],
 )
 def test_without_the_bindings_of_cuda(monkeypatch, use, option):
-    monkeypatch.setattr("dynx.cudagraphs.runtime._emulator.Emulator.copies_in_graph", lambda self: False)
+    monkeypatch.setattr("dynx.cudagraphs._runtime.emulator.Emulator.copies_in_graph", lambda self: False)
     config = cudagraphs.Config(runtime="emulator", **option)
     words = f"inputs='{config.inputs}' needs cuda-bindings\n  pip install 'dynx\\[cuda\\]'"
     with pytest.raises(UsageError, match=words):

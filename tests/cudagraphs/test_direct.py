@@ -11,7 +11,7 @@ from cudagraphs_runtimes import RUNTIMES
 from torch import nn
 
 from dynx import cudagraphs
-from dynx.cudagraphs._direct import Direct
+from dynx.cudagraphs._compiled.bypass import Direct
 
 
 @pytest.fixture

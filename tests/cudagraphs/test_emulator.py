@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dynx.cudagraphs.runtime import NotPatchable
-from dynx.cudagraphs.runtime._emulator import Emulator
-from dynx.cudagraphs.runtime._interface import no_results
+from dynx.cudagraphs._runtime.emulator import Emulator
+from dynx.cudagraphs._runtime.interface import no_results
+from dynx.cudagraphs._runtime.pointer_scan import NotPatchable
 from dynx.errors import CaptureFailed
 
 

@@ -97,7 +97,7 @@ def test_what_is_compiled_already(device):
 
 
 def test_without_cuda_it_says_so(monkeypatch):
-    monkeypatch.setattr("dynx.cudagraphs.runtime._interface.has_cuda", lambda: False)
+    monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
     model = torch.nn.Linear(2, 2)
     report = cudagraphs.explain(lambda x: model(x), torch.ones(1, 2))
     assert report.notes == ("there is no CUDA device: nothing is captured",)

@@ -332,7 +332,7 @@ def test_it_gives_back_its_memory_and_goes_on(path, device, model):
 
 @pytest.mark.uncaptured
 def test_without_cuda_it_says_so(monkeypatch, model):
-    monkeypatch.setattr("dynx.cudagraphs.runtime._interface.has_cuda", lambda: False)
+    monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
     with pytest.warns(DynxWarning, match="no CUDA device: the fast path of Linear runs uncaptured"):
         run = cudagraphs.fast_path(torch.nn.Linear(2, 2))
     assert run(torch.ones(1, 2)).shape == (1, 2)

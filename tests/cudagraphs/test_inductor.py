@@ -42,7 +42,7 @@ def same_steps(run, model, device):
 
 @pytest.mark.filterwarnings("ignore:.*script_method")  # of torch's own modules, while they are imported
 def test_without_cuda_it_is_inductor(monkeypatch):
-    monkeypatch.setattr("dynx.cudagraphs.runtime._interface.has_cuda", lambda: False)
+    monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
     model = model_of("cpu")
     with pytest.warns(DynxWarning, match="no CUDA device"):
         same_steps(compiled(model), model, "cpu")
@@ -106,7 +106,7 @@ def test_a_graphed_module(device, gradients):
 
 @pytest.mark.filterwarnings("ignore:.*script_method")
 def test_a_copy_of_a_graphed_module_is_its_own(monkeypatch):
-    monkeypatch.setattr("dynx.cudagraphs.runtime._interface.has_cuda", lambda: False)
+    monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
     model = model_of("cpu")
     with pytest.warns(DynxWarning, match="no CUDA device"):
         cudagraphs.graphed(model, (torch.randn(3, 8),), config=cudagraphs.Config(inner="inductor"))

@@ -11,7 +11,8 @@ import torch
 from cudagraphs_runtimes import NO_GPU, RUNTIMES
 
 from dynx import cudagraphs
-from dynx.cudagraphs.runtime import CopiesNotFound, runtime_of
+from dynx.cudagraphs._runtime.memcpy import CopiesNotFound
+from dynx.cudagraphs._runtime.select import runtime_of
 from dynx.errors import CaptureError, CaptureFailed, DynxWarning
 
 
@@ -285,7 +286,7 @@ def test_what_reads_a_value_is_run_as_it_is(compiled, device):
 
 
 def test_where_there_is_no_cuda_it_says_so(monkeypatch):
-    monkeypatch.setattr("dynx.cudagraphs.runtime._interface.has_cuda", lambda: False)
+    monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
     run = torch.compile(lambda x: x + 1, backend=cudagraphs.backend())
     with pytest.warns(DynxWarning, match="no CUDA device"):
         run(torch.ones(3))

@@ -7,7 +7,7 @@ from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
 from dynx._torch.autograd.engine import renew_accumulators
-from dynx.cudagraphs._leaves import leaves_in
+from dynx.cudagraphs._state.params import leaves_in
 
 
 class Own(nn.Parameter):

@@ -8,7 +8,7 @@ from cudagraphs_runtimes import NO_GPU, RUNTIMES
 from torch import nn
 
 from dynx import cudagraphs
-from dynx.cudagraphs.runtime._on_cpu import NothingOnCpu
+from dynx.cudagraphs._runtime.cpu_ops import NothingOnCpu
 from dynx.errors import CaptureFailed, DynxWarning
 
 OUTSIDE = torch.arange(3.0)

@@ -9,9 +9,9 @@ import torch
 from cudagraphs_runtimes import NO_GPU
 
 from dynx import cudagraphs
-from dynx.cudagraphs import _backend
-from dynx.cudagraphs._divided import Divided
-from dynx.cudagraphs._pieces import pieces_of
+from dynx.cudagraphs._compiled import backend
+from dynx.cudagraphs._compiled.split_runner import Divided
+from dynx.cudagraphs._graph.split import pieces_of
 from dynx.errors import DynxWarning
 from dynx.records.cudagraphs import GraphInput, GraphPlan
 
@@ -38,14 +38,14 @@ unsafe.register_autograd(lambda ctx, gradient: unsafe(gradient))
 def pieces(monkeypatch):
     """The pieces of the graphs that are divided: which are captured."""
     found = []
-    described_pieces = _backend.described_pieces
+    described_pieces = backend.described_pieces
 
     def describe_and_keep(*args):
         described = described_pieces(*args)
         found.append([not each.why_uncaptured for each in described] or None)
         return described
 
-    monkeypatch.setattr(_backend, "described_pieces", describe_and_keep)
+    monkeypatch.setattr("dynx.cudagraphs._compiled.backend.described_pieces", describe_and_keep)
     return found
 
 

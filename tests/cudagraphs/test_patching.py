@@ -8,7 +8,7 @@ from cudagraphs_runtimes import NO_GPU, RUNTIMES
 from torch import nn
 
 from dynx import cudagraphs
-from dynx.cudagraphs import _heard
+from dynx.cudagraphs._compiled import observers
 
 
 class Attention(nn.Module):
@@ -62,7 +62,7 @@ def test_nothing_is_copied(device, model, outputs):
     make, example = MODELS[model]
     net = halves(make, device)
     run = torch.compile(net, backend=cudagraphs.backend(config(device, outputs=outputs)))
-    with torch.no_grad(), _heard.graphs() as heard:
+    with torch.no_grad(), observers.graphs() as heard:
         for _ in range(5):
             x = of_kind(example(), net, device)
             torch.testing.assert_close(run(x), net(x))

@@ -6,21 +6,21 @@ import pytest
 import torch
 
 from dynx import cudagraphs
-from dynx.cudagraphs import _backend
+from dynx.cudagraphs._compiled import backend
 
 
 @pytest.fixture
 def plans(monkeypatch):
     """The plans of the graphs that are compiled."""
     found = []
-    make = _backend.plan_of
+    make = backend.plan_of
 
     def plan_of(*args):
         plan, unsafe = make(*args)
         found.append(plan)
         return plan, unsafe
 
-    monkeypatch.setattr(_backend, "plan_of", plan_of)
+    monkeypatch.setattr("dynx.cudagraphs._compiled.backend.plan_of", plan_of)
     return found
 
 

@@ -14,16 +14,16 @@ from cudagraphs_runtimes import RUNTIMES
 from torch import nn
 
 from dynx import cudagraphs
-from dynx.cudagraphs import _backend
+from dynx.cudagraphs._compiled import backend, observers
 from dynx.errors import DynxWarning
 from dynx.records.codec import to_data
 
 PROGRAM = """
 import sys, torch
 from dynx import cudagraphs
-from dynx.cudagraphs import _backend
+from dynx.cudagraphs._compiled import backend
 if "again" in sys.argv:
-    _backend.plan_of = _backend.described_pieces = None
+    backend.plan_of = backend.described_pieces = None
 torch._dynamo.config.capture_dynamic_output_shape_ops = True
 layer = torch.nn.Linear(4, 4)
 
@@ -59,13 +59,13 @@ def test_a_second_process(tmp_path, capsys, monkeypatch):
 @pytest.fixture
 def compiled(device, tmp_path, monkeypatch):
     """Compile with plans in a folder; gives also the plans that graphs were looked at for."""
-    found, plan_of = [], _backend.plan_of
+    found, plan_of = [], backend.plan_of
 
     def look(*args):
         found.append(plan_of(*args))
         return found[-1]
 
-    monkeypatch.setattr(_backend, "plan_of", look)
+    monkeypatch.setattr("dynx.cudagraphs._compiled.backend.plan_of", look)
 
     def compile(fn, folder=tmp_path, **config):
         torch._dynamo.reset()
@@ -77,7 +77,7 @@ def compiled(device, tmp_path, monkeypatch):
 
 
 def used(run, *args):
-    with cudagraphs._heard.graphs() as heard, torch.no_grad():
+    with observers.graphs() as heard, torch.no_grad():
         for _ in range(3):
             result = run(*args)
     (graph,) = heard

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dynx.cudagraphs.runtime._pointers import NodeImage, NotPatchable, Range, Site, Stale, Unexplained, pointer_sites
+from dynx.cudagraphs._runtime.pointer_scan import NodeImage, NotPatchable, Range, Site, Stale, Unexplained, pointer_sites
 
 INPUTS = [(Range(0x1000, 0x1100), Range(0x5000, 0x5100)), (Range(0x2000, 0x2008), Range(0x6000, 0x6008))]
 MEMORY = [Range(0x8000, 0x9000), Range(0xA000, 0xB000), Range(0xC000, 0xD000)]

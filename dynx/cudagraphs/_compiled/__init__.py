@@ -1,0 +1,1 @@
+"""What torch.compile calls: `backend` plans each graph that AOTAutograd passes; `runner` finds or makes its recording."""

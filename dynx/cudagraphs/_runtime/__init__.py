@@ -1,0 +1,1 @@
+"""Where graphs are captured: `cuda` on a CUDA device, `emulator` on the CPU for tests; `interface` is what both offer."""
