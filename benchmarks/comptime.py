@@ -21,7 +21,7 @@ from plain_transformer import Decoder
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 
 from dynx.comptime import post_mortem, probe, timeline
-from dynx.comptime._debug import Session
+from dynx.comptime._debug_session import Session
 
 
 def never_reached():

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dynx._doctor import doctor
+    from dynx._doctor.doctor import doctor
     from dynx.guards import compile, would_recompile
     from dynx.records import Run
     from dynx.session import watch
@@ -20,7 +20,7 @@ __all__ = ["Run", "__version__", "compile", "doctor", "watch", "would_recompile"
 _HOMES = {
     "Run": "dynx.records",
     "compile": "dynx.guards",
-    "doctor": "dynx._doctor",
+    "doctor": "dynx._doctor.doctor",
     "watch": "dynx.session",
     "would_recompile": "dynx.guards",
 }

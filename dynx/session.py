@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, get_args
 
-from dynx._spawned import watch_children
+from dynx._child_processes import watch_children
 from dynx._torch.hooks import Subscription
 from dynx._trace.bus import Listening, emit, listen
 from dynx.errors import DynxError

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import dynx
-from dynx import _canaries
+from dynx._doctor import canaries
 from dynx._torch import hooks
 from dynx._torch.capabilities import HOOK_POINTS
 from dynx.cli import main
@@ -16,7 +16,7 @@ from dynx.cli import main
 def test_the_installed_torch_is_healthy():
     report = dynx.doctor(canaries=True)
     assert report.healthy, [each for each in report.canaries if each.failure]
-    assert len(report.canaries) == len(_canaries.CANARIES)
+    assert len(report.canaries) == len(canaries.CANARIES)
     assert repr(report).startswith("<DoctorReport torch 2.")
 
 
@@ -50,7 +50,7 @@ def test_a_canary_that_dies_is_named(monkeypatch, capsys):
     def dies():
         raise RuntimeError("gas")
 
-    monkeypatch.setitem(_canaries.CANARIES, "gas", dies)
+    monkeypatch.setitem(canaries.CANARIES, "gas", dies)
     assert main(["doctor", "--canaries"]) == 1
     assert "RuntimeError: gas" in capsys.readouterr().out
 

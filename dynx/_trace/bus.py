@@ -21,12 +21,12 @@ from dynx._torch.compilation.metrics import global_state
 from dynx._torch.hooks import After, Before, Subscription, subscribe
 from dynx._torch.tracing.graph_breaks import read_break
 from dynx._trace.cache_keys import CompiledFor
-from dynx._trace.explain import EntryFacts, SeenValues, explain
-from dynx._trace.lifecycle import Generations, Scope, function_location
-from dynx._trace.reasons import parse_entry, parse_error
-from dynx._trace.requesters import short_source
-from dynx._trace.userline import call_site, first_line, owner_of_file, user_location
-from dynx._trace.values import objects
+from dynx._trace.compile_scope import Generations, Scope, function_location
+from dynx._trace.guard_requests import short_source
+from dynx._trace.guard_text import parse_entry, parse_error
+from dynx._trace.recompile_reason import EntryFacts, SeenValues, explain
+from dynx._trace.safe_read import objects
+from dynx._trace.user_location import call_site, first_line, owner_of_file, user_location
 from dynx.errors import DynxWarning, UnsupportedTorch
 from dynx.records import Backward, CacheEvent, GraphBreak, Location, Record, Skipped, TorchWarning, Trouble
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dynx._torch.trace_log.render import show_value
+from dynx._torch.tracing.render import show_value
 
 _questions: dict[str, Callable[[], Any]] = {}
 

@@ -15,7 +15,7 @@ def add_to(commands: Any) -> None:
 
 
 def act(arguments: argparse.Namespace) -> int:
-    from dynx._doctor import doctor
+    from dynx._doctor.doctor import doctor
 
     report = doctor(canaries=arguments.canaries)
     if arguments.json:

@@ -79,7 +79,7 @@ def _tell(module: ModuleType, name: str, script: str, *, as_json: bool) -> int:
 def _report_of(names: Mapping[str, Any], name: str, script: str) -> CacheReport:
     """Find a function by what the script would write, or by the name that reports give it."""
     from dynx.guards import inspect
-    from dynx.guards._named import compiled_functions, inspect_code
+    from dynx.guards._cache.by_name import compiled_functions, inspect_code
 
     first, *rest = name.split(".")
     found = names.get(first)

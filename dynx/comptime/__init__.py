@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dynx.comptime._comptime import comptime
 from dynx.comptime._context import ComptimeContext
-from dynx.comptime._debug import debug
+from dynx.comptime._debug_session import debug
 from dynx.comptime._post_mortem import PostMortem, post_mortem
 from dynx.comptime._probe import Probe, probe
 from dynx.comptime._timeline import Timeline, timeline

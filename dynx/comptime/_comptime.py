@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dynx._torch.tracing.comptime_variable import recognise
-from dynx.comptime._calling import OnError, call
+from dynx.comptime._callback import OnError, call
 from dynx.comptime._context import ComptimeContext
 
 

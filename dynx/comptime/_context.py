@@ -9,13 +9,13 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TextIO
 
-from dynx._torch.trace_log.render import show_value
 from dynx._torch.tracing import pending, raising, shape_facts, translator
+from dynx._torch.tracing.render import show_value
 from dynx._torch.tracing.variables import cell_content, is_kind
 from dynx._trace.custom_guards import remember
-from dynx._trace.userline import location_of, named, user_location
+from dynx._trace.user_location import location_of, named, user_location
 from dynx.comptime import _output
-from dynx.comptime._debug import open_here
+from dynx.comptime._debug_session import open_here
 from dynx.comptime._var import ComptimeVar
 from dynx.errors import CheckFailed, ComptimeFailed, NoSuchLocal
 from dynx.records import Location

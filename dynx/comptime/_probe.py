@@ -14,9 +14,9 @@ from dynx._torch.hooks import Subscription, subscribe
 from dynx._torch.tracing import line_hook, trace_rules
 from dynx._trace.bus import trouble
 from dynx.comptime import _output
-from dynx.comptime._calling import ON_ERROR, OnError, run
+from dynx.comptime._bytecode_probe import Rewritten
+from dynx.comptime._callback import ON_ERROR, OnError, run
 from dynx.comptime._context import ComptimeContext
-from dynx.comptime._rewritten import Rewritten
 from dynx.comptime._target import Target, codes_in, resolve
 from dynx.errors import DynxWarning, ProbeFailed
 

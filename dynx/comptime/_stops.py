@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType
 
-from dynx import _statements
+from dynx._bytecode import statements
+from dynx._bytecode.trail import Code, Trail
 from dynx._torch.tracing import line_hook
-from dynx._trail import Code, Trail
-from dynx.comptime._history import is_shown, line_of
 from dynx.comptime._target import Target
+from dynx.comptime._trail_reader import is_shown, line_of
 
 Stop = Callable[[int], bool]  # of the number of a row
 
@@ -109,19 +109,19 @@ def _beginnings(code: Code) -> tuple[int, ...]:
     steps = line_hook.steps_of(code.original)
     lines = [each.line for each in steps if each.line is not None]
     found: set[int] = set()
-    for each in _statements.statements(code.original.co_filename):
-        if lines and each.first <= max(lines) and each.last >= min(lines) and _statements.can_hold(code.original, each):
-            found.update(_statements.beginnings(steps, each))
+    for each in statements.statements(code.original.co_filename):
+        if lines and each.first <= max(lines) and each.last >= min(lines) and statements.can_hold(code.original, each):
+            found.update(statements.beginnings(steps, each))
     if not found:  # code without source, or a lambda within a statement
         found.update(_new_lines(steps))
     return line_hook.shifted(code, sorted(found))
 
 
-def _new_lines(steps: list[_statements.Step]) -> list[int]:
+def _new_lines(steps: list[statements.Step]) -> list[int]:
     found: list[int] = []
     before: int | None = None
     for index, each in enumerate(steps):
-        if each.line is not None and each.name not in _statements.PRELUDE and each.line != before:
+        if each.line is not None and each.name not in statements.PRELUDE and each.line != before:
             found.append(index)
             before = each.line
     return found

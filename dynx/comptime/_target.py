@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from dynx import _statements
-from dynx._statements import Statement, can_hold, nearest_line, statement_at
+from dynx._bytecode import statements
+from dynx._bytecode.statements import Statement, can_hold, nearest_line, statement_at
+from dynx._bytecode.trail import Code
 from dynx._torch.tracing import line_hook, trace_rules
-from dynx._trail import Code
 from dynx.errors import ProbeFailed
 from dynx.records.location import short_path
 
@@ -54,9 +54,9 @@ class Target:
         if not self.covers(code.original):
             return ()
         if self.statement is None:
-            first = None if code.code is not code.original else _statements.entry(line_hook.steps_of(code.code))
+            first = None if code.code is not code.original else statements.entry(line_hook.steps_of(code.code))
             return () if first is None else (first,)  # a function begins once, not in its rest after a break
-        return line_hook.shifted(code, _statements.beginnings(line_hook.steps_of(code.original), self.statement))
+        return line_hook.shifted(code, statements.beginnings(line_hook.steps_of(code.original), self.statement))
 
 
 def resolve(target: Any, line: int | None) -> Target:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dynx._torch.trace_log.render import show
+from dynx._torch.tracing.render import show
 from dynx._torch.tracing.variables import example_of, is_dynamic, is_kind, settled, source_of
 from dynx.errors import ComptimeFailed, NotConstant
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from dynx._trace.userline import levels_to_the_user
+from dynx._trace.user_location import levels_to_the_user
 from dynx.cudagraphs._config import Config
 from dynx.errors import CaptureError, DynxWarning
 

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 
 from dynx._trace.bus import emit
-from dynx._trace.userline import location_of_call
+from dynx._trace.user_location import location_of_call
 from dynx.errors import CaptureFailed
 from dynx.records.cudagraphs import AddressChange, CudagraphStats, GraphRecorded, Skip
 

@@ -123,7 +123,7 @@ def work(queue):
     queue.put("dynx" in sys.modules)
 
 if __name__ == "__main__":
-    import dynx._spawned as spawned
+    import dynx._child_processes as spawned
     spawned._JOIN = spawned._JOIN.replace("try:", "sys.modules['dynx.session'] = None\\ntry:")
     import dynx
     with dynx.watch(out="other.dynx"):

@@ -15,10 +15,10 @@ from torch._dynamo import symbolic_convert
 
 from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point
-from dynx._torch.trace_log.render import show
 from dynx._torch.tracing import translator
-from dynx.comptime._debug import Session
-from dynx.comptime._history import history, state
+from dynx._torch.tracing.render import show
+from dynx.comptime._debug_session import Session
+from dynx.comptime._trail_reader import history, state
 
 
 def changes(x):

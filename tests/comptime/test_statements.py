@@ -13,8 +13,8 @@ import corpus
 import pytest
 import torch
 
-from dynx import _statements
-from dynx._code import with_call
+from dynx._bytecode import statements
+from dynx._bytecode.inject import with_call
 from dynx.comptime import probe
 
 FILE = corpus.__file__
@@ -29,7 +29,7 @@ def lines_of(function):
     """The lines at which statements of a function begin, but for its own `def` and docstrings."""
     lines, first = inspect.getsourcelines(function)
     own = range(first + 1, first + len(lines))
-    return sorted({each.first for each in _statements.statements(FILE) if each.first in own})
+    return sorted({each.first for each in statements.statements(FILE) if each.first in own})
 
 
 def line_of(statement):
@@ -82,7 +82,7 @@ def test_rewritten_code_calls_once_per_execution(name, line):
     function = functions()[name]
     expected = executions(function)[line]
     calls = []
-    statement = _statements.statement_at(FILE, line)
+    statement = statements.statement_at(FILE, line)
     code, _ = with_call(function.__code__, "_probe", statement)
     rewritten = types.FunctionType(code, {**vars(corpus), "_probe": lambda: calls.append(1)}, name)
     result = rewritten(torch.ones(3))

@@ -28,8 +28,8 @@ import models
 import torch
 
 import dynx
-from dynx.guards._marking import Marking
-from dynx.guards._owner import owner_of
+from dynx.guards._cache.owner import owner_of
+from dynx.guards._cost.dict_tags import Marking
 
 SETTINGS = ("in use", "dict tags")
 BY_DEFAULT = {"hook", "of a class"}

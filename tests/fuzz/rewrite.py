@@ -17,11 +17,11 @@ sys.path.insert(0, os.path.dirname(__file__))
 
 import workloads
 
-from dynx import _statements
-from dynx._code import with_call
+from dynx._bytecode import statements
+from dynx._bytecode.inject import with_call
 
 NAME = "__dynx_fuzz"
-_OURS = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.abspath(_statements.__file__)))
+_OURS = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.dirname(os.path.abspath(statements.__file__))))
 
 
 def executed(workload) -> set[tuple[CodeType, int]]:
@@ -47,7 +47,7 @@ def executed(workload) -> set[tuple[CodeType, int]]:
 def places(workload) -> list[tuple[FunctionType, int]]:
     """Give the lines that ran and the functions they belong to, in a fixed order."""
     lines = executed(workload)
-    lines = {(code, line) for code, line in lines if _statements.statement_at(code.co_filename, line)}  # not `except X:`
+    lines = {(code, line) for code, line in lines if statements.statement_at(code.co_filename, line)}  # not `except X:`
     functions = {each.__code__: each for each in gc.get_objects() if type(each) is FunctionType}
     found = [(functions[code], line) for code, line in lines if code in functions]
     return sorted(found, key=lambda each: (each[0].__code__.co_filename, each[1], each[0].__qualname__))
@@ -56,7 +56,7 @@ def places(workload) -> list[tuple[FunctionType, int]]:
 def with_call_at(function: FunctionType, line: int, workload) -> tuple[str, int]:
     """Run the workload with a call put at the line: the workload's value, and how often the call ran."""
     old = function.__code__
-    statement = _statements.statement_at(old.co_filename, line)
+    statement = statements.statement_at(old.co_filename, line)
     ran = 0
 
     def called() -> None:

@@ -13,7 +13,7 @@ import dynx
 from dynx import guards
 from dynx._torch.cache.entries import entries_of
 from dynx.errors import StaleEntry, UsageError
-from dynx.guards import _entries
+from dynx.guards._cache import entries
 
 
 def scaled(x, n=1, table=None):
@@ -278,7 +278,7 @@ def test_nothing_is_kept_alive():
     report = guards.inspect(compiled)
     with guards.count_hits(compiled):
         compiled(torch.ones(3))
-    manager = weakref.ref(_entries.raw_of(report.entries[0]).guards)
+    manager = weakref.ref(entries.raw_of(report.entries[0]).guards)
     del compiled
     torch._dynamo.reset()
     gc.collect()

@@ -18,6 +18,8 @@ from dynx._torch.cache.entries import with_rests
 from dynx._torch.cache.guard_tree import tree_of
 from dynx.comptime import comptime
 from dynx.errors import UsageError
+from dynx.guards._cache.entries import raw_of
+from dynx.guards._cache.target import codes_of
 
 FILTERS = ("skip_guard_on_inbuilt_nn_modules_unsafe", "skip_guard_on_all_nn_modules_unsafe", "keep_tensor_guards_unsafe")
 
@@ -120,7 +122,7 @@ def test_nothing_cheaper_is_advised_where_it_would_miss_a_change(costs):
 
 
 def roots(compiled):
-    trees = [tree_of(each.guards) for each in with_rests(guards._target.codes_of(compiled))]
+    trees = [tree_of(each.guards) for each in with_rests(codes_of(compiled))]
     return [node.source for tree in trees for node in tree.walk() if node.manager.is_tag_safe_root()]
 
 
@@ -277,7 +279,7 @@ def test_profiling_leaves_the_cache_as_it_was(costs):
 def test_profiling_keeps_nothing_alive():
     compiled = torch.compile(lambda x: x + 1, backend="eager")
     profile = guards.profile(compiled, torch.ones(3))
-    manager = weakref.ref(guards._entries.raw_of(guards.inspect(compiled).entries[0]).guards)
+    manager = weakref.ref(raw_of(guards.inspect(compiled).entries[0]).guards)
     del compiled
     torch._dynamo.reset()
     gc.collect()

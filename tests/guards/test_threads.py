@@ -19,7 +19,7 @@ import dynx
 from dynx import guards
 from dynx._torch.cache import quiescence
 from dynx.errors import StaleEntry, UsageError
-from dynx.guards import _entries
+from dynx.guards._cache.entries import raw_of
 
 CYCLES = int(os.environ.get("DYNX_CYCLES", "30"))  # `make threads` runs 1000
 # where there is no GPU, the CUDA build of torch 2.11 crashes in a second thread that compiles (`_ensureCUDADeviceGuardSet`)
@@ -81,7 +81,7 @@ def test_cycles_under_threads_neither_crash_nor_leak():
             time.sleep(0)
         for entry in entries:
             with contextlib.suppress(StaleEntry):
-                managers.add(_entries.raw_of(entry).guards)
+                managers.add(raw_of(entry).guards)
                 guards.evict(entry)
                 evicted.append(entry.id)
         dynx.would_recompile(compiled, torch.ones(3), 2)

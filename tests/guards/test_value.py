@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import dynx
 from dynx.errors import DynxWarning
 from dynx.guards import keyed
-from dynx.guards._value import value_of
+from dynx.guards._compile.backend_value import value_of
 
 LEVEL = 1
 

@@ -11,7 +11,7 @@ import torch
 import dynx
 from dynx._torch.hooks import installed
 from dynx._trace import bus
-from dynx._trace.lifecycle import Generations
+from dynx._trace.compile_scope import Generations
 from dynx.records import Trouble
 
 

@@ -14,7 +14,7 @@ import torch
 
 import dynx
 from dynx._torch.hooks import HookPoint, installed, subscribe
-from dynx._trace import bus, values
+from dynx._trace import bus, safe_read
 from dynx.errors import DynxError
 
 
@@ -94,9 +94,9 @@ def test_values_are_read_without_asking_objects_for_their_class():
             return dict
 
     locals = {"o": Sly(), "G": 7}
-    assert values.describe("o[0]", locals, {}) is None
-    assert values.holder("o.v", locals, {}) == "object"
-    assert values.describe("G", locals, {"x": 1}) == "7"
+    assert safe_read.describe("o[0]", locals, {}) is None
+    assert safe_read.holder("o.v", locals, {}) == "object"
+    assert safe_read.describe("G", locals, {"x": 1}) == "7"
     assert not asked
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from dynx._trace import values
+from dynx._trace import safe_read
 
 
 class Trap:
@@ -75,12 +75,12 @@ GLOBALS = {"STEP": 4, "torch": torch}
     ],
 )
 def test_a_value_is_found_or_unknown(source, text):
-    assert values.describe(source, LOCALS, GLOBALS) == text
+    assert safe_read.describe(source, LOCALS, GLOBALS) == text
 
 
 def test_lengths_ignore_overridden_len():
-    assert values.length("l", LOCALS, GLOBALS) == "2"
-    assert values.length("t", LOCALS, GLOBALS) is None
+    assert safe_read.length("l", LOCALS, GLOBALS) == "2"
+    assert safe_read.length("t", LOCALS, GLOBALS) is None
 
 
 OPTIMIZER = torch.optim.SGD(MODULE.parameters(), lr=0.1)
@@ -101,13 +101,13 @@ OPTIMIZER = torch.optim.SGD(MODULE.parameters(), lr=0.1)
     ],
 )
 def test_what_holds_a_value(source, holder):
-    assert values.holder(source, {**LOCALS, "opt": OPTIMIZER}, GLOBALS) == holder
+    assert safe_read.holder(source, {**LOCALS, "opt": OPTIMIZER}, GLOBALS) == holder
 
 
 def test_sizes_of_plain_tensors_only():
     class Subclass(torch.Tensor):
         pass
 
-    assert values.shape_of(torch.ones(2, 3)) == (2, 3)
-    assert values.shape_of(torch.ones(2).as_subclass(Subclass)) is None
-    assert values.shape_of(3) is None
+    assert safe_read.shape_of(torch.ones(2, 3)) == (2, 3)
+    assert safe_read.shape_of(torch.ones(2).as_subclass(Subclass)) is None
+    assert safe_read.shape_of(3) is None

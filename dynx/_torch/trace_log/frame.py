@@ -11,11 +11,11 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
-from dynx._torch.trace_log.render import attribute_name, manner_of
+from dynx._bytecode.trail import NOTHING, Attempt, Trail
 from dynx._torch.trace_log.value_text import FIXED, NEVER, OPEN, TENSOR, ValueTexts
+from dynx._torch.tracing.render import attribute_name, manner_of
 from dynx._torch.tracing.translator import HIDDEN
 from dynx._torch.tracing.variables import cell_content
-from dynx._trail import NOTHING, Attempt, Trail
 
 _LOOKING: tuple[Any, ...] = (super, isinstance, issubclass, len, callable)
 _LOOKING_METHODS = frozenset({"get", "__getattribute__"})  # the latter runs no traced code where no frame was traced

@@ -12,13 +12,13 @@ from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
+from dynx._bytecode.trail import NOTHING, Attempt, Trail, pack_row
 from dynx._torch.cache.guard_failures import guard_source
 from dynx._torch.trace_log.frame import RecordedFrame
 from dynx._torch.trace_log.node_effects import may_change_tensors
-from dynx._torch.trace_log.render import show
 from dynx._torch.trace_log.value_text import ITEMS, NEVER, OPEN, TENSOR, ValueTexts
 from dynx._torch.tracing import line_hook, translator
-from dynx._trail import NOTHING, Attempt, Trail, pack_row
+from dynx._torch.tracing.render import show
 
 # what an instruction may do to values: nothing at all; move them between the stack, locals and constants; look at them; change
 # them. All but the first two may also run traced code, and what is in none of the lists may do anything.

@@ -12,7 +12,7 @@ from math import prod
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from dynx._torch.trace_log.render import is_tensor, show, show_value
+from dynx._torch.tracing.render import is_tensor, show, show_value
 from dynx._torch.tracing.variables import cell_content, example_of, is_kind, is_lazy, items_of, settled, untouched_value
 from dynx.errors import NotConstant
 

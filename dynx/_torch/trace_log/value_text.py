@@ -9,9 +9,9 @@ from collections.abc import Callable
 from operator import is_
 from typing import Any
 
-from dynx._torch.trace_log.render import PLAIN, attribute_name, is_tensor, manner_of, manner_of_class, show
+from dynx._bytecode.trail import Trail
+from dynx._torch.tracing.render import PLAIN, attribute_name, is_tensor, manner_of, manner_of_class, show
 from dynx._torch.tracing.variables import example_of, is_kind, is_lazy, items_of, may_hold_items, settled
-from dynx._trail import Trail
 
 # how easily a text changes: not at all; when an operation changes a tensor; when code changes a Python value; when torch looks
 FIXED, TENSOR, ITEMS, OPEN = range(4)

@@ -13,7 +13,7 @@ from types import CellType, FunctionType, MappingProxyType, MethodType, ModuleTy
 from typing import Any
 
 from dynx._torch.cache.guard_failures import guard_source
-from dynx._torch.trace_log.render import is_tensor, show
+from dynx._torch.tracing.render import is_tensor, show
 from dynx._torch.tracing.variables import cell_content, is_kind, is_lazy, items_of, settled, untouched_value
 from dynx.errors import ComptimeFailed
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
-from dynx._statements import Step, step_at
-from dynx._trail import Code
+from dynx._bytecode.statements import Step, step_at
+from dynx._bytecode.trail import Code
 
 Do = Callable[[Any], None]
 

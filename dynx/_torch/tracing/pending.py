@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from dynx._torch.cache.guard_failures import guard_source
-from dynx._torch.trace_log.render import show
+from dynx._torch.tracing.render import show
 from dynx._torch.tracing.stack import RawFrame, of_summaries
 from dynx._torch.tracing.variables import is_kind
 

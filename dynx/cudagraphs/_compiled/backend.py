@@ -12,7 +12,7 @@ from torch.fx import GraphModule
 
 from dynx._torch.autograd import aot
 from dynx._torch.autograd.inductor import keeping_saved_tensors, with_inductor
-from dynx._trace.requesters import short_source
+from dynx._trace.guard_requests import short_source
 from dynx.advice import spoken
 from dynx.cudagraphs._compiled.address_changes import Shared
 from dynx.cudagraphs._compiled.bypass import Direct

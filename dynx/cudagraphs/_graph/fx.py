@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from dynx._torch.tracing.stack import RawFrame
-from dynx._trace.userline import user_location
+from dynx._trace.user_location import user_location
 from dynx.records import Location
 
 _FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')

@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 
 from dynx._torch.autograd.aot import graph_facts
 from dynx._torch.ops.schemas import schema_of
-from dynx._trace.userline import levels_to_the_user
+from dynx._trace.user_location import levels_to_the_user
 from dynx.cudagraphs._graph.fx import placeholders, value_of
 from dynx.errors import DynxWarning
 from dynx.records.cudagraphs import GraphPlan

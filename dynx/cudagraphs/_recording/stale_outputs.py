@@ -11,7 +11,7 @@ import torch
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
 from dynx._torch.ops.storage_guard import Telling, telling
-from dynx._trace.userline import frame_of_call
+from dynx._trace.user_location import frame_of_call
 
 HandOut = Callable[[], list[torch.Tensor]]
 

@@ -18,7 +18,7 @@ from weakref import ref
 import torch
 from torch import nn
 
-from dynx._trace.userline import owner_of_file
+from dynx._trace.user_location import owner_of_file
 from dynx.cudagraphs._state.code_names import FUNCTIONS, cells_of, given_to, is_empty, levels, names_in, plain_functions
 
 

@@ -1,0 +1,37 @@
+"""Hear of every version of a function that torch compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dynx._torch import hooks
+from dynx._torch.cache.entries import guards_of_result
+from dynx._torch.capabilities import hook_point
+from dynx._torch.compilation.frame import compile_call
+from dynx._torch.hooks import After
+from dynx._torch.tracing.line_hook import original_code
+from dynx._trace.bus import trouble
+from dynx.guards._cache.owner import Owner
+
+
+def on_compiled(owner: Owner, tell: Callable[[str, Any], None], *, what: str) -> hooks.Subscription:
+    """Call `tell` with the compile id and the guards of each version, rests behind graph breaks included."""
+
+    def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
+        call = compile_call(args, kwargs)
+        mine = call.code, original_code(call.code)
+        if not any(one is code for one in owner.codes for code in mine):
+            return None
+
+        def after(result: Any, raised: BaseException | None) -> None:
+            guards = None if raised is not None else guards_of_result(result)
+            if guards is not None and owner.has(guards, call.code):
+                tell(call.id, guards)
+
+        return after
+
+    def report(hook: str, error: BaseException) -> None:
+        trouble(what, error)
+
+    return hooks.subscribe(hook_point("compile"), before, on_error=report)

@@ -1,0 +1,72 @@
+"""Warn when torch falls back to eager at a recompile limit, and when a stance compiles for another backend."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from typing import Any
+
+from dynx._torch.cache.entries import entries_of
+from dynx._torch.compilation.config import forced_backend
+from dynx._torch.compilation.recompile_limit import AtLimit
+from dynx._torch.compilation.wrappers import is_shared
+from dynx._trace.cache_keys import CacheKey
+from dynx._trace.safe_read import is_module
+from dynx._trace.user_location import levels_to_the_user
+from dynx.errors import DynxWarning
+from dynx.guards._cache.reasons import reasons_of
+from dynx.guards._cache.target import location_of, place_of
+from dynx.guards._compile.keyed_backend import text_of
+from dynx.records import Reason
+
+_SHOWN = 3
+
+
+def warn_at_limit(key: CacheKey, call: AtLimit) -> None:
+    """Warn with the function, the limit, and what the call does not fit of each version for this backend and configuration."""
+    warnings.warn(_text(key, call), DynxWarning, stacklevel=levels_to_the_user())
+
+
+def _text(key: CacheKey, call: AtLimit) -> str:
+    function = place_of(call.locals["fn"]) if is_shared(call.code) and "fn" in call.locals else location_of(call.code)
+    entries = [each for each in entries_of(call.code) if each.cache_key == key]
+    reasons = reasons_of(entries, call.locals, call.globals, None)  # all of this backend
+    shown = [f"\n    {each}" for each in dict.fromkeys(map(_words, reasons))]
+    more = [f"\n    and {len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
+    rule = next((each.rule for each in reasons if each.rule is not None), None)
+    return (
+        f"{function.function} ({function.file}:{function.line}) reached {call.limit} ({call.allowed}) with backend"
+        f" {key.settings['backend']!r}: calls that fit no version of it run eagerly from now on"
+        "\n  this call fits none because of"
+        + "".join([*shown[:_SHOWN], *more])
+        + (f"\n  run `dynx rule {rule}` for what helps" if rule else "")
+        + "\n  dynx.compile(..., per_backend_limit=...) gives more room"
+    )
+
+
+def _words(reason: Reason) -> str:
+    where = f"  ({reason.location.file}:{reason.location.line})" if reason.location is not None else ""
+    if reason.expected is None:
+        return f"{reason.text or reason.kind}{where}"
+    return f"{reason.subject}: {reason.expected}" + (f", now {reason.got}" if reason.got is not None else "") + where
+
+
+def warn_if_forced(fn: Any, backend: Any) -> None:
+    """Warn with the function and both backends; Python shows it once for each call site."""
+    forced = forced_backend()
+    if forced is None or forced is backend or (type(forced) is str and forced == backend):
+        return
+    warnings.warn(
+        f"{_name(fn)} is compiled with backend {text_of(forced)!r} besides"
+        f" {text_of(backend)!r}, since torch.compiler.set_stance forces it"
+        "\n  what that compiles stays when the stance is over, in a cache of its own"
+        "\n  dynx.guards.reset(function) frees it, and what is compiled with the other backends",
+        DynxWarning,
+        stacklevel=levels_to_the_user(),
+    )
+
+
+def _name(fn: Any) -> str:
+    inner = inspect.unwrap(fn)  # torch calls modules through functions of its own
+    module = getattr(inner, "__self__", inner)
+    return text_of(type(module)) if is_module(module) else str(place_of(fn))
