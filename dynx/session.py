@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, get_args
 
 from dynx._child_processes import watch_children
 from dynx._torch.hooks import Subscription
-from dynx._trace.bus import Listening, emit, listen
+from dynx._trace.bus import Listening, listen
+from dynx._trace.dispatch import emit
 from dynx.errors import DynxError
 from dynx.records import Compile, Run
 from dynx.records.observed import Trouble

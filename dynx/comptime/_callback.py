@@ -11,7 +11,7 @@ from dynx._torch.tracing import comptime_variable, raising, translator
 from dynx._torch.tracing.callbacks import Conversion
 from dynx._torch.tracing.render import show
 from dynx._torch.tracing.stack import tracing_stack
-from dynx._trace.bus import emit
+from dynx._trace.dispatch import emit
 from dynx._trace.user_location import location_of, user_location
 from dynx.comptime import _output
 from dynx.comptime._context import ComptimeContext

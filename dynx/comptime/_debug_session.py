@@ -15,7 +15,7 @@ from dynx._torch.trace_log.log import Recorder
 from dynx._torch.trace_log.steps import break_errors, is_new, logged_error
 from dynx._torch.tracing import trace_rules, translator
 from dynx._torch.tracing.graph_breaks import read_break
-from dynx._trace.bus import trouble
+from dynx._trace.dispatch import trouble
 from dynx.comptime._debug_commands import Debugger
 from dynx.comptime._stops import Breakpoint, Stop, Stops
 

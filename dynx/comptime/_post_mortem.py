@@ -12,7 +12,7 @@ from dynx._torch.tracing import pending, translator
 from dynx._torch.tracing.graph_breaks import read_break
 from dynx._torch.tracing.render import show
 from dynx._torch.tracing.stack import of_summaries
-from dynx._trace.bus import emit, trouble
+from dynx._trace.dispatch import emit, trouble
 from dynx._trace.user_location import named, owner_of_file, user_location
 from dynx.comptime._trail_reader import frame_state
 from dynx.errors import DynxError

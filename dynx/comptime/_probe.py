@@ -12,7 +12,7 @@ from typing import Any, Literal, Self, get_args
 from dynx._torch.capabilities import hook_point
 from dynx._torch.hooks import Subscription, subscribe
 from dynx._torch.tracing import line_hook, trace_rules
-from dynx._trace.bus import trouble
+from dynx._trace.dispatch import trouble
 from dynx.comptime import _output
 from dynx.comptime._bytecode_probe import Rewritten
 from dynx.comptime._callback import ON_ERROR, OnError, run

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, replace
 
-from dynx._trace.bus import emit
+from dynx._trace.dispatch import emit
 from dynx._trace.user_location import location_of_call
 from dynx.errors import CaptureFailed
 from dynx.records.cudagraphs import AddressChange, CudagraphStats, GraphRecorded, Skip

@@ -13,7 +13,7 @@ from dynx._torch.cache.entry import RawEntry
 from dynx._torch.compilation.frame import resumed_at
 from dynx._torch.compilation.metrics import seconds_of
 from dynx._torch.tracing.render import show_value
-from dynx._trace import bus
+from dynx._trace import subscribers
 from dynx._trace.guard_records import node_of
 from dynx.errors import StaleEntry, UsageError
 from dynx.guards._cache import hits
@@ -42,13 +42,13 @@ def raw_of(entry: Entry) -> RawEntry:
 
 
 def record_of(raw: RawEntry) -> Entry:
-    facts = bus.facts_of(raw.compile_id)
+    facts = subscribers.facts_of(raw.compile_id)
     handle = _handles.get(raw.guards)
     if handle is None:
         handle = _handles[raw.guards] = next(_next)
         _managers[handle], _codes[raw.guards] = raw.guards, ref(raw.code)
     return Entry(
-        bus.generation(),
+        subscribers.generation(),
         raw.compile_id,
         location_of(raw.code),
         raw.backend,

@@ -11,7 +11,7 @@ from dynx._torch.capabilities import hook_point
 from dynx._torch.compilation.frame import compile_call
 from dynx._torch.hooks import After
 from dynx._torch.tracing.line_hook import original_code
-from dynx._trace.bus import trouble
+from dynx._trace.dispatch import trouble
 from dynx.guards._cache.owner import Owner
 
 

@@ -10,7 +10,7 @@ from dynx._torch.cache.entry import RawEntry
 from dynx._torch.cache.guard_failures import why_not
 from dynx._torch.cache.guard_tree import tree_of
 from dynx._torch.compilation.frame import backend_name
-from dynx._trace import bus
+from dynx._trace import subscribers
 from dynx._trace.guard_records import info_of
 from dynx._trace.guard_requests import short_source, whole
 from dynx._trace.guard_text import parse_entry
@@ -32,7 +32,7 @@ def _reason(
     entry: RawEntry, locals: Mapping[str, Any], globals: Mapping[str, Any], backend: Any, site: Location | None
 ) -> Reason:
     failed = parse_entry(why_not(entry.guards, entry.compile_id, locals, backend))
-    reason = explain(failed, bus.facts_of(entry.compile_id), locals, globals, backend_name(backend), site)
+    reason = explain(failed, subscribers.facts_of(entry.compile_id), locals, globals, backend_name(backend), site)
     return ruled(reason if reason.location is not None else replace(reason, location=_kept_by_torch(entry, reason)))
 
 

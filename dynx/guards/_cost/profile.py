@@ -13,7 +13,7 @@ from dynx._torch.cache.entry_runs import FrameRun, frames_run
 from dynx._torch.cache.guard_timing import GuardTimes, TimedNode
 from dynx._torch.cache.guard_tree import tree_of
 from dynx._torch.compilation.frame import resumed_at
-from dynx._trace import bus
+from dynx._trace import subscribers
 from dynx._trace.guard_records import node_of
 from dynx.errors import UsageError
 from dynx.guards._cache.hits import not_counting
@@ -134,7 +134,7 @@ class _Frame:
     def __init__(self, run: FrameRun, count: int) -> None:
         self.entry, self.count = run.entry, count
         tree = tree_of(run.entry.guards)
-        facts = bus.facts_of(run.entry.compile_id)
+        facts = subscribers.facts_of(run.entry.compile_id)
         self._guards = node_of(tree, run.entry.code, facts.requests if facts is not None else None)
         self._times = GuardTimes(tree, run.locals)
         self.planned = plan(self._times, tree, self._guards, run.locals, run.globals)
