@@ -1,4 +1,38 @@
-"""CUDA graphs of what torch.compile compiles."""
+"""CUDA graphs of compiled graphs, functions and training steps.
+
+A CUDA graph is a recording of kernel launches with fixed pointers: replaying it takes one call on the host instead of
+hundreds, but runs the same kernels on the same memory, whatever Python would do now. This package makes that safe.
+
+**The problem.** A replay knows nothing of Python. It is right only while everything the captured run depended on is as it was:
+
+- *inputs* are where the kernels read them. Each input of a graph has a class: `static` (a parameter or buffer, read in
+  place), `managed` (in the memory of another recording), `dynamic` (another tensor in each call: copied, or its pointer is
+  set), `scalar` (a number: part of the cache key), `untouched` (no kernel reads it), `opaque` (makes the graph
+  uncapturable).
+- *outputs* are in the recording's memory, which the next replay overwrites: they are cloned, returned as aliases that raise
+  when they are used too late, or static on request.
+- *state* that Python reads while it is captured (attributes of modules, options of an optimizer, autocast, grad mode) is
+baked in. - *memory* of a graph's pool is shared with other graphs of the pool: what is saved for a backward pass must
+survive other replays.
+
+**Invariants.**
+
+1. A recording is replayed only if its key and its predicate hold: layouts, scalars, addresses, state. Otherwise the call is
+   recorded again or runs uncaptured, and `stats().skips` says why.
+2. The first call of a kind always runs uncaptured: it warms up what cannot be captured, and shows what the function mutates.
+3. While a backward pass still needs what a replay saved, that recording is pending and is not replayed; another one is made.
+4. What cannot be captured runs uncaptured with a warning that names the user's line; it raises with `or_error`.
+5. What a user passes is never kept alive by a recording, except parameters through their modules.
+
+**Consequences.** Changed shapes and scalars cost one recording each, bounded by `max_recordings`. Inputs at changing
+addresses are copied. Nothing is ever captured on a thread while another capture is under way. On a CPU,
+`Config(runtime="emulator")` runs the same code against an emulator that fails where CUDA would: the tests of this package
+run on both.
+
+The folders, from what users call down to the device: `_compiled` (the backend of torch.compile), `_functions` (`fast_path`,
+`graphed`, `train_step`), `_state` (what a recording depends on), `_recording` (one captured graph), `_runtime` (CUDA,
+emulator), `_graph` (FX analysis).
+"""
 
 from __future__ import annotations
 
@@ -8,14 +42,15 @@ from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._functions.fast_path import fast_path
 from dynx.cudagraphs._functions.graphed import graphed
 from dynx.cudagraphs._functions.raw_graphs import RawGraph, raw_graphs
-from dynx.cudagraphs._functions.train_step import TrainStep, train_step
+from dynx.cudagraphs._functions.recorded_function import RecordedCallable
+from dynx.cudagraphs._functions.train_step import train_step
 from dynx.cudagraphs._recording.cache import close_all
-from dynx.cudagraphs._stats import forget, stats
+from dynx.cudagraphs._stats import reset_stats, stats
 
 __all__ = [
     "Config",
     "RawGraph",
-    "TrainStep",
+    "RecordedCallable",
     "backend",
     "explain",
     "fast_path",
@@ -28,6 +63,13 @@ __all__ = [
 
 
 def reset() -> None:
-    """Give back the memory of all recordings and count anew; compiled functions record again when they are called."""
+    """Release the memory of all recordings and reset the statistics; what is called again is recorded again.
+
+    Example:
+        >>> from dynx import cudagraphs
+        >>> cudagraphs.reset()
+        >>> cudagraphs.stats().recordings
+        0
+    """
     close_all()
-    forget()
+    reset_stats()

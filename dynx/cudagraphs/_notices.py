@@ -1,4 +1,4 @@
-"""How it is said that something runs uncaptured."""
+"""Notify the user that something runs uncaptured: a warning, or an error where the configuration asks for one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dynx.cudagraphs._config import Config
 from dynx.errors import CaptureError, DynxWarning
 
 
-def tell(text: str, config: Config) -> None:
-    """Warn at the user's line, or raise CaptureError where the configuration asks for that."""
+def warn_or_raise(text: str, config: Config) -> None:
+    """Warn at the user's line, or raise CaptureError where `config.or_error` is set."""
     if config.or_error:
-        raise CaptureError(f"{text}\n  leave out or_error to run it so")
+        raise CaptureError(f"{text}\n  leave out or_error to run it uncaptured")
     warnings.warn(text, DynxWarning, stacklevel=levels_to_the_user())

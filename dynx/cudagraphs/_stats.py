@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, replace
 
 from dynx._trace.dispatch import emit
 from dynx._trace.user_location import location_of_call
 from dynx.errors import CaptureFailed
-from dynx.records.cudagraphs import AddressChange, CudagraphStats, GraphRecorded, Skip
+from dynx.records.cudagraphs import AddressChange, CudagraphStats, GraphRecorded, Skip, Staging
 
 
 @dataclass(slots=True)
 class Tally:
-    """How often something was done that copies so many inputs each time."""
+    """A count of replays, each of which copies the same number of inputs and bytes."""
 
     copies: int = 0
     nbytes: int = 0
@@ -23,14 +23,17 @@ class Tally:
 
 _recorded = Tally()
 _uncaptured = Tally()
-_replays: list[Tally] = []  # one for each recording, also for those that are gone
+_replays: list[Tally] = []  # one per recording, also of those that are closed
 _skips: list[Skip] = []
+_staging: Counter[Staging] = Counter()
 _address_changes: deque[AddressChange] = deque(maxlen=100)
 
 
 def count_recording(recorded: GraphRecorded) -> Tally:
-    """Count a recording; the tally is to count its replays."""
+    """Count a recording. Returns the tally that is to count its replays."""
     _recorded.times += 1
+    if recorded.staging is not None:
+        _staging[recorded.staging] += 1
     _replays.append(tally := Tally(recorded.copies, recorded.bytes_copied))
     emit(recorded)
     return tally
@@ -41,7 +44,7 @@ def count_uncaptured() -> None:
 
 
 def count_skip(skip: Skip) -> Skip:
-    """Count what runs uncaptured; what has no line gets that which is calling."""
+    """Count something that runs uncaptured. A skip without a location gets that of the call under way."""
     skip = replace(skip, location=skip.location or location_of_call(), at=time.time())
     _skips.append(skip)
     emit(skip)
@@ -54,35 +57,42 @@ def count_address_change(change: AddressChange) -> None:
     emit(change)
 
 
-def failure(error: CaptureFailed) -> Skip:
+def skip_of_failure(error: CaptureFailed) -> Skip:
+    """Return the record of a capture that failed: the error's first line is the reason, the next the advice."""
     reason, _, advice = str(error).partition("\n  ")
-    return Skip(
-        reason, None, advice or "leave out what waits for the device or reads a value of it; or call it outside", "capture"
-    )
+    default = "remove what synchronizes with the device or reads a tensor's value, or call it outside of the captured function"
+    return Skip(reason, None, advice or default, "capture")
 
 
 def stats() -> CudagraphStats:
-    """Give what was recorded, replayed, copied and run uncaptured since the process began, or since `reset`.
+    """Return what was recorded, replayed, copied and run uncaptured since the process began, or since `reset`.
 
-    >>> from dynx import cudagraphs
-    >>> cudagraphs.reset()
-    >>> cudagraphs.stats().replays
-    0
+    Returns:
+        A `CudagraphStats` record: `.recordings`, `.replays`, `.copies`, `.bytes_copied`, `.skips`, `.staging`,
+        `.address_changes`.
+
+    Example:
+        >>> from dynx import cudagraphs
+        >>> cudagraphs.reset()
+        >>> cudagraphs.stats().replays
+        0
     """
     return CudagraphStats(
         recordings=_recorded.times,
-        replays=sum(each.times for each in _replays),
+        replays=sum(tally.times for tally in _replays),
         uncaptured=_uncaptured.times,
-        copies=sum(each.times * each.copies for each in _replays),
-        bytes_copied=sum(each.times * each.nbytes for each in _replays),
+        copies=sum(tally.times * tally.copies for tally in _replays),
+        bytes_copied=sum(tally.times * tally.nbytes for tally in _replays),
         skips=tuple(_skips),
-        moves=tuple(_address_changes),
+        address_changes=tuple(_address_changes),
+        staging=tuple(replace(staging, count=count) for staging, count in _staging.items()),
     )
 
 
-def forget() -> None:
-    """Begin to count anew."""
-    for each in (_recorded, _uncaptured, *_replays):
-        each.times = 0
+def reset_stats() -> None:
+    """Set all counts to zero."""
+    for tally in (_recorded, _uncaptured, *_replays):
+        tally.times = 0
     _skips.clear()
+    _staging.clear()
     _address_changes.clear()

@@ -62,6 +62,26 @@ class Skip(Record):
     at: float = 0.0  # when it was seen, in seconds since 1970
 
 
+StagingKind = Literal[
+    "copy",  # copied to the recording's memory before a replay
+    "memcpy_node",  # copied by memcpy nodes of the graph, whose source pointers are set before a replay
+    "patch",  # not copied: the pointers in the kernels' parameters are set before a replay
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Staging(Record):
+    """How dynamic inputs reach a captured graph in each replay, and how its results reach the caller; each with the reason."""
+
+    kind: StagingKind
+    reason: str
+    outputs: Literal["clone", "alias", "static"] = "clone"
+    outputs_reason: str = ""
+    clones_in_graph: bool = False  # memcpy nodes of the graph clone up to four results; otherwise they are cloned after a replay
+    why_not_patched: str = ""  # where the configuration asks for "patch" and that is not possible
+    count: int = 1  # of recordings
+
+
 @dataclass(frozen=True, slots=True)
 class GraphRecorded(Record):
     """A graph that was captured."""
@@ -72,6 +92,7 @@ class GraphRecorded(Record):
     bytes_copied: int
     bytes_held: int  # that no other graph uses, for results and for copies of inputs
     began: float = 0.0  # seconds since 1970
+    staging: Staging | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +118,8 @@ class CudagraphStats(Record):
     copies: int  # of inputs, to where a recording reads them
     bytes_copied: int
     skips: tuple[Skip, ...] = ()
-    moves: tuple[AddressChange, ...] = ()  # the last hundred
+    address_changes: tuple[AddressChange, ...] = ()  # the last hundred
+    staging: tuple[Staging, ...] = ()  # of the recordings, each choice once
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +147,7 @@ class GraphPlan(Record):
     is_pure: bool = False  # it changes nothing that it is given, so it may be run to try it
     regenerated: tuple[int, ...] = ()  # outputs of which AOTAutograd reads the layout, to make views of other tensors
     is_differentiated: bool = False  # autograd sees its results: those that overlap are copied apart
+    patches_params: bool = False  # parameters are inputs whose pointers are set, `params="patch"`
 
     def indices(self, *kinds: InputClass) -> tuple[int, ...]:
         return tuple(index for index, each in enumerate(self.inputs) if each.kind in kinds)
@@ -150,6 +173,7 @@ class GraphUse(Record):
     bytes_copied: int
     bytes_held: int  # by recordings alone, for results and for copies of inputs
     notes: tuple[str, ...] = ()
+    staging: tuple[Staging, ...] = ()  # of its recordings, each choice once
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,63 +1,71 @@
-"""What is read where it lies, and is found somewhere else than before."""
+"""Inputs that are read in place and have a new address in a call."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from dynx._trace.user_location import location_of_call
 from dynx.cudagraphs._stats import count_address_change
 from dynx.records.cudagraphs import AddressChange, GraphPlan
 
-_OFTEN = 3  # moves, after which it is taken for another tensor on every call
+_OFTEN = 3  # changes of address, after which an input is copied in every call
+
+
+class SkipsWrappers(Protocol):
+    """A graph whose calls may skip AOTAutograd's wrappers."""
+
+    def around(self, wrapped: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that calls the wrappers or skips them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """What the graphs of one compilation know of each other."""
+class SharedFacts:
+    """What the forward, backward and inference graphs of one compilation know of each other."""
 
-    moving: set[str] = field(default_factory=set)  # names of what the forward graph saves outside of recordings
-    places: set[int] = field(default_factory=set)  # addresses of results that stay in recordings
-    direct: list[Any] = field(default_factory=list)  # what goes around the wrappers of an inference graph
+    saved_elsewhere: set[str] = field(default_factory=set)  # names of saved tensors outside of recordings
+    addresses: set[int] = field(default_factory=set)  # of results in the memory of recordings
+    bypasses: list[SkipsWrappers] = field(default_factory=list)
 
 
-class Moves:
-    """Where the inputs of a graph were last that are read where they lie, and how often they moved."""
+class AddressWatch:
+    """Remembers the addresses of static and managed inputs, and how often they change."""
 
-    def __init__(self, plan: GraphPlan, places: Collection[int]) -> None:
-        self._plan, self._places = plan, places
-        self._last: dict[int, int] = {}
+    def __init__(self, plan: GraphPlan, recorded: Collection[int]) -> None:
+        self._plan, self._recorded = plan, recorded
+        self._last: dict[int, int] = {}  # address by index of the input
         self._times: Counter[int] = Counter()
 
     def note(self, args: Sequence[Any]) -> GraphPlan:
-        """Note where inputs are that a recording is made for; gives the plan, with those as dynamic that move often.
+        """Note the addresses of a call that is to be recorded. Returns the plan, in which inputs that change often are dynamic.
 
-        FSDP gathers parameters somewhere else for each step, hooks on saved tensors give copies: each step would need a
-        recording. What lies in another recording is no move.
+        FSDP gathers parameters at a new address in each step, and hooks on saved tensors return copies: each step would
+        need a recording. Addresses in the memory of other recordings do not count as changes.
         """
-        moved: dict[int, AddressChange] = {}
+        changes: dict[int, AddressChange] = {}
         for index in self._plan.indices("static", "managed"):
             address, before = args[index].data_ptr(), self._last.get(index)
-            if address in self._places:
+            if address in self._recorded:
                 continue
             self._last[index] = address
             if before is not None and address != before:
                 self._times[index] += 1
-                each = self._plan.inputs[index]
-                moved[index] = AddressChange(
-                    each.name, before, address, self._times[index], each.location or location_of_call()
-                )
+                spec = self._plan.inputs[index]
+                location = spec.location or location_of_call()
+                changes[index] = AddressChange(spec.name, before, address, self._times[index], location)
         often: set[int] = set()
         if any(times >= _OFTEN for times in self._times.values()):
-            often = {index for index, times in self._times.items() if times > 1}  # those that are about to
-        for index, change in moved.items():
+            often = {index for index, times in self._times.items() if times > 1}  # with those that are about to reach the limit
+        for index, change in changes.items():
             count_address_change(replace(change, is_copied=index in often))
         if often:
             inputs = (
-                replace(each, kind="dynamic", why="moves often", is_fixed=False, is_told=False) if index in often else each
-                for index, each in enumerate(self._plan.inputs)
+                replace(spec, kind="dynamic", why="its address changes often", is_fixed=False, is_told=False)
+                if index in often
+                else spec
+                for index, spec in enumerate(self._plan.inputs)
             )
             self._plan = replace(self._plan, inputs=tuple(inputs))
             self._times.clear()

@@ -1,72 +1,80 @@
-"""Calls of an inference graph that go around AOTAutograd's wrappers, where these have nothing to do."""
+"""Skip AOTAutograd's runtime wrappers in calls of an inference graph for which they do nothing."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from dynx.cudagraphs._compiled.runner import Runner
 
 
-class _Inside(threading.local):
-    """What the wrappers gave in the call that is under way in a thread, and were given."""
+class _InnerCall(NamedTuple):
+    """What the wrappers passed to the graph, and what it returned to them."""
 
-    seen: tuple[tuple[Any, ...], Sequence[Any]] | None = None
+    args: tuple[Any, ...]
+    results: Sequence[Any]
 
 
-class Direct:
-    """Goes around once a call through the wrappers has shown that they hand on just what they are given.
+class _UnderWay(threading.local):
+    """The inner call of the wrapped call under way in a thread."""
 
-    Arguments and results have to be the same objects on both sides, and the graph must change nothing. What else the wrappers
-    do is to turn autograd off, as it is already where this goes around, and autocast, which a replay does not know.
+    inner: _InnerCall | None = None
+
+
+class Bypass:
+    """Calls the runner directly, once a wrapped call has shown that the wrappers pass arguments and results through unchanged.
+
+    Arguments and results must be the same objects inside and outside of the wrappers, and the graph must mutate nothing.
+    What the wrappers do besides is to disable autograd, which is disabled already where they are skipped, and autocast,
+    which a replay does not depend on.
     """
 
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
-        self._boxed_call = True
-        self._inside = _Inside()
-        self._is_proven: bool | None = False  # None: this is to be seen
+        self._boxed_call = True  # see Runner
+        self._under_way = _UnderWay()
+        self._is_proven: bool | None = False  # None: not known yet
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
-        """Be called by the wrappers."""
+        """Run the graph; called by the wrappers."""
         if self._is_proven is not None:
             return self.runner(args)
-        given = tuple(args)
+        passed = tuple(args)
         results = self.runner(args)
-        self._inside.seen = given, results
+        self._under_way.inner = _InnerCall(passed, results)
         return results
 
     def around(self, wrapped: Callable[..., Any]) -> Callable[..., Any]:
-        """Give what is called in place of the wrappers."""
+        """Return a function that calls the wrappers or skips them."""
         self._is_proven, replay_last = None, self.runner.replay_last
 
         def call(*args: Any) -> Any:
             if self._is_proven is False or torch.is_grad_enabled():
                 return wrapped(*args)
             if self._is_proven:
-                found = replay_last(list(args))
-                return wrapped(*args) if found is None else found
+                replayed = replay_last(list(args))
+                return wrapped(*args) if replayed is None else replayed
             try:
                 results = wrapped(*args)
-                if self._inside.seen is not None and self.runner.recordings:
-                    self._is_proven = self._has_shown(args, results, *self._inside.seen)
+                if self._under_way.inner is not None and self.runner.recordings:
+                    self._is_proven = self._proves(args, results, self._under_way.inner)
             finally:
-                self._inside.seen = None
+                self._under_way.inner = None
             return results
 
         return call
 
-    def _has_shown(self, args: tuple[Any, ...], results: Any, given: tuple[Any, ...], inner: Sequence[Any]) -> bool:
+    def _proves(self, args: tuple[Any, ...], results: Any, inner: _InnerCall) -> bool:
         return (
             self.runner.plan.is_pure
-            and _are_same(args, given)
+            and _are_same(args, inner.args)
             and isinstance(results, (list, tuple))
-            and _are_same(results, inner)
+            and _are_same(results, inner.results)
         )
 
 
-def _are_same(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
+def _are_same(objects: Sequence[Any], others: Sequence[Any]) -> bool:
+    return len(objects) == len(others) and all(a is b for a, b in zip(objects, others, strict=True))

@@ -1,10 +1,11 @@
-"""Which graphs are compiled, for who asks."""
+"""Collect the graphs that are compiled, for `explain`."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dynx.records.cudagraphs import GraphPlan, GraphUse
@@ -14,42 +15,46 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Heard:
-    """A graph that was compiled, and what runs it: nothing, where it runs as it is."""
+class CompiledGraph:
+    """A graph that was compiled, and what replays it; no runners where it runs uncaptured."""
 
     plan: GraphPlan
     runners: Sequence[Runner] = ()
 
     def use(self) -> GraphUse:
-        recordings = [each for runner in self.runners for each in runner.recordings]
-        notes = [note for each in self.runners for note in each.notes]
-        whys = [each.why_not_patched for each in recordings if each.why_not_patched]
+        """Return the record of what became of the graph so far."""
+        recordings = [recording for runner in self.runners for recording in runner.recordings]
+        notes = [note for runner in self.runners for note in runner.notes]
+        reasons = [recording.why_not_patched for recording in recordings if recording.why_not_patched]
         is_whole = len(self.runners) == 1 and not self.plan.pieces
+        staging = Counter(recording.staging for recording in recordings)
         return GraphUse(
-            self.runners[0].plan if is_whole else self.plan,  # that of now
+            self.runners[0].plan if is_whole else self.plan,  # the present one: inputs may have become dynamic
             recordings=len(recordings),
-            replays=sum(each.tally.times for each in recordings),
-            copies=sum(each.tally.copies for each in recordings),
-            bytes_copied=sum(each.tally.nbytes for each in recordings),
-            bytes_held=sum(each.nbytes for each in recordings),
-            notes=tuple(dict.fromkeys([*notes, *(f"inputs are copied, not patched: {each}" for each in whys)])),
+            replays=sum(recording.tally.times for recording in recordings),
+            copies=sum(recording.tally.copies for recording in recordings),
+            bytes_copied=sum(recording.tally.nbytes for recording in recordings),
+            bytes_held=sum(recording.nbytes for recording in recordings),
+            notes=tuple(dict.fromkeys([*notes, *(f"inputs are copied, not patched: {reason}" for reason in reasons)])),
+            staging=tuple(replace(choice, count=count) for choice, count in staging.items()),
         )
 
 
-_listeners: list[list[Heard]] = []
+_observers: list[list[CompiledGraph]] = []
 
 
-def tell_of(plan: GraphPlan, runners: Sequence[Runner] = ()) -> None:
-    for each in _listeners:
-        each.append(Heard(plan, runners))
+def notify_compiled(plan: GraphPlan, runners: Sequence[Runner] = ()) -> None:
+    """Pass a compiled graph to all who collect them."""
+    for graphs in _observers:
+        graphs.append(CompiledGraph(plan, runners))
 
 
 @contextmanager
-def graphs() -> Iterator[list[Heard]]:
+def compiled_graphs() -> Iterator[list[CompiledGraph]]:
     """Collect the graphs that are compiled in this context."""
-    heard: list[Heard] = []
-    _listeners.append(heard)
+    graphs: list[CompiledGraph] = []
+    _observers.append(graphs)
     try:
-        yield heard
+        yield graphs
     finally:
-        _listeners.remove(heard)
+        _observers.remove(graphs)

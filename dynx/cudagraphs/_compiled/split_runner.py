@@ -12,178 +12,181 @@ from torch.fx import GraphModule, Node
 
 from dynx._torch.autograd import aot
 from dynx._torch.autograd.saved_tensors import hooks_are_set
-from dynx.cudagraphs._compiled.address_changes import Shared
+from dynx.cudagraphs._compiled.address_changes import SharedFacts
 from dynx.cudagraphs._compiled.runner import Runner
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._graph.effects import mutated_inputs
 from dynx.cudagraphs._graph.fx import location_of, placeholders, value_of
-from dynx.cudagraphs._graph.partition import parts_of
-from dynx.cudagraphs._graph.split import Piece, pieces_of
+from dynx.cudagraphs._graph.partition import partition
+from dynx.cudagraphs._graph.split import Piece, split
 from dynx.cudagraphs._recording.inputs import own_copy
+from dynx.cudagraphs._recording.replayable import Call
 from dynx.cudagraphs._runtime.interface import Runtime
 from dynx.records.cudagraphs import GraphInput, GraphPiece, GraphPlan, Skip
 
-Call = Callable[[list[Any]], Sequence[Any]]
+_MIN_LAUNCHES = 3  # a replay with its checks and copies takes the time of two or three kernel launches
+
+
+def describe_pieces(gm: GraphModule, plan: GraphPlan, unsafe: dict[Node, Skip]) -> tuple[GraphPiece, ...]:
+    """Return the pieces that a graph is split into; none where no piece is worth capturing."""
+    parts = partition(gm, unsafe)
+    pieces = split(gm, parts, plan.user_outputs, plan.regenerated)
+    reasons = [_why_uncaptured(part, piece, unsafe) for part, piece in zip(parts, pieces, strict=True)]
+    if all(reasons):
+        return ()
+    return tuple(
+        GraphPiece(_names(piece.inputs), _names(piece.results), piece.launches, reason, _names(part))
+        for part, piece, reason in zip(parts, pieces, reasons, strict=True)
+    )
+
+
+def split_runner(gm: GraphModule, plan: GraphPlan, config: Config, runtime: Runtime, facts: SharedFacts) -> SplitRunner:
+    """Build what runs a graph whose plan has pieces."""
+    nodes = {node.name: node for node in gm.graph.nodes}
+    parts = [[nodes[name] for name in piece.nodes] for piece in plan.pieces]
+    pieces = split(gm, parts, plan.user_outputs, plan.regenerated)
+    is_captured = [not piece.why_uncaptured for piece in plan.pieces]
+    captured = {node for piece, yes in zip(pieces, is_captured, strict=True) if yes for node in piece.results}
+    inputs = dict(zip(placeholders(gm), plan.inputs, strict=True))
+    calls: list[tuple[Piece, Call]] = []
+    for piece, yes in zip(pieces, is_captured, strict=True):
+        call: Call = aot.boxed(_eager_call(piece.gm))
+        if yes:
+            call = Runner(call, _plan_of(piece, plan, inputs, captured), config, runtime, facts, has_own_pools=True)
+        calls.append((piece, call))
+    clones = config.outputs == "clone" or plan.part == "backward"  # autograd keeps the first gradient, and adds to it
+    return SplitRunner(gm, calls, plan, clones=clones)
+
+
+def saved_outside(gm: GraphModule, plan: GraphPlan) -> set[str]:
+    """Name what a forward graph saves outside of recordings: arguments, and results of pieces that are not captured."""
+    inputs = {node.name: spec for node, spec in zip(placeholders(gm), plan.inputs, strict=True)}
+    recorded = {name for piece in plan.pieces if not piece.why_uncaptured for name in piece.outputs}
+    outputs = gm.graph.output_node().args[0][plan.user_outputs :]
+    saved = (node.name for node in outputs if isinstance(node, Node))
+    return {name for name in saved if (inputs[name].kind == "dynamic" if name in inputs else name not in recorded)}
+
+
+def _names(nodes: Sequence[Node]) -> tuple[str, ...]:
+    return tuple(node.name for node in nodes)
+
+
+def _eager_call(gm: GraphModule) -> Callable[[list[Any]], Sequence[Any]]:
+    return lambda args: gm(*args)
+
+
+def _why_uncaptured(part: Sequence[Node], piece: Piece, unsafe: dict[Node, Skip]) -> str:
+    nodes = set(part)
+    for node, skip in unsafe.items():
+        if node in nodes:
+            return skip.reason
+    few = "kernel launch" if piece.launches == 1 else "kernel launches"
+    return "" if piece.launches >= _MIN_LAUNCHES else f"not worth capturing: only {piece.launches} {few}"
+
+
+def _plan_of(piece: Piece, whole: GraphPlan, inputs: dict[Node, GraphInput], captured: Collection[Node]) -> GraphPlan:
+    """Return the plan of a piece; `inputs` are those of the whole graph."""
+    mutated = mutated_inputs(piece.gm)
+    specs = []
+    for index, node in enumerate(piece.inputs):
+        if node in inputs:
+            specs.append(replace(inputs[node], is_mutated=index in mutated))
+        elif not isinstance(value_of(node), torch.Tensor):
+            specs.append(GraphInput(node.name, "scalar", "a number"))
+        elif node in captured:
+            specs.append(GraphInput(node.name, "managed", "a result of another piece", index in mutated))
+        else:  # its layout may differ from that of the fake tensor
+            why = "a result that was not captured"
+            specs.append(GraphInput(node.name, "dynamic", why, index in mutated, location=location_of(node)))
+    return GraphPlan(whole.part, tuple(specs), piece.user_outputs, is_pure=not mutated, regenerated=piece.regenerated)
 
 
 class _Step(NamedTuple):
+    """The call of a piece; values are kept in slots."""
+
     call: Call
-    inputs: list[int]
-    results: list[tuple[int, int]]  # of the call, and where they go
+    inputs: list[int]  # slots
+    results: list[tuple[int, int]]  # index of the result, slot
     is_captured: bool
-    handed_out: frozenset[int]  # results that the user gets
-    last_used: list[int]
+    user_results: frozenset[int]  # indices of results that the user gets
+    last_used: list[int]  # slots that no later step reads
 
 
-class Divided:
-    """Calls its pieces in turn. Values have places: those of the arguments first, then the others."""
+class SplitRunner:
+    """Calls the pieces of a graph in turn. Values are kept in slots: first those of the arguments, then those of results."""
 
     def __init__(self, gm: GraphModule, pieces: Sequence[tuple[Piece, Call]], plan: GraphPlan, *, clones: bool) -> None:
         self._clones, self._saves, user_outputs = clones, plan.part == "forward", plan.user_outputs
-        places = {node: place for place, node in enumerate(placeholders(gm))}
-        copies: dict[Node, int] = {}  # of results that are outputs, and inputs of other pieces too: these stay where they are
+        slots = {node: slot for slot, node in enumerate(placeholders(gm))}
+        user_slots: dict[Node, int] = {}  # of outputs that other pieces read too, from the recording's own memory
         self._steps: list[_Step] = []
         self.runners = [call for _, call in pieces if isinstance(call, Runner)]
         for piece, call in pieces:
             results = []
-            for number, node in enumerate(piece.results):
-                into = places if number >= piece.user_outputs else copies
-                into[node] = len(places) + len(copies)
-                results.append((number, into[node]))
-            inputs = [places[each] for each in piece.inputs]
-            handed_out = frozenset(range(piece.user_outputs)) - {*piece.regenerated}
-            self._steps.append(_Step(call, inputs, results, isinstance(call, Runner), handed_out, []))
+            for index, node in enumerate(piece.results):
+                target = slots if index >= piece.user_outputs else user_slots
+                target[node] = len(slots) + len(user_slots)
+                results.append((index, target[node]))
+            inputs = [slots[node] for node in piece.inputs]
+            user_results = frozenset(range(piece.user_outputs)) - {*piece.regenerated}
+            self._steps.append(_Step(call, inputs, results, isinstance(call, Runner), user_results, []))
         outputs = list(gm.graph.output_node().args[0])
         self._outputs = [
-            (copies.get(each, places.get(each)) if index < user_outputs else places[each]) if isinstance(each, Node) else None
-            for index, each in enumerate(outputs)
+            (user_slots.get(node, slots.get(node)) if index < user_outputs else slots[node]) if isinstance(node, Node) else None
+            for index, node in enumerate(outputs)
         ]
-        still = {place for place, each in enumerate(plan.inputs) if each.kind == "static"}
-        self._saved = {index for index, place in enumerate(self._outputs) if index >= user_outputs and place not in still}
-        self._constants = [None if isinstance(each, Node) else each for each in outputs]
-        self._size = len(places) + len(copies)
-        self._free()
-        self._alone = RLock()
+        static = {slot for slot, spec in enumerate(plan.inputs) if spec.kind == "static"}
+        self._saved = {index for index, slot in enumerate(self._outputs) if index >= user_outputs and slot not in static}
+        self._constants = [None if isinstance(output, Node) else output for output in outputs]
+        self._size = len(slots) + len(user_slots)
+        self._find_last_uses()
+        self._lock = RLock()
         self._is_busy = False
-        self._boxed_call = True
+        self._boxed_call = True  # see Runner
 
-    def _free(self) -> None:
-        """Note where each value is used last, so that it does not live longer."""
-        seen = {place for place in self._outputs if place is not None}
+    def _find_last_uses(self) -> None:
+        """Note where each value is used last, so that it can be freed."""
+        used_later = {slot for slot in self._outputs if slot is not None}
         for step in reversed(self._steps):
-            step.last_used.extend(place for place in dict.fromkeys(step.inputs) if place not in seen)
-            seen.update(step.inputs)
+            step.last_used.extend(slot for slot in dict.fromkeys(step.inputs) if slot not in used_later)
+            used_later.update(step.inputs)
 
     def __call__(self, args: list[Any]) -> list[Any]:
-        with self._alone:  # what one piece hands to another lies in recordings
-            is_within, self._is_busy = self._is_busy, True  # an operator may call the compiled function
+        with self._lock:  # what a piece passes to another one is in the memory of recordings
+            is_nested, self._is_busy = self._is_busy, True  # an operator may call the compiled function
             try:
-                return self._run(args, is_within)
+                return self._run(args, is_nested=is_nested)
             finally:
-                self._is_busy = is_within
+                self._is_busy = is_nested
 
-    def _run(self, args: list[Any], is_within: bool) -> list[Any]:
+    def _run(self, args: list[Any], *, is_nested: bool) -> list[Any]:
         values = [*args, *[None] * (self._size - len(args))]
         args.clear()
-        recorded = set[int]()  # memory that later calls overwrite
+        recorded = set[int]()  # addresses of storages that later calls overwrite
         for step in self._steps:
-            call = step.call.call if is_within and isinstance(step.call, Runner) else step.call
-            found = call([values[place] for place in step.inputs])
-            for number, place in step.results:
-                values[place] = found[number]
+            call = step.call.call if is_nested and isinstance(step.call, Runner) else step.call
+            results = call([values[slot] for slot in step.inputs])
+            for index, slot in step.results:
+                values[slot] = results[index]
                 if not self._clones:
                     continue
-                memory = _memory_of(found[number])
-                if not step.is_captured and number in step.handed_out and memory in recorded:
-                    values[place] = own_copy(found[number])
-                elif memory and step.is_captured and number not in step.handed_out:
-                    recorded.add(memory)
-            for place in step.last_used:
-                values[place] = None
-        found = [
-            constant if place is None else values[place] for place, constant in zip(self._outputs, self._constants, strict=True)
+                storage = _storage_of(results[index])
+                if not step.is_captured and index in step.user_results and storage in recorded:
+                    values[slot] = own_copy(results[index])
+                elif storage and step.is_captured and index not in step.user_results:
+                    recorded.add(storage)
+            for slot in step.last_used:
+                values[slot] = None
+        outputs = [
+            constant if slot is None else values[slot] for slot, constant in zip(self._outputs, self._constants, strict=True)
         ]
-        if self._saves and hooks_are_set():  # as of a graph that is captured as a whole
+        if self._saves and hooks_are_set():  # as where the whole graph is captured
             for index in self._saved:
-                found[index] = found[index].clone() if isinstance(found[index], torch.Tensor) else found[index]
-        return found
+                if isinstance(output := outputs[index], torch.Tensor):
+                    outputs[index] = output.clone()
+        return outputs
 
 
-def _memory_of(value: Any) -> int:
-    """Give where the memory of a tensor begins; 0 of what has none."""
+def _storage_of(value: Any) -> int:
+    """Return the address of a tensor's storage; 0 for other values."""
     return value.untyped_storage().data_ptr() if isinstance(value, torch.Tensor) else 0
-
-
-_WORTH_IT = 3  # launches: a replay with its checks and copies takes the time of two or three
-
-
-def described_pieces(gm: GraphModule, plan: GraphPlan, unsafe: dict[Node, Skip]) -> tuple[GraphPiece, ...]:
-    """Give the pieces that a graph is divided into; none where no piece is worth it."""
-    parts = parts_of(gm, unsafe)
-    pieces = pieces_of(gm, parts, plan.user_outputs, plan.regenerated)
-    whys = [_why_not(part, piece, unsafe) for part, piece in zip(parts, pieces, strict=True)]
-    if all(whys):
-        return ()
-    return tuple(
-        GraphPiece(_names(piece.inputs), _names(piece.results), piece.launches, why, _names(part))
-        for part, piece, why in zip(parts, pieces, whys, strict=True)
-    )
-
-
-def divided(gm: GraphModule, plan: GraphPlan, config: Config, runtime: Runtime, shared: Shared) -> Divided:
-    """Make the call of a graph whose plan has pieces."""
-    nodes = {each.name: each for each in gm.graph.nodes}
-    parts = [[nodes[name] for name in each.nodes] for each in plan.pieces]
-    pieces = pieces_of(gm, parts, plan.user_outputs, plan.regenerated)
-    whys = [each.why_uncaptured for each in plan.pieces]
-    captured = {node for piece, why in zip(pieces, whys, strict=True) if not why for node in piece.results}
-    given = dict(zip(placeholders(gm), plan.inputs, strict=True))
-    calls: list[tuple[Piece, Any]] = []
-    for piece, why in zip(pieces, whys, strict=True):
-        call = aot.boxed(_calling(piece.gm))
-        if not why:
-            of_piece = _plan_of(piece, plan, given, captured)
-            call = Runner(call, of_piece, config, runtime, shared, has_own_pools=True)
-        calls.append((piece, call))
-    clones = config.outputs == "clone" or plan.part == "backward"  # autograd keeps the first gradient as it is given
-    return Divided(gm, calls, plan, clones=clones)
-
-
-def _names(nodes: Sequence[Node]) -> tuple[str, ...]:
-    return tuple(each.name for each in nodes)
-
-
-def moving_results(gm: GraphModule, plan: GraphPlan) -> set[str]:
-    """Name what a forward graph saves elsewhere on each call: arguments, and results of pieces that are not captured."""
-    given = {node.name: each for node, each in zip(placeholders(gm), plan.inputs, strict=True)}
-    still = {name for piece in plan.pieces if not piece.why_uncaptured for name in piece.outputs}
-    saved = (each.name for each in gm.graph.output_node().args[0][plan.user_outputs :] if isinstance(each, Node))
-    return {name for name in saved if (given[name].kind == "dynamic" if name in given else name not in still)}
-
-
-def _calling(gm: GraphModule) -> Callable[[list[Any]], Sequence[Any]]:
-    return lambda args: gm(*args)
-
-
-def _why_not(part: Sequence[Node], piece: Piece, unsafe: dict[Node, Skip]) -> str:
-    here = set(part)
-    for node, skip in unsafe.items():
-        if node in here:
-            return skip.reason
-    return "" if piece.launches >= _WORTH_IT else f"a replay takes as long as {piece.launches} launches"
-
-
-def _plan_of(piece: Piece, whole: GraphPlan, given: dict[Node, GraphInput], captured: Collection[Node]) -> GraphPlan:
-    written = mutated_inputs(piece.gm)
-    inputs = []
-    for index, node in enumerate(piece.inputs):
-        if node in given:
-            inputs.append(replace(given[node], is_mutated=index in written))
-        elif not isinstance(value_of(node), torch.Tensor):
-            inputs.append(GraphInput(node.name, "scalar", "a number"))
-        elif node in captured:
-            inputs.append(GraphInput(node.name, "managed", "a result of another piece", index in written))
-        else:  # whose layout may be another than was foreseen
-            why = "a result that was not captured"
-            inputs.append(GraphInput(node.name, "dynamic", why, index in written, location=location_of(node)))
-    return GraphPlan(whole.part, tuple(inputs), piece.user_outputs, is_pure=not written, regenerated=piece.regenerated)

@@ -1,4 +1,4 @@
-"""The arguments of a call: its tensors, how they are laid out, and what else there is."""
+"""The arguments of a call as a flat list of leaves: tensors with their layouts, and everything else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dynx._torch.ops.fast_checks import layout_check
 
 Match = Callable[[tuple[Any, ...], Mapping[str, Any]], Sequence[torch.Tensor] | None]
 
-BY_VALUE = (
+BY_VALUE = (  # types whose objects are compared by value
     int,
     str,
     bytes,
@@ -35,24 +35,28 @@ BY_VALUE = (
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Arguments taken apart, containers and all."""
+    """Flattened arguments, with containers as a TreeSpec."""
 
     leaves: tuple[Any, ...]
     spec: TreeSpec
 
     @property
     def tensors(self) -> list[torch.Tensor]:
-        return [each for each in self.leaves if isinstance(each, torch.Tensor)]
+        return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
+
+    @property
+    def others(self) -> list[Any]:
+        return [leaf for leaf in self.leaves if not isinstance(leaf, torch.Tensor)]
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Everything but the contents of the tensors."""
+        """A hashable description of everything but the values of tensors."""
         return (str(self.spec), *map(_key_of, self.leaves))
 
     def call(self, function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
-        """Call a function with these arguments, but other tensors."""
-        others = iter(tensors)
-        leaves = [next(others) if isinstance(each, torch.Tensor) else each for each in self.leaves]
+        """Call a function with these arguments, but with other tensors."""
+        replacements = iter(tensors)
+        leaves = [next(replacements) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
         args, kwargs = tree_unflatten(leaves, self.spec)
         return function(*args, **kwargs)
 
@@ -62,22 +66,25 @@ def arguments_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
     return Arguments(tuple(leaves), spec)
 
 
-def names_of(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
-    """Name the leaves of a call as the function's parameters are named, in the order of `arguments_of`."""
+def argument_names(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
+    """Name the leaves of a call after the function's parameters, in the order of `arguments_of`.
+
+    `x`, `batch['ids']`, `args[0]`.
+    """
     try:
         bound = inspect.signature(function).bind(*args, **kwargs).arguments
-    except Exception:  # noqa: BLE001  # it has no signature, or one that does not say the truth
+    except Exception:  # noqa: BLE001 - the function has no signature, or a wrong one
         bound = {}
     names = {id(value): name for name, value in bound.items()}
-    found = []
-    for top, value in [*((f"args[{index}]", each) for index, each in enumerate(args)), *kwargs.items()]:
+    leaf_names = []
+    for position, value in [*((f"args[{index}]", arg) for index, arg in enumerate(args)), *kwargs.items()]:
         paths, _ = tree_flatten_with_path(value)
-        found += [names.get(id(value), top) + keystr(path) for path, _ in paths]
-    return found
+        leaf_names += [names.get(id(value), position) + keystr(path) for path, _ in paths]
+    return leaf_names
 
 
-def matching(arguments: Arguments) -> Match:
-    """Give what takes the tensors out of a call that is laid out like this one; None of another."""
+def matcher(arguments: Arguments) -> Match:
+    """Return a function that returns the tensors of a call with the same layout as this one, and None for any other call."""
     tensors = arguments.tensors
     count, key = len(tensors), arguments.key
     check = layout_check(tensors)
@@ -87,10 +94,10 @@ def matching(arguments: Arguments) -> Match:
         return args if not kwargs and len(args) == count and check(*args) else None
 
     def match_any(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[torch.Tensor] | None:
-        given = arguments_of(args, kwargs)
-        return given.tensors if given.key == key else None
+        candidate = arguments_of(args, kwargs)
+        return candidate.tensors if candidate.key == key else None
 
-    is_flat = not no_keywords and len(first) == count and all(isinstance(each, torch.Tensor) for each in first)
+    is_flat = not no_keywords and len(first) == count and all(isinstance(arg, torch.Tensor) for arg in first)
     return match_tensors if is_flat else match_any
 
 
@@ -99,7 +106,7 @@ def _key_of(leaf: Any) -> Any:
         bits = leaf.is_conj(), leaf.is_neg()
         return type(leaf), leaf.dtype, leaf.device, leaf.size(), leaf.stride(), leaf.requires_grad, bits
     if isinstance(leaf, (float, complex)):
-        return type(leaf), repr(leaf)  # 0.0 == -0.0, and NaN is equal to nothing
+        return type(leaf), repr(leaf)  # 0.0 == -0.0, and NaN != NaN
     if isinstance(leaf, BY_VALUE):
         return type(leaf), leaf
-    return type(leaf), repr(leaf) if isinstance(leaf, Number) else id(leaf)  # of NumPy, for one
+    return type(leaf), repr(leaf) if isinstance(leaf, Number) else id(leaf)  # a Number of NumPy, for example

@@ -1,4 +1,4 @@
-"""A function with the graph that autograd makes of it, to be captured forward and backward."""
+"""A function and the autograd graph of its last forward pass, to be captured forward and backward."""
 
 from __future__ import annotations
 
@@ -14,8 +14,15 @@ from dynx.errors import UsageError
 Leaves = Callable[[], AbstractContextManager[Mapping[torch.Tensor, torch.Tensor]]]
 
 
-class Traced:
-    """Runs a function forward once, and back as often as it is captured."""
+class AutogradTape:
+    """Runs a function forward once, and backward as often as its backward pass is captured.
+
+    Args:
+        call: The function, on a list of tensors.
+        needs_gradient: Which of the tensors need gradients.
+        leaves: Context manager in which the function uses other leaves instead of parameters; yields leaves by parameter.
+        parameters: The parameters that need gradients.
+    """
 
     def __init__(
         self,
@@ -25,86 +32,92 @@ class Traced:
         parameters: Sequence[torch.Tensor],
     ) -> None:
         self._call, self._needs, self._leaves, self._parameters = call, needs_gradient, leaves, parameters
-        self._given: list[torch.Tensor] = []
-        self._leaves_of: list[torch.Tensor] = []  # the parameters
-        self.results: dict[int, torch.Tensor] = {}  # those with gradients, by their place
+        self._inputs: list[torch.Tensor] = []  # that need gradients
+        self._leaf_of_parameter: list[torch.Tensor] = []
+        self.results: dict[int, torch.Tensor] = {}  # that need gradients, by index
         self._held: list[Any] = []
-        self.is_used: list[bool] = []  # of what gradients were asked for
+        self.is_used: list[bool] = []  # whether each input and parameter gets a gradient
 
     def forward(self, args: list[Any]) -> list[Any]:
-        """Give what the function gives, and behind it what autograd saved: that must stay where it is."""
+        """Run the function. Returns its results, followed by the tensors that autograd saved, whose memory must be kept."""
         saved: list[torch.Tensor] = []
 
         def keep(tensor: torch.Tensor) -> torch.Tensor:
             saved.append(tensor.detach())
             return tensor
 
-        with torch.enable_grad(), saved_tensors_hooks(keep, _as_it_is), self._leaves() as leaves:
-            given = [each.detach().requires_grad_(need) for each, need in zip(args, self._needs, strict=True)]
-            outputs = list(self._call(list(given)))
-            self._leaves_of = [leaves.get(each, each) for each in self._parameters]
-        known = [*given, *self._leaves_of, *self._parameters]
-        size = stranger([each for each in outputs if isinstance(each, torch.Tensor)], known)
+        with torch.enable_grad(), saved_tensors_hooks(keep, _identity), self._leaves() as leaves:
+            inputs = [arg.detach().requires_grad_(need) for arg, need in zip(args, self._needs, strict=True)]
+            outputs = list(self._call(list(inputs)))
+            self._leaf_of_parameter = [leaves.get(param, param) for param in self._parameters]
+        known = [*inputs, *self._leaf_of_parameter, *self._parameters]
+        size = unknown_leaf([output for output in outputs if isinstance(output, torch.Tensor)], known)
         if size is not None:
             raise UsageError(
-                f"a tensor of size {size} needs gradients, and is no argument and no parameter of a module that is known\n"
-                "  have the function be a module, or close over the modules that it uses"
+                f"a tensor of size {size} needs gradients, and is neither an argument nor a parameter of a known module\n"
+                "  pass a module instead of a function, or reference its modules from the function's closure"
             )
-        self._given = [each for each, need in zip(given, self._needs, strict=True) if need]
+        self._inputs = [tensor for tensor, need in zip(inputs, self._needs, strict=True) if need]
         self.results = {
-            index: each for index, each in enumerate(outputs) if isinstance(each, torch.Tensor) and each.requires_grad
+            index: output for index, output in enumerate(outputs) if isinstance(output, torch.Tensor) and output.requires_grad
         }
-        return [*(each.detach() if isinstance(each, torch.Tensor) else each for each in outputs), *saved]
+        return [*(output.detach() if isinstance(output, torch.Tensor) else output for output in outputs), *saved]
 
     def backward(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
-        """Give the gradients of the arguments that need one, and of parameters.
+        """Return the gradients of the inputs that need one, and of the parameters. May be called again until `release`."""
+        sources = [*self._inputs, *self._leaf_of_parameter, *self._parameters]  # parameters may be used directly too
+        all_gradients = torch.autograd.grad(
+            list(self.results.values()), sources, gradients, retain_graph=True, allow_unused=True
+        )
+        inputs, params = len(self._inputs), len(self._parameters)
+        of_leaves, of_params = all_gradients[inputs : inputs + params], all_gradients[inputs + params :]
+        is_same = [leaf is param for leaf, param in zip(self._leaf_of_parameter, self._parameters, strict=True)]
+        result = [*all_gradients[:inputs], *map(_sum, of_leaves, of_params, is_same)]
+        self.is_used = [gradient is not None for gradient in result]
+        return result
 
-        May be called again until `let_go`.
-        """
-        wanted = [*self._given, *self._leaves_of, *self._parameters]  # which may be used themselves too, by other ways
-        each_of = torch.autograd.grad(list(self.results.values()), wanted, gradients, retain_graph=True, allow_unused=True)
-        places, count = len(self._given), len(self._parameters)
-        leaves, parameters = each_of[places : places + count], each_of[places + count :]
-        same = [leaf is each for leaf, each in zip(self._leaves_of, self._parameters, strict=True)]
-        found = [*each_of[:places], *map(_sum, leaves, parameters, same)]
-        self.is_used = [each is not None for each in found]
-        return found
+    def release(self) -> None:
+        """Drop the autograd graph, but keep what custom autograd functions saved outside of saved-tensor hooks.
 
-    def let_go(self) -> None:
-        """Forget the graph of autograd, but not what it has saved in places where hooks do not see it.
-
-        Where a parameter itself was used, its node belongs to the stream of the capture: backward passes would wait for that.
+        Where a parameter itself was used, its AccumulateGrad node belongs to the stream of the capture: later backward
+        passes would wait for it.
         """
         self._held = [_attributes(node) for node in nodes_of(self.results.values())]
-        self.results = {index: each.detach() for index, each in self.results.items()}
+        self.results = {index: result.detach() for index, result in self.results.items()}
 
 
-def stranger(results: Sequence[torch.Tensor], known: Sequence[torch.Tensor]) -> tuple[int, ...] | None:
-    """Give the size of a leaf that results need the gradient of, and that is not among those that are known."""
-    ours = {id(each) for each in known}
+def unknown_leaf(results: Sequence[torch.Tensor], known: Sequence[torch.Tensor]) -> tuple[int, ...] | None:
+    """Return the size of a leaf that gets a gradient from the results and is not among the known ones.
+
+    None where there is none.
+    """
+    known_ids = {id(tensor) for tensor in known}
     leaves = (node.variable for node in nodes_of(results) if node.name() == "torch::autograd::AccumulateGrad")
-    return next((tuple(each.size()) for each in leaves if id(each) not in ours), None)
+    return next((tuple(leaf.size()) for leaf in leaves if id(leaf) not in known_ids), None)
 
 
-def _sum(one: torch.Tensor | None, other: torch.Tensor | None, is_same: bool) -> torch.Tensor | None:
-    return other if one is None else one if other is None or is_same else one + other
+def _sum(of_leaf: torch.Tensor | None, of_param: torch.Tensor | None, is_same: bool) -> torch.Tensor | None:
+    if of_leaf is None:
+        return of_param
+    return of_leaf if of_param is None or is_same else of_leaf + of_param
 
 
 def nodes_of(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
+    """Yield the nodes of the autograd graph of tensors, each once."""
     seen: set[Any] = set()
-    left = [each.grad_fn for each in tensors]
-    while left:
-        node = left.pop()
+    pending = [tensor.grad_fn for tensor in tensors]
+    while pending:
+        node = pending.pop()
         if node is not None and node not in seen:
             seen.add(node)
-            left += [each for each, _ in node.next_functions]
+            pending += [following for following, _ in node.next_functions]
             yield node
 
 
 def _attributes(node: Any) -> list[Any]:
-    """Give what a function written in Python has put on its context."""
+    """Return what a custom autograd function has assigned to its context."""
     return list(getattr(node, "__dict__", {}).values())
 
 
-def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
+def _identity(tensor: torch.Tensor) -> torch.Tensor:
     return tensor

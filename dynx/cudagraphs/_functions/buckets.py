@@ -1,4 +1,4 @@
-"""Sizes that are padded to one of a few, so that few recordings serve many sizes."""
+"""Pad sizes to one of a few buckets, so that few recordings serve many sizes."""
 
 from __future__ import annotations
 
@@ -11,102 +11,108 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from dynx.cudagraphs._functions.first_call import changes_of
-from dynx.cudagraphs._functions.recorded_function import Recorded
+from dynx.cudagraphs._functions.first_call import change_detector
+from dynx.cudagraphs._functions.recorded_function import RecordedFunction
+from dynx.cudagraphs._recording.replayable import Replayable
 from dynx.errors import UsageError
 
-Buckets = Mapping[int, Sequence[int]]
-Sizes = Mapping[int, int]
+Buckets = Mapping[int, Sequence[int]]  # sizes by dimension
+Sizes = Mapping[int, int]  # one size by dimension
 
 
 class Bucketed:
     """Pads tensors along some dimensions with zeros, calls a recorded function, and cuts its results.
 
-    The size of a dimension is that of the first tensor that has it; other arguments of that size are padded too, and results of
-    the padded size are cut. Sizes above the largest bucket run as they are.
+    The size of a dimension is that of the first tensor that has the dimension. Other arguments of the same size are padded
+    too, and results of the padded size are cut. Calls with sizes above the largest bucket run uncaptured.
     """
 
-    def __init__(self, recorded: Recorded, buckets: Buckets) -> None:
+    def __init__(self, recorded: RecordedFunction, buckets: Buckets) -> None:
         self._recorded = recorded
-        self._writes: bool | None = None  # None: this is to be seen
+        self._mutates_arguments: bool | None = None  # None: not known yet
         self._buckets = {dim: sorted(sizes) for dim, sizes in buckets.items()}
 
     def record(self, *args: Any, **kwargs: Any) -> None:
-        """Record all buckets, the largest first: the others find their memory in what it needs in between."""
-        here = self._sizes((args, kwargs))
-        for sizes in product(*(reversed(each) for each in self._buckets.values())):
-            given, keywords = _resized((args, kwargs), here, dict(zip(self._buckets, sizes, strict=True)))
-            given, keywords = tree_map(_as_padded, (given, keywords))
-            self._recorded.record(*given, **keywords)
-        self._writes = self._recorded.writes
+        """Record all buckets, the largest first: the others fit into the memory of its intermediate results."""
+        sizes = self._sizes((args, kwargs))
+        for bucket in product(*(reversed(bucket_sizes) for bucket_sizes in self._buckets.values())):
+            padded = _resized((args, kwargs), sizes, dict(zip(self._buckets, bucket, strict=True)))
+            padded_args, padded_kwargs = tree_map(_contiguous, padded)
+            self._recorded.record(*padded_args, **padded_kwargs)
+        self._mutates_arguments = self._recorded.mutates_arguments
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        here = self._sizes((args, kwargs))
-        buckets = {dim: self._bucket(dim, size) for dim, size in here.items()}
+        sizes = self._sizes((args, kwargs))
+        buckets = {dim: self._bucket(dim, size) for dim, size in sizes.items()}
         for dim in (dim for dim, size in buckets.items() if size == 0):
-            what = f"size {here[dim]} of dimension {dim} is above the largest bucket"
-            self._recorded.tell_once(f"{self._recorded.name} runs uncaptured: {what}")
+            why = f"size {sizes[dim]} of dimension {dim} is above the largest bucket"
+            self._recorded.warn_once(f"{self._recorded.name} runs uncaptured: {why}")
             return self._recorded.run_uncaptured(*args, **kwargs)
-        if here != buckets and self._writes is not False:  # what is padded is a copy: changes would be lost
-            changes = changes_of(list(_tensors((args, kwargs))))
+        if sizes != buckets and self._mutates_arguments is not False:  # padding copies: mutations of the copy would be lost
+            changed = change_detector(list(_tensors((args, kwargs))))
             result = self._recorded.run_uncaptured(*args, **kwargs)
-            self._writes = self._writes or bool(changes())
+            self._mutates_arguments = self._mutates_arguments or bool(changed())
             return result
-        given, keywords = _resized((args, kwargs), here, buckets)
-        return _resized(self._recorded(*given, **keywords), buckets, here)
+        padded_args, padded_kwargs = _resized((args, kwargs), sizes, buckets)
+        return _resized(self._recorded(*padded_args, **padded_kwargs), buckets, sizes)
 
     def _sizes(self, arguments: Any) -> dict[int, int]:
-        found = {}
+        sizes = {}
         for dim in self._buckets:
-            size = next((each.size(dim) for each in _tensors(arguments) if each.dim() > dim), None)
+            size = next((tensor.size(dim) for tensor in _tensors(arguments) if tensor.dim() > dim), None)
             if size is None:
-                raise UsageError(f"no argument has a dimension {dim}, of which there are buckets")
-            found[dim] = size
-        return found
+                raise UsageError(
+                    f"no argument has a dimension {dim}, for which buckets are configured\n  leave {dim} out of buckets"
+                )
+            sizes[dim] = size
+        return sizes
 
     def _bucket(self, dim: int, size: int) -> int:
-        """Give the smallest bucket that is large enough; 0 where there is none."""
+        """Return the smallest bucket that is large enough; 0 where there is none."""
         sizes = self._buckets[dim]
-        place = bisect_left(sizes, size)
-        return sizes[place] if place < len(sizes) else 0
+        index = bisect_left(sizes, size)
+        return sizes[index] if index < len(sizes) else 0
 
     @property
-    def recordings(self) -> list[Any]:
+    def recordings(self) -> list[Replayable]:
         return self._recorded.recordings
 
     def close(self) -> None:
+        """Release the memory of the recordings; the next calls record again."""
         self._recorded.close()
 
 
 def check_buckets(buckets: Buckets, outputs: str, max_recordings: int) -> None:
-    """Raise UsageError for what buckets do not go with."""
+    """Raise UsageError where buckets contradict other options."""
     if outputs != "clone":
-        raise UsageError(f"outputs={outputs!r} with buckets: these share memory, so results have to be copied\n  use 'clone'")
+        raise UsageError(
+            f"outputs={outputs!r} with buckets: recordings of buckets share memory, so results must be cloned\n  use 'clone'"
+        )
     count = len(list(product(*buckets.values())))
     if count > max_recordings:
-        raise UsageError(f"buckets make {count} recordings, max_recordings={max_recordings}\n  give a larger max_recordings")
+        raise UsageError(f"buckets need {count} recordings, max_recordings={max_recordings}\n  pass a larger max_recordings")
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    return (each for each in tree_leaves(values) if isinstance(each, torch.Tensor))
+    return (leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor))
 
 
-def _resized(values: Any, sizes: Sizes, wanted: Sizes) -> Any:
-    """Pad or cut the tensors that have these sizes to others."""
-    return values if sizes == wanted else tree_map(partial(_resize, sizes=sizes, wanted=wanted), values)
+def _resized(values: Any, sizes: Sizes, target: Sizes) -> Any:
+    """Pad or cut the tensors that have these sizes to the target sizes."""
+    return values if sizes == target else tree_map(partial(_resize, sizes=sizes, target=target), values)
 
 
-def _resize(value: Any, sizes: Sizes, wanted: Sizes) -> Any:
+def _resize(value: Any, sizes: Sizes, target: Sizes) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     for dim, size in sizes.items():
         if value.dim() > dim and value.size(dim) == size:
-            value = _padded(value, dim, wanted[dim]) if wanted[dim] > size else value.narrow(dim, 0, wanted[dim])
+            value = _padded(value, dim, target[dim]) if target[dim] > size else value.narrow(dim, 0, target[dim])
     return value
 
 
-def _as_padded(value: Any) -> Any:
-    """Lay a tensor out as one that is padded."""
+def _contiguous(value: Any) -> Any:
+    """Return a tensor with the layout of a padded one."""
     return value.contiguous() if isinstance(value, torch.Tensor) else value
 
 

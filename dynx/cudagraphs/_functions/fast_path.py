@@ -1,4 +1,4 @@
-"""A function that is replayed without Dynamo and AOTAutograd."""
+"""Replay a function without Dynamo and AOTAutograd."""
 
 from __future__ import annotations
 
@@ -10,92 +10,100 @@ import torch
 
 from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._functions.buckets import Bucketed, check_buckets
-from dynx.cudagraphs._functions.patched_params import Told
-from dynx.cudagraphs._functions.recorded_function import Recorded
+from dynx.cudagraphs._functions.patched_params import PatchedParams
+from dynx.cudagraphs._functions.recorded_function import RecordedCallable, RecordedFunction, RecordingPolicy
 from dynx.cudagraphs._runtime.select import check_bindings, runtime_of
 from dynx.cudagraphs._state.code_names import name_of, signature_of
 from dynx.cudagraphs._state.find_modules import modules_of, unset
-from dynx.cudagraphs._state.module_state import Frozen, ModuleState
+from dynx.cudagraphs._state.module_state import ModuleState, Unchecked
 from dynx.cudagraphs._state.params import tensors_of
 from dynx.errors import UsageError
 
 
 def fast_path(
-    function: Callable[..., Any], *examples: Any, frozen: bool = False, config: Config | None = None
-) -> Callable[..., Any]:
-    """Record a function or module, and give what replays it: without gradients, without Dynamo, without AOTAutograd.
+    fn: Callable[..., Any], /, *examples: Any, unsafe_skip_checks: bool = False, config: Config | None = None
+) -> RecordedCallable:
+    """Record a function or module for inference, and return a callable that replays it without Dynamo and AOTAutograd.
 
-    The function is called with `examples` as it is (once more if that set attributes of its modules), then to be recorded;
-    Python does not run in a replay.
-    Other layouts of arguments (dtypes, sizes, strides, numbers, containers) run as they are once, then get a recording of their
-    own, `config.max_recordings` in all.
+    The function is called with `examples` uncaptured (once more if that sets attributes of its modules), then captured; Python
+    does not run in a replay. Arguments of other dtypes, sizes, strides, scalars or containers run uncaptured once, then get
+    recordings of their own.
+
+    Each call checks that the modules which the function uses are unchanged: attributes, parameters and their addresses,
+    submodules, hooks, train or eval mode; otherwise it records again. A function that assigns attributes of its modules in
+    each call runs uncaptured, with a warning.
 
     With `config.buckets` tensors are padded with zeros to the next size of their dimensions, and results are cut: few
-    recordings, which share their memory, serve all sizes up to the largest. All are recorded at once.
+    recordings, which share their memory, serve all sizes up to the largest bucket. All are recorded at once. With
+    `config.params="patch"` each call sets the graph's pointers to the current parameters, so that parameters of the same
+    layout may be exchanged without another recording.
 
-    Each call checks that the modules which the function uses are as they were: attributes, parameters and where they lie,
-    submodules, hooks, train or eval; otherwise it records anew. A function that assigns attributes of its modules in each call
-    runs uncaptured, with a warning. With `frozen` it checks the arguments only, and you promise the rest.
+    Args:
+        fn: Function or module; runs without gradients.
+        *examples: Arguments to record at once; without them the first calls record.
+        unsafe_skip_checks: Check only the arguments in each call. The caller promises that modules, parameters and autocast
+            stay unchanged.
+        config: Options; see `Config`.
 
-    With `config.params="patch"` a graph is told in each call where the parameters are: they may be others, of the same layout,
-    without another recording. Outputs are those of `config.outputs`; "static" gives the recording's own tensors, which the next
-    call overwrites.
+    Returns:
+        A callable with the signature of `fn`, `.recordings` and `.close()`.
 
-    Raises UsageError if it finds no module to check, and CaptureError (with `config.or_error`) for what cannot be captured.
+    Raises:
+        UsageError: No module that `fn` uses can be found, so nothing could be checked; or options contradict each other.
+        CaptureError: The function cannot be captured, and `config.or_error` is set.
 
-    >>> import torch
-    >>> from dynx import cudagraphs
-    >>> model = torch.nn.Linear(2, 2)
-    >>> run = cudagraphs.fast_path(model, torch.ones(1, 2), config=cudagraphs.Config(runtime="emulator"))
-    >>> x = torch.randn(1, 2)
-    >>> bool((run(x) == model(x)).all())
-    True
+    Example:
+        >>> import torch
+        >>> from dynx import cudagraphs
+        >>> model = torch.nn.Linear(2, 2)
+        >>> run = cudagraphs.fast_path(model, torch.ones(1, 2), config=cudagraphs.Config(runtime="emulator"))
+        >>> x = torch.randn(1, 2)
+        >>> bool((run(x) == model(x)).all())
+        True
     """
     config = config_or_default(config)
-    if not callable(function):
-        raise UsageError(f"{function!r} cannot be called\n  give a module or a function")
-    if any(isinstance(each, Config) for each in examples):
-        raise UsageError("a Config stands among the examples\n  give it as config=")
-    runtime, modules = runtime_of(config), modules_of(function)
+    if not callable(fn):
+        raise UsageError(f"{fn!r} is not callable\n  pass a module or a function")
+    if any(isinstance(example, Config) for example in examples):
+        raise UsageError("a Config is among the examples\n  pass it as config=")
+    runtime, modules = runtime_of(config), modules_of(fn)
     check_bindings(config, runtime)
-    if not frozen and (names := unset(function)):
+    if not unsafe_skip_checks and (names := unset(fn)):
         raise UsageError(
-            f"{names[0]}, which {name_of(function)} uses, has no value yet, so it cannot be checked\n"
-            "  give it one before, or promise with frozen=True"
+            f"{names[0]}, which {name_of(fn)} uses, has no value yet, so it cannot be checked\n"
+            "  assign it before, or skip the checks with unsafe_skip_checks=True"
         )
-    if not frozen and not modules:
+    if not unsafe_skip_checks and not modules:
         raise UsageError(
-            f"no module is known that {name_of(function)} uses, so nothing can be checked\n  promise with frozen=True"
+            f"found no module that {name_of(fn)} uses, so its state cannot be checked\n"
+            "  skip the checks with unsafe_skip_checks=True"
         )
-    if config.params == "patch" and (frozen or config.buckets):
-        raise UsageError("params='patch' looks at the parameters in each call\n  leave out frozen and buckets")
-    inner = torch.compile(function) if config.inner == "inductor" else function
+    if config.params == "patch" and (unsafe_skip_checks or config.buckets):
+        raise UsageError("params='patch' looks at the parameters in each call\n  leave out unsafe_skip_checks and buckets")
+    inner = torch.compile(fn) if config.inner == "inductor" else fn
+    call = _WithoutGradients(inner)
+    name = f"the fast path of {name_of(fn)}"
 
-    call = _Ungraded(inner)
-    name = f"the fast path of {name_of(function)}"
+    def recorded_function() -> RecordedFunction:
+        state = Unchecked() if unsafe_skip_checks else ModuleState(fn, runtime.device.type if runtime is not None else "cpu")
+        policy = RecordingPolicy(mutable=lambda: tensors_of(modules_of(fn)), original=_WithoutGradients(fn))
+        return RecordedFunction(call, "call", name, config, runtime, state, policy)
 
-    def plainly() -> Recorded:
-        state = Frozen() if frozen else ModuleState(function, runtime.device.type if runtime is not None else "cpu")
-        recorded = Recorded(call, "call", name, config, runtime, state)
-        recorded.watched = lambda: tensors_of(modules_of(function))
-        recorded.original = _Ungraded(function)
-        return recorded
-
-    found: Any = None
+    recorded: PatchedParams | Bucketed | RecordedFunction
     if config.params == "patch" and runtime is not None:
-        found = Told(call, function, name, config, runtime, plainly)
+        recorded = PatchedParams(call, fn, name, config, runtime, recorded_function)
     elif config.buckets:
         check_buckets(config.buckets, config.outputs, config.max_recordings)
-        found = Bucketed(plainly(), config.buckets)
+        recorded = Bucketed(recorded_function(), config.buckets)
     else:
-        found = plainly()
+        recorded = recorded_function()
     if examples:
-        found.record(*examples)
-    return found
+        recorded.record(*examples)
+    return recorded
 
 
-class _Ungraded:
-    """Calls a function without gradients; a copy calls a copy of it."""
+class _WithoutGradients:
+    """Calls a function without gradients; a copy of it calls a copy of the function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -105,8 +113,8 @@ class _Ungraded:
         with torch.no_grad():
             return self._function(*args, **kwargs)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Ungraded:
-        return _Ungraded(copy.deepcopy(self._function, memo))
+    def __deepcopy__(self, memo: dict[int, Any]) -> _WithoutGradients:
+        return _WithoutGradients(copy.deepcopy(self._function, memo))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Ungraded, (self._function,)
+        return _WithoutGradients, (self._function,)

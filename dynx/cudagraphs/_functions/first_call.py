@@ -1,4 +1,4 @@
-"""What the first call of a function shows: what it changes, and why a replay could not do the same."""
+"""What the first, uncaptured call of a function shows: what it mutates, and why a replay could not do the same."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from torch.nn import Parameter
 from dynx.cudagraphs._functions.arguments import BY_VALUE, Arguments
 from dynx.cudagraphs._recording.cache import Key
 
-_LOOKED_AT = 1 << 26  # bytes, up to which values are compared: some operators change tensors and do not say so
-_PLAIN = (*BY_VALUE, Number)
+_COMPARED = 1 << 26  # bytes, up to which values are compared: some operators mutate tensors without increasing their version
+_VALUES = (*BY_VALUE, Number)
 _FUNCTIONS = FunctionType, BuiltinFunctionType, MethodDescriptorType, torch._ops.OpOverload, torch._ops.OpOverloadPacket
-_WITHOUT_STATE = (*_FUNCTIONS, type)
+_STATELESS = (*_FUNCTIONS, type)
 
 
-def changes_of(tensors: Sequence[torch.Tensor]) -> Callable[[], list[int]]:
-    """Give what tells which of some tensors, by their places, were changed since now."""
-    versions = [None if each.is_inference() else each._version for each in tensors]
-    values = [_bytes(each).clone() if _is_compared(each) else None for each in tensors]
+def change_detector(tensors: Sequence[torch.Tensor]) -> Callable[[], list[int]]:
+    """Return a function that returns the indices of the tensors that were mutated since now."""
+    versions = [None if tensor.is_inference() else tensor._version for tensor in tensors]
+    copies = [_bytes(tensor).clone() if _is_compared(tensor) else None for tensor in tensors]
 
     def changed() -> list[int]:
         return [
             index
-            for index, (each, version, value) in enumerate(zip(tensors, versions, values, strict=True))
-            if (version is not None and each._version != version) or (value is not None and not _is_still(each, value))
+            for index, (tensor, version, copy) in enumerate(zip(tensors, versions, copies, strict=True))
+            if (version is not None and tensor._version != version) or (copy is not None and not _has_bytes(tensor, copy))
         ]
 
     return changed
@@ -38,49 +38,67 @@ def changes_of(tensors: Sequence[torch.Tensor]) -> Callable[[], list[int]]:
 def _is_compared(tensor: torch.Tensor) -> bool:
     if tensor.layout != torch.strided or tensor.is_meta:
         return False
-    return tensor.is_inference() or (tensor.nbytes <= _LOOKED_AT and not isinstance(tensor, Parameter))
+    return tensor.is_inference() or (tensor.nbytes <= _COMPARED and not isinstance(tensor, Parameter))
 
 
-def _is_still(tensor: torch.Tensor, value: torch.Tensor) -> bool:
-    now = _bytes(tensor)
-    return now.size() == value.size() and torch.equal(now, value)
+def _has_bytes(tensor: torch.Tensor, copy: torch.Tensor) -> bool:
+    current = _bytes(tensor)
+    return current.size() == copy.size() and torch.equal(current, copy)
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """Give what a tensor holds as bytes, of which those of NaN are equal too."""
+    """Return the values of a tensor as bytes, in which NaN equals NaN."""
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1)
     return plain.view(torch.uint8) if plain.numel() else plain
 
 
-def why_not_alike(
-    key: Key, before: Arguments, after: Arguments, names: Sequence[str], results: Iterable[Any], covers: Callable[[Any], bool]
+def why_not_replayable(
+    key: Key,
+    before: Arguments,
+    after: Arguments,
+    names: Sequence[str],
+    results: Iterable[Any],
+    is_part_of_state: Callable[[Any], bool],
 ) -> str:
-    """Say why a replay would not do what a call did, by its arguments and results; nothing where it would."""
-    if key != after.key or any(one is not other for one, other in zip(before.leaves, after.leaves, strict=True)):
-        return "it changes what is in its arguments, which a replay would not do"
-    for name, each in zip(names, before.leaves, strict=True):
-        if isinstance(each, torch.Tensor):
-            if each.layout != torch.strided:
+    """Return why a replay would not do what a call did, judged by its arguments and results; "" where it would.
+
+    Args:
+        key: Key of the arguments before the call.
+        before: The arguments, flattened before the call.
+        after: The same arguments, flattened after the call.
+        names: Names of the leaves for messages.
+        results: Leaves of the results.
+        is_part_of_state: Whether an argument is an object whose changes are noticed as state.
+    """
+    leaves = zip(before.leaves, after.leaves, strict=True)
+    if key != after.key or any(old is not new for old, new in leaves):
+        return "it changes the containers among its arguments, which a replay would not do"
+    for name, leaf in zip(names, before.leaves, strict=True):
+        if isinstance(leaf, torch.Tensor):
+            if leaf.layout != torch.strided:
                 return f"{name} is a sparse tensor"
-        elif not isinstance(each, (*_PLAIN, *_WITHOUT_STATE)) and not covers(each):
-            kind = type(each).__name__
-            return f"{name} is a {kind}, inside of which a change is not seen\n  close over it, if only tensors change in it"
-    for each in results:
-        if not isinstance(each, (torch.Tensor, *_PLAIN, *_WITHOUT_STATE)):
-            return f"it gives a {type(each).__name__}, which a replay would not make anew"
+        elif not isinstance(leaf, (*_VALUES, *_STATELESS)) and not is_part_of_state(leaf):
+            kind = type(leaf).__name__
+            return (
+                f"{name} is of type {kind}, whose changes cannot be noticed\n"
+                "  reference it from the function's closure instead, if only its tensors change"
+            )
+    for result in results:
+        if not isinstance(result, (torch.Tensor, *_VALUES, *_STATELESS)):
+            return f"it returns an object of type {type(result).__name__}, which a replay would not create again"
     return ""
 
 
-def holding(values: Any) -> Callable[[], bool]:
-    """Hold what is small; gives what tells whether the tensors and modules are still there, which others are to hold."""
+def liveness_of(values: Any) -> Callable[[], bool]:
+    """Hold small objects, and return a predicate that is true while the tensors, modules and functions among them are alive."""
     leaves = list(_leaves(values, set()))
-    weak = [weakref.ref(each) for each in leaves if isinstance(each, _LARGE)]
-    held = [each for each in leaves if not isinstance(each, (*_LARGE, dict, set))]
+    weak = [weakref.ref(leaf) for leaf in leaves if isinstance(leaf, _LARGE)]
+    strong = [leaf for leaf in leaves if not isinstance(leaf, (*_LARGE, dict, set))]
 
-    def are_there(held: list[Any] = held) -> bool:  # what is held lives as long
-        return all(each() is not None for each in weak)
+    def are_alive(held: list[Any] = strong) -> bool:  # the default keeps the small objects alive
+        return all(reference() is not None for reference in weak)
 
-    return are_there
+    return are_alive
 
 
 _LARGE = (torch.Tensor, torch.nn.Module, FunctionType)
@@ -91,23 +109,23 @@ def _leaves(values: Any, seen: set[int]) -> Iterator[Any]:
         yield values
     elif id(values) not in seen:
         seen.add(id(values))
-        for each in values:
-            yield from _leaves(each, seen)
+        for value in values:
+            yield from _leaves(value, seen)
 
 
-def memory_of(tensors: Iterable[torch.Tensor]) -> list[int]:
-    """Give where the memory begins that tensors lie in, of those that have some."""
-    return [address for each in tensors if (address := each.untyped_storage().data_ptr())]
+def storages_of(tensors: Iterable[torch.Tensor]) -> list[int]:
+    """Return the addresses of the storages of tensors, without empty ones."""
+    return [address for tensor in tensors if (address := tensor.untyped_storage().data_ptr())]
 
 
-class Changes(NamedTuple):
-    """What a function changes."""
+class Mutations(NamedTuple):
+    """What a function mutates."""
 
-    memory: frozenset[int]  # that its arguments must not lie in
-    are_arguments: bool  # no two of which must lie in the same memory, then
+    storages: frozenset[int]  # addresses; no argument may share them
+    has_arguments: bool  # among what is mutated: then no two arguments may share memory
 
 
-def are_mixed(tensors: Sequence[torch.Tensor], changes: Changes) -> bool:
-    """Tell whether what a function changes may be seen through another argument."""
-    found = memory_of(tensors)
-    return not changes.memory.isdisjoint(found) or (changes.are_arguments and len(set(found)) < len(found))
+def share_memory(tensors: Sequence[torch.Tensor], mutations: Mutations) -> bool:
+    """Return whether a mutation may be visible through another argument."""
+    storages = storages_of(tensors)
+    return not mutations.storages.isdisjoint(storages) or (mutations.has_arguments and len(set(storages)) < len(storages))

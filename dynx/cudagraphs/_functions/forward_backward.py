@@ -1,4 +1,4 @@
-"""A forward recording and the backward recording that belongs to it, behind one autograd function."""
+"""A forward recording and its backward recording, behind one autograd function."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from dynx._torch.autograd.saved_tensors import hooks_are_set
 from dynx._torch.ops import foreach
 from dynx._torch.ops.liveness import weak_tensor
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._functions.autograd_tape import Leaves, Traced
-from dynx.cudagraphs._recording.recording import Call, Recording
+from dynx.cudagraphs._functions.autograd_tape import AutogradTape, Leaves
+from dynx.cudagraphs._recording.recording import Recording
+from dynx.cudagraphs._recording.replayable import Call
 from dynx.cudagraphs._runtime.interface import Captured, Runtime
 from dynx.cudagraphs._state.params import may_be_replaced
 from dynx.errors import UsageError
@@ -25,20 +26,31 @@ Named = tuple[str, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Gradients:
-    """Which gradients a pair computes, and where they go."""
+class GradientPolicy:
+    """Which gradients a pair of recordings computes, and how they reach the parameters.
+
+    Attributes:
+        parameters: Names and parameters that get gradients.
+        leaves: Context manager in which the function uses other leaves.
+        allow_unused: Accept parameters and arguments without a gradient.
+        in_place: The graph writes to `.grad`; autograd sees one input instead of all parameters.
+    """
 
     parameters: tuple[Named, ...]
-    leaves: Leaves  # has the function use other leaves for a while
+    leaves: Leaves
     allow_unused: bool = True
-    in_place: bool = False  # the graph writes to `.grad`; autograd sees one input instead of all parameters
+    in_place: bool = False
 
 
-class Pair:
-    """Replays a forward pass, and its backward pass when autograd gets there.
+class ForwardBackward:
+    """Replays a forward pass, and its backward pass when autograd calls it.
 
-    What autograd saves lies in the recording: until it was read, or autograd has let go of it, the pair is pending.
+    What autograd saves is in the recording's memory: until the backward pass has read it, or autograd has released it, the
+    pair is pending.
     """
+
+    may_return_arguments = False
+    why_not_patched = ""
 
     def __init__(
         self,
@@ -47,159 +59,168 @@ class Pair:
         config: Config,
         runtime: Runtime,
         tensors: Sequence[torch.Tensor],
-        gradients: Gradients,
+        gradients: GradientPolicy,
     ) -> None:
         self._config, self._runtime, self._gradients = config, runtime, gradients
-        self._needs = [index for index, each in enumerate(tensors) if each.requires_grad]
-        self._parameters = [each for _, each in gradients.parameters]
-        _refuse_changes(plan, self._needs)
-        needs = [each.requires_grad for each in tensors]
-        renew_accumulators([each for each in self._parameters if not may_be_replaced(each)])
-        self._traced = Traced(call, needs, gradients.leaves, self._parameters)
-        outputs = "alias" if config.outputs == "static" else config.outputs  # autograd writes to what it is given
-        how = replace(config, outputs=outputs)
+        self._needs = [index for index, tensor in enumerate(tensors) if tensor.requires_grad]
+        self._parameters = [param for _, param in gradients.parameters]
+        _refuse_mutations(plan, self._needs)
+        needs = [tensor.requires_grad for tensor in tensors]
+        renew_accumulators([param for param in self._parameters if not may_be_replaced(param)])
+        self._tape = AutogradTape(call, needs, gradients.leaves, self._parameters)
         plan = replace(plan, is_differentiated=True)
-        self._forward = Recording(self._traced.forward, plan, how, runtime, tensors, runtime.new_pool())
+        self._forward = Recording(self._tape.forward, plan, config, runtime, tensors, runtime.new_pool())
         self._pool = runtime.new_pool()  # of what is read after the next forward pass: gradients in place
-        self._backward = self._record_backward() if self._traced.results else None
+        self._backward = self._record_backward() if self._tape.results else None
         if not gradients.in_place:
-            self._traced.let_go()
-        self._results = list(self._traced.results.items())
-        self._adding: Recording | None = None
-        self._anchor = torch.zeros((), requires_grad=True)
-        self._end = accumulator_of(self._anchor)
+            self._tape.release()
+        self._results = list(self._tape.results.items())
+        self._adding: Recording | None = None  # a backward recording that adds to gradients
+        self._anchor = torch.zeros((), requires_grad=True)  # stands for all parameters
+        self._anchor_accumulator = accumulator_of(self._anchor)
         self._pending: Any = None
         self.held: Any = None
-        self.also: Sequence[torch.Tensor] = ()
+        self.kept_outputs: Sequence[torch.Tensor] = ()
+
+    @property
+    def has_backward(self) -> bool:
+        return True
 
     @property
     def is_pending(self) -> bool:
         return self._pending is not None and not self._pending.expired()
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
-        """Replay the forward pass; what it gives leads back to the arguments and parameters."""
+        """Replay the forward pass. The results are connected to the arguments and parameters in autograd's graph."""
         if self._backward is None:
             with torch.no_grad():
                 return self._forward.run(tensors)
         sources = [self._anchor] if self._gradients.in_place else self._parameters
-        outputs: list[Any] = []  # also those that are no tensors
-        given = _Replay.apply(self, tensors, outputs, *[tensors[index] for index in self._needs], *sources)
-        if len(given) == len(outputs):
-            return list(given)
-        rest = iter(given)
-        return [next(rest) if isinstance(each, torch.Tensor) else each for each in outputs]
+        outputs: list[Any] = []  # with those that are no tensors
+        results = _Replay.apply(self, tensors, outputs, *[tensors[index] for index in self._needs], *sources)
+        if len(results) == len(outputs):
+            return list(results)
+        tensor_results = iter(results)
+        return [next(tensor_results) if isinstance(output, torch.Tensor) else output for output in outputs]
 
     def replay_forward(self, tensors: Sequence[torch.Tensor], token: torch.Tensor) -> list[Any]:
         self._pending = weak_tensor(token)
         return self._forward.run(tensors)
 
     def is_differentiable(self, index: int) -> bool:
-        return index in self._traced.results
+        return index in self._tape.results
 
     def replay_backward(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
-        """Give the gradients of the arguments that need one, and of the parameters or the anchor."""
+        """Return the gradients of the arguments that need one, and of the parameters or the anchor."""
         assert self._backward is not None
-        given = [_like(each, result) for each, (_, result) in zip(gradients, self._results, strict=True)]
+        inputs = [_with_layout_of(gradient, result) for gradient, (_, result) in zip(gradients, self._results, strict=True)]
         if not self._gradients.in_place:
-            return self._backward.run(given)
-        if not is_wanted(self._end):  # as of torch.autograd.grad for arguments
-            return [*self._without_parameters(self._backward, given), None]
-        return [*self._accumulate(self._backward, given), None]
+            return self._backward.run(inputs)
+        if not is_wanted(self._anchor_accumulator):  # torch.autograd.grad for arguments only
+            return [*self._without_parameters(self._backward, inputs), None]
+        return [*self._accumulate(self._backward, inputs), None]
 
-    def _without_parameters(self, backward: Recording, given: Sequence[torch.Tensor]) -> list[Any]:
-        """Leave the gradients of parameters as they are, though the graph writes over those that it has written before."""
-        mine = [each for each in backward.also if each is not None]
-        kept = [each.clone() for each in mine]
-        outputs = backward.run(given)
-        if mine:
-            foreach.copy_all(mine, kept)
+    def _without_parameters(self, backward: Recording, inputs: Sequence[torch.Tensor]) -> list[Any]:
+        """Replay, and restore the gradients of parameters that the graph overwrites."""
+        written = [gradient for gradient in backward.kept_outputs if gradient is not None]
+        before = [gradient.clone() for gradient in written]
+        outputs = backward.run(inputs)
+        if written:
+            foreach.copy_all(written, before)
         return outputs
 
-    def _accumulate(self, backward: Recording, given: Sequence[torch.Tensor]) -> list[Any]:
-        """Write the gradients of the parameters, or add them where gradients of an earlier replay still are."""
-        pairs = [(each, mine) for each, mine in zip(self._parameters, backward.also, strict=True) if mine is not None]
-        now = [each.grad for each, _ in pairs]
-        if any(each is not None for each in now):
-            if all(each is mine for each, (_, mine) in zip(now, pairs, strict=True)):
-                self._adding = self._adding or self._record_backward(adds_to=[mine for _, mine in pairs])
-                return self._adding.run(given)
-            now = [each.clone() if each is mine else each for each, (_, mine) in zip(now, pairs, strict=True)]
-        outputs = backward.run(given)
-        for (each, mine), before in zip(pairs, now, strict=True):
-            each.grad = mine if before is None else before.add_(mine)
+    def _accumulate(self, backward: Recording, inputs: Sequence[torch.Tensor]) -> list[Any]:
+        """Write the gradients of parameters to `.grad`, or add them to what is there."""
+        pairs = [
+            (param, written)
+            for param, written in zip(self._parameters, backward.kept_outputs, strict=True)
+            if written is not None
+        ]
+        current = [param.grad for param, _ in pairs]
+        if any(grad is not None for grad in current):
+            if all(grad is written for grad, (_, written) in zip(current, pairs, strict=True)):
+                self._adding = self._adding or self._record_backward(adds_to=[written for _, written in pairs])
+                return self._adding.run(inputs)
+            current = [grad.clone() if grad is written else grad for grad, (_, written) in zip(current, pairs, strict=True)]
+        outputs = backward.run(inputs)
+        for (param, written), before in zip(pairs, current, strict=True):
+            param.grad = written if before is None else before.add_(written)
         return outputs
 
     def _record_backward(self, adds_to: Sequence[torch.Tensor] | None = None) -> Recording:
-        results = self._traced.results
+        """Record the backward pass; with `adds_to` one that adds the gradients of parameters to these tensors."""
+        results = self._tape.results
         inputs = [
-            GraphInput(f"gradient {index}", "dynamic", "a gradient of an output", is_fixed=True, nbytes=each.nbytes)
-            for index, each in results.items()
+            GraphInput(f"gradient {index}", "dynamic", "a gradient of an output", is_fixed=True, nbytes=result.nbytes)
+            for index, result in results.items()
         ]
-        given = len(self._needs) + (0 if self._gradients.in_place else len(self._parameters))
-        plan = GraphPlan("backward", tuple(inputs), given, are_all_handed_out=False)
+        returned = len(self._needs) + (0 if self._gradients.in_place else len(self._parameters))
+        plan = GraphPlan("backward", tuple(inputs), returned, are_all_handed_out=False)
 
         def backward(gradients: list[Any]) -> list[torch.Tensor | None]:
-            found = self._traced.backward(gradients)
+            computed = self._tape.backward(gradients)
             if adds_to is None:
-                return found
-            foreach.add_all(adds_to, [each for each in found[given:] if each is not None])
-            return found[:given]
+                return computed
+            foreach.add_all(adds_to, [gradient for gradient in computed[returned:] if gradient is not None])
+            return computed[:returned]
 
         with torch.no_grad():
-            likely = [torch.empty_like(each) for each in results.values()]
+            likely = [torch.empty_like(result) for result in results.values()]
         recording = Recording(backward, plan, self._config, self._runtime, likely, self._pool)
         self._check_used()
         return recording
 
     def _check_used(self) -> None:
         names = [f"argument {index}" for index in self._needs] + [name for name, _ in self._gradients.parameters]
-        unused = [name for name, is_used in zip(names, self._traced.is_used, strict=True) if not is_used]
+        unused = [name for name, is_used in zip(names, self._tape.is_used, strict=True) if not is_used]
         if unused and not self._gradients.allow_unused:
-            raise UsageError(f"{', '.join(unused)} gets no gradient\n  allow_unused_input=True, if that is meant to be")
+            raise UsageError(f"{', '.join(unused)} gets no gradient\n  pass allow_unused_input=True if that is intended")
 
     @property
     def captured(self) -> list[tuple[Part, Captured]]:
-        return [graph for each in self._all() for graph in each.captured]
+        return [graph for recording in self._all() for graph in recording.captured]
 
     def _all(self) -> list[Recording]:
-        return [each for each in (self._forward, self._backward, self._adding) if each is not None]
+        return [recording for recording in (self._forward, self._backward, self._adding) if recording is not None]
 
     def close(self) -> None:
-        for each in self._all():
-            each.close()
+        for recording in self._all():
+            recording.close()
 
 
 class _Replay(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, pair: Pair, tensors: Sequence[torch.Tensor], outputs: list[Any], *sources: torch.Tensor) -> Any:
-        token = torch.empty(0)  # lives as long as what autograd saves
+    def forward(
+        ctx: Any, pair: ForwardBackward, tensors: Sequence[torch.Tensor], outputs: list[Any], *sources: torch.Tensor
+    ) -> Any:
+        token = torch.empty(0)  # alive as long as what autograd saves
         ctx.pair = pair
         ctx.save_for_backward(token)
-        ctx.token = token if hooks_are_set() else None  # which may give back another in its stead
+        ctx.token = token if hooks_are_set() else None  # the hooks may replace the saved one
         outputs += pair.replay_forward(tensors, token)
-        given = [(index, each) for index, each in enumerate(outputs) if isinstance(each, torch.Tensor)]
-        ctx.differentiable = [place for place, (index, _) in enumerate(given) if pair.is_differentiable(index)]
-        if len(ctx.differentiable) < len(given):
-            ctx.mark_non_differentiable(*(each for index, each in given if not pair.is_differentiable(index)))
-        return tuple([each for _, each in given])
+        results = [(index, output) for index, output in enumerate(outputs) if isinstance(output, torch.Tensor)]
+        ctx.differentiable = [position for position, (index, _) in enumerate(results) if pair.is_differentiable(index)]
+        if len(ctx.differentiable) < len(results):
+            ctx.mark_non_differentiable(*(output for index, output in results if not pair.is_differentiable(index)))
+        return tuple([output for _, output in results])
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        ctx.saved_tensors  # noqa: B018  # raises where backward ran before
+        ctx.saved_tensors  # noqa: B018 - raises where backward ran before
         ctx.token = None
-        found = ctx.pair.replay_backward([gradients[place] for place in ctx.differentiable])
-        return None, None, None, *found
+        computed = ctx.pair.replay_backward([gradients[position] for position in ctx.differentiable])
+        return None, None, None, *computed
 
 
-def _like(gradient: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-    """Lay a gradient out as the result that it is for; that of a sum, for one, is a single number that is expanded."""
+def _with_layout_of(gradient: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """Return a gradient with the layout of its result; the gradient of a sum, for example, is one expanded element."""
     if gradient.stride() == result.stride() and gradient.dtype == result.dtype:
         return gradient
     return torch.empty_like(result).copy_(gradient)
 
 
-def _refuse_changes(plan: GraphPlan, needs: Sequence[int]) -> None:
+def _refuse_mutations(plan: GraphPlan, needs: Sequence[int]) -> None:
     for index in needs:
         if index in plan.mutated:
-            raise UsageError(f"{plan.inputs[index].name} needs gradients and is changed in place\n  give a copy of it")
+            raise UsageError(f"{plan.inputs[index].name} needs gradients and is mutated\n  pass a copy of it")

@@ -1,4 +1,4 @@
-"""A compiled graph whose gradients are written in place: autograd sees one input instead of all parameters."""
+"""A compiled graph that writes gradients to `.grad` itself: autograd sees one input instead of all parameters."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from torch import nn
 from dynx._torch.autograd.hooks_and_scalers import are_hooked
 from dynx._torch.ops.cuda_graphs import address_check
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._functions.forward_backward import Gradients
-from dynx.cudagraphs._functions.graphed import recording_with
-from dynx.cudagraphs._functions.recorded_function import Recorded
+from dynx.cudagraphs._functions.forward_backward import GradientPolicy
+from dynx.cudagraphs._functions.graphed import record_with_gradients
+from dynx.cudagraphs._functions.recorded_function import RecordedFunction, RecordingPolicy
 from dynx.cudagraphs._recording.cache import Key
 from dynx.cudagraphs._runtime.interface import Runtime
 from dynx.cudagraphs._state.module_state import State, needs_gradient
@@ -27,99 +27,111 @@ from dynx.cudagraphs._state.validation import check_parameters, check_wrappers
 _are_at = address_check()
 
 
-class InPlace:
-    """Takes the arguments of a graph, and replays it for those that do not stand still."""
+class GradsInPlace:
+    """Passes the arguments of a compiled graph that are no parameters or buffers to a recorded function.
+
+    Args:
+        call: The compiled graph.
+        static: Indices of parameters and buffers among its arguments.
+        names: Names of the arguments for messages.
+        config: Options.
+        runtime: Where graphs are captured.
+    """
 
     def __init__(
-        self, call: Callable[..., Any], still: Sequence[int], names: Sequence[str], config: Config, runtime: Runtime
+        self, call: Callable[..., Any], static: Sequence[int], names: Sequence[str], config: Config, runtime: Runtime
     ) -> None:
-        self._call, self._still, self._names, self._runtime = call, still, names, runtime
-        self._others: list[int] | None = None  # known from the first call
-        self.standing: list[Any] = []  # parameters and buffers of the call under way
-        self._recorded = Recorded(self._run, "call", "the graph", config, runtime, _Still(self))
-        self._recorded.make = partial(recording_with, self._wanted)
-        self._given_back: dict[int, int] = {}  # results that are buffers, which a model assigns to itself
-        self._recorded.watched = lambda: self.standing
-        self._alone = RLock()  # what stands still is that of one call
+        self._call, self._static, self._names, self._runtime = call, static, names, runtime
+        self._dynamic: list[int] | None = None  # indices of the other arguments, known from the first call on
+        self.static_args: list[Any] = []  # parameters and buffers of the call under way
+        policy = RecordingPolicy(make=partial(record_with_gradients, self._checked_gradients), mutable=lambda: self.static_args)
+        self._recorded = RecordedFunction(self._run, "call", "the graph", config, runtime, _StaticArgs(self), policy)
+        self._returned_buffers: dict[int, int] = {}  # index of the result: index of the static argument that it is
+        self._lock = RLock()  # `static_args` are those of one call
 
     def __call__(self, *args: Any) -> Any:
-        with self._alone:
-            before, self.standing = self.standing, [args[index] for index in self._still]
+        with self._lock:
+            before, self.static_args = self.static_args, [args[index] for index in self._static]
             try:
-                if self._others is None:
+                if self._dynamic is None:
                     check_wrappers(self._gradients().parameters)
-                    self._others = [index for index in range(len(args)) if index not in self._still]
-                given = self._recorded(*[args[index] for index in self._others])
-                return self._with_buffers(given) if self._given_back else given
+                    self._dynamic = [index for index in range(len(args)) if index not in self._static]
+                results = self._recorded(*[args[index] for index in self._dynamic])
+                return self._with_buffers(results) if self._returned_buffers else results
             finally:
-                self.standing = before
+                self.static_args = before
 
     def check(self) -> None:
-        """Raise UsageError for what may have been put on a parameter since."""
+        """Raise UsageError for hooks that were registered on a parameter since the last recording."""
         check_parameters(self._gradients().parameters, self._runtime.device)
 
-    def _gradients(self) -> Gradients:
-        named = [(self._names[index], each) for index, each in zip(self._still, self.standing, strict=True)]
-        trained = ((name, each) for name, each in named if isinstance(each, nn.Parameter) and each.requires_grad)
-        return Gradients(tuple(trained), self._leaves, in_place=True)
+    def _gradients(self) -> GradientPolicy:
+        named = [(self._names[index], tensor) for index, tensor in zip(self._static, self.static_args, strict=True)]
+        trained = ((name, tensor) for name, tensor in named if isinstance(tensor, nn.Parameter) and tensor.requires_grad)
+        return GradientPolicy(tuple(trained), self._leaves, in_place=True)
 
-    def _wanted(self) -> Gradients:
-        """Give what a recording has gradients of."""
-        wanted = self._gradients()
-        check_wrappers(wanted.parameters)
-        return wanted
+    def _checked_gradients(self) -> GradientPolicy:
+        """Return what a recording has gradients of. Raises UsageError where the parameters belong to DDP or FSDP."""
+        gradients = self._gradients()
+        check_wrappers(gradients.parameters)
+        return gradients
 
-    def _with_buffers(self, given: Any) -> Any:
-        return type(given)(
-            self.standing[self._given_back[number]] if number in self._given_back else each for number, each in enumerate(given)
+    def _with_buffers(self, results: Any) -> Any:
+        """Return the results with the buffers of this call, which a model assigns to itself."""
+        return type(results)(
+            self.static_args[self._returned_buffers[index]] if index in self._returned_buffers else result
+            for index, result in enumerate(results)
         )
 
     @contextmanager
     def _leaves(self) -> Iterator[dict[torch.Tensor, torch.Tensor]]:
-        """Give the graph other leaves for a while."""
-        before = self.standing
-        leaves = {each: leaf_of(each) for each in before}
-        self.standing = [leaves[each] for each in before]
+        """Make the graph use other leaves than the parameters; yields the leaves by parameter."""
+        before = self.static_args
+        leaves = {param: leaf_of(param) for param in before}
+        self.static_args = [leaves[param] for param in before]
         try:
             yield leaves
         finally:
-            self.standing = before
+            self.static_args = before
 
-    def _run(self, *others: Any) -> Any:
-        assert self._others is not None
-        args: list[Any] = [None] * (len(self._still) + len(others))
-        for index, each in (*zip(self._still, self.standing, strict=True), *zip(self._others, others, strict=True)):
-            args[index] = each
-        given = self._call(*args)
-        places = {id(each): number for number, each in enumerate(self.standing) if not each.requires_grad}
-        self._given_back = {number: places[id(each)] for number, each in enumerate(given) if id(each) in places}
-        return given
+    def _run(self, *dynamic_args: Any) -> Any:
+        assert self._dynamic is not None
+        args: list[Any] = [None] * (len(self._static) + len(dynamic_args))
+        static = zip(self._static, self.static_args, strict=True)
+        dynamic = zip(self._dynamic, dynamic_args, strict=True)
+        for index, arg in (*static, *dynamic):
+            args[index] = arg
+        results = self._call(*args)
+        buffers = {id(tensor): index for index, tensor in enumerate(self.static_args) if not tensor.requires_grad}
+        self._returned_buffers = {index: buffers[id(result)] for index, result in enumerate(results) if id(result) in buffers}
+        return results
 
 
-class _Still(State):
-    """Where parameters and buffers lie, and whether there are gradients."""
+class _StaticArgs(State):
+    """The addresses of parameters and buffers, which of them need gradients, and whether gradients are enabled."""
 
-    def __init__(self, owner: InPlace) -> None:
+    def __init__(self, owner: GradsInPlace) -> None:
         self._owner = owner
 
     def key(self) -> Key:
         self._owner.check()
-        return *((id(each), each.data_ptr(), each.requires_grad) for each in self._owner.standing), torch.is_grad_enabled()
+        tensors = self._owner.static_args
+        return *((id(tensor), tensor.data_ptr(), tensor.requires_grad) for tensor in tensors), torch.is_grad_enabled()
 
     def held(self) -> Any:
-        return list(self._owner.standing)
+        return list(self._owner.static_args)
 
-    def check(self) -> Callable[[], bool]:
-        owner, is_enabled, now = self._owner, torch.is_grad_enabled, torch.is_grad_enabled()
-        standing, addresses = list(owner.standing), [each.data_ptr() for each in owner.standing]
-        all_of_them, has_hooks, need = list(range(len(addresses))), are_hooked(standing), list(map(needs_gradient, standing))
+    def predicate(self) -> Callable[[], bool]:
+        owner, is_enabled, enabled = self._owner, torch.is_grad_enabled, torch.is_grad_enabled()
+        tensors, addresses = list(owner.static_args), [tensor.data_ptr() for tensor in owner.static_args]
+        indices, has_hooks, need = list(range(len(addresses))), are_hooked(tensors), list(map(needs_gradient, tensors))
         return lambda: (
-            all(map(is_, owner.standing, standing))
-            and _are_at(owner.standing, addresses, all_of_them)
-            and is_enabled() is now
-            and list(map(needs_gradient, owner.standing)) == need  # which not every torch guards
+            all(map(is_, owner.static_args, tensors))
+            and _are_at(owner.static_args, addresses, indices)
+            and is_enabled() is enabled
+            and list(map(needs_gradient, owner.static_args)) == need  # torch 2.11 does not guard requires_grad of parameters
             and not has_hooks()
         )
 
-    def difference(self, one: Key, other: Key) -> str:
-        return "where a parameter lies, or whether it is trained,"
+    def difference(self, before: Key, after: Key) -> str:
+        return "the address of a parameter, or whether it needs gradients,"

@@ -1,4 +1,4 @@
-"""Functions and modules whose forward and backward passes are recordings, as of torch.cuda.make_graphed_callables."""
+"""Functions and modules whose forward and backward passes are replayed, like torch.cuda.make_graphed_callables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,9 +14,11 @@ from torch.utils._pytree import tree_leaves
 
 from dynx._torch.autograd.inductor import keeping_saved_tensors
 from dynx.cudagraphs._config import Config, config_or_default
-from dynx.cudagraphs._functions.forward_backward import Gradients, Pair
-from dynx.cudagraphs._functions.recorded_function import Recorded
+from dynx.cudagraphs._functions.forward_backward import ForwardBackward, GradientPolicy
+from dynx.cudagraphs._functions.recorded_function import RecordedFunction, RecordingPolicy
 from dynx.cudagraphs._recording.recording import Recording
+from dynx.cudagraphs._recording.replayable import Call, Replayable
+from dynx.cudagraphs._runtime.interface import Runtime
 from dynx.cudagraphs._runtime.select import check_bindings, runtime_of
 from dynx.cudagraphs._state.code_names import name_of
 from dynx.cudagraphs._state.find_modules import modules_of
@@ -24,13 +26,13 @@ from dynx.cudagraphs._state.module_state import GradState
 from dynx.cudagraphs._state.params import leaves_in, tensors_of
 from dynx.cudagraphs._state.validation import check_for_training, check_modules, check_parameters, check_wrappers
 from dynx.errors import UsageError
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+from dynx.records.cudagraphs import GraphPlan
 
 
 def graphed(
-    callables: Any,
+    fn: Any,
     sample_args: Sequence[Any],
+    /,
     *,
     sample_kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     warmup: int = 3,
@@ -43,37 +45,55 @@ def graphed(
 ) -> Any:
     """Record the forward and backward passes of a function or module, or of each of a tuple of them.
 
-    Like `torch.cuda.make_graphed_callables`, whose `sample_args` are a tuple of arguments, or a tuple of such tuples. Besides,
-    arguments may be keywords, containers and no tensors; other layouts are recorded when they come; a module is recorded for
-    training and for evaluation, with gradients and without; what changes in a module is noticed; gradients are copies, so that
-    they can add up over backward passes; a forward pass may be called again before the backward pass of the first.
+    Like `torch.cuda.make_graphed_callables`, and less restricted: arguments may be keyword arguments, containers and other
+    objects than tensors; other layouts are recorded when they occur; a module is recorded for train and eval mode, with
+    gradients and without; changes of a module's state are noticed; gradients are copies, so that they can accumulate over
+    backward passes; a forward pass may run again before the backward pass of the first one.
 
-    A module is given back with its `forward` replaced (`del module.forward` undoes it), so its own hooks are called; a function
-    becomes another. Gradients of parameters are those of the modules that a function uses. With `gradients="in_place"` the
-    graph writes them to `.grad` itself, in its own memory, and autograd sees one input instead of all parameters: faster, but
-    hooks on gradients are refused, and torch.autograd.grad does not find parameters.
+    A module is returned with its `forward` replaced, so that its own hooks run (`del module.forward` restores it); a
+    function is wrapped.
 
-    Raises UsageError for what would go wrong in silence, by name: hooks of submodules, buffers that need gradients, parameters
-    that get none (without `allow_unused_input`).
+    Args:
+        fn: A function or module, or a tuple of them. The parameters that get gradients are those of the modules that it uses.
+        sample_args: Arguments to record with; for a tuple, a tuple of arguments for each.
+        sample_kwargs: Keyword arguments to record with; for a tuple, a sequence of mappings.
+        warmup: Uncaptured forward and backward passes before the capture, at least 1.
+        allow_unused_input: Accept arguments and parameters that get no gradient.
+        gradients: "autograd", or "in_place": the graph writes gradients to `.grad` in its own memory and autograd sees one
+            input instead of all parameters. Faster, but gradient hooks are refused, and `torch.autograd.grad` does not find
+            parameters.
+        pool: Memory pool of the graphs, as of `torch.cuda.graph_pool_handle`; None creates one.
+        stream: Stream to capture on; None creates one.
+        capture_error_mode: As of `torch.cuda.graph`.
+        config: Options; see `Config`.
 
-    >>> import torch
-    >>> from dynx import cudagraphs
-    >>> config = cudagraphs.Config(runtime="emulator")
-    >>> model = cudagraphs.graphed(torch.nn.Linear(2, 2), (torch.ones(1, 2),), config=config)
-    >>> model(torch.ones(1, 2)).sum().backward()
-    >>> model.weight.grad.tolist()
-    [[1.0, 1.0], [1.0, 1.0]]
+    Returns:
+        The module, or a callable with `.recordings` and `.close()`; for a tuple a tuple of them.
+
+    Raises:
+        UsageError: Something would silently go wrong in a replay, named in the message: hooks of submodules, buffers that need
+            gradients, parameters without a gradient (unless `allow_unused_input`).
+
+    Example:
+        >>> import torch
+        >>> from dynx import cudagraphs
+        >>> config = cudagraphs.Config(runtime="emulator")
+        >>> model = cudagraphs.graphed(torch.nn.Linear(2, 2), (torch.ones(1, 2),), config=config)
+        >>> model(torch.ones(1, 2)).sum().backward()
+        >>> model.weight.grad.tolist()
+        [[1.0, 1.0], [1.0, 1.0]]
     """
     if warmup < 1:
-        raise UsageError(f"warmup={warmup}: what is set up in a first call cannot be captured\n  give at least 1")
+        raise UsageError(f"warmup={warmup}: what a first call sets up cannot be captured\n  pass at least 1")
     if gradients not in ("autograd", "in_place"):
-        raise UsageError(f"gradients={gradients!r} is no choice\n  there is 'autograd', 'in_place'")
+        raise UsageError(f"gradients={gradients!r} is not a valid choice\n  valid choices: 'autograd', 'in_place'")
     config = config_or_default(config)
     if not isinstance(sample_args, (tuple, list)):
-        raise UsageError(f"sample_args is a {type(sample_args).__name__}\n  give a tuple of arguments: (x,)")
-    for each in callables if isinstance(callables, tuple) else (callables,):
-        if not callable(each):
-            raise UsageError(f"a {type(each).__name__} cannot be called\n  give a function or a module, or a tuple of them")
+        raise UsageError(f"sample_args is of type {type(sample_args).__name__}\n  pass a tuple of arguments: (x,)")
+    for function in fn if isinstance(fn, tuple) else (fn,):
+        if not callable(function):
+            kind = type(function).__name__
+            raise UsageError(f"an object of type {kind} is not callable\n  pass a function or a module, or a tuple of them")
     check_for_training(config)
     runtime = runtime_of(config, pool=pool, stream=stream, capture_error_mode=capture_error_mode)
     check_bindings(config, runtime)
@@ -85,15 +105,17 @@ def graphed(
         allow_unused=allow_unused_input,
         in_place="in_place" in (gradients, config.gradients),
     )
-    if not isinstance(callables, tuple):
-        with _all_or_none([callables]):
-            return make(callables, tuple(sample_args), dict(sample_kwargs or {}))  # type: ignore[arg-type]
-    if len(callables) != len(sample_args):
-        raise UsageError(f"there are {len(callables)} callables, and arguments for {len(sample_args)}\n  give a tuple for each")
-    keywords: Sequence[Any] = sample_kwargs or [{}] * len(callables)  # type: ignore[assignment]
-    with _all_or_none(callables):
+    if not isinstance(fn, tuple):
+        with _all_or_none([fn]):
+            return make(fn, tuple(sample_args), dict(sample_kwargs or {}))  # type: ignore[arg-type]
+    if len(fn) != len(sample_args):
+        raise UsageError(
+            f"{len(fn)} callables, but sample arguments for {len(sample_args)}\n  pass a tuple of arguments for each"
+        )
+    all_kwargs: Sequence[Any] = sample_kwargs or [{}] * len(fn)  # type: ignore[assignment]
+    with _all_or_none(fn):
         return tuple(
-            make(each, tuple(args), kwargs) for each, args, kwargs in zip(callables, sample_args, keywords, strict=True)
+            make(function, tuple(args), kwargs) for function, args, kwargs in zip(fn, sample_args, all_kwargs, strict=True)
         )
 
 
@@ -103,62 +125,67 @@ def _graphed(
     kwargs: dict[str, Any],
     *,
     config: Config,
-    runtime: Any,
+    runtime: Runtime | None,
     warmup: int,
     allow_unused: bool,
     in_place: bool,
 ) -> Any:
-
-    def checked(modules: Sequence[nn.Module]) -> list[tuple[str, torch.Tensor]]:
+    def check_and_name(modules: Sequence[nn.Module]) -> list[tuple[str, torch.Tensor]]:
         check_modules(modules)
-        named = _named(modules)
+        named = _trained_params(modules)
         if in_place and runtime is not None:
             check_parameters(named, runtime.device)
             check_wrappers(named)
         return named
 
-    named = checked(modules_of(function))
+    def gradients() -> GradientPolicy:
+        modules = modules_of(function)  # again: a name may be bound to another module now
+        return GradientPolicy(tuple(check_and_name(modules)), partial(leaves_in, modules), allow_unused, in_place)
+
+    named = check_and_name(modules_of(function))
     forward = function.forward if isinstance(function, nn.Module) else function
     inner = _compiled(forward) if config.inner == "inductor" else forward
-    recorded = Recorded(inner, "call", f"graphed {name_of(function)}", config, runtime, GradState(function, _device(runtime)))
-
-    def wanted() -> Gradients:
-        used = modules_of(function)  # a name may be bound to another now
-        return Gradients(tuple(checked(used)), partial(leaves_in, used), allow_unused, in_place)
-
-    recorded.watched = lambda: tensors_of(modules_of(function))
-    recorded.original = forward
-    recorded.make = partial(recording_with, wanted)
+    state = GradState(function, runtime.device.type if runtime is not None else "cpu")
+    policy = RecordingPolicy(
+        make=partial(record_with_gradients, gradients),
+        mutable=lambda: tensors_of(modules_of(function)),
+        original=forward,
+    )
+    recorded = RecordedFunction(inner, "call", f"graphed {name_of(function)}", config, runtime, state, policy)
     if isinstance(function, nn.Module):
         function.forward = recorded  # before it is recorded, since it is part of the module's state
     for _ in range(warmup - 1 if runtime is not None else 0):
-        runtime.warm_up(partial(_try, inner, args, kwargs, [each for _, each in named]))
+        assert runtime is not None
+        runtime.warm_up(partial(_forward_backward, inner, args, kwargs, [param for _, param in named]))
     recorded.record(*args, **kwargs)
     return function if isinstance(function, nn.Module) else recorded
 
 
 @contextmanager
 def _all_or_none(callables: Sequence[Any]) -> Iterator[None]:
-    """Have modules run what they ran before, where one of them cannot be recorded."""
-    befores = [(each, vars(each).get("forward")) for each in callables if isinstance(each, nn.Module)]
+    """Restore `forward` of all modules where one of them cannot be recorded."""
+    before = [(module, vars(module).get("forward")) for module in callables if isinstance(module, nn.Module)]
     try:
         yield
     except BaseException:
-        for each, before in befores:
-            vars(each).pop("forward", None)
-            if before is not None:
-                each.forward = before
+        for module, forward in before:
+            vars(module).pop("forward", None)
+            if forward is not None:
+                module.forward = forward
         raise
 
 
-def _named(modules: Sequence[nn.Module]) -> list[tuple[str, torch.Tensor]]:
-    """Name parameters that need gradients, each once."""
-    found = [each for module in modules for each in module.named_parameters() if each[1].requires_grad]
-    return list({id(each): (name, each) for name, each in reversed(found)}.values())[::-1]
+def _trained_params(modules: Sequence[nn.Module]) -> list[tuple[str, torch.Tensor]]:
+    """Return the parameters that need gradients with their first name, each once."""
+    params = [named for module in modules for named in module.named_parameters() if named[1].requires_grad]
+    return list({id(param): (name, param) for name, param in reversed(params)}.values())[::-1]
 
 
 def _compiled(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile with inductor; a backward pass is captured without giving up what the forward pass saved."""
+    """Compile with inductor, so that the backward graph does not free what the forward graph saved.
+
+    It may be replayed again.
+    """
     run = torch.compile(forward)
 
     @functools.wraps(forward)
@@ -169,28 +196,32 @@ def _compiled(forward: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _device(runtime: Any) -> str:
-    return runtime.device.type if runtime is not None else "cpu"
-
-
-def recording_with(
-    gradients_of: Callable[[], Gradients],
-    call: Any,
-    plan: Any,
+def record_with_gradients(
+    gradients: Callable[[], GradientPolicy],
+    call: Call,
+    plan: GraphPlan,
     config: Config,
-    runtime: Any,
+    runtime: Runtime,
     tensors: Sequence[torch.Tensor],
-) -> Any:
-    """Record with a backward pass, where there are gradients."""
-    gradients = gradients_of()
-    if torch.is_grad_enabled() and (gradients.parameters or any(each.requires_grad for each in tensors)):
-        return Pair(call, plan, config, runtime, tensors, gradients)
+    /,
+) -> Replayable:
+    """Record forward and backward where gradients are enabled and needed, otherwise only forward."""
+    policy = gradients()
+    if torch.is_grad_enabled() and (policy.parameters or any(tensor.requires_grad for tensor in tensors)):
+        return ForwardBackward(call, plan, config, runtime, tensors, policy)
     return Recording(call, plan, config, runtime, tensors)
 
 
-def _try(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], params: list[torch.Tensor]) -> None:
-    """Run a function forward and backward, without adding to gradients."""
-    given = [each for each in tree_leaves((args, dict(kwargs))) if isinstance(each, torch.Tensor) and each.requires_grad]
-    results = [each for each in tree_leaves(function(*args, **kwargs)) if isinstance(each, torch.Tensor) and each.requires_grad]
-    if results and (given or params):
-        torch.autograd.grad(results, [*given, *params], [torch.zeros_like(each) for each in results], allow_unused=True)
+def _forward_backward(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], params: list[torch.Tensor]
+) -> None:
+    """Run a function forward and backward, without accumulating into `.grad`."""
+    inputs = _need_gradients((args, dict(kwargs)))
+    results = _need_gradients(function(*args, **kwargs))
+    if results and (inputs or params):
+        zeros = [torch.zeros_like(result) for result in results]
+        torch.autograd.grad(results, [*inputs, *params], zeros, allow_unused=True)
+
+
+def _need_gradients(values: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]

@@ -1,106 +1,115 @@
-"""A fast path whose graphs are told where the parameters of its modules are."""
+"""A fast path in which parameters are inputs: their pointers are set in the graph before a replay (`params="patch"`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._functions.recorded_function import Recorded
-from dynx.cudagraphs._notices import tell
+from dynx.cudagraphs._functions.recorded_function import RecordedFunction, RecordingPolicy
+from dynx.cudagraphs._notices import warn_or_raise
+from dynx.cudagraphs._recording.replayable import Replayable
 from dynx.cudagraphs._runtime.interface import Runtime
 from dynx.cudagraphs._state.find_modules import modules_of
-from dynx.cudagraphs._state.module_state import MovingState
+from dynx.cudagraphs._state.module_state import PatchedParamsState
 from dynx.cudagraphs._state.params import replaced_in, tensors_of
 
 
-class Told:
-    """Gives a recorded function the parameters and buffers of its modules as its first arguments.
+class PatchedParams:
+    """Passes the parameters and buffers of a function's modules as its first arguments to a recorded function.
 
-    `plain` is the function that uses the modules. Where a graph cannot be told, `otherwise` makes the function that records
-    parameters where they lie.
+    Args:
+        function: What is recorded.
+        user_function: The function that uses the modules.
+        name: Names the function in messages.
+        config: Options.
+        runtime: Where graphs are captured.
+        fallback: Makes the function that records the addresses of parameters, for where pointers cannot be patched.
     """
 
     def __init__(
         self,
         function: Callable[..., Any],
-        plain: Callable[..., Any],
+        user_function: Callable[..., Any],
         name: str,
         config: Config,
         runtime: Runtime,
-        otherwise: Callable[[], Recorded],
+        fallback: Callable[[], RecordedFunction],
     ) -> None:
-        self._function, self._plain, self._name, self._config = function, plain, name, config
-        self._otherwise, self._runtime = otherwise, runtime
-        self._instead: Recorded | None = None
-        self._state = MovingState(plain, runtime.device.type)
-        self._recorded = Recorded(self._call, "call", name, replace(config, inputs="patch"), runtime, self._state)
-        self._recorded.on_switch = self._note
-        self._why_not = ""
-        self._look()
+        self._function, self._user_function, self._name, self._config = function, user_function, name, config
+        self._make_fallback, self._runtime = fallback, runtime
+        self._fallback: RecordedFunction | None = None
+        self._state = PatchedParamsState(user_function, runtime.device.type)
+        policy = RecordingPolicy(on_switch=self._check_patched, patches_params=True)
+        self._recorded = RecordedFunction(self._call, "call", name, config, runtime, self._state, policy)
+        self._why_not_patched = ""
+        self._find_tensors()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._why_not:  # not before, since results may lie in the recording until now
-            self._stop()
-        if self._instead is None and not self._are_same():
-            self._look()
-        if self._instead is not None:
-            return self._instead(*args, **kwargs)
+        if self._why_not_patched:  # not earlier, since results of the last call may be in the recording's memory
+            self._fall_back()
+        if self._fallback is None and not self._is_unchanged():
+            self._find_tensors()
+        if self._fallback is not None:
+            return self._fallback(*args, **kwargs)
         return self._recorded(*self._tensors, *args, **kwargs)
 
     def record(self, *args: Any, **kwargs: Any) -> None:
-        """Record for such arguments."""
-        if self._instead is None:
+        """Record for these arguments."""
+        if self._fallback is None:
             self._recorded.record(*self._tensors, *args, **kwargs)
-            for each in self._recorded.recordings:
-                self._note(each)
-        instead = self._stop() if self._why_not else self._instead
-        if instead is not None:
-            instead.record(*args, **kwargs)
+            for recording in self._recorded.recordings:
+                self._check_patched(recording)
+        fallback = self._fall_back() if self._why_not_patched else self._fallback
+        if fallback is not None:
+            fallback.record(*args, **kwargs)
 
     @property
-    def recordings(self) -> list[Any]:
-        return (self._instead or self._recorded).recordings
+    def recordings(self) -> list[Replayable]:
+        return (self._fallback or self._recorded).recordings
 
     def close(self) -> None:
-        """Give back the memory of its recordings; it records anew when it is called."""
-        (self._instead or self._recorded).close()
+        """Release the memory of the recordings; the next calls record again."""
+        (self._fallback or self._recorded).close()
 
-    def _look(self) -> None:
-        self._modules = modules_of(self._plain)
+    def _find_tensors(self) -> None:
+        """Find the parameters and buffers again, after something about the modules has changed."""
+        self._modules = modules_of(self._user_function)
         self._tensors = tuple(tensors_of(self._modules))
-        self._are_same = self._state.check()
-        elsewhere = next((each.device for each in self._tensors if each.device != self._runtime.device), None)
-        if elsewhere is not None:
-            self._why_not = f"one of them is on {elsewhere}"
-            self._stop()
+        self._is_unchanged = self._state.predicate()
+        device = next((tensor.device for tensor in self._tensors if tensor.device != self._runtime.device), None)
+        if device is not None:
+            self._why_not_patched = f"one of them is on {device}"
+            self._fall_back()
 
-    def _note(self, recording: Any) -> None:
-        self._why_not = self._why_not or recording.why_not_patched
+    def _check_patched(self, recording: Replayable) -> None:
+        self._why_not_patched = self._why_not_patched or recording.why_not_patched
 
-    def _stop(self) -> Recorded:
-        """Have parameters recorded where they lie from now on."""
-        tell(f"{self._name} records parameters where they lie: {self._why_not}", self._config)
+    def _fall_back(self) -> RecordedFunction:
+        """Record the addresses of parameters from now on."""
+        warn_or_raise(f"{self._name} records parameters at fixed addresses: {self._why_not_patched}", self._config)
         self._recorded.close()
-        self._why_not, self._instead = "", self._otherwise()
-        return self._instead
+        self._why_not_patched, self._fallback = "", self._make_fallback()
+        return self._fallback
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
-        given, rest = args[: len(self._tensors)], args[len(self._tensors) :]
-        others = {mine: _like(mine, each) for mine, each in zip(self._tensors, given, strict=True) if mine is not each}
-        with replaced_in(self._modules, others):
+        """Call the function with the first arguments in the place of its modules' parameters and buffers."""
+        tensors, rest = args[: len(self._tensors)], args[len(self._tensors) :]
+        pairs = zip(self._tensors, tensors, strict=True)
+        replacements = {param: _like_param(param, tensor) for param, tensor in pairs if param is not tensor}
+        with replaced_in(self._modules, replacements):
             result = self._function(*rest, **kwargs)
-        if any(one is not other for one, other in zip(tensors_of(self._modules), self._tensors, strict=False)):
-            self._why_not = "it puts others in their place itself"
+        current = zip(tensors_of(self._modules), self._tensors, strict=False)
+        if any(after is not before for after, before in current):
+            self._why_not_patched = "the function itself assigns other parameters or buffers"
         return result
 
 
-def _like(parameter: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """Have a tensor look like the parameter that it stands for."""
-    if not isinstance(parameter, nn.Parameter) or isinstance(tensor, nn.Parameter):
+def _like_param(param: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor as an nn.Parameter where it replaces one."""
+    if not isinstance(param, nn.Parameter) or isinstance(tensor, nn.Parameter):
         return tensor
-    return nn.Parameter(tensor, requires_grad=parameter.requires_grad)
+    return nn.Parameter(tensor, requires_grad=param.requires_grad)

@@ -1,4 +1,4 @@
-"""The CUDA graphs of what was recorded, for who wants to look at them or change them."""
+"""The CUDA graphs of recordings, to inspect or to change them."""
 
 from __future__ import annotations
 
@@ -15,43 +15,51 @@ from dynx.records.cudagraphs import Part
 
 @dataclass(frozen=True, slots=True)
 class RawGraph:
-    """A captured CUDA graph; `part` is what it is of."""
+    """A captured CUDA graph; `part` says what it computes: "call", "forward", "backward", "inference" or "step"."""
 
     part: Part
     _captured: Captured
 
     def raw_cuda_graph(self) -> int:
-        """Give the graph as a cudaGraph_t, as `torch.cuda.CUDAGraph.raw_cuda_graph` does; it lasts as long as the recording.
+        """Return the graph as a cudaGraph_t, like `torch.cuda.CUDAGraph.raw_cuda_graph`; valid as long as the recording.
 
         Raises UsageError for a graph of the emulator.
         """
         return self._captured.raw()
 
     def instantiate(self) -> None:
-        """Have the next replays do what the graph does now, as `torch.cuda.CUDAGraph.instantiate` does; waits for the device.
+        """Instantiate the graph again after changes, like `torch.cuda.CUDAGraph.instantiate`; synchronizes with the device.
 
-        Copies of inputs and results are still told where to copy from and to, and nodes that are patched where inputs lie.
+        Pointers of memcpy nodes for inputs and results, and patched pointers, are still set before each replay.
         """
         self._captured.instantiate()
 
 
-def raw_graphs(recorded: Callable[..., Any]) -> tuple[RawGraph, ...]:
-    """Give the CUDA graphs of what `graphed`, `fast_path` or `train_step` gave, in the order in which they were recorded.
+def raw_graphs(fn: Callable[..., Any], /) -> tuple[RawGraph, ...]:
+    """Return the CUDA graphs of a callable that `graphed`, `fast_path` or `train_step` returned.
 
-    Change one with the driver's functions (cuda-bindings), then call its `instantiate`. Raises UsageError for other functions.
+    Change one with the driver's functions (cuda-bindings), then call its `instantiate`.
 
-    >>> import torch
-    >>> from dynx import cudagraphs
-    >>> config = cudagraphs.Config(runtime="emulator")
-    >>> run = cudagraphs.graphed(torch.nn.Linear(2, 2), (torch.ones(1, 2),), config=config)
-    >>> [graph.part for graph in cudagraphs.raw_graphs(run)]
-    ['call', 'backward']
+    Args:
+        fn: What `graphed`, `fast_path` or `train_step` returned.
+
+    Returns:
+        The graphs in the order in which they were captured.
+
+    Raises:
+        UsageError: `fn` is any other callable.
+
+    Example:
+        >>> import torch
+        >>> from dynx import cudagraphs
+        >>> config = cudagraphs.Config(runtime="emulator")
+        >>> run = cudagraphs.graphed(torch.nn.Linear(2, 2), (torch.ones(1, 2),), config=config)
+        >>> [graph.part for graph in cudagraphs.raw_graphs(run)]
+        ['call', 'backward']
     """
-    found = vars(recorded).get("forward") if isinstance(recorded, nn.Module) else recorded
-    recordings = getattr(found, "recordings", None)
+    recorded = vars(fn).get("forward") if isinstance(fn, nn.Module) else fn
+    recordings = getattr(recorded, "recordings", None)
     if recordings is None:
-        raise UsageError(
-            f"{getattr(recorded, '__name__', type(recorded).__name__)} was not recorded\n"
-            "  give what graphed, fast_path or train_step gave"
-        )
-    return tuple(RawGraph(*graph) for each in recordings for graph in each.captured)
+        name = getattr(fn, "__name__", type(fn).__name__)
+        raise UsageError(f"{name} is not recorded\n  pass what graphed, fast_path or train_step returned")
+    return tuple(RawGraph(*graph) for recording in recordings for graph in recording.captured)

@@ -1,306 +1,382 @@
-"""A function that is recorded as it is called, without a compiled graph."""
+"""A function that is captured as Python calls it, without a compiled graph."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._functions.arguments import Arguments, Match, arguments_of, matching, names_of
-from dynx.cudagraphs._functions.first_call import Changes, are_mixed, changes_of, holding, memory_of, why_not_alike
-from dynx.cudagraphs._notices import tell
-from dynx.cudagraphs._recording.cache import Key, Recordings
+from dynx.cudagraphs._functions.arguments import Arguments, Match, argument_names, arguments_of, matcher
+from dynx.cudagraphs._functions.first_call import (
+    Mutations,
+    change_detector,
+    liveness_of,
+    share_memory,
+    storages_of,
+    why_not_replayable,
+)
+from dynx.cudagraphs._notices import warn_or_raise
+from dynx.cudagraphs._recording.cache import Key, RecordingCache
 from dynx.cudagraphs._recording.recording import Recording
+from dynx.cudagraphs._recording.replayable import MakeReplayable, Replayable
 from dynx.cudagraphs._runtime.interface import Runtime
 from dynx.cudagraphs._state.module_state import State
-from dynx.cudagraphs._stats import count_skip, count_uncaptured, failure
+from dynx.cudagraphs._stats import count_skip, count_uncaptured, skip_of_failure
 from dynx.errors import CaptureFailed, UsageError
 from dynx.records.cudagraphs import GraphInput, GraphPlan, Part
 
-_NEVER_ALIKE = 8  # states, each of which was there in one call only, after which that is told
+_NEVER_REPEATED = 8  # states that were each seen in one call only, after which the user is warned
 
 
-class _Hot(NamedTuple):
-    """What the last call needed, for one that is like it."""
+class RecordedCallable(Protocol):
+    """What `fast_path`, `graphed` and `train_step` return: called like the function, it replays recordings of it."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Replay a recording for these arguments, record one, or run the function uncaptured."""
+
+    @property
+    def recordings(self) -> list[Replayable]:
+        """The recordings so far."""
+
+    def close(self) -> None:
+        """Release the memory of the recordings; the next calls record again."""
+
+
+def _no_tensors() -> Sequence[torch.Tensor]:
+    return ()
+
+
+def _never(value: Any = None) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingPolicy:
+    """How fast paths, graphed modules and training steps differ in what they record.
+
+    Attributes:
+        make: Makes a recording of a call.
+        mutable: Returns tensors besides the arguments that the function may mutate.
+        kept_outputs: Returns tensors besides the results that a recording writes and keeps, such as gradients.
+        is_part_of_state: Whether an argument is an object whose changes the state notices.
+        original: What `copy.deepcopy` and pickle copy instead of the recordings; None copies the function.
+        on_replay: Called with the recording after each replay.
+        on_switch: Called with a recording that is replayed after another one.
+        patches_params: The function gets parameters as arguments, whose pointers are set before a replay.
+    """
+
+    make: MakeReplayable = Recording
+    mutable: Callable[[], Sequence[torch.Tensor]] = _no_tensors
+    kept_outputs: Callable[[], Sequence[Any]] = _no_tensors
+    is_part_of_state: Callable[[Any], bool] = _never
+    original: Any = None
+    on_replay: Callable[[Replayable], None] | None = None
+    on_switch: Callable[[Replayable], None] | None = None
+    patches_params: bool = False
+
+
+class _Latest(NamedTuple):
+    """The recording that was used last for a layout, with the checks that a call must pass."""
 
     match: Match
     is_unchanged: Callable[[], bool]
     run: Callable[[Sequence[torch.Tensor]], list[Any]]
-    give: Callable[[list[Any]], Any]
+    results: Callable[[list[Any]], Any]
 
 
-class _Seen(NamedTuple):
-    """What the first call with a key showed."""
+class _FirstCall(NamedTuple):
+    """What the uncaptured call with a key showed."""
 
-    written: frozenset[int]  # tensors that the function changes
-    spec: TreeSpec  # of what it gives
+    mutated: frozenset[int]  # indices of tensor arguments that the function mutates
+    spec: TreeSpec  # of the results
     outputs: int
     is_pure: bool
-    changes: Changes | None  # None where arguments may lie where they want
-    means: Callable[[], bool]  # whether the key stands for what it stood for: it is made of addresses
+    mutations: Mutations | None  # None where arguments may share memory
+    is_key_valid: Callable[[], bool]  # whether the objects whose addresses are in the key are alive
 
 
-class Recorded:
-    """Runs a function once for each layout and state as it is, then from recordings."""
+class RecordedFunction:
+    """Runs a function uncaptured once for each layout and state, then replays recordings."""
 
     def __init__(
-        self, function: Callable[..., Any], part: Part, name: str, config: Config, runtime: Runtime | None, state: State
+        self,
+        function: Callable[..., Any],
+        part: Part,
+        name: str,
+        config: Config,
+        runtime: Runtime | None,
+        state: State,
+        policy: RecordingPolicy,
     ) -> None:
         self._function, self._part, self.name = function, part, name
-        self._config, self._runtime, self._state = config, runtime, state
-        self._recordings = Recordings(config, name, ("its arguments", "its state"), self._forget)
-        self._seen: dict[Key, _Seen] = {}
-        self._hot: _Hot | None = None  # of the recording that was used last
-        self._hot_of: dict[int, _Hot] = {}  # by the recording
-        self._why_not = ""  # it runs uncaptured
-        self._times_it_changed_itself = 0
-        self._told: set[str] = set()
-        self._alone = RLock()  # the function may call itself
-        self._is_captured = runtime.is_capturing if runtime is not None else _never
-        self.also: Callable[[], Sequence[torch.Tensor]] | None = None  # what else a recording writes, and keeps
-        self.original: Any = function  # what copies of it are
-        self.watched: Callable[[], Sequence[torch.Tensor]] = tuple  # that the function may change
-        self.covers: Callable[[Any], bool] = _none  # objects among arguments that the state is that of too
-        self.make: Callable[..., Any] = Recording
-        self.on_replay: Callable[[Recording], None] | None = None
-        self.on_switch: Callable[[Recording], None] | None = None
+        self._config, self._runtime, self._state, self._policy = config, runtime, state, policy
+        self._cache = RecordingCache[Replayable](config, name, ("its arguments", "its state"), self._forget)
+        self._first_calls: dict[Key, _FirstCall] = {}
+        self._latest: _Latest | None = None
+        self._latest_of: dict[int, _Latest] = {}  # by id of the recording
+        self._why_uncaptured = ""
+        self._times_state_changed = 0
+        self._warned: set[str] = set()
+        self._lock = RLock()  # reentrant: the function may call itself
+        self._is_capturing = runtime.is_capturing if runtime is not None else _never
         if runtime is None:
-            tell(f"there is no CUDA device: {name} runs uncaptured", config)
+            warn_or_raise(f"there is no CUDA device: {name} runs uncaptured", config)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._is_captured():  # it becomes a part of what is captured
+        if self._is_capturing():  # becomes a part of the outer capture
             return self._function(*args, **kwargs)
-        with self._alone:
-            if self._hot is not None:
-                match, is_unchanged, run, give = self._hot
+        with self._lock:
+            if self._latest is not None:
+                match, is_unchanged, run, results = self._latest
                 tensors = match(args, kwargs)
                 if tensors is not None and is_unchanged():
-                    return give(run(tensors))
-            return self._find(args, kwargs)
+                    return results(run(tensors))
+            return self._find_or_record(args, kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return copy.deepcopy(self.original, memo)  # recordings are of the original's memory
+        return copy.deepcopy(self._original, memo)  # recordings belong to the memory of the original
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _as_it_is, (self.original,)
+        return _identity, (self._original,)
 
-    def _find(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Record for a call, or run it as it is: the first of its kind, and where there can be no recording."""
-        if self._runtime is None or self._why_not:
-            if self._why_not and self._config.or_error:
-                tell(self._why_not, self._config)
-            return self._run(args, kwargs)
-        for each in self._recordings:  # layouts may take turns: to look at all of the state takes long
-            hot = self._hot_of.get(id(each))
-            tensors = hot.match(args, kwargs) if hot is not None else None
-            if hot is not None and tensors is not None and hot.is_unchanged():
-                self._switch(each, hot)
-                return hot.give(hot.run(tensors))
+    @property
+    def _original(self) -> Any:
+        return self._function if self._policy.original is None else self._policy.original
+
+    def _find_or_record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Replay another recording, record one, or run uncaptured.
+
+        The first call of its kind, and where recording is impossible.
+        """
+        if self._runtime is None or self._why_uncaptured:
+            if self._why_uncaptured and self._config.or_error:
+                warn_or_raise(self._why_uncaptured, self._config)
+            return self.run_uncaptured(*args, **kwargs)
+        for recording in self._cache:  # layouts may alternate, and computing the key of all state is slow
+            latest = self._latest_of.get(id(recording))
+            tensors = latest.match(args, kwargs) if latest is not None else None
+            if latest is not None and tensors is not None and latest.is_unchanged():
+                self._switch(recording, latest)
+                return latest.results(latest.run(tensors))
         arguments = arguments_of(args, kwargs)
         key = (arguments.key, self._state.key())
-        if key not in self._seen:
-            return self._first(key, arguments, args, kwargs)
-        seen = self._seen[key]
-        if seen.changes is not None and are_mixed(arguments.tensors, seen.changes):
-            self.tell_once(f"{self.name} runs uncaptured: arguments lie in the same memory as what it changes")
-            return self._run(args, kwargs)
-        recording = self._recording(key, arguments, args, kwargs)
-        if recording is None:
-            return self._run(args, kwargs) if key in self._seen else self._first(key, arguments, args, kwargs)
-        give = _giving(recording, seen.spec, self.on_replay)
-        match = matching(arguments) if seen.changes is None else _apart(matching(arguments), seen.changes)
-        hot = _Hot(match, _all_of(self._state.check(), recording), recording.run, give)
-        self._switch(recording, hot)
-        return give(recording.run(arguments.tensors))
+        if key not in self._first_calls:
+            return self._run_first(key, arguments, args, kwargs)
+        first = self._first_calls[key]
+        if first.mutations is not None and share_memory(arguments.tensors, first.mutations):
+            self.warn_once(f"{self.name} runs uncaptured: arguments share memory with tensors that it mutates")
+            return self.run_uncaptured(*args, **kwargs)
+        recorded = self._recording(key, arguments, args, kwargs)
+        if recorded is None:
+            if key in self._first_calls:
+                return self.run_uncaptured(*args, **kwargs)
+            return self._run_first(key, arguments, args, kwargs)
+        match = matcher(arguments) if first.mutations is None else _without_shared_memory(matcher(arguments), first.mutations)
+        results = _results_of(recorded, first.spec, self._policy.on_replay)
+        run = _runner_of(recorded, arguments.tensors)
+        current = _Latest(match, _is_free_and(self._state.predicate(), recorded), run, results)
+        self._switch(recorded, current)
+        return results(run(arguments.tensors))
 
-    def _switch(self, recording: Any, hot: _Hot) -> None:
-        """Have the next calls look at a recording first."""
-        self._hot = hot
-        self._hot_of = {id(each): known for each in self._recordings if (known := self._hot_of.get(id(each))) is not None}
-        self._hot_of[id(recording)] = hot
-        self._recordings.use(recording)
-        if self.on_switch is not None:
-            self.on_switch(recording)
+    def _switch(self, recording: Replayable, latest: _Latest) -> None:
+        """Make the next calls try this recording first."""
+        self._latest = latest
+        known = ((id(other), self._latest_of.get(id(other))) for other in self._cache)
+        self._latest_of = {address: other for address, other in known if other is not None}
+        self._latest_of[id(recording)] = latest
+        self._cache.touch(recording)
+        if self._policy.on_switch is not None:
+            self._policy.on_switch(recording)
 
     def record(self, *args: Any, **kwargs: Any) -> None:
-        """Call the function as it is, and record it for such arguments. Raises CaptureError where `or_error` asks for it."""
+        """Call the function uncaptured, and record it for these arguments. Raises CaptureError with `config.or_error`."""
         if self._runtime is not None:
             arguments = arguments_of(args, kwargs)
-            for _ in range(2):  # in the first it may make what it keeps
+            for _ in range(2):  # the first call may create what the function keeps
                 key = (arguments.key, self._state.key())
-                self._first(key, arguments, args, kwargs)
-                if key in self._seen:
+                self._run_first(key, arguments, args, kwargs)
+                if key in self._first_calls:
                     self._recording(key, arguments, args, kwargs)
                     break
 
-    def _recording(self, key: Key, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Find a recording that nobody waits for, or make one; None where there can be none."""
-        seen = self._seen[key]
+    def _recording(self, key: Key, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Replayable | None:
+        """Find a recording that no backward pass waits for, or record; None where neither is possible."""
+        first = self._first_calls[key]
         try:
-            found = self._recordings.find(key, lambda each: not each.is_pending)
-            if found is not None or self._runtime is None or not self._runtime.is_warm():
-                return found
-            if not seen.means():
-                del self._seen[key]
+            recording = self._cache.find(key, lambda recording: not recording.is_pending)
+            if recording is not None or self._runtime is None or not self._runtime.is_warm():
+                return recording
+            if not first.is_key_valid():
+                del self._first_calls[key]
                 return None
-            self._hot = None  # it may be closed to make room
-            return self._recordings.add(key, lambda: self._record(arguments, seen, args, kwargs))
+            self._latest = None  # its recording may be closed to make room
+            return self._cache.add(key, lambda: self._record(arguments, first, args, kwargs))
         except CaptureFailed as error:
-            skip = count_skip(failure(error))
-            self._why_not = f"{self.name} runs uncaptured: {skip.reason}\n  {skip.advice}"
-            tell(self._why_not, self._config)
+            skip = count_skip(skip_of_failure(error))
+            self._why_uncaptured = f"{self.name} runs uncaptured: {skip.reason}\n  {skip.advice}"
+            warn_or_raise(self._why_uncaptured, self._config)
             return None
 
     def run_uncaptured(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function as it is."""
-        return self._run(args, kwargs)
-
-    def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Call the function itself."""
         count_uncaptured()
         if self._runtime is None:
             return self._function(*args, **kwargs)
         return self._runtime.warm_up(lambda: self._function(*args, **kwargs))
 
-    def _first(self, key: Key, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def _run_first(self, key: Key, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Run the function uncaptured, and learn from this call what a recording needs to know."""
         assert self._runtime is not None
-        names = names_of(self._function, args, kwargs)
-        for name, each in zip(names, arguments.leaves, strict=True):
-            if isinstance(each, torch.Tensor) and each.device != self._runtime.device:
-                raise UsageError(f"{name} of {self.name} is on {each.device}\n  move it to {self._runtime.device}")
-        count, watched = len(arguments.tensors), [each for each in self.watched() if not is_lazy(each)]
-        changes = changes_of([*arguments.tensors, *watched])
-        result = self._run(args, kwargs)
+        names = argument_names(self._function, args, kwargs)
+        for name, leaf in zip(names, arguments.leaves, strict=True):
+            if isinstance(leaf, torch.Tensor) and leaf.device != self._runtime.device:
+                raise UsageError(f"{name} of {self.name} is on {leaf.device}\n  move it to {self._runtime.device}")
+        count = len(arguments.tensors)
+        mutable = [tensor for tensor in self._policy.mutable() if not is_lazy(tensor)]
+        changed = change_detector([*arguments.tensors, *mutable])
+        result = self.run_uncaptured(*args, **kwargs)
         leaves, spec = tree_flatten(result)
-        if why := why_not_alike(key[0], arguments, arguments_of(args, kwargs), names, leaves, self.covers):
-            self.tell_once(f"{self.name} runs uncaptured: {why}")
+        after = arguments_of(args, kwargs)
+        if why := why_not_replayable(key[0], arguments, after, names, leaves, self._policy.is_part_of_state):
+            self.warn_once(f"{self.name} runs uncaptured: {why}")
             return result
-        if what := self._state.changed_itself(key[1]):
-            self._tell_what_it_changes(what)
+        if what := self._state.changed_by_call(key[1]):
+            self._warn_about_changed_state(what)
             return result
-        self._times_it_changed_itself = 0
-        changed = changes()
-        written = frozenset(index for index in changed if index < count)
-        is_pure = self._part == "call" and not changed
-        mixed = watched if written else [watched[index - count] for index in changed]
-        is_mixable = changed and count and self._part == "call"
-        apart = Changes(frozenset(memory_of(mixed)), bool(written)) if is_mixable else None
-        other_states = sum(known == key[0] for known, _ in self._seen)
-        is_full = len(self._seen) >= 2 * self._config.max_recordings
-        if is_full or (other_states >= _NEVER_ALIKE and not self.recordings):
-            self._tell_what_changes(key)
-        if is_full:
-            self._seen.clear()
-        others = [each for each in arguments.leaves if not isinstance(each, torch.Tensor)]
-        self._seen[arguments.key, self._state.key()] = _Seen(
-            written, spec, len(leaves), is_pure, apart, holding([self._state.held(), others])
-        )
+        self._times_state_changed = 0
+        self._warn_if_never_repeated(key)
+        indices = changed()
+        mutated = frozenset(index for index in indices if index < count)
+        is_call = self._part == "call"
+        mutations = None
+        if indices and count and is_call:
+            written = mutable if mutated else [mutable[index - count] for index in indices]
+            mutations = Mutations(frozenset(storages_of(written)), bool(mutated))
+        is_key_valid = liveness_of([self._state.held(), arguments.others])
+        first = _FirstCall(mutated, spec, len(leaves), is_call and not indices, mutations, is_key_valid)
+        self._first_calls[arguments.key, self._state.key()] = first
         return result
 
-    def _record(self, arguments: Arguments, seen: _Seen, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
+    def _record(self, arguments: Arguments, first: _FirstCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Replayable:
         assert self._runtime is not None
-        names = names_of(self._function, args, kwargs)
-        named = [(name, each) for name, each in zip(names, arguments.leaves, strict=True) if isinstance(each, torch.Tensor)]
+        names = argument_names(self._function, args, kwargs)
+        leaves = zip(names, arguments.leaves, strict=True)
+        tensors = [(name, leaf) for name, leaf in leaves if isinstance(leaf, torch.Tensor)]
         inputs = [
-            GraphInput(name, "dynamic", "an argument", index in seen.written, is_fixed=True, nbytes=each.nbytes)
-            for index, (name, each) in enumerate(named)
+            GraphInput(name, "dynamic", "an argument", index in first.mutated, is_fixed=True, nbytes=tensor.nbytes)
+            for index, (name, tensor) in enumerate(tensors)
         ]
-        plan = GraphPlan(self._part, tuple(inputs), seen.outputs, are_all_handed_out=False, is_pure=seen.is_pure)
+        plan = GraphPlan(
+            self._part,
+            tuple(inputs),
+            first.outputs,
+            are_all_handed_out=False,
+            is_pure=first.is_pure,
+            patches_params=self._policy.patches_params,
+        )
 
         def call(tensors: list[Any]) -> list[Any]:
-            leaves, _ = tree_flatten(arguments.call(self._function, tensors))
-            return [*leaves, *(self.also() if self.also is not None else ())]
+            results, _ = tree_flatten(arguments.call(self._function, tensors))
+            return [*results, *self._policy.kept_outputs()]
 
-        others = [each for each in arguments.leaves if not isinstance(each, torch.Tensor)]  # of which keys have the addresses
-        held, put_back = (self._state.held(), others), self._state.undoing()
+        held, restore = (self._state.held(), arguments.others), self._state.snapshot()  # keys contain their addresses
         try:
-            recording: Recording = self.make(call, plan, self._config, self._runtime, arguments.tensors)
-        finally:  # nothing has been computed: what was assigned is nothing to go on with
-            assigned = put_back()
+            recording = self._policy.make(call, plan, self._config, self._runtime, arguments.tensors)
+        finally:  # a capture computes nothing: what the function assigned in it is not valid
+            assigned = restore()
         if assigned:
             recording.close()
-            raise CaptureFailed(f"it changes {assigned} itself\n  have it give that as a result")
+            raise CaptureFailed(f"it assigns {assigned} itself, which a replay would not do\n  return that as a result instead")
         recording.held = held
-        if type(recording) is Recording and recording.uses_arguments and any(each.requires_grad for each in arguments.tensors):
-            recording.run = torch.no_grad()(recording.run)  # the caller may have gradients on
         return recording
 
-    def _tell_what_it_changes(self, what: str) -> None:
-        """Say that a function changes what it is recorded for, where that is more than a cache that it fills once."""
-        self._times_it_changed_itself += 1
-        if self._times_it_changed_itself == 2 or (self._times_it_changed_itself > 2 and self._config.or_error):
-            tell(f"{self.name} runs uncaptured: it changes {what} itself, which a replay would not do", self._config)
+    def _warn_about_changed_state(self, what: str) -> None:
+        """Warn that a function changes the state that it was recorded for, unless it only fills a cache once."""
+        self._times_state_changed += 1
+        if self._times_state_changed == 2 or (self._times_state_changed > 2 and self._config.or_error):
+            warn_or_raise(f"{self.name} runs uncaptured: it changes {what} itself, which a replay would not do", self._config)
 
-    def _tell_what_changes(self, key: Key) -> None:
-        """Say that a function is called in ever new ways, and so is not recorded."""
-        ((arguments, state), *_) = reversed(self._seen)
-        what = "what it is called with" if arguments != key[0] else self._state.difference(state, key[1])
-        self.tell_once(f"{self.name} runs uncaptured, as it is never called twice alike: {what} changes")
+    def _warn_if_never_repeated(self, key: Key) -> None:
+        """Warn that no call repeats the arguments and the state of an earlier one, so that nothing is recorded."""
+        other_states = sum(arguments == key[0] for arguments, _ in self._first_calls)
+        is_full = len(self._first_calls) >= 2 * self._config.max_recordings
+        if is_full or (other_states >= _NEVER_REPEATED and not self.recordings):
+            ((arguments, state), *_) = reversed(self._first_calls)
+            what = "what it is called with" if arguments != key[0] else self._state.difference(state, key[1])
+            self.warn_once(f"{self.name} runs uncaptured: no two calls are alike, since {what} changes")
+        if is_full:
+            self._first_calls.clear()
 
-    def tell_once(self, text: str) -> None:
-        """Say why a call runs uncaptured; again only where that is an error."""
-        if text not in self._told or self._config.or_error:
-            self._told.add(text)
-            tell(text, self._config)
+    def warn_once(self, text: str) -> None:
+        """Warn why a call runs uncaptured; with `config.or_error` raise in each such call."""
+        if text not in self._warned or self._config.or_error:
+            self._warned.add(text)
+            warn_or_raise(text, self._config)
 
     def _forget(self) -> None:
-        self._hot, self._why_not = None, ""
-        self._hot_of.clear()
+        self._latest, self._why_uncaptured = None, ""
+        self._latest_of.clear()
 
     @property
-    def writes(self) -> bool:
-        """Whether the function changes an argument."""
-        return any(each.written for each in self._seen.values())
+    def mutates_arguments(self) -> bool:
+        """Whether the function mutates an argument in any call so far."""
+        return any(first.mutated for first in self._first_calls.values())
 
     @property
-    def recordings(self) -> list[Any]:
-        return list(self._recordings)
+    def recordings(self) -> list[Replayable]:
+        return list(self._cache)
 
     def close(self) -> None:
-        """Give back the memory of its recordings; it records anew when it is called."""
-        self._recordings.close()
-        self._seen.clear()
+        """Release the memory of its recordings; it records again when it is called."""
+        self._cache.close()
+        self._first_calls.clear()
 
 
-def _all_of(is_unchanged: Callable[[], bool], recording: Recording) -> Callable[[], bool]:
-    """Add to a check of the state that nobody waits for the recording."""
-    return is_unchanged if type(recording) is Recording else lambda: not recording.is_pending and is_unchanged()
+def _runner_of(recording: Replayable, tensors: Sequence[torch.Tensor]) -> Callable[[Sequence[Any]], list[Any]]:
+    """Return what replays; without gradients where arguments that need them are copied or returned."""
+    if recording.may_return_arguments and any(tensor.requires_grad for tensor in tensors):
+        return torch.no_grad()(recording.run)
+    return recording.run
 
 
-def _never() -> bool:
-    return False
+def _is_free_and(is_unchanged: Callable[[], bool], recording: Replayable) -> Callable[[], bool]:
+    """Extend a predicate on the state: no backward pass may wait for what the recording saved."""
+    return (lambda: not recording.is_pending and is_unchanged()) if recording.has_backward else is_unchanged
 
 
-def _none(value: Any) -> bool:
-    return False
-
-
-def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+def _identity(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _giving(recording: Recording, spec: TreeSpec, on_replay: Callable[[Recording], None] | None) -> Callable[[list[Any]], Any]:
-    """Give what makes the result of a call of what a replay gave."""
+def _results_of(
+    recording: Replayable, spec: TreeSpec, on_replay: Callable[[Replayable], None] | None
+) -> Callable[[list[Any]], Any]:
+    """Return a function that builds the result of a call from the outputs of a replay."""
 
-    def give(outputs: list[Any]) -> Any:
+    def build(outputs: list[Any]) -> Any:
         if on_replay is not None:
             on_replay(recording)
         return tree_unflatten(outputs, spec)
 
-    return itemgetter(0) if on_replay is None and spec.is_leaf() else give
+    return itemgetter(0) if on_replay is None and spec.is_leaf() else build
 
 
-def _apart(match: Match, changes: Changes) -> Match:
-    """Leave out calls whose tensors lie in the same memory: a recording has memory for each."""
+def _without_shared_memory(match: Match, mutations: Mutations) -> Match:
+    """Reject calls whose arguments share memory that the function mutates.
 
-    def match_apart(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[torch.Tensor] | None:
+    A recording has separate memory for each argument.
+    """
+
+    def match_separate(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[torch.Tensor] | None:
         tensors = match(args, kwargs)
-        return None if tensors is not None and are_mixed(tensors, changes) else tensors
+        return None if tensors is not None and share_memory(tensors, mutations) else tensors
 
-    return match_apart
+    return match_separate

@@ -3,50 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch.fx import GraphModule, Node
 
 from dynx._torch.ops.schemas import effects_on, schema_of
 from dynx.cudagraphs._graph.fx import placeholders
 
-Memory = frozenset[Node]  # by the nodes that made it
+Memory = frozenset[Node]  # the nodes that allocated it
+
+
+class NodeEffects(NamedTuple):
+    """The memory that a node reads and writes."""
+
+    reads: Memory
+    writes: Memory
 
 
 def mutated_inputs(gm: GraphModule) -> frozenset[int]:
-    """Give the indices of the inputs that a graph writes to: directly, through views of them, or in a list of arguments."""
-    written = {memory for _, writes in effects_of(gm).values() for memory in writes}
+    """Return the indices of the inputs that a graph mutates: directly, through views, or in a list of arguments."""
+    written = {memory for effects in effects_of(gm).values() for memory in effects.writes}
     return frozenset(index for index, node in enumerate(placeholders(gm)) if node in written)
 
 
-def effects_of(gm: GraphModule) -> dict[Node, tuple[Memory, Memory]]:
-    """Give the memory that each node reads, and that it writes.
+def effects_of(gm: GraphModule) -> dict[Node, NodeEffects]:
+    """Return the memory that each node reads and writes.
 
-    Follows the schemas of the operators; a higher-order operator without one counts as writing to all that it is given.
+    Follows the schemas of the operators; a higher-order operator without a schema counts as writing to all of its arguments.
     """
-    made_by: dict[Node, Memory] = {}  # the memory that a node's result lies in
-    effects: dict[Node, tuple[Memory, Memory]] = {}
+    memory_of: dict[Node, Memory] = {}  # of a node's result
+    effects: dict[Node, NodeEffects] = {}
     for node in gm.graph.nodes:
         reads, writes, shares = set[Node](), set[Node](), set[Node]()
         for argument, is_written, is_shared in _arguments(node) if node.op == "call_function" else ():
-            memory = {each for found in _nodes(argument) for each in made_by.get(found, ())}
+            memory = {allocator for source in _nodes(argument) for allocator in memory_of.get(source, ())}
             reads |= memory
             writes |= memory if is_written else set()
             shares |= memory if is_shared else set()
-        made_by[node] = frozenset(shares or {node})
-        effects[node] = frozenset(reads), frozenset(writes)
+        memory_of[node] = frozenset(shares or {node})
+        effects[node] = NodeEffects(frozenset(reads), frozenset(writes))
     return effects
 
 
 def _arguments(node: Node) -> Iterator[tuple[Any, bool, bool]]:
-    """Give each argument, whether it is written to, and whether the result may be a view of it."""
+    """Yield each argument, whether it is written to, and whether the result may be a view of it."""
     schema = schema_of(node.target)
     if schema is None:
         family = type(node.target).__module__
-        is_functional = family == "torch._higher_order_ops.auto_functionalize"  # gives copies of what it would change
-        unknown = family.startswith("torch._higher_order_ops") and not is_functional
+        is_functional = family == "torch._higher_order_ops.auto_functionalize"  # returns copies of what it would mutate
+        is_unknown = family.startswith("torch._higher_order_ops") and not is_functional
         for argument in (*node.args, *node.kwargs.values()):
-            yield argument, unknown, not is_functional  # such as operator.getitem
+            yield argument, is_unknown, not is_functional  # such as operator.getitem
         return
     yield from effects_on(schema, node.args, node.kwargs)
 
@@ -55,5 +62,5 @@ def _nodes(argument: Any) -> Iterator[Node]:
     if isinstance(argument, Node):
         yield argument
     elif isinstance(argument, (tuple, list)):
-        for each in argument:
-            yield from _nodes(each)
+        for element in argument:
+            yield from _nodes(element)

@@ -1,4 +1,4 @@
-"""Reading the graphs that AOTAutograd hands to a backend."""
+"""Read the FX graphs that AOTAutograd passes to a backend."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def placeholders(gm: GraphModule) -> list[Node]:
 
 
 def value_of(node: Node) -> Any:
-    """Give the fake tensor or number that stands for a node; None where there is none."""
+    """Return the fake tensor or symbolic number of a node (`meta["val"]`); None where there is none."""
     return node.meta.get("val")
 
 
 def tensors_of(node: Node) -> Iterator[torch.Tensor]:
-    """Give the fake tensors of a node, of each output where it has several."""
+    """Yield the fake tensors of a node, of each output where it has several."""
     value = value_of(node)
-    for each in value if isinstance(value, (tuple, list)) else (value,):
-        if isinstance(each, torch.Tensor):
-            yield each
+    for output in value if isinstance(value, (tuple, list)) else (value,):
+        if isinstance(output, torch.Tensor):
+            yield output
 
 
 def location_of(node: Node) -> Location | None:
-    """Give the user's line of a node; for a placeholder without one, that of its first use."""
-    for each in (node, *node.users):
-        frames = [RawFrame(file, int(line), name) for file, line, name in _FRAME.findall(each.stack_trace or "")]
+    """Return the user's line of a node; for a node without one, that of its first user."""
+    for candidate in (node, *node.users):
+        frames = [RawFrame(file, int(line), name) for file, line, name in _FRAME.findall(candidate.stack_trace or "")]
         if frames and (location := user_location(frames)) is not None:
             return location
     return None

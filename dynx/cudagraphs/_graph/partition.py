@@ -1,4 +1,4 @@
-"""Which nodes of a graph run together: as few parts as the operators force that cannot be captured."""
+"""Decide which nodes of a graph run together: in as few parts as the operators that cannot be captured allow."""
 
 from __future__ import annotations
 
@@ -13,56 +13,57 @@ from torch.fx import GraphModule, Node
 from dynx.cudagraphs._graph.effects import effects_of
 
 
-def parts_of(gm: GraphModule, unsafe: Collection[Node]) -> list[list[Node]]:
-    """Divide the nodes of a graph into parts that run one after another, each all safe or all unsafe.
+def partition(gm: GraphModule, unsafe: Collection[Node]) -> list[list[Node]]:
+    """Partition the nodes of a graph into parts that run one after another, each with only safe or only unsafe nodes.
 
-    Each part takes all nodes that may run by then, which makes the fewest parts there can be. Nodes of a part keep their order;
-    so do those that draw random numbers, and those that write to memory with all that read it.
+    Each part takes all nodes whose predecessors have run, which gives the fewest parts. Nodes of a part keep their order;
+    so do nodes that draw random numbers, and nodes that write to memory with all nodes that use it.
     """
-    nodes = [each for each in gm.graph.nodes if each.op not in ("placeholder", "get_attr", "output")]
-    before, uncaptured = _before(gm, nodes), set(unsafe)
-    for node in nodes:  # several results of an operator do not leave its part together
+    nodes = [node for node in gm.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
+    before, uncaptured = _predecessors(gm, nodes), set(unsafe)
+    for node in nodes:  # an operator's tuple of results does not leave its part, only the elements do
         if node.target is getitem and node.args[0] in uncaptured:
             uncaptured.add(node)
-    found = [_grouped(nodes, before, uncaptured, is_safe=first) for first in (True, False)]
-    return min(found, key=len)
+    candidates = [_grouped(nodes, before, uncaptured, is_safe=first) for first in (True, False)]
+    return min(candidates, key=len)
 
 
 def _grouped(
     nodes: Sequence[Node], before: dict[Node, set[Node]], unsafe: Collection[Node], *, is_safe: bool
 ) -> list[list[Node]]:
+    """Group nodes into alternating parts, the first of safe nodes if `is_safe`."""
     parts: list[list[Node]] = []
-    left, done = list(nodes), set[Node]()
-    while left:
+    remaining, done = list(nodes), set[Node]()
+    while remaining:
         part: list[Node] = []
-        for node in left:
+        for node in remaining:
             if (node not in unsafe) is is_safe and before[node] <= done:
                 part.append(node)
                 done.add(node)
-        left = [each for each in left if each not in done]
+        remaining = [node for node in remaining if node not in done]
         if part:
             parts.append(part)
         is_safe = not is_safe
     return parts
 
 
-def _before(gm: GraphModule, nodes: Sequence[Node]) -> dict[Node, set[Node]]:
-    """Give what has to run before each node."""
-    known = set(nodes)
-    before = {node: {each for each in node.all_input_nodes if each in known} for node in nodes}
+def _predecessors(gm: GraphModule, nodes: Sequence[Node]) -> dict[Node, set[Node]]:
+    """Return the nodes that must run before each node."""
+    inside = set(nodes)
+    before = {node: {source for source in node.all_input_nodes if source in inside} for node in nodes}
     for earlier, later in (*_random_pairs(nodes), *_memory_pairs(gm, nodes)):
         before[later].add(earlier)
     return before
 
 
 def _random_pairs(nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
-    random = [each for each in nodes if torch.Tag.nondeterministic_seeded in getattr(each.target, "tags", ())]
+    random = [node for node in nodes if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())]
     yield from pairwise(random)
 
 
 def _memory_pairs(gm: GraphModule, nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
-    """Give who has to wait for whom, since one of them writes to memory that the other uses."""
-    users: dict[Node, list[tuple[Node, bool]]] = defaultdict(list)  # by the node that made the memory
+    """Yield pairs of an earlier and a later node, one of which writes to memory that the other uses."""
+    users: dict[Node, list[tuple[Node, bool]]] = defaultdict(list)  # by the node that allocated the memory
     effects = effects_of(gm)
     for node in nodes:
         reads, writes = effects[node]

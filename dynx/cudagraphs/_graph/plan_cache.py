@@ -1,4 +1,4 @@
-"""Plans on disk: a later process that compiles the same graph does not look at it again."""
+"""Store plans on disk: a later process that compiles the same graph need not analyze it."""
 
 from __future__ import annotations
 
@@ -21,51 +21,58 @@ from dynx.cudagraphs._graph.fx import placeholders, value_of
 from dynx.errors import DynxWarning
 from dynx.records.cudagraphs import GraphPlan
 
-_SAVED = "dynx cudagraph plan"
+_KEY = "dynx cudagraph plan"
+_PACKAGE = Path(__file__).parent.parent.parent
 
 
-def kept_plan(folder: str, gm: GraphModule, told: tuple[object, ...], look: Callable[[], GraphPlan]) -> GraphPlan:
-    """Give the plan of a graph from a folder, or look at the graph and keep it there.
+def load_or_store(folder: str, gm: GraphModule, depends_on: tuple[object, ...], analyze: Callable[[], GraphPlan]) -> GraphPlan:
+    """Load the plan of a graph from a folder, or analyze the graph and store its plan there.
 
-    `told` is what else a plan depends on. A file that cannot be read is written anew, with a warning.
+    A file that cannot be read is written again, with a warning.
+
+    Args:
+        folder: Where plans are stored.
+        gm: The graph.
+        depends_on: What a plan depends on besides the graph.
+        analyze: Makes the plan.
     """
-    path = Path(folder) / f"{_fingerprint(gm, told)}.json"
+    path = Path(folder) / f"{_fingerprint(gm, depends_on)}.json"
     if path.exists():
         try:
             return _read(path, gm)
         except (OSError, ValueError, RecursionError) as error:
-            _warn(f"{path} is no plan of this graph, and is written anew: {error}")
-    plan = look()
+            _warn(f"{path} is not a plan of this graph, and is written again: {error}")
+    plan = analyze()
     try:
         _write(path, plan)
     except OSError as error:
-        _warn(f"the plan of a graph was not kept: {error}\n  name a folder that can be written to with plans=")
+        _warn(f"the plan of a graph was not stored: {error}\n  name a writable folder with plan_dir=")
     return plan
 
 
-def _fingerprint(gm: GraphModule, told: tuple[object, ...]) -> str:
+def _fingerprint(gm: GraphModule, depends_on: tuple[object, ...]) -> str:
     facts = graph_facts()
-    about = torch.__version__, told, sorted(facts.static), facts.user_outputs, sorted(facts.regenerated)
-    found = hashlib.sha256(repr(about).encode() + _planner())
+    about = torch.__version__, depends_on, sorted(facts.static), facts.user_outputs, sorted(facts.regenerated)
+    digest = hashlib.sha256(repr(about).encode() + _source_digest())
     for line in _lines(gm):
-        found.update(line.encode())
-    return found.hexdigest()
+        digest.update(line.encode())
+    return digest.hexdigest()
 
 
 @cache
-def _planner() -> bytes:
-    """Give what changes with the code that makes plans: names and lines in it come from all of the package."""
-    files = sorted(Path(__file__).parent.parent.parent.rglob("*.py"))
-    return b"".join(hashlib.sha256(each.read_bytes()).digest() for each in files)
+def _source_digest() -> bytes:
+    """Return a digest of dynx's own source: names and locations in plans come from all of the package."""
+    files = sorted(_PACKAGE.rglob("*.py"))
+    return b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)
 
 
 def _lines(gm: GraphModule) -> Iterator[str]:
-    """Give all of a graph that a plan is made from: operators, values, lines; those of graphs within it too."""
+    """Yield everything of a graph that a plan depends on: operators, values, lines; also of graphs inside of it."""
     for node in gm.graph.nodes:
         value = torch.utils._pytree.tree_map(_described, value_of(node))
-        operators = [_operator(each) for each in (node.target, *node.args) if isinstance(each, torch._ops.OpOverload)]
-        does = f"{node.op} {_name(node.target)} {operators} {node.args} {node.kwargs}"
-        yield f"{node.name} {does} {value} {node.stack_trace}\n"
+        operators = [_operator(target) for target in (node.target, *node.args) if isinstance(target, torch._ops.OpOverload)]
+        operation = f"{node.op} {_name(node.target)} {operators} {node.args} {node.kwargs}"
+        yield f"{node.name} {operation} {value} {node.stack_trace}\n"
         inner = getattr(gm, node.target, None) if node.op == "get_attr" and isinstance(node.target, str) else None
         if isinstance(inner, GraphModule):
             yield from _lines(inner)
@@ -86,30 +93,31 @@ def _described(value: Any) -> object:
 
 
 def _read(path: Path, gm: GraphModule) -> GraphPlan:
-    """Raises ValueError for what is no plan of the graph."""
+    """Read a plan. Raises ValueError where the file is not a plan of this graph."""
     from dynx.records.codec import from_data
 
     data = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(data, dict) or set(data) != {_SAVED}:
-        raise ValueError("it holds something else")
-    plan = from_data(GraphPlan, data[_SAVED])
-    nodes: set[str] = {each.name for each in gm.graph.nodes}
-    asked = {name for piece in plan.pieces for name in (*piece.inputs, *piece.outputs, *piece.nodes)}
+    if not isinstance(data, dict) or set(data) != {_KEY}:
+        raise ValueError("it contains something else")
+    plan = from_data(GraphPlan, data[_KEY])
+    nodes: set[str] = {node.name for node in gm.graph.nodes}
+    named = {name for piece in plan.pieces for name in (*piece.inputs, *piece.outputs, *piece.nodes)}
     outputs = len(gm.graph.output_node().args[0])
-    passed = all(0 <= to < outputs and 0 <= index < len(plan.inputs) for to, index in plan.passed)
-    if [each.node for each in plan.inputs] != [each.name for each in placeholders(gm)] or not asked <= nodes or not passed:
-        raise ValueError("its nodes are others")
+    is_in_range = all(0 <= output < outputs and 0 <= index < len(plan.inputs) for output, index in plan.passed)
+    has_inputs = [spec.node for spec in plan.inputs] == [node.name for node in placeholders(gm)]
+    if not has_inputs or not named <= nodes or not is_in_range:
+        raise ValueError("its nodes are those of another graph")
     return plan
 
 
 def _write(path: Path, plan: GraphPlan) -> None:
-    """Write all of it or nothing, since other processes may do the same."""
+    """Write the whole file or nothing, since other processes may write the same file."""
     from dynx.records.codec import to_data
 
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(f".{uuid4()}.draft")
     try:
-        draft.write_text(json.dumps({_SAVED: to_data(plan)}), encoding="utf-8")
+        draft.write_text(json.dumps({_KEY: to_data(plan)}), encoding="utf-8")
         draft.replace(path)
     except OSError:
         draft.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Results that are arguments or views of arguments: a call gets those of its own, not copies."""
+"""Results that alias arguments: each call returns views of its own arguments instead of copies."""
 
 from __future__ import annotations
 
@@ -10,50 +10,54 @@ import torch
 Run = Callable[[Sequence[Any]], list[Any]]
 
 
-class View(NamedTuple):
-    """A result that lies in the memory of an argument."""
+class OutputAlias(NamedTuple):
+    """A result that is an argument, or a view of one. Indices are those of the graph's results and arguments."""
 
     result: int
     argument: int
-    layout: tuple[tuple[int, ...], tuple[int, ...], int] | None  # size, stride and distance; None where it is the argument
+    layout: (
+        tuple[tuple[int, ...], tuple[int, ...], int] | None
+    )  # size, stride, offset from the argument's; None: the argument itself
 
 
-def views_among(results: Sequence[Any], arguments: Sequence[Any]) -> list[View]:
+def find_aliases(results: Sequence[Any], arguments: Sequence[Any]) -> list[OutputAlias]:
     """Find the results that are arguments, or views of them with the same dtype."""
-    found, places = list[View](), dict[int, int]()
-    for index, each in enumerate(arguments):
-        if type(each) in (torch.Tensor, torch.nn.Parameter) and each.numel():
-            places.setdefault(each.untyped_storage().data_ptr(), index)
-    for number, each in enumerate(results):
-        if not isinstance(each, torch.Tensor):
+    aliases: list[OutputAlias] = []
+    argument_at: dict[int, int] = {}  # by the address of the storage
+    for index, argument in enumerate(arguments):
+        if type(argument) in (torch.Tensor, torch.nn.Parameter) and argument.numel():
+            argument_at.setdefault(argument.untyped_storage().data_ptr(), index)
+    for number, result in enumerate(results):
+        if not isinstance(result, torch.Tensor):
             continue
-        same = next((index for index, other in enumerate(arguments) if each is other), None)
+        same = next((index for index, argument in enumerate(arguments) if result is argument), None)
         if same is not None:
-            found.append(View(number, same, None))
+            aliases.append(OutputAlias(number, same, None))
             continue
-        base = places.get(each.untyped_storage().data_ptr())
-        if base is not None and _is_plain(each, arguments[base]):
-            distance = each.storage_offset() - arguments[base].storage_offset()
-            found.append(View(number, base, (tuple(each.size()), tuple(each.stride()), distance)))
-    return found
+        base = argument_at.get(result.untyped_storage().data_ptr())
+        if base is not None and _is_plain_view(result, arguments[base]):
+            offset = result.storage_offset() - arguments[base].storage_offset()
+            aliases.append(OutputAlias(number, base, (tuple(result.size()), tuple(result.stride()), offset)))
+    return aliases
 
 
-def _is_plain(view: torch.Tensor, base: torch.Tensor) -> bool:
-    is_read_as_it_is = not (view.is_conj() or view.is_neg() or base.is_conj() or base.is_neg())
-    return type(view) in (torch.Tensor, torch.nn.Parameter) and view.dtype == base.dtype and is_read_as_it_is
+def _is_plain_view(view: torch.Tensor, base: torch.Tensor) -> bool:
+    """Return whether `as_strided` of the base gives the view: same dtype, no conjugate or negative bit, no subclass."""
+    has_bits = view.is_conj() or view.is_neg() or base.is_conj() or base.is_neg()
+    return type(view) in (torch.Tensor, torch.nn.Parameter) and view.dtype == base.dtype and not has_bits
 
 
-def handing_on(views: Sequence[View], run: Run) -> Run:
-    """Give what runs, and puts views of the arguments of a call among the results."""
+def with_aliases(aliases: Sequence[OutputAlias], run: Run) -> Run:
+    """Return a function that runs `run` and fills in the results that alias the arguments of the call."""
 
-    def run_and_hand_on(args: Sequence[Any]) -> list[Any]:
+    def run_with_aliases(args: Sequence[Any]) -> list[Any]:
         outputs = run(args)
-        for result, argument, layout in views:
-            given = args[argument]
+        for result, argument, layout in aliases:
+            output = args[argument]
             if layout is not None:
-                size, stride, distance = layout
-                given = given.as_strided(size, stride, given.storage_offset() + distance)
-            outputs[result] = given
+                size, stride, offset = layout
+                output = output.as_strided(size, stride, output.storage_offset() + offset)
+            outputs[result] = output
         return outputs
 
-    return run_and_hand_on
+    return run_with_aliases

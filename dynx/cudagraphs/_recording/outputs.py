@@ -1,4 +1,4 @@
-"""How the results of a replay are handed out."""
+"""Return the results of a replay: cloned, as aliases, or the recording's own tensors."""
 
 from __future__ import annotations
 
@@ -9,136 +9,145 @@ import torch
 
 from dynx._torch.ops import foreach
 from dynx.cudagraphs._recording.inputs import is_dense, own_copy
-from dynx.cudagraphs._recording.overlapping_outputs import copying, sharing
-from dynx.cudagraphs._recording.stale_outputs import handing_out
+from dynx.cudagraphs._recording.overlapping_outputs import group_cloner, overlapping_groups
+from dynx.cudagraphs._recording.staging import FEW, OutputKind
+from dynx.cudagraphs._recording.stale_outputs import alias_maker
 from dynx.cudagraphs._runtime.interface import Captured
 from dynx.records.cudagraphs import GraphPlan
 
-Fresh = Sequence[torch.Tensor]
+Clones = Sequence[torch.Tensor]  # memory for the results that the graph clones itself
 
 
 class Results:
-    """The results of one recording; the first `user_outputs` of its plan are for the user, others stay where they are.
+    """The results of one recording. The first `user_outputs` of its plan are the user's; the others stay in the recording.
 
-    Gradients are always copied: autograd keeps the first as it is given, and adds to it.
-    What AOTAutograd reads the layout of only is no copy, which would lie elsewhere in its memory.
-    Copies are made by the graph itself, up to `few` of them, or by hand. They are made apart for autograd, which would not know
-    that what is written to one of them changes others.
+    Outputs that AOTAutograd regenerates are never cloned: it reads their layout, storage offset included, which a clone
+    would change. Up to four clones are made by memcpy nodes of the graph, more after the replay. Clones for autograd never
+    share memory: autograd would not know that writing to one changes another.
     """
 
-    def __init__(self, plan: GraphPlan, how: str, *, few: int) -> None:
-        self._plan, self._few = plan, few
-        # autograd puts its graph on what it is given, so a forward pass gives no tensors of the recording itself
-        self._how = "clone" if plan.part == "backward" else "alias" if (plan.part, how) == ("forward", "static") else how
+    def __init__(self, plan: GraphPlan, kind: OutputKind, *, clones_in_graph: bool) -> None:
+        self._plan, self._kind, self._limit = plan, kind, FEW if clones_in_graph else 0
 
     def in_graph(self, outputs: Sequence[Any]) -> list[torch.Tensor]:
-        """Give the results that the graph copies to where it is told before each replay."""
+        """Return the results that the graph clones itself, to memory that is set before each replay."""
         return [outputs[index] for index in self._in_graph(outputs)]
 
     def _in_graph(self, outputs: Sequence[Any]) -> list[int]:
-        grouped = {index for each in self._grouped(outputs) for index in each}
-        copied = [index for index in self._copied(outputs) if index not in grouped]
-        return copied if len(copied) <= self._few and all(is_dense(outputs[index]) for index in copied) else []
+        grouped = {index for group in self._grouped(outputs) for index in group}
+        single = [index for index in self._cloned(outputs) if index not in grouped]
+        return single if len(single) <= self._limit and all(is_dense(outputs[index]) for index in single) else []
 
-    def _copied(self, outputs: Sequence[Any]) -> list[int]:
+    def _cloned(self, outputs: Sequence[Any]) -> list[int]:
         return [
             index
             for index in _tensors(outputs)
-            if self._how == "clone" and index < self._plan.user_outputs and index not in self._plan.regenerated
+            if self._kind == "clone" and index < self._plan.user_outputs and index not in self._plan.regenerated
         ]
 
     def _grouped(self, outputs: Sequence[Any]) -> list[list[int]]:
-        is_apart = self._plan.is_differentiated or self._plan.part in ("forward", "backward")
-        return [] if is_apart else sharing(outputs, self._copied(outputs))
+        is_for_autograd = self._plan.is_differentiated or self._plan.part in ("forward", "backward")
+        return [] if is_for_autograd else overlapping_groups(outputs, self._cloned(outputs))
 
     def token(self, outputs: Sequence[Any]) -> int | None:
-        """Give the index of one that is saved for the backward pass."""
+        """Return the index of a result that is saved for the backward pass; None where there is none."""
         if self._plan.part != "forward":
             return None
         return next((index for index in _tensors(outputs) if index >= self._plan.user_outputs), None)
 
-    def handing_out(self, captured: Captured) -> tuple[Callable[[], Fresh], Callable[[Fresh], list[Any]]]:
-        """Give what is to be done before a replay, and what makes the list of results after it."""
+    def before_and_after(self, captured: Captured) -> tuple[Callable[[], Clones], Callable[[Clones], list[Any]]]:
+        """Return a function to call before a replay, and one that makes the list of results after it."""
         outputs = captured.outputs if self._plan.are_all_handed_out else captured.outputs[: self._plan.user_outputs]
-        in_graph, copied = self._in_graph(outputs), self._copied(outputs)
-        by_hand = [index for index in copied if index not in in_graph]
-        token = self.token(outputs)  # of what is saved, one new tensor is enough to see how long it is needed
-        shown = [index for index in _tensors(outputs) if index < self._plan.user_outputs or index == token]
-        aliased = [index for index in shown if index not in copied and not self._is_static(index)]
-        told = [index for index in aliased if index != token or index < self._plan.user_outputs]
-        prepare = _preparing(captured, [outputs[index] for index in in_graph]) if in_graph else tuple
-        quiet = [each for each in aliased if each not in told]
-        return prepare, _handing_out(list(outputs), in_graph, by_hand, self._grouped(outputs), quiet, told)
+        in_graph, cloned = self._in_graph(outputs), self._cloned(outputs)
+        by_hand = [index for index in cloned if index not in in_graph]
+        token = self.token(outputs)  # of all saved tensors, one new alias is enough to see how long they are needed
+        returned = [index for index in _tensors(outputs) if index < self._plan.user_outputs or index == token]
+        aliased = [index for index in returned if index not in cloned and not self._is_static(index)]
+        guarded = [index for index in aliased if index < self._plan.user_outputs]
+        unguarded = [index for index in aliased if index not in guarded]
+        before = _clone_allocator(captured, [outputs[index] for index in in_graph]) if in_graph else tuple
+        return before, _result_maker(list(outputs), in_graph, by_hand, self._grouped(outputs), unguarded, guarded)
 
     def _is_static(self, index: int) -> bool:
-        return index in self._plan.regenerated or (self._how == "static" and index < self._plan.user_outputs)
+        return index in self._plan.regenerated or (self._kind == "static" and index < self._plan.user_outputs)
 
 
 def _tensors(outputs: Sequence[Any]) -> list[int]:
-    return [index for index, each in enumerate(outputs) if isinstance(each, torch.Tensor)]
+    return [index for index, output in enumerate(outputs) if isinstance(output, torch.Tensor)]
 
 
-def _preparing(captured: Captured, outputs: list[torch.Tensor]) -> Callable[[], Fresh]:
-    set_targets, like = captured.set_targets, torch.empty_like
+def _clone_allocator(captured: Captured, outputs: list[torch.Tensor]) -> Callable[[], Clones]:
+    """Return a function that allocates memory for the clones that the graph makes, and sets the graph's pointers to it."""
+    set_targets, empty_like = captured.set_targets, torch.empty_like
 
-    def prepare_one() -> Fresh:
-        set_targets(fresh := (like(outputs[0]),))
-        return fresh
+    def allocate_one() -> Clones:
+        set_targets(clones := (empty_like(outputs[0]),))
+        return clones
 
-    def prepare() -> Fresh:
-        set_targets(fresh := [like(each) for each in outputs])
-        return fresh
+    def allocate() -> Clones:
+        set_targets(clones := [empty_like(output) for output in outputs])
+        return clones
 
-    return prepare_one if len(outputs) == 1 else prepare
+    return allocate_one if len(outputs) == 1 else allocate
 
 
-def _handing_out(
+def _result_maker(
     outputs: list[Any],
     in_graph: list[int],
     by_hand: list[int],
     grouped: list[list[int]],
-    aliased: list[int],
-    told: list[int],
-) -> Callable[[Fresh], list[Any]]:
-    groups = [(each, copying([outputs[index] for index in each])) for each in grouped]
-    single = [index for index in by_hand if not any(index in each for each in grouped)]
+    unguarded: list[int],
+    guarded: list[int],
+) -> Callable[[Clones], list[Any]]:
+    """Return a function that makes the list of results in as few operations as they need.
+
+    Args:
+        outputs: The recording's own results.
+        in_graph: Indices of those that the graph clones.
+        by_hand: Indices of those that are cloned after a replay.
+        grouped: Indices among `by_hand` that share memory.
+        unguarded: Indices of those that are aliased, and do not raise after the next call.
+        guarded: Indices of those that are aliased, and raise after the next call.
+    """
+    cloners = [(group, group_cloner([outputs[index] for index in group])) for group in grouped]
+    single = [index for index in by_hand if not any(index in group for group in grouped)]
     together = [index for index in single if outputs[index].is_floating_point() and is_dense(outputs[index])]
     if len(together) < 2:
         together = []
-    alone = [index for index in single if index not in together]
+    one_by_one = [index for index in single if index not in together]
     sources = [outputs[index] for index in together]
-    aliases_of = handing_out([outputs[index] for index in told])
+    new_aliases = alias_maker([outputs[index] for index in guarded])
 
-    def hand_out(fresh: Fresh) -> list[Any]:
-        given = outputs.copy()
-        for index, each in zip(in_graph, fresh, strict=True):
-            given[index] = each
+    def make_results(clones: Clones) -> list[Any]:
+        results = outputs.copy()
+        for index, clone in zip(in_graph, clones, strict=True):
+            results[index] = clone
         if sources:
-            for index, copy in zip(together, foreach.copies_of(sources), strict=True):  # one call for all of them
-                given[index] = copy
-        for indices, copies_of in groups:
-            for index, each in zip(indices, copies_of(), strict=True):
-                given[index] = each
-        for index in alone:
-            given[index] = own_copy(outputs[index])
-        for index in aliased:
-            given[index] = outputs[index].detach()
-        if told:
-            for index, alias in zip(told, aliases_of(), strict=True):
-                given[index] = alias
-        return given
+            for index, clone in zip(together, foreach.copies_of(sources), strict=True):  # one call for all of them
+                results[index] = clone
+        for group, clone_group in cloners:
+            for index, clone in zip(group, clone_group(), strict=True):
+                results[index] = clone
+        for index in one_by_one:
+            results[index] = own_copy(outputs[index])
+        for index in unguarded:
+            results[index] = outputs[index].detach()
+        if guarded:
+            for index, alias in zip(guarded, new_aliases(), strict=True):
+                results[index] = alias
+        return results
 
-    def hand_out_aliases(fresh: Fresh) -> list[Any]:
-        return aliases_of()
+    def only_aliases(clones: Clones) -> list[Any]:
+        return new_aliases()
 
-    def hand_out_fresh(fresh: Fresh) -> list[Any]:
-        return list(fresh)
+    def only_clones(clones: Clones) -> list[Any]:
+        return list(clones)
 
-    def hand_out_static(fresh: Fresh) -> list[Any]:
+    def only_static(clones: Clones) -> list[Any]:
         return outputs.copy()
 
-    if told == list(range(len(outputs))):
-        return hand_out_aliases
-    if by_hand or aliased or told:
-        return hand_out
-    return hand_out_fresh if in_graph == list(range(len(outputs))) else hand_out if in_graph else hand_out_static
+    if guarded == list(range(len(outputs))):
+        return only_aliases
+    if by_hand or unguarded or guarded:
+        return make_results
+    return only_clones if in_graph == list(range(len(outputs))) else make_results if in_graph else only_static

@@ -1,4 +1,4 @@
-"""Results of a recording that overlap, copied so that the copies do too."""
+"""Clone results that share memory, so that the clones share memory in the same way."""
 
 from __future__ import annotations
 
@@ -10,56 +10,61 @@ import torch
 
 from dynx.cudagraphs._runtime.memcpy import extent
 
-_ALIGNED = 16  # bytes: more than any element has
+_ALIGNMENT = 16  # bytes: no element is larger
 
 
-def sharing(outputs: Sequence[Any], indices: Sequence[int]) -> list[list[int]]:
-    """Group those of some outputs that have bytes in common; but not what is conjugated or negated when it is read."""
-    by_memory = defaultdict[int, list[int]](list)
+def overlapping_groups(outputs: Sequence[Any], indices: Sequence[int]) -> list[list[int]]:
+    """Group the indices of outputs that have bytes in common.
+
+    Conjugated and negated outputs are left out: their bytes are not their values.
+    """
+    by_storage = defaultdict[int, list[int]](list)
     for index in indices:
-        each = outputs[index]
-        address = each.untyped_storage().data_ptr()  # none where it was given back
-        if address and each.numel() and not each.is_conj() and not each.is_neg():
-            by_memory[address].append(index)
-    return [group for each in by_memory.values() for group in _overlapping(outputs, each) if len(group) > 1]
+        output = outputs[index]
+        address = output.untyped_storage().data_ptr()  # 0 where the memory was released
+        if address and output.numel() and not output.is_conj() and not output.is_neg():
+            by_storage[address].append(index)
+    groups = (group for same_storage in by_storage.values() for group in _overlapping(outputs, same_storage))
+    return [group for group in groups if len(group) > 1]
 
 
 def _overlapping(outputs: Sequence[Any], indices: Sequence[int]) -> list[list[int]]:
-    groups, reach = list[list[int]](), -1
+    groups, end = list[list[int]](), -1
     for index in sorted(indices, key=lambda index: _begin(outputs[index])):
-        if _begin(outputs[index]) < reach:
+        if _begin(outputs[index]) < end:
             groups[-1].append(index)
         else:
             groups.append([index])
-        reach = max(reach, _end(outputs[index]))
+        end = max(end, _end(outputs[index]))
     return groups
 
 
-def copying(tensors: Sequence[torch.Tensor]) -> Callable[[], list[torch.Tensor]]:
-    """Give what copies tensors of one memory to another, where they lie as they do here.
+def group_cloner(tensors: Sequence[torch.Tensor]) -> Callable[[], list[torch.Tensor]]:
+    """Return a function that clones tensors of one storage together, with their offsets to each other.
 
-    Autograd takes none of them for a view, but sees that what is written to one changes others.
+    Autograd takes none of the clones for a view, but their version counters see in-place changes of each other.
     """
-    begin = min(map(_begin, tensors)) // _ALIGNED * _ALIGNED
+    begin = min(map(_begin, tensors)) // _ALIGNMENT * _ALIGNMENT
     end = max(map(_end, tensors))
-    slices = [slice(_end(each) - begin) for each in tensors]
+    slices = [slice(_end(tensor) - begin) for tensor in tensors]
     storage, like = tensors[0].untyped_storage(), tensors[0].new_empty(0, dtype=torch.uint8)
     whole = like.set_(storage, begin, (end - begin,), (1,))
-    offsets = [(_begin(each) - begin) // each.element_size() for each in tensors]
-    layouts = [(each.size(), each.stride(), offset) for each, offset in zip(tensors, offsets, strict=True)]
-    dtypes = [each.dtype for each in tensors]
+    offsets = [(_begin(tensor) - begin) // tensor.element_size() for tensor in tensors]
+    layouts = [(tensor.size(), tensor.stride(), offset) for tensor, offset in zip(tensors, offsets, strict=True)]
+    dtypes = [tensor.dtype for tensor in tensors]
 
-    def copy() -> list[torch.Tensor]:
+    def clone() -> list[torch.Tensor]:
         memory = whole.clone()
         return [
             memory[part].view(dtype).as_strided(*layout).detach()
             for part, dtype, layout in zip(slices, dtypes, layouts, strict=True)
         ]
 
-    return copy
+    return clone
 
 
 def _begin(tensor: torch.Tensor) -> int:
+    """Return the offset of the first element in bytes from the beginning of the storage."""
     return tensor.storage_offset() * tensor.element_size()
 
 

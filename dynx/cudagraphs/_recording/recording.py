@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -12,24 +11,24 @@ import torch
 from dynx._torch.ops.cuda_graphs import address_check
 from dynx._torch.ops.liveness import weak_tensor
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._recording.aliased_outputs import Run, View, handing_on, views_among
-from dynx.cudagraphs._recording.inputs import FEW, Staging, is_plain, reading, staging
+from dynx.cudagraphs._recording.aliased_outputs import OutputAlias, Run, find_aliases, with_aliases
+from dynx.cudagraphs._recording.inputs import StagedInputs, copyable_in_graph, read_in_place, stage_inputs
 from dynx.cudagraphs._recording.outputs import Results
+from dynx.cudagraphs._recording.replayable import Call
+from dynx.cudagraphs._recording.staging import choose_staging
 from dynx.cudagraphs._runtime.interface import Captured, Runtime
 from dynx.cudagraphs._runtime.memcpy import CopiesNotFound
 from dynx.cudagraphs._runtime.pointer_scan import NotPatchable
 from dynx.cudagraphs._stats import Tally, count_recording
-from dynx.records.cudagraphs import GraphPlan, GraphRecorded
-
-Call = Callable[[list[Any]], Sequence[Any]]
+from dynx.records.cudagraphs import GraphPlan, GraphRecorded, Part, Staging, StagingKind
 
 _are_at = address_check()
 
 
 class Recording:
-    """Replays what a graph does with inputs at these addresses and these numbers.
+    """Replays a graph for inputs at these addresses and with these scalars.
 
-    Recordings whose results are read after others were replayed need a `pool` of their own.
+    Recordings whose results are read after others were replayed need a memory `pool` of their own.
     """
 
     def __init__(
@@ -42,34 +41,50 @@ class Recording:
         pool: Any = None,
     ) -> None:
         begin = time.perf_counter()
-        self._is_for = _matching(plan, args)
-        with torch.inference_mode(False), torch.no_grad():  # what is made here is used outside of inference mode too
-            # aliases: whether the tensors of the caller are still in use tells when a recording is free
-            given = [each.detach() if isinstance(each, torch.Tensor) else each for each in args]
-            made = _captured(call, plan, config, runtime, given, pool)
-        self.why_not_patched = made.why_not_patched
-        self.uses_arguments = bool(made.staged.copied or made.views)
-        self._token = made.results.token(made.captured.outputs)
-        self.saved = _saved(made.captured.outputs, plan, args)
-        by_hand = [made.inputs[index] for index in plan.indices("dynamic") if index not in made.staged.in_graph]
-        self.nbytes = _size_of([*by_hand, *(() if made.is_released else made.captured.outputs)])
-        seconds, staged = time.perf_counter() - begin, made.staged
+        self._matches = _predicate(plan, args)
+        with torch.inference_mode(False), torch.no_grad():  # tensors created here are used outside of inference mode too
+            # aliases: whether the caller's own tensors are in use tells whether a recording may be replayed again
+            aliases = [arg.detach() if isinstance(arg, torch.Tensor) else arg for arg in args]
+            graph = _capture(call, plan, config, runtime, aliases, pool)
+        self.staging = graph.staging
+        self.may_return_arguments = bool(graph.staged.copied or graph.aliases)
+        self._token = graph.results.token(graph.captured.outputs)
+        self.saved = _saved(graph.captured.outputs, plan, args)
+        copied = [graph.inputs[index] for index in plan.indices("dynamic") if index not in graph.staged.in_graph]
+        self.nbytes = _nbytes([*copied, *(() if graph.is_released else graph.captured.outputs)])
+        seconds, staged = time.perf_counter() - begin, graph.staged
         self.tally = count_recording(
-            GraphRecorded(plan.part, seconds, staged.copied, staged.nbytes, self.nbytes, time.time() - seconds)
+            GraphRecorded(
+                plan.part,
+                seconds,
+                staged.copied,
+                staged.nbytes,
+                self.nbytes,
+                time.time() - seconds,
+                graph.staging,
+            )
         )
-        self._run = _running(made, self.tally)
+        self._run = _replayer(graph, self.tally)
         run = self._run if self._token is None else self._run_and_wait
-        views = [*made.views, *(View(index, given, None) for index, given in plan.passed)]
-        self.run = handing_on(views, run) if views else run
-        self.captured = [(plan.part, made.captured)]
-        self.close = made.captured.close
-        self.also: Sequence[torch.Tensor] = made.captured.outputs[plan.user_outputs :]
-        self.held: Any = None  # what must live as long as the recording
+        aliases_of_args = [*graph.aliases, *(OutputAlias(result, argument, None) for result, argument in plan.passed)]
+        self.run: Run = with_aliases(aliases_of_args, run) if aliases_of_args else run
+        self.captured: list[tuple[Part, Captured]] = [(plan.part, graph.captured)]
+        self.close: Callable[[], None] = graph.captured.close
+        self.kept_outputs: Sequence[torch.Tensor] = graph.captured.outputs[plan.user_outputs :]
+        self.held: Any = None
         self._pending: Any = None
 
+    @property
+    def why_not_patched(self) -> str:
+        return self.staging.why_not_patched
+
     def fits(self, args: Sequence[Any]) -> bool:
-        """Tell whether numbers and addresses are those of a call, and nobody needs the last results any more."""
-        return (self._pending is None or self._pending.expired()) and self._is_for(args)
+        """Return whether scalars and addresses are those of a call, and no backward pass waits for the last results."""
+        return (self._pending is None or self._pending.expired()) and self._matches(args)
+
+    @property
+    def has_backward(self) -> bool:
+        return self._token is not None
 
     @property
     def is_pending(self) -> bool:
@@ -84,167 +99,187 @@ class Recording:
 
 
 def _saved(outputs: Sequence[Any], plan: GraphPlan, args: Sequence[Any]) -> list[int]:
-    """Give the results for the backward pass that lie in the recording, not in parameters."""
-    elsewhere = {args[index].untyped_storage().data_ptr() for index in plan.indices("static")}
-    tensors = ((index, each) for index, each in enumerate(outputs) if isinstance(each, torch.Tensor))
-    is_here = plan.part == "forward"
+    """Return the indices of results that are saved for the backward pass in the recording's memory, not in parameters'."""
+    if plan.part != "forward":
+        return []
+    params = {args[index].untyped_storage().data_ptr() for index in plan.indices("static")}
+    tensors = ((index, output) for index, output in enumerate(outputs) if isinstance(output, torch.Tensor))
     return [
-        index
-        for index, each in tensors
-        if is_here and index >= plan.user_outputs and each.untyped_storage().data_ptr() not in elsewhere
+        index for index, output in tensors if index >= plan.user_outputs and output.untyped_storage().data_ptr() not in params
     ]
 
 
-def _size_of(values: Iterable[Any]) -> int:
-    """Count the bytes of memory that tensors lie in."""
-    storages = (each.untyped_storage() for each in values if isinstance(each, torch.Tensor))
-    return sum({each.data_ptr(): each.nbytes() for each in storages}.values())
+def _nbytes(values: Iterable[Any]) -> int:
+    """Return the bytes of the storages of tensors, each storage once."""
+    storages = (value.untyped_storage() for value in values if isinstance(value, torch.Tensor))
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
-def _matching(plan: GraphPlan, args: Sequence[Any]) -> Callable[[Sequence[Any]], bool]:
-    """Give what tells whether numbers and addresses are those of a call."""
-    still, numbers = list(plan.indices("static", "managed")), plan.indices("scalar")
-    addresses = [each.data_ptr() if isinstance(each, torch.Tensor) else None for each in args]
+def _predicate(plan: GraphPlan, args: Sequence[Any]) -> Callable[[Sequence[Any]], bool]:
+    """Return a predicate that is true for calls with the same scalars and addresses."""
+    fixed, numbers = list(plan.indices("static", "managed")), plan.indices("scalar")
+    addresses = [arg.data_ptr() if isinstance(arg, torch.Tensor) else None for arg in args]
     expected = numbers_of(args, numbers)
-    if untold := plan.untold:
-        layouts = layouts_of(args, untold)
+    if unknown := plan.untold:
+        layouts = layouts_of(args, unknown)
         return lambda args: (
-            _are_at(args, addresses, still) and numbers_of(args, numbers) == expected and layouts_of(args, untold) == layouts
+            _are_at(args, addresses, fixed) and numbers_of(args, numbers) == expected and layouts_of(args, unknown) == layouts
         )
     if not numbers:
-        return lambda args: _are_at(args, addresses, still)
-    return lambda args: _are_at(args, addresses, still) and numbers_of(args, numbers) == expected
+        return lambda args: _are_at(args, addresses, fixed)
+    return lambda args: _are_at(args, addresses, fixed) and numbers_of(args, numbers) == expected
 
 
 def numbers_of(args: Sequence[Any], indices: Sequence[int]) -> list[Any]:
-    """Give numbers that are equal where they are the same: 0.0 is not -0.0, and NaN is NaN."""
-    return [repr(each) if type(each) is float else each for each in [args[index] for index in indices]]
+    """Return scalars so that they compare equal exactly where they are the same: 0.0 is not -0.0, and NaN is NaN."""
+    return [repr(number) if type(number) is float else number for number in [args[index] for index in indices]]
 
 
 def layouts_of(args: Sequence[Any], indices: Sequence[int]) -> tuple[Any, ...]:
+    """Return sizes and strides of the inputs at these indices."""
     return tuple((args[index].size(), args[index].stride()) for index in indices)
 
 
-class _Made(NamedTuple):
+class _Graph(NamedTuple):
+    """A captured graph, and what a replay needs besides."""
+
     inputs: list[Any]
-    staged: Staging
+    staged: StagedInputs
     captured: Captured
     results: Results
-    views: list[View]  # of inputs, among the results
-    why_not_patched: str = ""
-    own: Sequence[tuple[int, int]] = ()  # memory of results that a caller may give back as an input, which is read where it is
-    is_released: bool = False  # the memory of all results: other graphs of the pool use it too
+    aliases: list[OutputAlias]
+    staging: Staging
+    read_ranges: Sequence[tuple[int, int]] = ()  # memory of results that a caller may pass as an input, which is read in place
+    is_released: bool = False  # other graphs of the pool use the memory of the results
 
 
-def _captured(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, given: Sequence[Any], pool: Any) -> _Made:
-    """Capture a graph with memory of its own for inputs; "auto" copies by hand where CUDA does not take copies."""
-    if config.inputs == "patch":
-        return _reading(call, plan, config, runtime, given, pool)
-    inputs = list(given)
-    staged = staging(inputs, plan, config.inputs, runtime)
-    is_in_graph = config.inputs != "copy" and runtime.copies_in_graph()
-    results, views = Results(plan, config.outputs, few=FEW if is_in_graph else 0), list[View]()
+def _capture(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], pool: Any) -> _Graph:
+    """Capture a graph with the staging that the configuration asks for, or with the next one that works."""
+    failures: dict[StagingKind, str] = {}
+    while True:
+        staging = choose_staging(plan, config, runtime, args, failures)
+        try:
+            if staging.kind == "patch":
+                return _capture_patched(call, plan, config, runtime, args, staging, pool)
+            return _capture_with_copies(call, plan, config, runtime, args, staging, pool)
+        except NotPatchable as error:
+            if "patch" in failures:
+                raise
+            failures["patch"] = str(error)
+        except CopiesNotFound as error:
+            if staging.kind == "patch" or "memcpy_node" in failures or config.inputs in ("copy", "memcpy_node"):
+                raise
+            failures["memcpy_node"] = str(error)
+
+
+def _capture_with_copies(
+    call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], staging: Staging, pool: Any
+) -> _Graph:
+    """Capture a graph with its own memory for inputs, which are copied there before a replay or by memcpy nodes."""
+    inputs = list(args)
+    in_graph = copyable_in_graph(args, plan) if staging.kind == "memcpy_node" else ()
+    staged = stage_inputs(inputs, plan, in_graph)
+    results = Results(plan, staging.outputs, clones_in_graph=staging.clones_in_graph)
+    aliases: list[OutputAlias] = []
 
     def function(copies: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-        for index, each in zip(staged.in_graph, copies, strict=True):
-            inputs[index] = each
-        return _without_views(call, list(inputs), given, plan, views)
+        for index, copy in zip(staged.in_graph, copies, strict=True):
+            inputs[index] = copy
+        return _without_aliases(call, list(inputs), args, plan, aliases)
 
-    try:
-        captured = runtime.capture(function, staged.sources, results.in_graph, pool)
-    except CopiesNotFound:
-        if config.inputs != "auto":
-            raise
-        return _captured(call, plan, replace(config, inputs="copy"), runtime, given, pool)
-    may_release = plan.are_all_handed_out or bool(config.buckets)  # a function in Python may have kept them
-    return _Made(inputs, staged, captured, results, views, is_released=may_release and _release(captured, results))
+    captured = runtime.capture(function, staged.sources, results.in_graph, pool)
+    may_release = plan.are_all_handed_out or bool(config.buckets)  # otherwise a Python function may have kept results
+    is_released = may_release and _release(captured, results)
+    return _Graph(inputs, staged, captured, results, aliases, staging, is_released=is_released)
 
 
 def _release(captured: Captured, results: Results) -> bool:
-    """Let other graphs have the memory of results that the graph copies itself, where that is all there is."""
-    outputs = [each for each in captured.outputs if isinstance(each, torch.Tensor)]
-    handed = results.in_graph(captured.outputs)
-    if len(handed) < len(outputs):
+    """Let other graphs of the pool use the memory of results, if the graph clones all of them itself."""
+    outputs = [output for output in captured.outputs if isinstance(output, torch.Tensor)]
+    cloned = results.in_graph(captured.outputs)
+    if len(cloned) < len(outputs):
         return False
-    captured.release(handed)
+    captured.release(cloned)
     return True
 
 
-def _reading(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, given: Sequence[Any], pool: Any) -> _Made:
-    """Capture a graph that reads its inputs where a call has them; one of which that cannot be proven copies them."""
+def _capture_patched(
+    call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], staging: Staging, pool: Any
+) -> _Graph:
+    """Capture a graph whose pointers are set to the inputs of each call. Raises NotPatchable where that cannot be verified."""
     dynamic = plan.indices("dynamic")
+    results = Results(plan, staging.outputs, clones_in_graph=True)
+    aliases: list[OutputAlias] = []
 
-    def function(others: Sequence[Any]) -> tuple[Any, ...]:
-        places = dict(zip(dynamic, others, strict=True))
-        return _without_views(call, [places.get(index, each) for index, each in enumerate(given)], given, plan, views)
+    def function(tensors: Sequence[Any]) -> tuple[Any, ...]:
+        tensor_at = dict(zip(dynamic, tensors, strict=True))
+        inputs = [tensor_at.get(index, arg) for index, arg in enumerate(args)]
+        return _without_aliases(call, inputs, args, plan, aliases)
 
-    results, views = Results(plan, config.outputs, few=FEW), list[View]()
-    try:
-        if not plan.is_pure:
-            raise NotPatchable("it changes something, so it cannot be tried")
-        for index in dynamic:
-            if not is_plain(given[index]):
-                raise NotPatchable(f"{plan.inputs[index].name} has gaps, the same memory twice, or may be conjugated")
-        captured = runtime.capture_reading(function, [given[index] for index in dynamic], results.in_graph, pool)
-    except NotPatchable as error:
-        made = _captured(call, plan, replace(config, inputs="auto"), runtime, given, pool)
-        return made._replace(why_not_patched=str(error))
-    own = [] if config.outputs == "clone" else _ranges(captured.outputs)
-    return _Made(list(given), reading(dynamic), captured, results, views, own=own)
+    captured = runtime.capture_reading(function, [args[index] for index in dynamic], results.in_graph, pool)
+    read_ranges = [] if config.outputs == "clone" else _ranges(captured.outputs)
+    return _Graph(list(args), read_in_place(dynamic), captured, results, aliases, staging, read_ranges=read_ranges)
 
 
 def _ranges(outputs: Sequence[Any]) -> list[tuple[int, int]]:
-    storages = [each.untyped_storage() for each in outputs if isinstance(each, torch.Tensor)]
-    return list({each.data_ptr(): (each.data_ptr(), each.data_ptr() + each.nbytes()) for each in storages}.values())
+    """Return first and last address of the storages of outputs."""
+    storages = [output.untyped_storage() for output in outputs if isinstance(output, torch.Tensor)]
+    by_address = {storage.data_ptr(): storage.data_ptr() + storage.nbytes() for storage in storages}
+    return list(by_address.items())
 
 
-def _lies_in(value: Any, ranges: Sequence[tuple[int, int]]) -> bool:
+def _is_within(value: Any, ranges: Sequence[tuple[int, int]]) -> bool:
     return isinstance(value, torch.Tensor) and any(begin <= value.data_ptr() < end for begin, end in ranges)
 
 
-def _without_views(call: Call, args: list[Any], given: Sequence[Any], plan: GraphPlan, views: list[View]) -> tuple[Any, ...]:
-    """Call, and leave out the results for the user that lie in arguments, but not where autograd has to see them."""
-    outputs = list(call(list(args)))
-    is_theirs = plan.part != "backward" and not plan.is_differentiated  # gradients may lie in what the forward graph saved
-    lasting = [
-        mine if each.kind != "managed" and isinstance(mine, torch.Tensor) and mine.stride() == theirs.stride() else None
-        for each, mine, theirs in zip(plan.inputs, args, given, strict=True)
+def _without_aliases(
+    call: Call, inputs: list[Any], args: Sequence[Any], plan: GraphPlan, aliases: list[OutputAlias]
+) -> tuple[Any, ...]:
+    """Call the graph, and replace results for the user that alias arguments by None; `aliases` then says which.
+
+    Not where autograd has to see the results.
+    """
+    outputs = list(call(list(inputs)))
+    may_alias = plan.part != "backward" and not plan.is_differentiated  # gradients may alias what the forward graph saved
+    candidates = [
+        value if spec.kind != "managed" and isinstance(value, torch.Tensor) and value.stride() == arg.stride() else None
+        for spec, value, arg in zip(plan.inputs, inputs, args, strict=True)
     ]
-    views[:] = views_among(outputs[: plan.user_outputs], lasting) if is_theirs else ()
-    for each in views:
-        outputs[each.result] = None
+    aliases[:] = find_aliases(outputs[: plan.user_outputs], candidates) if may_alias else ()
+    for alias in aliases:
+        outputs[alias.result] = None
     return tuple(outputs)
 
 
-def _running(made: _Made, tally: Tally) -> Run:
-    """Give what does a replay, in as few steps as the recording needs."""
-    stage, in_graph = made.staged.stage, made.staged.in_graph
-    captured, set_sources = made.captured, made.captured.set_sources
-    prepare, hand_out = made.results.handing_out(made.captured)
+def _replayer(graph: _Graph, tally: Tally) -> Run:
+    """Return a function that replays a graph in as few steps as it needs."""
+    stage, in_graph = graph.staged.stage, graph.staged.in_graph
+    captured, set_sources = graph.captured, graph.captured.set_sources
+    before, results = graph.results.before_and_after(graph.captured)
 
     def run(args: Sequence[Any]) -> list[Any]:
         tally.times += 1
-        after = stage(args)
+        copy_back = stage(args)
         if in_graph:
             set_sources([args[index] for index in in_graph])
-        fresh = prepare()
+        clones = before()
         captured.replay()
-        if after is not None:
-            after()
-        return hand_out(fresh)
+        if copy_back is not None:
+            copy_back()
+        return results(clones)
 
-    def run_on_inputs(args: Sequence[Any]) -> list[Any]:
+    def run_without_staging(args: Sequence[Any]) -> list[Any]:
         tally.times += 1
         set_sources(args)
-        fresh = prepare()
+        clones = before()
         captured.replay()
-        return hand_out(fresh)
+        return results(clones)
 
-    if made.own:
+    if graph.read_ranges:
 
-        def run_on_others(args: Sequence[Any]) -> list[Any]:
-            return run([each.clone() if _lies_in(each, made.own) else each for each in args])
+        def run_on_clones_of_results(args: Sequence[Any]) -> list[Any]:
+            return run([arg.clone() if _is_within(arg, graph.read_ranges) else arg for arg in args])
 
-        return run_on_others
-    is_simple = made.staged.is_done_by_graph and in_graph == tuple(range(len(made.inputs)))
-    return run_on_inputs if is_simple else run
+        return run_on_clones_of_results
+    is_simple = graph.staged.is_done_by_graph and in_graph == tuple(range(len(graph.inputs)))
+    return run_without_staging if is_simple else run

@@ -1,8 +1,9 @@
-"""Whether dicts have changed, told in as little time as this Python allows.
+"""Notice changes of dicts in as little time as this Python allows.
 
-CPython 3.12 and later have `PyDict_AddWatcher` and `PyDict_Watch`: a dict calls its watchers before each change (not where a
-value is set to what it is), so that a check costs nothing however many dicts there are. Before, torch compares their versions.
-CPython 3.13.0 forgets to tell of attributes: where neither tells, values are compared.
+CPython 3.12 and later have `PyDict_AddWatcher` and `PyDict_Watch`: a dict calls its watchers before each change (not where
+a key gets the value that it has), so that a check costs nothing however many dicts there are. Earlier versions have dict
+versions, which torch compares. CPython 3.13.0 does not call watchers for attributes: where neither works, values are
+compared.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from weakref import finalize, ref
 from dynx._torch.ops.fast_checks import change_check
 
 Dicts = Sequence[dict[Any, Any]]
-Check = Callable[[], bool]
+Predicate = Callable[[], bool]
 
 
-def unchanged(dicts: Dicts) -> Check:
-    """Give what tells whether none of some dicts was changed since now."""
-    for way in (_watched, change_check):
-        if _tells(way):
-            return way(dicts)
+def unchanged(dicts: Dicts) -> Predicate:
+    """Return a predicate that is true while none of the dicts is changed."""
+    for method in (_watched, change_check):
+        if _notices_changes(method):
+            return method(dicts)
     return _compared(dicts)
 
 
 @cache
-def _tells(way: Callable[[Dicts], Check]) -> bool:
-    """Try whether changes to attributes are told, in code that ran before too."""
+def _notices_changes(method: Callable[[Dicts], Predicate]) -> bool:
+    """Try whether a method notices changes of attributes, also by code that the interpreter has specialized."""
 
     class Owner:
         number = 0
@@ -44,25 +45,23 @@ def _tells(way: Callable[[Dicts], Check]) -> bool:
     owner = Owner()
     try:
         store(owner, range(100))
-        check = way([owner.__dict__])
-        before = check()
+        is_unchanged = method([owner.__dict__])
+        before = is_unchanged()
         store(owner, range(100, 200))
-        return before and not check()
-    except (AttributeError, RuntimeError):  # this Python has no watchers, or none left
+        return before and not is_unchanged()
+    except (AttributeError, RuntimeError):  # this Python has no watchers, or all eight are in use
         return False
 
 
-def _compared(dicts: Dicts) -> Check:
-    values = [value for each in dicts for value in each.values()]
+def _compared(dicts: Dicts) -> Predicate:
+    values = [value for d in dicts for value in d.values()]
     lengths = list(map(len, dicts))
     held = list(dicts)
-    return lambda: (
-        list(map(len, held)) == lengths and all(map(is_, chain.from_iterable(each.values() for each in held), values))
-    )
+    return lambda: list(map(len, held)) == lengths and all(map(is_, chain.from_iterable(d.values() for d in held), values))
 
 
 class _Flag:
-    """Whether one of some dicts has changed."""
+    """Whether any of some dicts has changed."""
 
     __slots__ = ("__weakref__", "is_changed")
 
@@ -70,45 +69,47 @@ class _Flag:
         self.is_changed = False
 
 
-_flags: dict[int, dict[int, ref[_Flag]]] = {}  # by the addresses of a dict and of the flag; a dict tells of its end too
+_flags: dict[
+    int, dict[int, ref[_Flag]]
+] = {}  # by the addresses of dict and flag; a dict calls its watchers when it is freed too
 
 
 @cache
 def _watcher() -> int:
-    """Register a watcher, of which CPython has eight; raises where there is none."""
-    number: int = ctypes.pythonapi.PyDict_AddWatcher(_tell)
+    """Register a watcher. CPython has room for eight; raises RuntimeError where all are in use."""
+    number: int = ctypes.pythonapi.PyDict_AddWatcher(_on_change)
     atexit.register(_stop)
     return number
 
 
-def _watched(dicts: Dicts) -> Check:
+def _watched(dicts: Dicts) -> Predicate:
     flag = _Flag()
-    addresses = tuple({id(each) for each in dicts})
-    for each in dicts:
-        ctypes.pythonapi.PyDict_Watch(_watcher(), ctypes.py_object(each))
-        _flags.setdefault(id(each), {})[id(flag)] = ref(flag)
-    finalize(flag, _forget, id(flag), addresses)  # not the dicts, from which there may be a way to the flag
+    addresses = tuple({id(d) for d in dicts})
+    for d in dicts:
+        ctypes.pythonapi.PyDict_Watch(_watcher(), ctypes.py_object(d))
+        _flags.setdefault(id(d), {})[id(flag)] = ref(flag)
+    finalize(flag, _forget, id(flag), addresses)  # without references to the dicts, which may refer to the flag
     return lambda: not flag.is_changed
 
 
 def _forget(flag: int, addresses: Sequence[int]) -> None:
-    """Forget a flag. The dicts go on telling, if they live, to nobody."""
+    """Forget a flag. Its dicts keep calling the watcher, which then finds no flag."""
     for address in addresses:
-        there = _flags.get(address, {})
-        there.pop(flag, None)
-        if not there:
+        flags = _flags.get(address, {})
+        flags.pop(flag, None)
+        if not flags:
             _flags.pop(address, None)
 
 
 @ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)  # type: ignore[untyped-decorator]
-def _tell(event: int, address: int, key: int, value: int) -> int:
-    for found in tuple(_flags.get(address, {}).values()):
-        if (flag := found()) is not None:
+def _on_change(event: int, address: int, key: int, value: int) -> int:
+    for reference in tuple(_flags.get(address, {}).values()):
+        if (flag := reference()) is not None:
             flag.is_changed = True
     return 0
 
 
 def _stop() -> None:
-    """Let go of all dicts, which are changed when Python ends."""
+    """Stop watching: dicts are cleared when Python ends."""
     _flags.clear()
     ctypes.pythonapi.PyDict_ClearWatcher(_watcher())

@@ -1,8 +1,8 @@
-"""Which modules a function uses: itself, its object, what it closes over, its globals; those of what it wraps too.
+"""Find the modules that a function uses: itself, its object, its closure, its globals; those of what it wraps too.
 
 Modules are found by the names in code: in variables, attributes of objects and of classes, lists and dicts. The user's
-functions and methods that it uses are looked at as it is itself. Not followed: what is computed, as by `getattr(owner, name)`,
-functions of libraries, and objects in containers of more than a hundred elements.
+functions and methods that it uses are searched in the same way. Not followed: names that are computed, as by
+`getattr(owner, name)`, functions of libraries, and objects in containers of more than a hundred elements.
 """
 
 from __future__ import annotations
@@ -21,184 +21,194 @@ from torch import nn
 from dynx._trace.user_location import owner_of_file
 from dynx.cudagraphs._state.code_names import FUNCTIONS, cells_of, given_to, is_empty, levels, names_in, plain_functions
 
+Values = tuple[Any, ...]
 
-class _Way(NamedTuple):
-    """How one thing is found in another: what was found, and what reads it now, where it may change."""
 
-    owner: int
-    found: tuple[Any, ...]
-    read: Callable[[], tuple[Any, ...]] | None = None
+class _Edge(NamedTuple):
+    """How values are reached from an object."""
+
+    owner: int  # id of the object
+    values: Values
+    read: Callable[[], Values] | None = None  # reads the values again; None where they cannot change
 
 
 def modules_of(function: Callable[..., Any]) -> list[nn.Module]:
-    """Find the modules that a function uses now."""
+    """Find the modules that a function uses at present."""
     return _Search(function).modules
 
 
 def binding_check(function: Callable[..., Any]) -> Callable[[], bool] | None:
-    """Give what tells whether the names by which a function finds modules stand for those of now; None where there are none."""
-    bindings = [(each.read, each.found) for each in _Search(function).ways if each.read is not None]
+    """Return a predicate that is true while the names that lead to modules have the same values.
+
+    None where there are no such names.
+    """
+    bindings = [(edge.read, edge.values) for edge in _Search(function).edges if edge.read is not None]
     if not bindings:
         return None
 
     def are_bound() -> bool:
         try:
-            return all(_are_same(read(), found) for read, found in bindings)
-        except (ValueError, AttributeError):  # it was deleted
+            return all(_are_same(read(), values) for read, values in bindings)
+        except (ValueError, AttributeError):  # a variable or attribute was deleted
             return False
 
     return are_bound
 
 
 def binding_key(function: Callable[..., Any]) -> tuple[tuple[int, ...], ...]:
-    """Give which names stand for which modules."""
-    found = (tuple(id(one) for one in each.found if _is_module(one)) for each in _Search(function).ways)
-    return tuple(each for each in found if each)
+    """Return a key of which names are bound to which modules."""
+    ids = (tuple(id(value) for value in edge.values if _is_module(value)) for edge in _Search(function).edges)
+    return tuple(modules for modules in ids if modules)
 
 
-def _are_same(now: tuple[Any, ...], found: tuple[Any, ...]) -> bool:
-    """Tell whether there are the same objects, or the same number of elements."""
-    if len(now) == 1 == len(found):
-        return now[0] is found[0]
-    return len(now) == len(found) and all(
-        one is other or (type(one) is int and one == other) for one, other in zip(now, found, strict=True)
+def _are_same(current: Values, expected: Values) -> bool:
+    """Return whether these are the same objects; numbers, which are lengths of containers, are compared by value."""
+    if len(current) == 1 == len(expected):
+        return current[0] is expected[0]
+    return len(current) == len(expected) and all(
+        now is then or (type(now) is int and now == then) for now, then in zip(current, expected, strict=True)
     )
 
 
 def unset(function: Callable[..., Any]) -> list[str]:
-    """Name the variables around a function that have no value yet."""
+    """Name the closure variables of a function that have no value yet."""
     return [
         name
         for inner in plain_functions(function)
         for name, cell in zip(inner.__code__.co_freevars, inner.__closure__ or (), strict=True)
-        if is_empty(cell) and name != inner.__code__.co_name  # itself, which it may call
+        if is_empty(cell) and name != inner.__code__.co_name  # the function itself, which may be recursive
     ]
 
 
 class _Search:
-    """Goes from a function to what it uses, until no other names are asked for."""
+    """A search from a function over everything that it uses, by the names in its code.
+
+    Functions that are found add names, and names lead to more functions: the queue of objects is searched again with all
+    names until no new name is added.
+    """
 
     def __init__(self, function: Any) -> None:
         self._function = function
-        self._scopes = [each.__globals__ for each in plain_functions(function)]
-        self._attributes = set(_CALLED)
+        self._scopes = [inner.__globals__ for inner in plain_functions(function)]
+        self._names = set(_IMPLICIT_NAMES)
         self._slots: dict[int, list[MemberDescriptorType]] = {}
-        known = 0
-        while known < len(self._attributes):
-            known = len(self._attributes)
-            self._ways: list[_Way] = []
-            self._seen: dict[int, Any] = {}  # what was looked at; held, so that no other gets its address
-            self._todo = deque([function])
-            while self._todo and len(self._seen) < _MANY:
-                self._look_at(self._todo.popleft())
-        found = [each for each in self._seen.values() if _is_module(each)]
-        leads = self._leading_to(found)
+        names_before = 0
+        while names_before < len(self._names):
+            names_before = len(self._names)
+            self._edges: list[_Edge] = []
+            self._visited: dict[int, Any] = {}  # held, so that no other object gets the address of one
+            self._queue = deque([function])
+            while self._queue and len(self._visited) < _MAX_OBJECTS:
+                self._visit(self._queue.popleft())
+        found = [value for value in self._visited.values() if _is_module(value)]
+        leading = self._leading_to(found)
         self.modules = _outermost(found)
-        self.ways = [each for each in self._ways if any(id(one) in leads for one in each.found)]
+        self.edges = [edge for edge in self._edges if any(id(value) in leading for value in edge.values)]
 
     def _leading_to(self, modules: list[nn.Module]) -> set[int]:
-        """Give what modules are found through."""
+        """Return the ids of the objects through which modules are reached, and of the modules."""
         owners = dict[int, list[int]]()
-        for way in self._ways:
-            for each in way.found:
-                owners.setdefault(id(each), []).append(way.owner)
-        leads, todo = set[int](), [id(each) for each in modules]
-        while todo:
-            if (each := todo.pop()) not in leads:
-                leads.add(each)
-                todo += owners.get(each, ())
-        return leads
+        for edge in self._edges:
+            for value in edge.values:
+                owners.setdefault(id(value), []).append(edge.owner)
+        leading, pending = set[int](), [id(module) for module in modules]
+        while pending:
+            if (address := pending.pop()) not in leading:
+                leading.add(address)
+                pending += owners.get(address, ())
+        return leading
 
-    def _way(self, owner: Any, read: Callable[[], tuple[Any, ...]]) -> None:
-        found = read()
-        self._ways.append(_Way(id(owner), found, read))
-        self._todo += found
+    def _follow(self, owner: Any, read: Callable[[], Values]) -> None:
+        """Follow values that may change."""
+        values = read()
+        self._edges.append(_Edge(id(owner), values, read))
+        self._queue += values
 
-    def _given(self, owner: Any, value: Any) -> None:
-        self._ways.append(_Way(id(owner), (value,)))
-        self._todo.append(value)
+    def _follow_constant(self, owner: Any, value: Any) -> None:
+        self._edges.append(_Edge(id(owner), (value,)))
+        self._queue.append(value)
 
-    def _look_at(self, value: Any) -> None:
+    def _visit(self, value: Any) -> None:
         kind = type(value)
-        if id(value) in self._seen or issubclass(kind, _WITHOUT):
+        if id(value) in self._visited or issubclass(kind, _LEAVES):
             return
-        self._seen[id(value)] = value
+        self._visited[id(value)] = value
         if issubclass(kind, FUNCTIONS):
-            if value is self._function or any(map(self._is_near, plain_functions(value))):
-                self._look_at_function(value)
+            if value is self._function or any(map(self._is_followed, plain_functions(value))):
+                self._visit_function(value)
         elif issubclass(kind, (list, tuple, deque, dict, set)):
             if len(value) <= _LONG:
-                self._way(value, _reading_elements(value, _may_lead_on))
-            elif len(value) <= _LONGEST and not issubclass(kind, set):  # data, perhaps
-                self._way(value, _reading_elements(value, _is_module))
+                self._follow(value, _element_reader(value, _is_no_leaf))
+            elif len(value) <= _LONGEST and not issubclass(kind, set):  # data, probably
+                self._follow(value, _element_reader(value, _is_module))
         elif issubclass(kind, ref):
-            self._way(value, lambda: (value(),))
+            self._follow(value, lambda: (value(),))
         elif issubclass(kind, ModuleType):
             if value.__name__.partition(".")[0] != "torch":
-                self._look_at_names(value, vars(value), self._attributes)
+                self._visit_names(value, vars(value), self._names)
         elif issubclass(kind, type):
-            self._look_at_class(value)
+            self._visit_class(value)
         else:
-            self._look_at_object(value)
+            self._visit_object(value)
 
-    def _look_at_function(self, function: Any) -> None:
+    def _visit_function(self, function: Any) -> None:
         for level in levels(function):
-            for each in given_to(level):
-                self._given(function, each)
+            for value in given_to(level):
+                self._follow_constant(function, value)
         for inner in plain_functions(function):
             names = names_in(inner.__code__)
-            self._attributes |= names.attributes
+            self._names |= names.attributes
             for cell in cells_of(inner):
-                self._way(function, partial(_content, cell))
-            for given in ("__defaults__", "__kwdefaults__"):
-                self._way(function, partial(_attribute, inner, given))
-            self._look_at_names(function, inner.__globals__, names.variables)
+                self._follow(function, partial(_cell_content, cell))
+            for defaults in ("__defaults__", "__kwdefaults__"):
+                self._follow(function, partial(_attribute, inner, defaults))
+            self._visit_names(function, inner.__globals__, names.variables)
 
-    def _look_at_names(self, owner: Any, scope: dict[str, Any], names: Set[str]) -> None:
-        for name in _in_both(scope, names):
-            self._way(owner, partial(_value, scope, name))
+    def _visit_names(self, owner: Any, scope: dict[str, Any], names: Set[str]) -> None:
+        for name in _common(scope, names):
+            self._follow(owner, partial(_item, scope, name))
 
-    def _look_at_object(self, value: Any) -> None:
-        self._given(value, type(value))
+    def _visit_object(self, value: Any) -> None:
+        self._follow_constant(value, type(value))
         attributes = _dict_of(value)
         if attributes is not None:
-            self._look_at_names(value, attributes, self._attributes)
+            self._visit_names(value, attributes, self._names)
         for slot in self._slots_of(type(value)):
-            if slot.__name__ in self._attributes:
-                self._way(value, partial(_slot, slot, value))
+            if slot.__name__ in self._names:
+                self._follow(value, partial(_slot, slot, value))
 
     def _slots_of(self, kind: type) -> list[MemberDescriptorType]:
         if id(kind) not in self._slots:
-            every = (slot for each in kind.__mro__ for slot in vars(each).values())
-            self._slots[id(kind)] = [each for each in every if type(each) is MemberDescriptorType]
+            attributes = (value for base in kind.__mro__ for value in vars(base).values())
+            self._slots[id(kind)] = [value for value in attributes if type(value) is MemberDescriptorType]
         return self._slots[id(kind)]
 
-    def _look_at_class(self, kind: type) -> None:
-        """Look at attributes of a class and of those that it is made from, and at the methods that are used."""
-        for each in kind.__mro__:
-            for name in _in_both(vars(each), self._attributes):
-                value = vars(each)[name]
-                inner = _function_in(value)
+    def _visit_class(self, kind: type) -> None:
+        """Visit the attributes and methods of a class and of its bases that are used by name."""
+        for base in kind.__mro__:
+            for name in _common(vars(base), self._names):
+                value = vars(base)[name]
+                inner = _function_behind(value)
                 if inner is not None:
-                    if any(map(self._is_near, plain_functions(inner))):
-                        self._given(kind, inner)
+                    if any(map(self._is_followed, plain_functions(inner))):
+                        self._follow_constant(kind, inner)
                 elif type(value) is not MemberDescriptorType:
-                    self._way(kind, partial(_value, vars(each), name))
+                    self._follow(kind, partial(_item, vars(base), name))
 
-    def _is_near(self, function: FunctionType) -> bool:
-        """Tell whether a function is the user's, or of the same file: those of libraries lead far."""
-        is_same = any(function.__globals__ is scope for scope in self._scopes)
-        return is_same or owner_of_file(function.__code__.co_filename)[0] == "user"
-
-
-_LONG, _LONGEST = 100, 10_000  # elements of a container all of which are looked at; of one of which only modules are
-_MANY = 2_000  # objects
-_CALLED = ("__call__", "__getitem__", "__getattr__", "__iter__", "__init__", "forward")  # without being named
-_WITHOUT = type(None), bool, int, float, str, bytes, torch.Tensor, torch.dtype, torch.device
+    def _is_followed(self, function: FunctionType) -> bool:
+        """Return whether a function is the user's, or of the same file: functions of libraries lead too far."""
+        is_same_file = any(function.__globals__ is scope for scope in self._scopes)
+        return is_same_file or owner_of_file(function.__code__.co_filename)[0] == "user"
 
 
-def _function_in(value: Any) -> Any:
-    """Give the function behind an attribute of a class; None where it is none."""
+_LONG, _LONGEST = 100, 10_000  # up to this many elements of a container all are followed; up to this many, modules are
+_MAX_OBJECTS = 2_000
+_IMPLICIT_NAMES = ("__call__", "__getitem__", "__getattr__", "__iter__", "__init__", "forward")  # called without being named
+_LEAVES = type(None), bool, int, float, str, bytes, torch.Tensor, torch.dtype, torch.device
+
+
+def _function_behind(value: Any) -> Any:
+    """Return the function of a method, property, class method, static method or cached property; None for other attributes."""
     kind = type(value)
     if issubclass(kind, property):
         return value.fget
@@ -210,97 +220,102 @@ def _function_in(value: Any) -> Any:
 
 
 def _outermost(modules: list[nn.Module]) -> list[nn.Module]:
-    """Leave out modules that are parts of others."""
+    """Leave out submodules of other modules in the list."""
     if len(modules) < 2:
         return modules
-    inner = {id(each) for outer in modules for each in outer.modules() if each is not outer}
-    return [each for each in modules if id(each) not in inner]
+    inner = {id(module) for outer in modules for module in outer.modules() if module is not outer}
+    return [module for module in modules if id(module) not in inner]
 
 
-def _in_both(scope: Mapping[str, Any], names: Set[str]) -> list[str]:
+def _common(scope: Mapping[str, Any], names: Set[str]) -> list[str]:
     if len(scope) < len(names):
-        return sorted(each for each in tuple(scope) if each in names)
-    return sorted(each for each in names if each in scope)
+        return sorted(name for name in tuple(scope) if name in names)
+    return sorted(name for name in names if name in scope)
 
 
-def _may_lead_on(value: Any) -> bool:
-    return not issubclass(type(value), _WITHOUT)
+def _is_no_leaf(value: Any) -> bool:
+    return not issubclass(type(value), _LEAVES)
 
 
 def _is_module(value: Any) -> bool:
     return issubclass(type(value), nn.Module)
 
 
-def _reading_elements(container: Any, is_followed: Callable[[Any], bool]) -> Callable[[], tuple[Any, ...]]:
-    """Give what reads how many elements there are, and those that may lead to modules."""
+def _element_reader(container: Any, is_followed: Callable[[Any], bool]) -> Callable[[], Values]:
+    """Return a function that reads the length of a container, and the elements that are followed."""
     if isinstance(container, dict):
-        keys = sorted((key for key, each in tuple(container.items()) if is_followed(each)), key=_order)
+        keys = sorted((key for key, value in tuple(container.items()) if is_followed(value)), key=_sort_key)
         return lambda: (len(container), *map(container.get, keys))
     if isinstance(container, set):
         return partial(tuple, container)
-    indices = [index for index, each in enumerate(tuple(container)) if is_followed(each)]
+    indices = [index for index, value in enumerate(tuple(container)) if is_followed(value)]
     return lambda: (len(container), *(container[index] for index in indices if index < len(container)))
 
 
-def _order(key: Any) -> tuple[str, Any]:
+def _sort_key(key: Any) -> tuple[str, Any]:
     return type(key).__name__, key if type(key) in (str, int) else id(key)
 
 
-def _content(cell: Any) -> tuple[Any, ...]:
+def _cell_content(cell: Any) -> Values:
     return (cell.cell_contents,)
 
 
-def _attribute(owner: Any, name: str) -> tuple[Any, ...]:
+def _attribute(owner: Any, name: str) -> Values:
     return (getattr(owner, name),)
 
 
-def _value(scope: Mapping[str, Any], name: str) -> tuple[Any, ...]:
+def _item(scope: Mapping[str, Any], name: str) -> Values:
     return (scope.get(name),)
 
 
-def _slot(slot: Any, owner: Any) -> tuple[Any, ...]:
+def _slot(slot: Any, owner: Any) -> Values:
     try:
         return (slot.__get__(owner, type(owner)),)
-    except AttributeError:  # it has no value; the owner is not asked, since it may compute one
+    except AttributeError:  # the slot has no value; `__getattr__` of the object is not called, since it may compute one
         return (None,)
 
 
 def _dict_of(value: Any) -> dict[str, Any] | None:
     try:
-        found = object.__getattribute__(value, "__dict__")
+        attributes = object.__getattribute__(value, "__dict__")
     except (AttributeError, TypeError):
         return None
-    return found if type(found) is dict else None
+    return attributes if type(attributes) is dict else None
 
 
-def owners_of(parameters: Sequence[torch.Tensor]) -> list[nn.Module]:
-    """Find modules that together hold these parameters: those that hold the most of them, and of these the largest: layers
-    beside them have a say too.
+def modules_holding(params: Sequence[torch.Tensor]) -> list[nn.Module]:
+    """Find modules that together hold these parameters, among all modules that are alive.
+
+    Modules that hold most of them are preferred, and of these the largest: layers without parameters matter too.
     """
-    missing = {id(each) for each in parameters}
+    missing = {id(param) for param in params}
     if not missing:
         return []
-    holding = [(each, held) for each in _modules() if (held := _held_by(each) & missing)]
-    found = []
+    candidates = [(module, held) for module in _all_modules() if (held := _params_of(module) & missing)]
+    holding = []
     while missing:
-        owner, held = max(holding, key=lambda each: (len(each[1] & missing), _size(each[0])), default=(None, set[int]()))
-        if owner is None or not held & missing:
-            break  # of no module
-        found.append(owner)
+        module, held = max(
+            candidates,
+            key=lambda candidate: (len(candidate[1] & missing), _count_modules(candidate[0])),
+            default=(None, set[int]()),
+        )
+        if module is None or not held & missing:
+            break  # the rest belongs to no module
+        holding.append(module)
         missing -= held
-    return found
+    return holding
 
 
-def _modules() -> list[nn.Module]:
-    return [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]
+def _all_modules() -> list[nn.Module]:
+    return [value for value in gc.get_objects() if issubclass(type(value), nn.Module)]
 
 
-def _held_by(module: nn.Module) -> set[int]:
+def _params_of(module: nn.Module) -> set[int]:
     try:
-        return {id(one) for one in nn.Module.parameters(module)}
-    except (AttributeError, TypeError):  # it was never finished
+        return {id(param) for param in nn.Module.parameters(module)}
+    except (AttributeError, TypeError):  # its constructor raised
         return set()
 
 
-def _size(module: nn.Module) -> int:
+def _count_modules(module: nn.Module) -> int:
     return sum(1 for _ in module.modules())

@@ -1,10 +1,10 @@
-"""What besides its arguments a recording depends on."""
+"""The state that a recording depends on besides its arguments: modules, their tensors, and autocast."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from weakref import ref
 
 import torch
@@ -24,28 +24,28 @@ class State(Protocol):
     """What a recording is made for besides the layout of its arguments."""
 
     def key(self) -> Key:
-        """Give what tells one state from another."""
+        """Return a key that is equal for equal states."""
 
     def held(self) -> Any:
-        """Give what must stay alive for the key to mean anything."""
+        """Return the objects whose addresses are in the key: while they are alive, no other object gets their address."""
 
-    def check(self) -> Callable[[], bool]:
-        """Give what tells quickly that the state is still that of now."""
+    def predicate(self) -> Callable[[], bool]:
+        """Return a fast predicate that is true while the state is unchanged."""
 
-    def difference(self, one: Key, other: Key) -> str:
+    def difference(self, before: Key, after: Key) -> str:
         """Name what differs between two keys."""
 
-    def undoing(self) -> Callable[[], str]:
-        """Give what puts back attributes that were assigned since, and names them."""
+    def snapshot(self) -> Callable[[], str]:
+        """Return a function that restores attributes that were assigned since, and returns their names."""
         return str
 
-    def changed_itself(self, before: Key) -> str:
-        """Name what the function has changed of the state, as a replay would not."""
-        return self.difference(before, now) if (now := self.key()) != before else ""
+    def changed_by_call(self, before: Key) -> str:
+        """Name what the function itself has changed of the state, which a replay would not do; "" where nothing."""
+        return self.difference(before, after) if (after := self.key()) != before else ""
 
 
-class Frozen(State):
-    """Nothing: the user promises it."""
+class Unchecked(State):
+    """No state: the user promises that it stays unchanged (`unsafe_skip_checks`)."""
 
     def key(self) -> Key:
         return ()
@@ -53,10 +53,10 @@ class Frozen(State):
     def held(self) -> None:
         return None
 
-    def check(self) -> Callable[[], bool]:
+    def predicate(self) -> Callable[[], bool]:
         return _always
 
-    def difference(self, one: Key, other: Key) -> str:
+    def difference(self, before: Key, after: Key) -> str:
         return "nothing"
 
 
@@ -75,95 +75,109 @@ _STRUCTURE = (
 )
 
 
-class ModuleState(State):
-    """The modules that a function uses: their attributes, parameters, buffers, submodules and forward hooks, where the tensors
-    lie, and autocast.
+class ModuleKey(NamedTuple):
+    """The state of modules as a key."""
 
-    Not seen: what changes inside of an attribute, such as an element of a list.
+    attributes: tuple[tuple[tuple[str, int], ...], ...]  # names and ids of the values, by dictionary
+    layouts: tuple[Hashable, ...]  # of parameters and buffers
+    autocast: torch.dtype | None
+    bindings: tuple[tuple[int, ...], ...]  # which names of the function are bound to which modules
+
+
+class ModuleState(State):
+    """The modules that a function uses: attributes, tensors and their addresses, submodules, forward hooks; and autocast.
+
+    Changes inside of an attribute are not noticed, such as that of an element of a list.
+
+    Args:
+        function: The function that uses the modules.
+        device_type: Device type whose autocast counts.
+        others: Modules that are checked too.
     """
 
     _names: tuple[str, ...] = ("__dict__", *_STRUCTURE)
 
     def __init__(self, function: Callable[..., Any], device_type: str, others: Sequence[nn.Module] = ()) -> None:
         self._function, self._device_type = function, device_type
-        self._others = [ref(each) for each in others]
+        self._others = [ref(module) for module in others]
 
     @property
     def _modules(self) -> list[nn.Module]:
-        others = [each() for each in self._others]
-        return [*modules_of(self._function), *(each for each in others if each is not None)]
+        others = [reference() for reference in self._others]
+        return [*modules_of(self._function), *(module for module in others if module is not None)]
 
     def key(self) -> Key:
-        values = tuple(tuple((name, id(value)) for name, value in each.items()) for each in self._dicts())
-        names = binding_key(self._function)
-        return values, tuple(map(place_of, self._tensors())), _autocast(self._device_type), names
+        attributes = tuple(tuple((name, id(value)) for name, value in d.items()) for d in self._dicts())
+        layouts = tuple(map(layout_of, self._tensors()))
+        return ModuleKey(attributes, layouts, _autocast(self._device_type), binding_key(self._function))
 
     def held(self) -> Any:
-        return [list(each.values()) for each in self._dicts()]
+        return [list(d.values()) for d in self._dicts()]
 
-    def check(self) -> Callable[[], bool]:
-        are_same, tensors = self._unchanged(), list(filter(has_place, self._tensors()))
-        addresses, all_of_them = [each.data_ptr() for each in tensors], list(range(len(tensors)))
+    def predicate(self) -> Callable[[], bool]:
+        is_unchanged, tensors = self._unchanged(), list(filter(has_address, self._tensors()))
+        addresses, indices = [tensor.data_ptr() for tensor in tensors], list(range(len(tensors)))
         device_type, autocast = self._device_type, _autocast(self._device_type)
         is_autocast = torch.is_autocast_enabled
         if autocast is None:
-            return lambda: are_same() and _are_at(tensors, addresses, all_of_them) and not is_autocast(device_type)
-        return lambda: are_same() and _are_at(tensors, addresses, all_of_them) and _autocast(device_type) == autocast
+            return lambda: is_unchanged() and _are_at(tensors, addresses, indices) and not is_autocast(device_type)
+        return lambda: is_unchanged() and _are_at(tensors, addresses, indices) and _autocast(device_type) == autocast
 
     def _unchanged(self) -> Callable[[], bool]:
-        are_same, are_bound = unchanged(self._dicts()), binding_check(self._function)
-        return are_same if are_bound is None else lambda: are_bound() and are_same()
+        is_unchanged, is_bound = unchanged(self._dicts()), binding_check(self._function)
+        return is_unchanged if is_bound is None else lambda: is_bound() and is_unchanged()
 
-    def difference(self, one: Key, other: Key) -> str:
-        for number, (before, after) in enumerate(zip(one[0], other[0], strict=False)):
-            for name, _ in sorted(set(before) ^ set(after)):
-                owner, _ = self._owned()[number]
-                return f"{name} of a {type(owner).__name__}"
-        if one[3] != other[3]:
-            return "which module a name stands for"
-        return "where a parameter lies" if one[1] != other[1] else "autocast"
+    def difference(self, before: Key, after: Key) -> str:
+        old, new = ModuleKey(*before[:4]), ModuleKey(*after[:4])
+        for number, (attributes, changed) in enumerate(zip(old.attributes, new.attributes, strict=False)):
+            for name, _ in sorted(set(attributes) ^ set(changed)):
+                module, _ = self._owned_dicts()[number]
+                return f"{name} of a {type(module).__name__}"
+        if old.bindings != new.bindings:
+            return "which module a name is bound to"
+        return "the address of a parameter" if old.layouts != new.layouts else "autocast"
 
-    def undoing(self) -> Callable[[], str]:
-        return undoing(self._dicts())
+    def snapshot(self) -> Callable[[], str]:
+        return snapshot(self._dicts())
 
     def _dicts(self) -> list[dict[str, Any]]:
-        return [each for _, each in self._owned()]
+        return [d for _, d in self._owned_dicts()]
 
-    def _owned(self) -> list[tuple[nn.Module, dict[str, Any]]]:
-        """Give the dictionaries that are looked at, and the modules that they belong to."""
-        all_of_them = [module for each in self._modules for module in each.modules()]
-        found = ((each, getattr(each, name)) for each in all_of_them for name in self._names)
-        return [(owner, each) for owner, each in found if isinstance(each, dict)]  # those of TorchScript are none
+    def _owned_dicts(self) -> list[tuple[nn.Module, dict[str, Any]]]:
+        """Return the dictionaries that are checked, with the modules that they belong to."""
+        modules = [module for outer in self._modules for module in outer.modules()]
+        attributes = ((module, getattr(module, name)) for module in modules for name in self._names)
+        return [(module, value) for module, value in attributes if isinstance(value, dict)]  # not those of TorchScript
 
     def _tensors(self) -> list[torch.Tensor]:
-        return [tensor for each in self._modules for tensor in (*each.parameters(), *each.buffers())]
+        return [tensor for module in self._modules for tensor in (*module.parameters(), *module.buffers())]
 
 
-def undoing(dicts: Sequence[dict[str, Any]]) -> Callable[[], str]:
-    """Give what puts back what was assigned since, and names it."""
-    before = [(each, dict(each)) for each in dicts]
+def snapshot(dicts: Sequence[dict[str, Any]]) -> Callable[[], str]:
+    """Return a function that restores the items of dictionaries, and returns the names that were assigned since."""
+    copies = [(d, dict(d)) for d in dicts]
 
-    def put_back() -> str:
-        names = [name for now, then in before for name in {**then, **now} if now.get(name, then) is not then.get(name, now)]
-        for now, then in before if names else ():
+    def restore() -> str:
+        names = [name for now, then in copies for name in {**then, **now} if now.get(name, then) is not then.get(name, now)]
+        for now, then in copies if names else ():
             now.clear()
             now.update(then)
         return ", ".join(dict.fromkeys(names))
 
-    return put_back
+    return restore
 
 
 needs_gradient = attrgetter("requires_grad")
 
 
-def place_of(tensor: torch.Tensor) -> Any:
-    """Give where a tensor lies, and how."""
-    if is_lazy(tensor) or not has_place(tensor):
+def layout_of(tensor: torch.Tensor) -> Hashable:
+    """Return address, sizes, strides and dtype of a tensor; its id where it has no address."""
+    if is_lazy(tensor) or not has_address(tensor):
         return id(tensor)
     return tensor.data_ptr(), tensor.size(), tensor.stride(), tensor.dtype
 
 
-def has_place(tensor: torch.Tensor) -> bool:
+def has_address(tensor: torch.Tensor) -> bool:
     return tensor.layout == torch.strided and not is_lazy(tensor)
 
 
@@ -171,63 +185,61 @@ def _autocast(device_type: str) -> torch.dtype | None:
     return torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else None
 
 
-class MovingState(ModuleState):
-    """The state of modules whose parameters and buffers may be others, in other places."""
+class PatchedParamsState(ModuleState):
+    """The state of modules whose parameters and buffers may be replaced by others of the same layout."""
 
     def key(self) -> Key:
-        numbers = {id(each): (number,) for number, each in enumerate(tensors_of(self._modules))}
-        values = tuple(
-            tuple((name, numbers.get(id(value), id(value))) for name, value in each.items()) for each in self._dicts()
+        numbers = {id(tensor): number for number, tensor in enumerate(tensors_of(self._modules))}
+        attributes = tuple(
+            tuple((name, -1 - numbers[id(value)] if id(value) in numbers else id(value)) for name, value in d.items())
+            for d in self._dicts()
         )
-        names = binding_key(self._function)
-        return values, (), _autocast(self._device_type), names
+        return ModuleKey(attributes, (), _autocast(self._device_type), binding_key(self._function))
 
     def held(self) -> Any:
-        told = {id(each) for each in tensors_of(self._modules)}
-        return [value for each in self._dicts() for value in each.values() if id(value) not in told]
+        patched = {id(tensor) for tensor in tensors_of(self._modules)}
+        return [value for d in self._dicts() for value in d.values() if id(value) not in patched]
 
-    def check(self) -> Callable[[], bool]:
-        are_same, device_type, autocast = self._unchanged(), self._device_type, _autocast(self._device_type)
-        return lambda: are_same() and _autocast(device_type) == autocast
+    def predicate(self) -> Callable[[], bool]:
+        is_unchanged, device_type, autocast = self._unchanged(), self._device_type, _autocast(self._device_type)
+        return lambda: is_unchanged() and _autocast(device_type) == autocast
 
 
-class Structure(ModuleState):
-    """The state of modules but for their other attributes: those that a function assigns stay those of the recording, which
-    replays fill.
-    """
+class StructureState(ModuleState):
+    """The state of modules without their other attributes: those keep the values of the capture, which replays fill."""
 
     _names = _STRUCTURE
 
     def key(self) -> Key:
         return (*super().key(), tuple(map(_is_training, self._all())))
 
-    def check(self) -> Callable[[], bool]:
-        is_same, modules = super().check(), self._all()
-        flags = list(map(_is_training, modules))
-        return lambda: is_same() and list(map(_is_training, modules)) == flags
+    def predicate(self) -> Callable[[], bool]:
+        is_unchanged, modules = super().predicate(), self._all()
+        modes = list(map(_is_training, modules))
+        return lambda: is_unchanged() and list(map(_is_training, modules)) == modes
 
-    def difference(self, one: Key, other: Key) -> str:
-        return super().difference(one, other) if one[:4] != other[:4] else "train or eval"
+    def difference(self, before: Key, after: Key) -> str:
+        return super().difference(before, after) if before[:4] != after[:4] else "train or eval mode"
 
-    def covers(self, value: Any) -> bool:
-        """Tell whether something is a module that is looked at."""
-        return any(value is each for each in self._all())
+    def is_checked(self, value: Any) -> bool:
+        """Return whether a value is a module whose state is checked."""
+        return any(value is module for module in self._all())
 
     def _all(self) -> list[nn.Module]:
-        return [module for each in self._modules for module in each.modules()]
+        return [module for outer in self._modules for module in outer.modules()]
 
 
 _is_training = attrgetter("training")
 
 
 class GradState(ModuleState):
-    """The state of modules, whether there are gradients, and of which parameters."""
+    """The state of modules, whether gradients are enabled, and which parameters need them."""
 
     def key(self) -> Key:
         return (*super().key(), torch.is_grad_enabled(), tuple(map(needs_gradient, self._tensors())))
 
-    def check(self) -> Callable[[], bool]:
-        is_same, is_enabled, now = super().check(), torch.is_grad_enabled, torch.is_grad_enabled()
+    def predicate(self) -> Callable[[], bool]:
+        is_unchanged, is_enabled, enabled = super().predicate(), torch.is_grad_enabled, torch.is_grad_enabled()
         tensors = self._tensors()
         need = list(map(needs_gradient, tensors))
-        return lambda: is_same() and is_enabled() is now and list(map(needs_gradient, tensors)) == need
+        return lambda: is_unchanged() and is_enabled() is enabled and list(map(needs_gradient, tensors)) == need

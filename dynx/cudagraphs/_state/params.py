@@ -1,4 +1,4 @@
-"""Other tensors in the place of parameters and buffers, while a function is captured."""
+"""Replace the parameters and buffers of modules while a function is captured."""
 
 from __future__ import annotations
 
@@ -10,44 +10,45 @@ import torch
 from torch import nn
 
 
-def leaf_of(parameter: torch.Tensor) -> torch.Tensor:
-    """Give another leaf of autograd in the memory of a parameter.
+def leaf_of(param: torch.Tensor) -> torch.Tensor:
+    """Return a new autograd leaf that shares the memory of a parameter; the parameter itself where it must not be replaced.
 
-    Autograd adds to `.grad` on the stream on which a parameter was first used: where results of an earlier call still hold on
-    to that, a capture, which is on a stream of its own, would have to wait for it, and fails.
+    The AccumulateGrad node of a parameter runs on the stream on which the parameter was first used. While results of an
+    earlier call keep that node alive, a capture, which runs on a stream of its own, would have to wait for the other
+    stream, and fails.
     """
-    return nn.Parameter(parameter.detach()) if may_be_replaced(parameter) else parameter
+    return nn.Parameter(param.detach()) if may_be_replaced(param) else param
 
 
-def may_be_replaced(parameter: torch.Tensor) -> bool:
-    """Tell whether nobody sees a difference: another class, or attributes, may be asked for."""
-    return type(parameter) is nn.Parameter and not parameter.__dict__ and parameter.requires_grad
+def may_be_replaced(param: torch.Tensor) -> bool:
+    """Return whether a plain nn.Parameter can stand for this one: no subclass, and no attributes that code may read."""
+    return type(param) is nn.Parameter and not param.__dict__ and param.requires_grad
 
 
 @contextmanager
 def leaves_in(modules: Sequence[nn.Module]) -> Iterator[dict[torch.Tensor, torch.Tensor]]:
-    """Have modules use other leaves for a while; gives these by their parameters."""
-    leaves = {each: leaf_of(each) for module in modules for each in module.parameters()}
+    """Make modules use other leaves than their parameters; yields the leaves by parameter."""
+    leaves = {param: leaf_of(param) for module in modules for param in module.parameters()}
     with replaced_in(modules, leaves):
         yield leaves
 
 
 def tensors_of(modules: Sequence[nn.Module]) -> list[torch.Tensor]:
-    """Give the parameters and buffers of modules, each once."""
-    return list(dict.fromkeys(each for module in modules for each in (*module.parameters(), *module.buffers())))
+    """Return the parameters and buffers of modules, each once."""
+    return list(dict.fromkeys(tensor for module in modules for tensor in (*module.parameters(), *module.buffers())))
 
 
 @contextmanager
-def replaced_in(modules: Sequence[nn.Module], others: Mapping[torch.Tensor, torch.Tensor]) -> Iterator[None]:
-    """Have modules use other parameters and buffers for a while."""
-    inner = [each for top in modules for each in top.modules()]
-    places: list[dict[str, Any]] = [each for module in inner for each in (module._parameters, module._buffers)]
-    replaced = [(place, name, each) for place in places for name, each in place.items() if each in others]
+def replaced_in(modules: Sequence[nn.Module], replacements: Mapping[torch.Tensor, torch.Tensor]) -> Iterator[None]:
+    """Make modules use other parameters and buffers inside of the context."""
+    inner = [module for outer in modules for module in outer.modules()]
+    dicts: list[dict[str, Any]] = [d for module in inner for d in (module._parameters, module._buffers)]
+    replaced = [(d, name, tensor) for d in dicts for name, tensor in d.items() if tensor in replacements]
     try:
-        for place, name, each in replaced:
-            place[name] = others[each]
+        for d, name, tensor in replaced:
+            d[name] = replacements[tensor]
         yield
     finally:
-        for place, name, each in replaced:
-            if place.get(name) is others[each]:  # or the function has put something else there
-                place[name] = each
+        for d, name, tensor in replaced:
+            if d.get(name) is replacements[tensor]:  # otherwise the function has assigned another one
+                d[name] = tensor

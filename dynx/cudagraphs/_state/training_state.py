@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from operator import is_
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -13,14 +13,32 @@ from dynx._torch.autograd.hooks_and_scalers import are_hooked, has_step_hooks
 from dynx._torch.ops.cuda_graphs import address_check
 from dynx.cudagraphs._recording.cache import Key
 from dynx.cudagraphs._state.dict_watch import unchanged
-from dynx.cudagraphs._state.module_state import State, Structure, needs_gradient, place_of, undoing
+from dynx.cudagraphs._state.module_state import State, StructureState, layout_of, needs_gradient, snapshot
 from dynx.cudagraphs._state.validation import check_optimizer, check_parameters
 
 _are_at = address_check()
 
 
+class TrainingKey(NamedTuple):
+    """The state of a training step as a key."""
+
+    modules: Key
+    params: Hashable  # layouts, and which need gradients
+    options: tuple[tuple[str, Hashable], ...]  # of the optimizer and the scaler, by name
+    optimizer_state: Hashable  # layouts of the tensors
+
+
 class TrainingState(State):
-    """The modules that a loss uses, where parameters lie and which of them are trained, and what an optimizer goes by."""
+    """The modules that a loss uses, the parameters, and the options and state of an optimizer.
+
+    Args:
+        loss_fn: The loss.
+        params: All parameters that were passed to `train_step`.
+        optimizer: The optimizer, where this part of a step ends with its step.
+        scaler: The gradient scaler.
+        others: Modules that hold parameters and that the code of the loss does not show.
+        begins: Whether this part of a step is the first, so that gradients are reset.
+    """
 
     def __init__(
         self,
@@ -34,109 +52,115 @@ class TrainingState(State):
     ) -> None:
         self._begins = begins
         self._params, self._optimizer, self._scaler = params, optimizer, scaler
-        self._device = next((each.device for each in params if each.requires_grad), params[0].device)
-        self._inside = Structure(loss_fn, self._device.type, others)
+        self._device = next((param.device for param in params if param.requires_grad), params[0].device)
+        self._modules = StructureState(loss_fn, self._device.type, others)
 
     def key(self) -> Key:
-        self._refuse()
-        return self._inside.key(), self._given(), self._numbers(), self._places()
+        self._check_hooks()
+        return TrainingKey(self._modules.key(), self._params_key(), self._options(), self._optimizer_state_key())
 
-    def _refuse(self) -> None:
-        """Raise UsageError for hooks that were registered since."""
-        named = [(str(number), each) for number, each in enumerate(self._params) if each.requires_grad]
+    def _check_hooks(self) -> None:
+        """Raise UsageError for hooks that were registered since the last recording."""
+        named = [(str(number), param) for number, param in enumerate(self._params) if param.requires_grad]
         check_parameters(named, self._device)
         if self._optimizer is not None:
             check_optimizer(self._optimizer, named, self._scaler)
 
-    def covers(self, value: Any) -> bool:
-        return self._inside.covers(value)
+    def is_checked(self, value: Any) -> bool:
+        """Return whether a value is a module whose state is checked."""
+        return self._modules.is_checked(value)
 
     def held(self) -> Any:
-        return self._inside.held(), self._state(), [list(each.values()) for each in self._of_parameters()]
+        return self._modules.held(), self._optimizer_state(), [list(d.values()) for d in self._states_of_params()]
 
-    def undoing(self) -> Callable[[], str]:
-        return undoing([each for each in (*self._of_parameters(), *self._groups()) if isinstance(each, dict)])
+    def snapshot(self) -> Callable[[], str]:
+        return snapshot([d for d in (*self._states_of_params(), *self._groups()) if isinstance(d, dict)])
 
-    def changed_itself(self, before: Key) -> str:
-        if inside := self._inside.changed_itself(before[0]):
-            return inside
-        now = self._given(), self._numbers()
-        return self._named(before[1:3], now)  # not where its state lies, which a first step makes
+    def changed_by_call(self, before: Key) -> str:
+        old = TrainingKey(*before)
+        if what := self._modules.changed_by_call(old.modules):
+            return what
+        return self._changed(old, self._params_key(), self._options())  # not the optimizer's state: a first step creates it
 
-    def _given(self) -> Key:
-        return tuple((place_of(each), each.requires_grad) for each in self._params), self._left()
+    def _params_key(self) -> Hashable:
+        return tuple((layout_of(param), param.requires_grad) for param in self._params), self._frozen_with_gradients()
 
-    def _left(self) -> tuple[bool, ...]:
-        """Tell which parameters that were frozen in the middle of a step have gradients of it."""
-        return () if self._begins else tuple(each.grad is not None for each in self._params if not each.requires_grad)
+    def _frozen_with_gradients(self) -> tuple[bool, ...]:
+        """Return which parameters that were frozen in the middle of an accumulated step have gradients of it."""
+        return () if self._begins else tuple(param.grad is not None for param in self._params if not param.requires_grad)
 
-    def _state(self) -> dict[Any, Any]:
+    def _optimizer_state(self) -> dict[Any, Any]:
         return {} if self._optimizer is None else self._optimizer.state
 
-    def _of_parameters(self) -> list[dict[str, Any]]:
-        return [each for each in self._state().values() if isinstance(each, dict)]
+    def _states_of_params(self) -> list[dict[str, Any]]:
+        return [state for state in self._optimizer_state().values() if isinstance(state, dict)]
 
     def _groups(self) -> list[dict[str, Any]]:
         return [] if self._optimizer is None else self._optimizer.param_groups
 
-    def _places(self) -> Key:
-        """Give where what an optimizer keeps for each parameter lies."""
+    def _optimizer_state_key(self) -> Hashable:
         if self._optimizer is None:
             return ()
-        kept = (value for each in self._of_parameters() for value in each.values())
-        return id(self._state()), *(place_of(value) for value in kept if isinstance(value, torch.Tensor))
+        values = (value for state in self._states_of_params() for value in state.values())
+        return id(self._optimizer_state()), *(layout_of(value) for value in values if isinstance(value, torch.Tensor))
 
-    def _numbers(self) -> Key:
-        """Give what an optimizer does its step with; tensors by address, since they may change in place."""
-        found = [
-            (f"{name} of group {number}", tuple(map(id, value)) if name == "params" else _known(value))
+    def _options(self) -> tuple[tuple[str, Hashable], ...]:
+        """Return the numbers of an optimizer and a scaler by name.
+
+        Tensors by address, since their values may change in place.
+        """
+        options: list[tuple[str, Hashable]] = [
+            (f"{name} of group {number}", tuple(map(id, value)) if name == "params" else _hashable(value))
             for number, group in enumerate(self._groups())
             for name, value in group.items()
         ]
-        found += [
-            (f"{name} of parameter {number}", _known(value))
-            for number, each in enumerate(self._of_parameters())
-            for name, value in each.items()
+        options += [
+            (f"{name} of parameter {number}", _hashable(value))
+            for number, state in enumerate(self._states_of_params())
+            for name, value in state.items()
             if value is not None and not isinstance(value, torch.Tensor)
         ]
-        return *found, ("the scaler", self._of_scaler())
+        return *options, ("the scaler", self._scaler_options())
 
-    def _of_scaler(self) -> Key:
-        each = self._scaler
-        return () if each is None else (each.get_growth_factor(), each.get_backoff_factor(), each.get_growth_interval())
+    def _scaler_options(self) -> tuple[float, ...]:
+        scaler = self._scaler
+        if scaler is None:
+            return ()
+        return scaler.get_growth_factor(), scaler.get_backoff_factor(), scaler.get_growth_interval()
 
-    def difference(self, one: Key, other: Key) -> str:
-        if one[0] != other[0]:
-            return self._inside.difference(one[0], other[0])
-        return self._named(one[1:], other[1:]) or "the optimizer's state"
+    def difference(self, before: Key, after: Key) -> str:
+        old, new = TrainingKey(*before), TrainingKey(*after)
+        if old.modules != new.modules:
+            return self._modules.difference(old.modules, new.modules)
+        return self._changed(old, new.params, new.options) or "the optimizer's state"
 
-    def _named(self, one: Key, other: Key) -> str:
-        if one[0] != other[0]:
-            return "where a parameter lies, or whether it is trained,"
-        before = dict(one[1])
-        changed = [name for name, value in other[1] if before.get(name, value) != value]  # a first step makes new ones
+    def _changed(self, old: TrainingKey, params: Hashable, options: tuple[tuple[str, Hashable], ...]) -> str:
+        if old.params != params:
+            return "the address of a parameter, or whether it needs gradients,"
+        before = dict(old.options)
+        changed = [name for name, value in options if before.get(name, value) != value]  # a first step adds new ones
         more = ", ..." if len(changed) > 3 else ""
-        return f"{', '.join(changed[:3])}{more} (a tensor may change)" if changed else ""
+        return f"{', '.join(changed[:3])}{more} (pass a tensor, whose value may change)" if changed else ""
 
-    def check(self) -> Callable[[], bool]:
-        are_alike, params, scaler = self._inside.check(), self._params, self._of_scaler()
-        addresses, all_of_them = [each.data_ptr() for each in params], list(range(len(params)))
-        need, has_hooks, left = list(map(needs_gradient, params)), are_hooked(params), self._left()
-        optimizer, state, groups = self._optimizer, self._state(), self._groups()
-        given = [list(group["params"]) for group in groups]
-        is_unchanged = unchanged([*([] if optimizer is None else [state]), *self._of_parameters(), *groups])
+    def predicate(self) -> Callable[[], bool]:
+        is_modules_unchanged, params, scaler = self._modules.predicate(), self._params, self._scaler_options()
+        addresses, indices = [param.data_ptr() for param in params], list(range(len(params)))
+        need, has_hooks, frozen = list(map(needs_gradient, params)), are_hooked(params), self._frozen_with_gradients()
+        optimizer, state, groups = self._optimizer, self._optimizer_state(), self._groups()
+        params_of_groups = [list(group["params"]) for group in groups]
+        is_unchanged = unchanged([*([] if optimizer is None else [state]), *self._states_of_params(), *groups])
 
         def is_same() -> bool:
             return (
-                are_alike()
-                and _are_at(params, addresses, all_of_them)
+                is_modules_unchanged()
+                and _are_at(params, addresses, indices)
                 and list(map(needs_gradient, params)) == need
-                and (not left or self._left() == left)
+                and (not frozen or self._frozen_with_gradients() == frozen)
                 and (optimizer is None or (optimizer.state is state and optimizer.param_groups is groups))
-                and len(groups) == len(given)
+                and len(groups) == len(params_of_groups)
                 and is_unchanged()
-                and all(_are_same(group["params"], each) for group, each in zip(groups, given, strict=True))
-                and self._of_scaler() == scaler
+                and all(_are_same(group["params"], old) for group, old in zip(groups, params_of_groups, strict=True))
+                and self._scaler_options() == scaler
                 and not has_hooks()
                 and (optimizer is None or not has_step_hooks(optimizer))
             )
@@ -144,10 +168,10 @@ class TrainingState(State):
         return is_same
 
 
-def _are_same(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    return len(some) == len(others) and all(map(is_, some, others))
+def _are_same(objects: Sequence[Any], others: Sequence[Any]) -> bool:
+    return len(objects) == len(others) and all(map(is_, objects, others))
 
 
-def _known(value: Any) -> Any:
-    """Give a number as it is, and a tensor, whose value may change, by its address."""
-    return place_of(value) if isinstance(value, torch.Tensor) else repr(value)
+def _hashable(value: Any) -> Hashable:
+    """Return an option by value; a tensor by its address, since its value may change in place."""
+    return layout_of(value) if isinstance(value, torch.Tensor) else repr(value)

@@ -1,0 +1,94 @@
+"""Choose how inputs reach a captured graph, and how its results reach the caller.
+
+The configuration says what is wanted; the plan, the inputs and the runtime say what is possible. The choice in force and
+its reason are shown by `cudagraphs.stats().staging` and `cudagraphs.explain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._recording.inputs import copyable_in_graph, is_plain
+from dynx.cudagraphs._runtime.interface import Runtime
+from dynx.records.cudagraphs import GraphPlan, Staging, StagingKind
+
+FEW = 4  # memcpy nodes, which a graph runs one after another
+OutputKind = Literal["clone", "alias", "static"]
+
+
+class Outputs(NamedTuple):
+    """How the results of a replay reach the caller, and why."""
+
+    kind: OutputKind
+    reason: str
+
+
+def choose_staging(
+    plan: GraphPlan,
+    config: Config,
+    runtime: Runtime,
+    args: Sequence[Any],
+    failures: Mapping[StagingKind, str] | None = None,
+) -> Staging:
+    """Choose the staging of inputs and results of a graph.
+
+    Args:
+        plan: The plan of the graph.
+        config: What the user asks for.
+        runtime: Where the graph is captured.
+        args: The inputs of the graph.
+        failures: Why kinds of staging that were tried for this graph failed, by kind.
+    """
+    failures = failures or {}
+    outputs, outputs_reason = choose_outputs(plan, config)
+    why_not_patched = ""
+    if plan.patches_params or config.inputs == "patch":
+        why_not_patched = failures.get("patch") or _why_not_patchable(plan, args)
+        if not why_not_patched:
+            option = "params" if plan.patches_params else "inputs"
+            return Staging("patch", f"the configuration has {option}='patch'", outputs, outputs_reason, clones_in_graph=True)
+    kind, reason = _copies(plan, config, runtime, args, failures)
+    uses_memcpy_nodes = config.inputs != "copy" and "memcpy_node" not in failures and runtime.copies_in_graph()
+    return Staging(kind, reason, outputs, outputs_reason, clones_in_graph=uses_memcpy_nodes, why_not_patched=why_not_patched)
+
+
+def choose_outputs(plan: GraphPlan, config: Config) -> Outputs:
+    """Choose how results reach the caller: what the configuration says, except where autograd keeps or changes them."""
+    if plan.part == "backward":
+        return Outputs("clone", "autograd keeps the first gradient and adds to it")
+    if config.outputs == "static" and (plan.part == "forward" or plan.is_differentiated):
+        return Outputs("alias", "autograd attaches its graph to the results, so they cannot be the recording's own tensors")
+    return Outputs(config.outputs, f"the configuration has outputs={config.outputs!r}")
+
+
+def _why_not_patchable(plan: GraphPlan, args: Sequence[Any]) -> str:
+    """Return why the graph cannot be captured with patched input pointers; "" where that can be tried."""
+    if not plan.is_pure:
+        return "it changes its inputs, so patched pointers cannot be verified by replaying"
+    for index in plan.indices("dynamic"):
+        if not is_plain(args[index]):
+            return f"{plan.inputs[index].name} has gaps, overlaps itself, or may be conjugated"
+    return ""
+
+
+def _copies(
+    plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], failures: Mapping[StagingKind, str]
+) -> tuple[StagingKind, str]:
+    """Choose who copies dynamic inputs: memcpy nodes of the graph, or a copy before each replay."""
+    count = len(plan.indices("dynamic"))
+    if not count:
+        return "copy", "the graph has no dynamic inputs"
+    if config.inputs == "copy":
+        return "copy", "the configuration has inputs='copy'"
+    if failure := failures.get("memcpy_node"):
+        return "copy", failure
+    if not runtime.copies_in_graph():
+        return "copy", "the source of a memcpy node can only be set with cuda-bindings"
+    if config.inputs != "memcpy_node" and count > FEW:
+        return "copy", f"{count} dynamic inputs: more than {FEW} memcpy nodes, which run one after another, take longer"
+    if not copyable_in_graph(args, plan):
+        return "copy", "no dynamic input is dense, of fixed sizes and left unchanged"
+    asked = "the configuration has inputs='memcpy_node'" if config.inputs == "memcpy_node" else f"{count} dynamic inputs"
+    return "memcpy_node", asked
