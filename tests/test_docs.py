@@ -1,25 +1,248 @@
-"""The documents' code blocks run."""
+"""Whatever the documents show runs or exists: code blocks, docstring examples, commands, names, links, paths."""
 
 from __future__ import annotations
 
+import ast
+import doctest
+import importlib
+import io
 import linecache
+import os
 import re
+import shlex
+import subprocess
+import sys
+import types
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import torch
+from documents import DOCUMENTS, ROOT, RULE_PAGES, anchors, blocks, code_spans, links
 
-ROOT = Path(__file__).parents[1]
-DOCUMENTS = ["docs/comptime.md", "docs/guards.md"]
-BLOCKS = [
-    pytest.param(block, id=f"{name}-{number}")
-    for name in DOCUMENTS
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.S))
-]
+from dynx import cudagraphs
+from dynx.cli import _parser
+from dynx.cli.run import split
+
+WITH_EXAMPLES = [path for path in sorted((ROOT / "dynx").rglob("*.py")) if re.search(r"^\s*>>> ", path.read_text(), re.M)]
+# Languages of blocks that are neither Python nor commands: none runs, so each needs a reason.
+NOT_RUN = {("docs/comptime.md", "text"): "a conversation with the debugger: tests/comptime/conversations/ holds those that are compared"}
+# What commands write and git does not keep.
+WRITTEN = {".dynx/last.dynx", ".matrix/", ".venv"}
+FOLDERS = tuple(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-@pytest.mark.parametrize("source", BLOCKS)
-def test_the_block_runs(source, tmp_path):
-    file = tmp_path / "block.py"
-    file.write_text(source)
-    linecache.checkcache()
-    exec(compile(source, str(file), "exec"), {"__name__": "block"})
+@pytest.fixture(autouse=True)
+def no_recordings_left():
+    yield
+    cudagraphs.reset()
+
+
+def each_document(*, but=()):
+    return pytest.mark.parametrize("document", [name for name in DOCUMENTS if name not in but])
+
+
+@each_document()
+def test_python_blocks_run_in_order(document, tmp_path, monkeypatch):
+    """A reader who pastes a page into one session gets no error: blocks of a page share their names."""
+    module = types.ModuleType("document")
+    monkeypatch.setitem(sys.modules, "document", module)  # torch imports the module of a global by its name
+    monkeypatch.chdir(tmp_path)
+    for block in blocks(document):
+        if block.language == "python":
+            file = tmp_path / f"{Path(document).stem}_line_{block.line}.py"
+            file.write_text(block.text)
+            linecache.checkcache()
+            exec(compile(block.text, str(file), "exec"), module.__dict__)
+
+
+@each_document()
+def test_blocks_have_a_language(document):
+    """Otherwise a block that should run is taken for text."""
+    for block in blocks(document):
+        is_known = block.language in ("python", "console") or (document, block.language) in NOT_RUN
+        assert is_known, f"{document}:{block.line}: a block of language {block.language!r}"
+
+
+def test_blocks_of_rule_pages_run_elsewhere():
+    """tests/advice/test_pages.py runs one program of each of these sections, and checks what it makes dynx report."""
+    for page in RULE_PAGES:
+        sections = [(block.language, block.section) for block in blocks(page)]
+        assert sections == [("python", "Fires on"), ("python", "Do this"), ("python", "Does not fire on")], page
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_docstring_examples_run(path):
+    module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    tests = [test for test in doctest.DocTestFinder().find(module, module.__name__) if test.examples]
+    assert sum(len(test.examples) for test in tests) == len(re.findall(r"^\s*>>> ", path.read_text(), re.M))
+    for test in tests:
+        torch._dynamo.reset()  # compile ids begin at 0/0
+        report = io.StringIO()
+        results = doctest.DocTestRunner().run(test, out=report.write, clear_globs=False)  # torch's weak references still use them
+        assert not results.failed, report.getvalue()
+
+
+def test_no_docstring_example_is_skipped():
+    assert [str(path) for path in WITH_EXAMPLES if "+SKIP" in path.read_text()] == []
+
+
+@each_document(but=["ROADMAP.md"])  # its commands do not exist yet: see below
+def test_commands_exist(document):
+    """A renamed option, target or file must not stay in the documents."""
+    shown = [line[2:] for block in blocks(document) if block.language == "console" for line in block.text.splitlines()
+             if line.startswith("$ ")]  # fmt: skip
+    for command in shown + [span for span in code_spans(document) if is_command(span)]:
+        words = shlex.split(command, comments=True)
+        try:
+            check_command(*[word for word in words if "=" not in word or word.startswith("-")])
+        except (AssertionError, SystemExit) as error:
+            pytest.fail(f"{document}: {command}: {error}")
+
+
+def is_command(span):
+    return re.match(r"(dynx|make|pytest|python|pip|bash) [\w.'-]", span) is not None
+
+
+def check_command(program, *words):
+    if program == "dynx":
+        own, _ = split(list(words))
+        with pytest.raises(SystemExit, match="^0$") if len(own) == 1 else nullcontext():
+            _parser().parse_args(own if len(own) > 1 else [*own, "--help"])  # the name of a command alone
+    elif program == "make":
+        targets = re.search(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), re.M)[1].split()
+        assert set(words) <= set(targets)
+    elif program == "pip":
+        assert words[0] == "install"
+        for extra in re.findall(r"\[(.*)\]", " ".join(words)):
+            assert f"\n{extra} = [" in (ROOT / "pyproject.toml").read_text()
+    else:
+        for word in words:
+            assert not re.match(r"[\w.]+/", word) or (ROOT / word.split("::")[0]).exists(), f"{word} is no file"
+
+
+def test_the_readme_shows_the_real_screen(tmp_path):
+    """Only times, the order that follows from them, the version of torch and the device may differ."""
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "mistakes.py").write_text((ROOT / "examples" / "mistakes.py").read_text())
+    done = subprocess.run(
+        [sys.executable, "-m", "dynx", "run", "examples/mistakes.py"],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "80", "TERM": "dumb"},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True,
+    )  # fmt: skip
+    printed = "\n".join(line for line in done.stdout.splitlines() if not re.match(r"[VIWEC]\d{4} ", line))  # torch's log
+    (shown,) = [block.text for block in blocks("README.md") if block.text.startswith("$ dynx run examples/mistakes.py\n")]
+    assert normalised(shown.partition("\n")[2]) == normalised(printed)
+
+
+def normalised(screen):
+    """Cut a screen into its paragraphs, without what depends on the machine, in an order that does not."""
+    screen = re.sub(r"\d+(?:\.\d+)? m?s\b", "T", screen)
+    screen = re.sub(r"torch \S+ · \S+", "torch V · D", screen)
+    screen = re.sub(r"dynx rule DX\d+ explains", "dynx rule DX explains", screen)
+    return sorted(re.sub(r"\s+", " ", paragraph).strip() for paragraph in re.split(r"\n\s*\n", screen.strip()))
+
+
+@each_document()
+def test_links_resolve(document):
+    for target in links(document):
+        if not re.match(r"https?:", target):
+            name, _, anchor = target.partition("#")
+            path = (ROOT / document).parent / name if name else ROOT / document
+            assert path.exists(), f"{document}: {target}"
+            assert not anchor or anchor in anchors(path), f"{document}: {target}"
+
+
+@each_document()
+def test_named_paths_exist(document):
+    for span in code_spans(document):
+        if re.fullmatch(r"[\w.*/-]+", span) and span.startswith(tuple(f"{name}/" for name in FOLDERS)):
+            assert list(ROOT.glob(span.rstrip("/"))), f"{document}: {span}"
+
+
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
+def test_named_files_exist(document):
+    """Also those that are named without their folder, and those in hidden folders."""
+    names = {path.name for folder in FOLDERS for path in (ROOT / folder).rglob("*")} | {path.name for path in ROOT.iterdir()}
+    for span in code_spans(document):
+        if re.fullmatch(r"[\w./-]+\.(py|md|toml|txt|json|ipynb)|\.\w[\w./-]+", span) and span not in WRITTEN:
+            assert (ROOT / span).exists() or ("/" not in span and span in names), f"{document}: {span}"
+
+
+def test_every_folder_of_the_package_has_a_line():
+    """CONTRIBUTING is the map of the house."""
+    folders = {
+        f"{path.parent.relative_to(ROOT)}/" for path in (ROOT / "dynx").rglob("*.py") if path.parent != ROOT / "dynx"
+    }
+    rows = re.findall(r"^\| *`(dynx/[\w/]*/)`", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+    assert len(rows) == len(set(rows))
+    assert folders == set(rows)
+
+
+@each_document(but=["ROADMAP.md"])
+def test_named_api_exists(document):
+    for span in code_spans(document):
+        if name := re.match(r"(?:dynx|guards|cudagraphs|comptime)(?:\.\w+)+", span):
+            assert exists(name[0]), f"{document}: {span}"
+
+
+def test_the_roadmap_lists_nothing_that_exists():
+    """A row goes away with the commit that builds it."""
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "ROADMAP.md").read_text(), re.M)
+    names = [name for row in rows for name in re.findall(r"`(.*?)`", row)]
+    assert len(names) > 10
+    for name in names:
+        if name.startswith("dynx "):
+            with pytest.raises(SystemExit):
+                _parser().parse_args(split(shlex.split(name)[1:])[0])
+        elif re.match(r"dynx\.", name):
+            assert not exists(re.match(r"[\w.]+", name)[0]), name
+
+
+def exists(name):
+    parts = (name if name.startswith("dynx.") else f"dynx.{name}").split(".")
+    value = importlib.import_module("dynx")
+    for number, part in enumerate(parts[1:], 2):
+        if not hasattr(value, part):
+            try:
+                importlib.import_module(".".join(parts[:number]))
+            except ImportError:
+                return False
+        value = getattr(value, part)
+    return True
+
+
+def test_the_changelog_is_grouped():
+    """One effect for the user a line, under Added, Changed or Fixed."""
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    for version in "\n".join(lines).split("\n## ")[1:]:
+        assert set(re.findall(r"^### (.*)", version, re.M)) <= {"Added", "Changed", "Fixed"}
+        assert re.search(r"^### ", version, re.M)
+
+
+def test_glossary_terms_are_in_order_and_defined_once():
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    terms = []
+    for group in text.split("\n## ")[1:]:
+        in_group = re.findall(r"^- \*\*(.+?)\*\*", group, re.M)
+        assert in_group == sorted(in_group, key=str.lower), group.splitlines()[0]
+        terms += in_group
+    assert len(terms) > 40
+    assert len(terms) == len(set(terms))
+
+
+def test_every_document_is_reachable_from_the_readme():
+    seen, todo = set(), ["README.md"]
+    while todo:
+        document = todo.pop()
+        if document not in seen:
+            seen.add(document)
+            targets = [(ROOT / document).parent / target.partition("#")[0] for target in links(document) if ":" not in target]
+            todo += [os.path.relpath(path, ROOT) for path in targets if path.suffix == ".md"]
+    assert set(DOCUMENTS) <= seen
+
+
+def test_docstrings_with_an_example_belong_to_what_is_public():
+    """A docstring that is not parsed as one (an f-string, a comment) would not run."""
+    for path in WITH_EXAMPLES:
+        assert ast.get_docstring(ast.parse(path.read_text())) is not None, path

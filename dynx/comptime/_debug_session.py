@@ -39,7 +39,20 @@ def debug(fn: Callable[..., Any], *, script: str | Iterable[str] | None = None, 
     >>> def f(x):
     ...     y = x + 1
     ...     return y * 2
-    >>> debug(f, script="n; p y; back 1; locals")(torch.ones(3))  # doctest: +SKIP
+    >>> debug(f, script="n; p y; back 1; locals")(torch.ones(3))  # doctest: +ELLIPSIS
+    <...>:2  f  [0/0]  ...
+    -> y = x + 1
+    (dynx) n
+    <...>:3  f  [0/0]  ...
+    -> return y * 2
+    (dynx) p y
+    Tensor(float32, [3])
+    (dynx) back 1
+    <...>:2  f  [0/0]  ...  at STORE_FAST y  1 instruction back
+    -> y = x + 1
+    (dynx) locals
+    x  Tensor(float32, [3])
+    tensor([4., 4., 4.])
     """
     compiled = fn if trace_rules.is_compiled_callable(fn) else _compile(fn)
     commands = None if script is None else _commands(script)
