@@ -1,4 +1,4 @@
-"""GPT-2 of transformers with random weights, unmodified: generation with a growing sequence."""
+"""Generate with GPT-2 of the transformers library (unmodified, random weights): the sequence grows by one in each step."""
 
 import sys
 
@@ -13,7 +13,7 @@ compiled = torch.compile(model, backend="eager")
 
 tokens = torch.randint(1, 256, (1, 8))
 with torch.no_grad():
-    for _ in range(6):  # without a cache of keys and values: the whole sequence again, one longer
+    for _ in range(6):  # without a key/value cache: each step runs the whole sequence
         logits = compiled(tokens).logits
         tokens = torch.cat([tokens, logits[:, -1:].argmax(-1)], dim=1)
 print("generated", tokens.shape[1], "tokens")

@@ -1,4 +1,4 @@
-"""GPT-2 of transformers with random weights, unmodified: training with a learning-rate schedule and three lengths."""
+"""Train GPT-2 of the transformers library (unmodified, random weights) with a learning-rate schedule, at three lengths."""
 
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel

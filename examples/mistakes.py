@@ -1,11 +1,11 @@
-"""Five mistakes that people make with torch.compile. `dynx run examples/mistakes.py` names them, and only them."""
+"""Five common mistakes with torch.compile. `dynx run examples/mistakes.py` reports these five and nothing else."""
 
 import torch
 from torch import nn
 
 
 class Counter(nn.Module):
-    """Counts its own steps: torch compiles the number into the graph, so every step is another graph."""
+    """Counts its steps in a Python int: torch guards on its value, so every step recompiles."""
 
     def __init__(self):
         super().__init__()
@@ -18,7 +18,7 @@ class Counter(nn.Module):
 
 
 class Chatty(nn.Module):
-    """Prints while it computes: the graph ends at the print."""
+    """Prints in forward: a graph break."""
 
     def __init__(self):
         super().__init__()
@@ -31,21 +31,21 @@ class Chatty(nn.Module):
 
 
 def scores(tokens, table):
-    """Sequences of changing length: nobody marked the second dim as dynamic."""
+    """Index with sequences of several lengths: dimension 1 is not marked as dynamic."""
     return table[tokens].softmax(-1)
 
 
 def clip(x):
-    """Python has to know the sum to take the branch."""
+    """Branch on the value of a tensor, which Python has to read: a graph break."""
     if x.sum().item() > 0:
         return x.clamp(max=1)
     return x
 
 
 def total(history, x):
-    """A list that grows: its length is part of what was compiled."""
-    for each in history:
-        x = x + each
+    """Add up a list that grows: torch guards on its length."""
+    for tensor in history:
+        x = x + tensor
     return x
 
 

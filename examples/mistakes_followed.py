@@ -1,11 +1,11 @@
-"""`mistakes.py` with the five pieces of advice followed: nothing compiles twice, breaks or gives up."""
+"""`mistakes.py` with the advice followed: no recompile, no graph break, no recompile limit reached."""
 
 import torch
 from torch import nn
 
 
 class Counter(nn.Module):
-    """The number of steps is a tensor buffer, updated in place."""
+    """Counts its steps in a tensor buffer, updated in place: the value of a tensor is not guarded."""
 
     def __init__(self):
         super().__init__()
@@ -18,7 +18,7 @@ class Counter(nn.Module):
 
 
 class Quiet(nn.Module):
-    """The print has moved to the caller."""
+    """Leaves printing to the caller."""
 
     def __init__(self):
         super().__init__()
@@ -29,16 +29,17 @@ class Quiet(nn.Module):
 
 
 def scores(tokens, table):
+    """Index with sequences of several lengths: the caller marks dimension 1 as dynamic."""
     return table[tokens].softmax(-1)
 
 
 def clip(x):
-    """Both branches, chosen per tensor."""
+    """Compute both branches and select with torch.where."""
     return torch.where(x.sum() > 0, x.clamp(max=1), x)
 
 
 def total(history, x):
-    """The history is one tensor of fixed length; rows that are not filled yet are zero."""
+    """Add up the rows of one tensor of fixed size; rows that are not filled yet are zero."""
     return x + history.sum(0)
 
 

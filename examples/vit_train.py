@@ -1,4 +1,4 @@
-"""ViT of transformers with random weights, unmodified: training, with a validation pass between."""
+"""Train ViT of the transformers library (unmodified, random weights), with a validation pass after each epoch."""
 
 import torch
 from transformers import ViTConfig, ViTForImageClassification

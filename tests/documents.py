@@ -25,8 +25,9 @@ def blocks(document: str) -> list[Block]:
     text = (ROOT / document).read_text()
     found = []
     for match in _FENCE.finditer(text):
-        headings = re.findall(r"^#+ (.*)", _FENCE.sub("", text[: match.start()]), re.M)
-        found.append(Block(match[2].strip(), match[3], text.count("\n", 0, match.start()) + 1, headings[-1] if headings else ""))
+        before = text[: match.start()]
+        headings = re.findall(r"^#+ (.*)", _FENCE.sub("", before), re.M)
+        found.append(Block(match[2].strip(), match[3], before.count("\n") + 1, headings[-1] if headings else ""))
     return found
 
 
