@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import io
+import json
 import linecache
 import os
 import re
@@ -238,3 +239,29 @@ def test_every_document_is_reachable_from_the_readme():
             targets = [(ROOT / document).parent / target.partition("#")[0] for target in links(document) if ":" not in target]
             todo += [os.path.relpath(path, ROOT) for path in targets if path.suffix == ".md"]
     assert set(DOCUMENTS) <= seen
+
+
+def test_numbers_are_those_of_the_kept_benchmark():
+    """A table that was typed, or outlived its measurement, would be a boast."""
+    rows = json.loads((ROOT / "benchmarks" / "results" / "cudagraphs-h200.json").read_text())["rows"]
+    measured = {(row["model"], row["name"]): row for row in rows}
+    numbers = (ROOT / "docs" / "cudagraphs.md").read_text().partition("\n## Numbers\n")[2].partition("\n**Bounds")[0]
+    tables = [table.splitlines() for table in re.split(r"\n\n+(?=\|)", numbers) if table.startswith("|")]
+    assert len(tables) == 5
+    for head, _, *lines in tables:
+        model, *columns = cells(head)
+        (base, *_), *_ = table = [cells(line) for line in lines]
+        for name, *values in table:
+            for column, value in zip(columns, values, strict=True):
+                row = measured[model, name]
+                if column == "memory added":
+                    assert value == f"{row['megabytes']:.0f} MB", (model, name)
+                else:
+                    kind, _, against = column.partition(", against ")
+                    assert value == f"{row[kind] / measured[model, against or base][kind]:.2f}x", (model, name, column)
+    (ratio,) = [values[1] for name, *values in map(cells, tables[3][2:]) if name == "dynx.train_step, checked"]
+    assert f"takes {ratio.rstrip('x')} times as long" in (ROOT / "README.md").read_text()
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip("|").split("|")]
