@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import importlib
 import io
@@ -261,6 +262,12 @@ def test_numbers_are_those_of_the_kept_benchmark():
                     assert value == f"{row[kind] / measured[model, against or base][kind]:.2f}x", (model, name, column)
     (ratio,) = [values[1] for name, *values in map(cells, tables[3][2:]) if name == "dynx.train_step, checked"]
     assert f"takes {ratio.rstrip('x')} times as long" in (ROOT / "README.md").read_text()
+
+
+def test_every_option_of_cuda_graphs_is_documented():
+    table = (ROOT / "docs" / "cudagraphs.md").read_text().partition("\n### Options\n")[2].partition("\n**")[0]
+    shown = {name for row in table.splitlines() for name in re.findall(r"`([a-z_]+)`", row.partition(" | ")[0])}
+    assert shown == {option.name for option in dataclasses.fields(cudagraphs.Config)}
 
 
 def cells(line):
