@@ -162,7 +162,7 @@ def forward(title, model, x, *, hosts=(None,) * 5, wall=None, inner="eager"):
     table.add("dynx, alias, guards off", calling(bare, x), host=next(hosts), wall=wall)
     static = cudagraphs.Config(outputs="static", inner=inner)
     for name, frozen in (("dynx.fast_path, checked", False), ("dynx.fast_path, frozen", True)):
-        run = cudagraphs.fast_path(model, x, frozen=frozen, config=static)
+        run = cudagraphs.fast_path(model, x, unsafe_skip_checks=frozen, config=static)
         table.add(name, alternating(run, x), host=next(hosts), wall=wall)
     held, raw = x.clone(), model if inner == "eager" else compiled(model)
     graph = graph_of(lambda: raw(held))
@@ -206,7 +206,7 @@ def training(title, loss, x, *, host=None, wall=None, in_place_host=None, in_pla
     static = cudagraphs.Config(outputs="static", inner=inner)
     for name, frozen in (("dynx.train_step, checked", False), ("dynx.train_step, frozen", True)):
         mine = copy.deepcopy(loss)
-        step = cudagraphs.train_step(mine, mine.parameters(), frozen=frozen, config=static)
+        step = cudagraphs.train_step(mine, mine.parameters(), unsafe_skip_checks=frozen, config=static)
         table.add(name, alternating(step, x), host=host if frozen else None, wall=wall)
     held, other = x.clone(), copy.deepcopy(loss)  # whose gradients no other stream has seen
     raw = other if inner == "eager" else compiled(other)
@@ -227,7 +227,7 @@ def patched(title, model, x, rounds, inner="eager"):
     model.eval()
     for how in ("copy", "memcpy_node", "patch"):
         config = cudagraphs.Config(inputs=how, outputs="static", inner=inner)
-        run = cudagraphs.fast_path(model, x, frozen=True, config=config)
+        run = cudagraphs.fast_path(model, x, unsafe_skip_checks=True, config=config)
         over = {"host_over": 2.5, "wall_over": 1.0} if how == "patch" else {}
         table.add(f"dynx.fast_path, {how}", alternating(run, x), **over)
     config = cudagraphs.Config(params="patch", outputs="static", inner=inner)
@@ -250,7 +250,7 @@ def swapping(model, x):
         return torch.func.functional_call(model, dict(zip(names, given, strict=False)), given[-1:])
 
     config = cudagraphs.Config(inputs="patch", outputs="static")
-    run = cudagraphs.fast_path(call, *sets[0], x, frozen=True, config=config)
+    run = cudagraphs.fast_path(call, *sets[0], x, unsafe_skip_checks=True, config=config)
     turns = itertools.cycle(sets)
     return lambda: run(*next(turns), x)
 
@@ -268,7 +268,7 @@ def sixteen_inputs(rounds):
 
     for how in ("copy", "memcpy_node", "patch", "auto"):
         config = cudagraphs.Config(inputs=how, outputs="static")
-        run = cudagraphs.fast_path(add_all, *x, frozen=True, config=config)
+        run = cudagraphs.fast_path(add_all, *x, unsafe_skip_checks=True, config=config)
         turns = itertools.cycle([x, other])
         table.add(f"dynx.fast_path, {how}", lambda run=run, turns=turns: run(*next(turns)))
     table.held = x
