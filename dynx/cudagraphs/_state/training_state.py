@@ -140,7 +140,7 @@ class TrainingState(State):
         before = dict(old.options)
         changed = [name for name, value in options if before.get(name, value) != value]  # a first step adds new ones
         more = ", ..." if len(changed) > 3 else ""
-        return f"{', '.join(changed[:3])}{more} (pass a tensor, whose value may change)" if changed else ""
+        return f"{', '.join(changed[:3])}{more} (a number, not a tensor)" if changed else ""
 
     def predicate(self) -> Callable[[], bool]:
         is_modules_unchanged, params, scaler = self._modules.predicate(), self._params, self._scaler_options()
