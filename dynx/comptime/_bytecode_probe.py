@@ -1,4 +1,4 @@
-"""Functions with calls to probes in their bytecode, and the way back."""
+"""Probes with `mode="rewrite"`: put calls into the bytecode of functions, and restore the original bytecode."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from dynx._bytecode.inject import with_call
 from dynx._bytecode.statements import Statement
+from dynx._handle import Handle
 from dynx._torch.tracing import comptime_variable
 from dynx.comptime._target import Target, functions_in
 from dynx.errors import ProbeFailed
@@ -21,26 +22,33 @@ _numbers = itertools.count()
 _lock = threading.RLock()
 
 
+class _InsertedCall(NamedTuple):
+    """A call that one probe inserts into a function."""
+
+    name: str  # of the builtin that is called
+    statement: Statement | None  # the call is inserted before it; None: at the beginning of the function
+
+
 @dataclass
-class _Layers:
-    """The calls in one function, and its code without and with them."""
+class _RewrittenFunction:
+    """The code of one function without any calls and with all of them, and the calls of every probe in order."""
 
     original: CodeType
     current: CodeType
-    calls: list[tuple[str, Statement | None]]
+    calls: list[_InsertedCall]
 
 
-_layers: weakref.WeakKeyDictionary[FunctionType, _Layers] = weakref.WeakKeyDictionary()
-_users: dict[str, int] = {}  # how many living code objects call a name
+_rewritten: weakref.WeakKeyDictionary[FunctionType, _RewrittenFunction] = weakref.WeakKeyDictionary()
+_code_counts: dict[str, int] = {}  # for each builtin name, the number of living code objects that call it
 
 
-class Rewritten:
-    """Functions whose code calls `fire(tx)` while it is traced and nothing when it runs.
+class BytecodeProbe(Handle):
+    """Functions whose code calls `fire(tx)` while it is traced, and does nothing when it runs.
 
-    New code has no compiled code in torch's cache, so the next call is traced. On `restore()` the old code object comes back,
-    and with it what torch had compiled for it, in whichever order several are taken away. The name that the new code calls is
-    a builtin, for as long as that code lives: a generator or a closure made meanwhile may still run it, and torch remembers
-    code that it has traced.
+    New code has no entries in torch's cache, so the next call is traced. `remove()` restores the old code object, and with it
+    the cache entries that torch has for it; several probes on one function can be removed in any order. The new code calls a
+    builtin, which exists as long as that code does: a generator or a closure that was created in the meantime may still run
+    it, and torch keeps code that it has traced.
     """
 
     def __init__(self, target: Target, fire: Callable[[Any], None]) -> None:
@@ -60,53 +68,57 @@ class Rewritten:
                 if not count:
                     continue
                 vars(builtins)[self._name] = marker
-                layers = _layers.setdefault(function, _Layers(function.__code__, function.__code__, []))
-                layers.calls.append((self._name, target.statement))
-                _install(function, layers, code)
+                rewritten = _rewritten.setdefault(function, _RewrittenFunction(function.__code__, function.__code__, []))
+                rewritten.calls.append(_InsertedCall(self._name, target.statement))
+                _install(function, rewritten, code)
                 self._functions.append(function)
         if not self._functions:
             comptime_variable.forget(marker)
-            raise ProbeFailed(f'no loaded function holds {target.place}\n  import its module first, or use mode="hook"')
+            raise ProbeFailed(
+                f'no loaded function contains {target.place}\n  import the module of that file first, or use mode="hook"'
+            )
 
-    def restore(self) -> None:
-        """Take the calls away; code that somebody else has put in since stays."""
+    def remove(self) -> None:
+        """Remove the calls of this probe. A function whose code was replaced by others since is left unchanged."""
         with _lock:
             for function in self._functions:
-                layers = _layers.get(function)
-                if layers is None or function.__code__ is not layers.current:
+                rewritten = _rewritten.get(function)
+                if rewritten is None or function.__code__ is not rewritten.current:
                     continue
-                layers.calls = [each for each in layers.calls if each[0] != self._name]
-                if not layers.calls:
-                    function.__code__ = layers.original
-                    del _layers[function]
+                rewritten.calls = [call for call in rewritten.calls if call.name != self._name]
+                if not rewritten.calls:
+                    function.__code__ = rewritten.original
+                    del _rewritten[function]
                     continue
-                code = layers.original
-                for name, statement in layers.calls:
-                    code, _ = with_call(code, name, statement)
-                _install(function, layers, code)
+                code = rewritten.original
+                for call in rewritten.calls:
+                    code, _ = with_call(code, call.name, call.statement)
+                _install(function, rewritten, code)
             self._functions.clear()
 
 
-def _install(function: FunctionType, layers: _Layers, code: CodeType) -> None:
-    """Give a function new code; the names that only such code calls go with the last of it."""
-    for each in _with_nested(code):
-        for name, _ in layers.calls:
-            if name in each.co_names:
-                _users[name] = _users.get(name, 0) + 1
-                weakref.finalize(each, _one_less, name).atexit = False
-    layers.current = function.__code__ = code
+def _install(function: FunctionType, rewritten: _RewrittenFunction, code: CodeType) -> None:
+    """Replace the code of a function; a builtin is deleted together with the last code object that calls it."""
+    for nested in _with_nested(code):
+        for call in rewritten.calls:
+            if call.name in nested.co_names:
+                _code_counts[call.name] = _code_counts.get(call.name, 0) + 1
+                weakref.finalize(nested, _release, call.name).atexit = False
+    rewritten.current = function.__code__ = code
 
 
-def _one_less(name: str) -> None:
-    _users[name] -= 1
-    if not _users[name]:
-        del _users[name]
+def _release(name: str) -> None:
+    """Count one code object less that calls a builtin; delete the builtin after the last."""
+    _code_counts[name] -= 1
+    if not _code_counts[name]:
+        del _code_counts[name]
         marker = vars(builtins).pop(name, None)
         if marker is not None:
             comptime_variable.forget(marker)
 
 
 def _with_nested(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object and those of the functions defined in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -114,7 +126,7 @@ def _with_nested(code: CodeType) -> Iterator[CodeType]:
 
 
 class _Marker:
-    """What the rewritten code calls; the tracer sees a probe in it."""
+    """The object that rewritten code calls; the tracer runs the probe in its place."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""How a callback is run while its line is traced."""
+"""Run a callback while its line is traced: convert what it closes over, apply `on_error`, make its value usable in the trace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dynx._trace.user_location import location_of, user_location
 from dynx.comptime import _output
 from dynx.comptime._context import ComptimeContext
 from dynx.comptime._var import ComptimeVar
-from dynx.errors import ComptimeFailed, DynxWarning
+from dynx.errors import ComptimeFailed, DynxWarning, UsageError
 from dynx.records import Trouble
 from dynx.records.location import short_path
 
@@ -26,117 +26,136 @@ _PARAMETERS = ("fn", "fallback", "on_error", "fallback_fn")
 
 
 def call(tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run `comptime(fn, fallback, on_error=...)` as the traced code calls it; gives the variable of fn's value."""
-    given = _bind(args, kwargs)
-    on_error: OnError = given["on_error"].as_python_constant() if "on_error" in given else "raise"
+    """Run `comptime(fn, fallback, on_error=...)` as called by traced code; return the symbolic variable of fn's value.
+
+    `args` and `kwargs` hold symbolic variables.
+    """
+    arguments = _bind(args, kwargs)
+    on_error: OnError = arguments["on_error"].as_python_constant() if "on_error" in arguments else "raise"
     if on_error not in ON_ERROR:
-        raise raising.visible_to_user(f"on_error is {on_error!r}\n  at {_where(tx)}\n  give one of {', '.join(ON_ERROR)}")
+        raise raising.visible_to_user(f"{bad_on_error(on_error)}\n  at {_location(tx)}", UsageError)
     conversion = Conversion(tx, lambda variable: ComptimeVar(tx, variable))
     try:
-        function = conversion.callback(given["fn"])
+        fn = conversion.callback(arguments["fn"])
     except ComptimeFailed as error:
-        raise raising.visible_to_user(f"{error}\n  at {_where(tx)}") from None
+        raise raising.visible_to_user(f"{error}\n  at {_location(tx)}") from None
 
     def finish(value: Any) -> Any:
         if value is not None:
             conversion.guard_what_was_read()
-        return _as_variable(tx, value, function)
+        return _as_variable(tx, value, fn)
 
-    result = run(tx, function, on_error, changes=conversion.guard_what_was_read, finish=finish)
+    result = run(tx, fn, on_error, before_change=conversion.guard_what_was_read, finish=finish)
     for name in conversion.assigned():
         warnings.warn(
-            f"the comptime callback {_name(function)} assigns to {name}, which the traced code does not see\n"
-            f"  at {_where(tx)}\n  return the value instead",
+            f"the comptime callback {_name(fn)} assigns to {name}, which the traced code does not see\n"
+            f"  at {_location(tx)}\n  return the value instead",
             DynxWarning,
             stacklevel=2,
         )
-    return comptime_variable.constant(None) if result is None else result  # None after an error that was let pass
+    return comptime_variable.constant(None) if result is None else result  # None if on_error let an exception pass
 
 
 def run(
     tx: Any,
-    function: Callable[..., Any],
+    fn: Callable[[ComptimeContext], Any],
     on_error: OnError,
     *,
-    changes: Callable[[], None] = lambda: None,
+    before_change: Callable[[], None] = lambda: None,
     finish: Callable[[Any], Any] = lambda result: None,
-    called: Callable[..., Any] | None = None,
+    reported_as: Callable[..., Any] | None = None,
 ) -> Any:
-    """Call `function` with a context that ends when `finish` has made something of its result.
+    """Call `fn` with a context, and return its result converted by `finish`; the context ends after that.
 
-    `changes` is called before the trace changes on account of what was read; errors are told as those of `called`.
+    Args:
+        tx: the translator of the frame whose line is traced.
+        fn: the callback.
+        on_error: what to do with an exception of `fn`; None is returned unless it is "raise".
+        before_change: called before the trace is changed on account of what `fn` has read.
+        finish: converts the result while the context is valid.
+        reported_as: the callable that messages name, where `fn` only wraps it.
     """
-    named = called or function
-    context = ComptimeContext(tx, changes)
-    mark = _output.said_so_far(tx)
+    reported = reported_as or fn
+    context = ComptimeContext(tx, before_change)
+    outputs_before = _output.output_count(tx)
     try:
-        return finish(function(context))
+        return finish(fn(context))
     except Exception as error:
         if raising.is_of_torch(error):
-            _output.carry(tx, mark)
-            raise  # graph_break() and the like: the tracer handles it
-        text = str(error) if isinstance(error, ComptimeFailed) else _failure(tx, named, error)
+            _output.carry_over(tx, outputs_before)
+            raise  # a graph break or a restart: the tracer handles it
+        text = str(error) if isinstance(error, ComptimeFailed) else _failure(tx, reported, error)
         if on_error == "raise" or isinstance(error, bdb.BdbQuit):
             kind = type(error) if isinstance(error, ComptimeFailed) else ComptimeFailed
             raise raising.visible_to_user(text, kind) from error
         if on_error == "warn":
             warnings.warn(text, DynxWarning, stacklevel=2)
         else:
-            emit(Trouble(f"comptime callback {_name(named)}", f"{type(error).__name__}: {error}"))
+            emit(Trouble(f"comptime callback {_name(reported)}", f"{type(error).__name__}: {error}"))
         return None
     finally:
         context._end()
 
 
+def bad_on_error(on_error: object) -> str:
+    """Return the message for an invalid `on_error`."""
+    return f"on_error is {on_error!r}\n  valid choices are {', '.join(ON_ERROR)}"
+
+
 def _bind(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    given = dict(zip(_PARAMETERS, args, strict=False)) | dict(kwargs)
-    unknown = set(given) - set(_PARAMETERS)
-    if "fn" not in given or len(args) > 2 or unknown:
+    """Return the arguments of `comptime(...)` by parameter name; raise UsageError if they do not fit its signature."""
+    arguments = dict(zip(_PARAMETERS, args, strict=False)) | dict(kwargs)
+    unknown = set(arguments) - set(_PARAMETERS)
+    if "fn" not in arguments or len(args) > 2 or unknown:
         raise raising.visible_to_user(
-            f"comptime(fn, fallback=None, *, on_error='raise') got {len(args)} arguments "
-            f"and {', '.join(kwargs) or 'no keywords'}"
+            f"comptime() got {len(args)} positional arguments and {', '.join(kwargs) or 'no'} keywords\n"
+            "  call it as comptime(fn, fallback=None, *, on_error='raise')",
+            UsageError,
         )
-    return given
+    return arguments
 
 
-def _as_variable(tx: Any, result: Any, function: Callable[..., Any]) -> Any:
-    if comptime_variable.is_variable(result):
-        return result
-    if isinstance(result, ComptimeVar):
-        return result._known()
-    if type(result) in (tuple, list):
-        return comptime_variable.sequence(type(result), [_as_variable(tx, each, function) for each in result])
-    if comptime_variable.is_symbolic(result):
-        result = comptime_variable.pinned(result)
-    if comptime_variable.is_literal(result):
-        return comptime_variable.constant(result)
+def _as_variable(tx: Any, value: Any, fn: Callable[..., Any]) -> Any:
+    """Return the symbolic variable of a value that a callback returned; raise ComptimeFailed if there cannot be one."""
+    if comptime_variable.is_variable(value):
+        return value
+    if isinstance(value, ComptimeVar):
+        return value._realized()
+    if type(value) in (tuple, list):
+        return comptime_variable.sequence(type(value), [_as_variable(tx, item, fn) for item in value])
+    if comptime_variable.is_symbolic(value):
+        value = comptime_variable.pinned(value)
+    if comptime_variable.is_literal(value):
+        return comptime_variable.constant(value)
     raise raising.visible_to_user(
-        f"the comptime callback {_name(function)} returned {show(tx, result) if hasattr(result, 'source') else type(result)}, "
-        f"which cannot stand in traced code\n  at {_where(tx)}\n"
-        "  return a number, text, None, a ComptimeVar, or a list or tuple of them"
+        f"the comptime callback {_name(fn)} returned {show(tx, value) if hasattr(value, 'source') else type(value)}, "
+        f"which traced code cannot use\n  at {_location(tx)}\n"
+        "  return a number, str, None, a ComptimeVar, or a list or tuple of them"
     )
 
 
-def _failure(tx: Any, function: Callable[..., Any], error: Exception) -> str:
+def _failure(tx: Any, fn: Callable[..., Any], error: Exception) -> str:
+    """Return the message for an exception that a callback raised."""
     if isinstance(error, bdb.BdbQuit):
-        return f"the debugger in a comptime callback was quit\n  at {_where(tx)}"
+        return f"the debugger in a comptime callback was quit\n  at {_location(tx)}"
     compile_id = translator.trace_id().compile_id
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
-    raised = ""
+    raised_at = ""
     if traceback is not None:
-        raised = f"  raised at {short_path(traceback.tb_frame.f_code.co_filename)}:{traceback.tb_lineno}\n"
+        raised_at = f"  raised at {short_path(traceback.tb_frame.f_code.co_filename)}:{traceback.tb_lineno}\n"
     return (
-        f"the comptime callback {_name(function)} raised {type(error).__name__}: {error}\n"
-        f"  at {_where(tx)}, while compiling [{compile_id}]\n{raised}"
-        '  on_error="warn" tells it and goes on'
+        f"the comptime callback {_name(fn)} raised {type(error).__name__}: {error}\n"
+        f"  at {_location(tx)}, while compiling [{compile_id}]\n{raised_at}"
+        '  pass on_error="warn" to get a warning instead and continue compiling'
     )
 
 
-def _where(tx: Any) -> str:
-    return str(user_location(tracing_stack()) or location_of(translator.place(tx)))  # a helper of ours is not the user's line
+def _location(tx: Any) -> str:
+    """Return the user's line that is traced: the one that calls, if the frame is a helper of dynx such as `comptime.print`."""
+    return str(user_location(tracing_stack()) or location_of(translator.place(tx)))
 
 
-def _name(function: Callable[..., Any]) -> str:
-    return str(getattr(function, "__qualname__", type(function).__qualname__))
+def _name(fn: Callable[..., Any]) -> str:
+    return str(getattr(fn, "__qualname__", type(fn).__qualname__))

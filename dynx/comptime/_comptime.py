@@ -7,30 +7,41 @@ from collections.abc import Callable
 from typing import Any
 
 from dynx._torch.tracing.comptime_variable import recognise
-from dynx.comptime._callback import OnError, call
+from dynx.comptime._callback import ON_ERROR, OnError, bad_on_error, call
 from dynx.comptime._context import ComptimeContext
+from dynx.errors import UsageError
 
 
 class Comptime:
     """Run code while torch.compile traces the line; a superset of `torch._dynamo.comptime.comptime`.
 
-    `comptime(fn)` calls `fn(ctx)` with a ComptimeContext each time the line is traced, and is worth what `fn` returns: a
-    number, text, None or a ComptimeVar, usable in the traced code; a dynamic number becomes its value, with a guard. `fn` may
-    close over variables; it gets real values where they are known at compile time and ComptimeVars where they are not. Also a
-    decorator of a function written in place.
+    `comptime(fn)` calls `fn(ctx)` each time the line is traced, and evaluates to what `fn` returns, which the traced code can
+    use: a number, str, None, a ComptimeVar, or a list or tuple of them. A dynamic number becomes its current value, with a
+    guard. `fn` may close over variables: it gets real values where they are known at compile time, else ComptimeVars. Also
+    usable as a decorator, which runs the function where it is defined.
 
-    When nothing is traced `fallback` is called instead, without arguments. A callback that raises fails the compilation with
-    ComptimeFailed; `on_error="warn"` and `"record"` (into `dynx.watch().troubles`) let it go on, with None as the value.
+    Args:
+        fn: is called with a ComptimeContext.
+        fallback: is called instead, without arguments, when nothing is traced; by default nothing is called and the value is
+            None.
+        on_error: "raise" (default) fails the compilation if `fn` raises; "warn" warns, and "record" adds the error to
+            `dynx.watch().troubles`. The compilation then continues with None as the value.
+        fallback_fn: torch's name for `fallback`.
 
-    >>> import torch
-    >>> from dynx.comptime import comptime
-    >>> @torch.compile(backend="eager")
-    ... def f(x):
-    ...     y = x + 1
-    ...     comptime(lambda ctx: ctx.print(ctx.local("y")))
-    ...     return y
-    >>> _ = f(torch.ones(3))
-    Tensor(float32, [3])
+    Raises:
+        ComptimeFailed: `fn` raised, is not callable, or returned something that traced code cannot use.
+        UsageError: the arguments do not fit, or `on_error` is none of the above.
+
+    Example:
+        >>> import torch
+        >>> from dynx.comptime import comptime
+        >>> @torch.compile(backend="eager")
+        ... def f(x):
+        ...     y = x + 1
+        ...     comptime(lambda ctx: ctx.print(ctx.local("y")))
+        ...     return y
+        >>> _ = f(torch.ones(3))
+        Tensor(float32, [3])
     """
 
     __slots__ = ("__weakref__",)
@@ -43,17 +54,20 @@ class Comptime:
         on_error: OnError = "raise",
         fallback_fn: Callable[[], Any] | None = None,
     ) -> Any:
-        otherwise = fallback or fallback_fn  # `fallback_fn` is torch's name
-        return otherwise() if otherwise is not None else None
+        # only eager code gets here: in traced code, torch calls `_callback.call` instead
+        if on_error not in ON_ERROR:
+            raise UsageError(bad_on_error(on_error))
+        eager = fallback or fallback_fn
+        return eager() if eager is not None else None
 
     @staticmethod
     def graph_break() -> None:
-        """Break the graph here."""
+        """Break the graph at this line."""
         comptime(lambda ctx: ctx.graph_break())
 
     @staticmethod
     def print(e: Any) -> None:
-        """Print what is known of a value at compile time; the value itself when nothing is traced."""
+        """Print what is known of a value at compile time, or the value itself when nothing is traced."""
         comptime(lambda ctx: ctx.print(ctx.get_local("e")), lambda: builtins.print(e))  # noqa: T201 - it prints
 
     @staticmethod
@@ -63,7 +77,7 @@ class Comptime:
 
     @staticmethod
     def print_disas(*, stacklevel: int = 0) -> None:
-        """Print the bytecode of the frame, with an arrow at the instruction."""
+        """Print the bytecode of the frame, with an arrow at the current instruction."""
         comptime(lambda ctx: ctx.print_disas(stacklevel=_level(ctx)))
 
     @staticmethod
@@ -73,7 +87,7 @@ class Comptime:
 
     @staticmethod
     def print_value_stack_and_return(e: Any, *, stacklevel: int = 0) -> Any:
-        """Print Python's value stack from within an expression; gives `e`."""
+        """Print Python's value stack from within an expression, and return `e`."""
         comptime(lambda ctx: ctx.print_value_stack(stacklevel=_level(ctx)))
         return e
 
@@ -84,27 +98,27 @@ class Comptime:
 
     @staticmethod
     def print_bt(*, stacklevel: int = 0) -> None:
-        """Print the symbolic frames, outermost first."""
+        """Print the stack of symbolic frames, outermost first."""
         comptime(lambda ctx: ctx.print_bt(stacklevel=_level(ctx)))
 
     @staticmethod
     def print_guards() -> None:
-        """Print the guards asked for so far."""
+        """Print the guards requested so far."""
         comptime(lambda ctx: ctx.print_guards())
 
     @staticmethod
     def assert_static(val: Any) -> None:
-        """Fail the compilation when a number is dynamic."""
+        """Fail the compilation if a number is dynamic."""
         comptime(lambda ctx: ctx.assert_static(ctx.get_local("val")))
 
     @staticmethod
     def force_static(val: Any) -> None:
-        """Make a dynamic number a constant, by a guard on its value."""
+        """Specialize a dynamic number: make it a constant, with a guard on its value."""
         comptime(lambda ctx: ctx.get_local("val").force_static())
 
     @staticmethod
     def breakpoint() -> None:
-        """Stop in Python's debugger whenever this line is compiled, with `ctx` as a local variable."""
+        """Stop in Python's debugger whenever this line is traced, with `ctx` as a local variable."""
 
         def inner(inner_ctx: ComptimeContext) -> None:
             ctx = inner_ctx.parent()  # noqa: F841 - for the person at the prompt
@@ -114,12 +128,13 @@ class Comptime:
 
     @staticmethod
     def sleep(sec: float) -> None:
-        """Wait at compile time, for example to attach a debugger."""
+        """Sleep at compile time, for example to attach a debugger."""
         comptime(lambda ctx: ctx.sleep(ctx.get_local("sec").as_python_constant()))
 
 
 def _level(ctx: ComptimeContext) -> int:
-    level: int = ctx.get_local("stacklevel").as_python_constant() + 1  # the helper's own frame
+    """Return the `stacklevel` that the helper was called with, plus one for the frame of the helper itself."""
+    level: int = ctx.get_local("stacklevel").as_python_constant() + 1
     return level
 
 

@@ -1,4 +1,4 @@
-"""`ComptimeContext`: the place in the traced program at which a callback runs, and what can be asked and changed there."""
+"""`ComptimeContext`: what a callback can read and change at the line of the program that is being traced."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from dynx._torch.tracing import pending, raising, shape_facts, translator
 from dynx._torch.tracing.render import show_value
@@ -21,18 +21,24 @@ from dynx.errors import CheckFailed, ComptimeFailed, NoSuchLocal
 from dynx.records import Location
 from dynx.records.comptime import Effect, Logged, TracedGuard
 
+if TYPE_CHECKING:
+    import torch
+
 
 class ComptimeContext:
-    """What Dynamo knows at the line that it is tracing. Valid while the callback runs.
+    """The state of Dynamo at the line that it is tracing; valid while the callback runs.
 
-    Has every method of `torch._dynamo.comptime.ComptimeContext`. `stacklevel` and `level` count frames outwards: 0 is the
-    function whose line is traced, 1 the one that inlined it.
+    It has every method of `torch._dynamo.comptime.ComptimeContext`. `stacklevel` and `level` count frames outwards: 0 is the
+    function whose line is traced, 1 the function that inlined it. Every method raises ComptimeFailed after the callback has
+    ended, and for a level that does not exist.
+
+    What the methods print and log appears once for each hit, however often Dynamo traces the line; see `dynx.comptime`.
     """
 
-    def __init__(self, tx: Any, changes: Callable[[], None]) -> None:
+    def __init__(self, tx: Any, before_change: Callable[[], None]) -> None:
         self._translator: Any = tx
-        self._changes = changes  # called before the trace is changed on account of what the callback has read
-        self._given: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._before_change = before_change  # called before the trace is changed on account of what the callback has read
+        self._children: weakref.WeakSet[ComptimeContext | ComptimeVar] = weakref.WeakSet()
 
     @property
     def compile_id(self) -> str:
@@ -41,7 +47,7 @@ class ComptimeContext:
 
     @property
     def attempt(self) -> int:
-        """How often torch has started this compilation anew."""
+        """How many times Dynamo has restarted this compilation; 0 in the first attempt."""
         return translator.trace_id().attempt
 
     @property
@@ -51,16 +57,17 @@ class ComptimeContext:
 
     @property
     def depth(self) -> int:
-        """How many frames inlined this one."""
+        """How many frames are inlining this one; 0 in the function that is compiled."""
         return len(list(translator.chain(self._tx))) - 1
 
     @property
     def is_resume(self) -> bool:
-        """Whether this is the rest of a function after a graph break."""
+        """Whether this frame is a resume function, which Dynamo generated for the code after a graph break."""
         return translator.is_resume(self._tx)
 
     @property
     def is_generator(self) -> bool:
+        """Whether this frame is a generator."""
         return translator.is_generator(self._tx)
 
     @property
@@ -69,137 +76,174 @@ class ComptimeContext:
         return translator.in_subgraph(self._tx)
 
     def parent(self) -> ComptimeContext:
-        """Give the context of the frame that inlined this one. Raises ComptimeFailed where there is none."""
-        return self._give(ComptimeContext(self._at(1), self._changes))
+        """Return the context of the frame that inlines this one; raise ComptimeFailed if there is none."""
+        return self._context(self._at(1))
 
     def frames(self) -> tuple[ComptimeContext, ...]:
-        """Give the context of every symbolic frame, innermost first."""
-        return tuple(self._give(ComptimeContext(tx, self._changes)) for tx in translator.chain(self._tx))
+        """Return the context of every symbolic frame, innermost first."""
+        return tuple(self._context(tx) for tx in translator.chain(self._tx))
 
     def local(self, name: str, level: int = 0) -> ComptimeVar:
-        """Give a local variable, also one that is closed over. Raises NoSuchLocal with the names there are."""
+        """Return a local or closed-over variable.
+
+        Args:
+            name: the name in the user's code.
+            level: how many frames outwards to look; 0 is the frame that is traced.
+
+        Raises:
+            NoSuchLocal: the frame has no such variable, or Dynamo has dropped it because the code does not read it again. The
+                message lists the variables of the frame.
+        """
         tx = self._at(level)
-        where = location_of(translator.place(tx))
+        location = location_of(translator.place(tx))
         variables = translator.local_variables(tx)
         if name not in variables:
-            known = ", ".join(variables) or "none"
+            names = ", ".join(variables) or "none"
             raise NoSuchLocal(
-                f"{where.function} has no local {name} here; it has: {known}\n  at {where}\n"
-                "  torch keeps no variable that the code does not read again: close over it instead"
+                f"{location.function} has no local {name} here; its locals are: {names}\n  at {location}\n"
+                "  torch drops variables that the code does not read again: close over this one to keep it"
             )
         variable = variables[name]
         if is_kind(variable, "CellVariable"):
             content = cell_content(tx, variable)
             if content is None:
-                raise NoSuchLocal(f"the closed-over variable {name} has no value yet\n  at {where}")
+                raise NoSuchLocal(f"the closed-over variable {name} has no value yet\n  at {location}")
             variable = content
-        return self._give(ComptimeVar(tx, variable))
+        return self._var(tx, variable)
 
     def get_local(self, name: str, *, stacklevel: int = 0) -> ComptimeVar:
-        """Give a local variable; torch's name for `local`."""
+        """Return a local variable; torch's name for `local`."""
         return self.local(name, stacklevel)
 
     def locals(self, level: int = 0) -> dict[str, ComptimeVar]:
-        """Give the locals that have a value, by the user's names."""
+        """Return the local and closed-over variables that have a value, by their names in the user's code."""
         tx = self._at(level)
-        found = {}
-        for name, variable in translator.local_variables(tx).items():
-            if not is_kind(variable, "CellVariable") or cell_content(tx, variable) is not None:
-                found[name] = self.local(name, level)
-        return found
+        return {
+            name: self.local(name, level)
+            for name, variable in translator.local_variables(tx).items()
+            if not is_kind(variable, "CellVariable") or cell_content(tx, variable) is not None
+        }
 
     def stack(self, level: int = 0) -> tuple[ComptimeVar, ...]:
-        """Give Python's value stack, the top last."""
+        """Return Python's value stack, top last."""
         tx = self._at(level)
-        return tuple(self._give(ComptimeVar(tx, each)) for each in tx.stack)
+        return tuple(self._var(tx, variable) for variable in tx.stack)
 
-    def graph(self) -> Any:
-        """Give the `torch.fx.Graph` traced so far."""
+    def graph(self) -> torch.fx.Graph:
+        """Return the FX graph traced so far."""
         return self._tx.output.graph
 
     def guards(self, since: Sequence[TracedGuard] | None = None) -> tuple[TracedGuard, ...]:
-        """List the guards asked for so far, oldest first; `since` leaves out those that an earlier answer held."""
-        found = pending.guards(self._tx, len(since) if since is not None else 0)
-        return tuple(TracedGuard(each.kind, each.source, user_location(each.stack)) for each in found)
+        """Return the guards requested so far, oldest first.
+
+        Args:
+            since: what an earlier call returned; its guards are left out.
+        """
+        guards = pending.guards(self._tx, len(since) if since is not None else 0)
+        return tuple(TracedGuard(guard.kind, guard.source, user_location(guard.stack)) for guard in guards)
 
     def side_effects(self) -> tuple[Effect, ...]:
-        """List the changes to outside objects that the compiled code will make when it has run."""
-        return tuple(Effect(each.source, each.kind, each.after) for each in pending.effects(self._tx))  # type: ignore[arg-type]
+        """Return the mutations of existing objects that the compiled code will apply at its end."""
+        effects = pending.effects(self._tx)
+        return tuple(Effect(effect.source, effect.kind, effect.after) for effect in effects)  # type: ignore[arg-type]
 
     def check(self, cond: Any, msg: str | None = None) -> None:
-        """Promise that a condition on dynamic numbers holds, and have it asserted.
+        """Promise that a condition on dynamic numbers holds, and assert it; follows `torch._check`.
 
-        Where every number is known in this call it becomes a guard, and one that is false now raises CheckFailed; else it is
-        asserted at run time, and the RuntimeError of a violated one names this line. Follows `torch._check`.
+        If every number is known in this call, the condition becomes a guard. Otherwise it becomes an assertion in the graph,
+        and the RuntimeError of a violated one names this line.
+
+        Args:
+            cond: a comparison, such as `ctx.local("n") >= 2`; Python evaluates `4 < n < 9` to a bool, so use two checks.
+            msg: the text of the error; by default the condition.
+
+        Raises:
+            CheckFailed: the condition is false in this call.
+            ComptimeFailed: `cond` is not a condition on numbers.
         """
-        self._changes()
+        self._before_change()
         condition = self._condition(cond)
-        where = self.location
-        text = f"{msg or _text(condition)}, promised at {where}"
+        location = self.location
+        description = msg or _text(condition)
         if shape_facts.holds_now(condition) is False:
-            raise CheckFailed(f"{msg or _text(condition)}: does not hold\n  promised at {where}")
-        shape_facts.promise(self._tx, condition, where.file, where.line, text)
+            raise CheckFailed(f"{description}: does not hold\n  promised at {location}")
+        shape_facts.promise(self._tx, condition, location.file, location.line, f"{description}, promised at {location}")
 
     def assume(self, cond: Any) -> None:
-        """Have the tracer take a condition for true. Unsound: nothing asserts it, a false one gives wrong results.
+        """Make the tracer take a condition for true. Unsound: nothing asserts it, a false one gives wrong results.
 
-        Use `check` unless the assertion itself is in the way.
+        Use `check`, unless the assertion itself is the problem. Raises the same errors as `check`.
         """
-        self._changes()
+        self._before_change()
         condition = self._condition(cond)
         if shape_facts.holds_now(condition) is False:
             raise CheckFailed(f"{_text(condition)}: cannot be assumed, it is false\n  assumed at {self.location}")
         shape_facts.suppose(condition)
 
     def constrain(self, v: Any, min: int | None = None, max: int | None = None) -> None:
-        """Promise the bounds of a number, both inclusive; asserted like `check`."""
-        self._changes()
+        """Promise bounds of a number, and assert them as `check` does.
+
+        Args:
+            v: a ComptimeVar or a symbolic number.
+            min: the lower bound, inclusive.
+            max: the upper bound, inclusive.
+
+        Raises:
+            CheckFailed: a bound does not hold in this call.
+            ComptimeFailed: there is no bound.
+        """
+        self._before_change()
         number = v.value if isinstance(v, ComptimeVar) else v
         if min is None and max is None:
-            raise ComptimeFailed("constrain() needs a bound\n  give min=, max= or both")
-        where = f"{'' if min is None else f'{min} <= '}{_text(number)}{'' if max is None else f' <= {max}'}"
+            raise ComptimeFailed("constrain() needs a bound\n  pass min=, max= or both")
+        bounds = f"{'' if min is None else f'{min} <= '}{_text(number)}{'' if max is None else f' <= {max}'}"
         if not shape_facts.is_unbacked(number):
-            self.check(number >= min if min is not None else True, where)
-            self.check(number <= max if max is not None else True, where)
+            self.check(number >= min if min is not None else True, bounds)
+            self.check(number <= max if max is not None else True, bounds)
             return
-        shape_facts.bound(self._tx, number, min, max, f"{where}, promised at {self.location}")
+        shape_facts.bound(self._tx, number, min, max, f"{bounds}, promised at {self.location}")
 
     def guard_on(self, fn: Callable[[], Any], *, name: str) -> Any:
-        """Recompile whenever `fn()` is not equal to what it gives now; gives that value.
+        """Recompile whenever `fn()` is not equal to what it returns now; return that value.
 
-        `fn` is called before every call of the compiled function, so it must be fast; it asks the objects that it closes over
-        now, not the arguments of a later call. Shows as `name` in the guard tree and, with both values, in the reasons of a
-        recompile.
+        Args:
+            fn: is called before every call of the compiled function, so it must be fast. It reads the objects that it closes
+                over now, not the arguments of a later call.
+            name: the name in the guard tree and, with both values, in the reasons of a recompile.
+
+        Raises:
+            ComptimeFailed: the value cannot be copied, so it cannot be compared later.
         """
-        self._changes()
-        answer = fn()
+        self._before_change()
+        value = fn()
         try:
-            kept = copy.deepcopy(answer)  # a list that is changed in place must differ from what it was
+            expected = copy.deepcopy(value)  # a list that is mutated in place must differ from what it was
         except Exception as error:
             raise ComptimeFailed(
-                f"guard_on({name!r}): what fn() gives cannot be kept for comparison: {type(error).__name__}: {error}\n"
-                "  give a number, text, or a container of them"
+                f"guard_on({name!r}): the value of fn() cannot be copied for comparison: {type(error).__name__}: {error}\n"
+                "  return a number, str, or a container of them"
             ) from error
-        shape_facts.guard_on(self._tx, name, fn, kept, show_value(answer))
+        shape_facts.guard_on(self._tx, name, fn, expected, show_value(value))
         remember(name, fn)
-        return answer
+        return value
 
     def graph_break(self, msg: str = "ComptimeContext.graph_break") -> NoReturn:
-        """Break the graph here."""
-        self._changes()
+        """Break the graph at this line."""
+        self._before_change()
         raising.graph_break(msg)
 
     def assert_static(self, val: ComptimeVar) -> None:
-        """Raise AssertionError when the number is dynamic."""
+        """Raise AssertionError if the number is dynamic."""
         if val.is_dynamic():
             raise AssertionError(f"expected static but got dynamic: {val!r}")
 
     def log(self, **values: Any) -> None:
         """Show values on standard error and record them in every `dynx.watch()`, as `run.logs`."""
-        texts = {name: each if isinstance(each, str) else _text(each) for name, each in values.items()}
+        texts = {name: value if isinstance(value, str) else _text(value) for name, value in values.items()}
         _output.log(self._tx, Logged(self.compile_id, self.location, texts))
 
     def print(self, val: Any, *, file: TextIO | None = None) -> None:
+        """Print a value; to standard output once for each hit, to a `file` at once."""
         self._write(val if isinstance(val, str) else _text(val), file)
 
     def print_graph(self, *, verbose: bool = True, file: TextIO | None = None) -> None:
@@ -207,15 +251,16 @@ class ComptimeContext:
         self._write(translator.graph_code(self._tx, verbose=verbose), file)
 
     def print_disas(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
-        """Print the bytecode of the frame with an arrow at the instruction."""
+        """Print the bytecode of the frame with an arrow at the current instruction."""
         self._write(translator.disassembly(self._at(stacklevel)), file)
 
     def print_value_stack(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
-        """Print Python's value stack, the top last."""
-        self._write_lines([f"- {each!r}" for each in self.stack(stacklevel)], file)
+        """Print Python's value stack, top last."""
+        self._write_lines([f"- {variable!r}" for variable in self.stack(stacklevel)], file)
 
     def print_locals(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
-        self._write_lines([f"{name} = {each!r}" for name, each in self.locals(stacklevel).items()], file)
+        """Print the locals of the frame, one a line."""
+        self._write_lines([f"{name} = {variable!r}" for name, variable in self.locals(stacklevel).items()], file)
 
     def print_bt(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
         """Print the stack of symbolic frames, outermost first, as Python prints a traceback."""
@@ -223,49 +268,60 @@ class ComptimeContext:
         self._write("".join(traceback.StackSummary.from_list(frames).format()), file)
 
     def print_guards(self, *, file: TextIO | None = None) -> None:
-        """Print the guards asked for so far, one a line, with the line that asked first."""
-        lines = [f"{each.kind} {each.source}  # {each.location or 'ambient'}" for each in self.guards()]
+        """Print the guards requested so far, one a line, with the line of code that requested each first."""
+        lines = [f"{guard.kind} {guard.source}  # {guard.location or 'ambient'}" for guard in self.guards()]
         self._write_lines(lines, file)
 
     def debug(self, *, script: str | Iterable[str] | None = None) -> None:
-        """Open the symbolic debugger here, until the attempt ends; see `dynx.comptime.debug`."""
+        """Open the symbolic debugger at this line, until the attempt ends; see `dynx.comptime.debug`."""
         open_here(self._tx, script)
 
     def sleep(self, sec: float) -> None:
+        """Sleep for `sec` seconds."""
         time.sleep(sec)
 
     def _i_will_not_complain_if_bc_breaks_InstructionTranslator(self) -> Any:  # noqa: N802 - torch's name
-        """Give torch's own object, which changes from release to release."""
+        """Return torch's `InstructionTranslator`, which changes from release to release."""
         return self._tx
 
     @property
     def _tx(self) -> Any:
         if self._translator is None:
-            raise ComptimeFailed("this context was valid while its callback ran; it is over\n  use it inside of the callback")
+            raise ComptimeFailed("this context is used after its callback has ended\n  use it inside of the callback")
         return self._translator
 
     def _at(self, level: int) -> Any:
+        """Return the translator of a frame, counted outwards."""
         frames = list(translator.chain(self._tx))
         if not 0 <= level < len(frames):
-            raise ComptimeFailed(f"there is no frame {level}: only {len(frames)} are traced here\n  0 is the innermost")
+            raise ComptimeFailed(f"frame {level} does not exist: {len(frames)} are traced here\n  0 is the innermost")
         return frames[level]
 
-    def _give(self, given: Any) -> Any:
-        self._given.add(given)
-        return given
+    def _context(self, tx: Any) -> ComptimeContext:
+        context = ComptimeContext(tx, self._before_change)
+        self._children.add(context)
+        return context
+
+    def _var(self, tx: Any, variable: Any) -> ComptimeVar:
+        var = ComptimeVar(tx, variable)
+        self._children.add(var)
+        return var
 
     def _end(self) -> None:
-        """Let go of everything of torch, also for those who kept this."""
+        """Drop every object of torch, here and in all contexts and variables that this context has returned."""
         self._translator = None
-        for each in list(self._given):
-            each._end()
+        for child in list(self._children):
+            child._end()
 
     def _condition(self, cond: Any) -> Any:
+        """Return the symbolic condition; raise ComptimeFailed if there is none."""
         condition = cond
         if isinstance(cond, ComptimeVar) and not cond.is_tensor():
             condition = cond.value
         if not shape_facts.is_condition(condition):
-            raise ComptimeFailed(f"a condition is needed, not {_text(cond)}\n  compare numbers: ctx.check(ctx.local('n') >= 2)")
+            raise ComptimeFailed(
+                f"expected a condition on numbers, not {_text(cond)}\n  compare numbers: ctx.check(ctx.local('n') >= 2)"
+            )
         return condition
 
     def _write(self, text: str, file: TextIO | None) -> None:

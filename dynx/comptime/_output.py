@@ -1,7 +1,7 @@
-"""What callbacks print and log: shown once, when the attempt that said it is the one that counts.
+"""Output of callbacks, shown once for each hit: when the attempt that produced it commits.
 
-Dynamo starts a function's trace anew at every graph break, so a callback runs several times for one logical hit. What it says
-is kept with the attempt and dropped when torch throws the attempt away.
+Dynamo restarts the trace of a frame at every graph break, so a callback runs several times for one hit. Its output is kept with
+the attempt, and dropped when torch discards the attempt. `dynx.comptime` explains attempts and hits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from types import FrameType
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, NamedTuple, TextIO
 
 from dynx._torch.capabilities import hook_point
 from dynx._torch.compilation.frame import is_skip, restart_reason
@@ -23,11 +23,9 @@ from dynx._trace.user_location import location_of, owner_of_file
 from dynx.errors import DynxWarning
 from dynx.records.comptime import Logged
 
-Discarded = Literal["skipped", "failed"]
+Outcome = Literal["committed", "skipped", "failed"]
+Output = Callable[[Outcome], None]  # shows one piece of output, once the outcome of its attempt is known
 _DEBUGGERS = ("bdb", "pdb", "IPython.core.debugger", "ipdb", "pudb")
-
-
-Say = Callable[[Discarded | None], None]  # gets why the attempt was discarded, None when it counts
 
 
 @dataclass
@@ -35,75 +33,89 @@ class _Attempt:
     """The output of one attempt, in order."""
 
     compile_id: str
-    where: str
-    handled: BaseException | None  # what Python was handling when the attempt began
-    is_helper: bool  # a function of ours is traced by itself
-    said: list[Say] = field(default_factory=list)
-    visible: bool = False  # something is to be shown
+    location: str
+    handled: BaseException | None  # the exception that Python was handling when the attempt began
+    is_helper: bool  # a function of dynx, such as `comptime.print`, is compiled as a frame of its own
+    outputs: list[Output] = field(default_factory=list)
+    prints: bool = False  # some of the outputs are visible
 
 
-_attempts: dict[int, _Attempt] = {}
-# what a callback said that then broke the graph: the attempt that takes the break does not call it again
-_carried: dict[tuple[int, str], tuple[_Attempt, list[Say]]] = {}
+class _CarriedKey(NamedTuple):
+    thread: int
+    compile_id: str
+
+
+class _Carried(NamedTuple):
+    attempt: _Attempt  # the attempt in which the callback ran
+    outputs: list[Output]
+
+
+_attempts: dict[int, _Attempt] = {}  # by id of torch's OutputGraph, of which every attempt has its own
+# output of callbacks that broke the graph: the attempt that ends its graph there does not call them again
+_carried: dict[_CarriedKey, _Carried] = {}
 
 
 def write(tx: Any, text: str, file: TextIO | None) -> None:
-    """Print `text` and a newline to standard output when the attempt counts.
+    """Print `text` and a newline to standard output when the attempt commits.
 
-    At once in a debugger, and into a file that the callback names, which may close or read it.
+    Prints at once inside of a debugger, and into a `file` that the callback passes, which may close or read it.
     """
     if file is not None or _in_debugger():
         print(text, file=file)
     else:
-        _later(tx, lambda discarded: print(text))
+        _defer(tx, lambda outcome: print(text))
 
 
 def log(tx: Any, record: Logged) -> None:
-    """Show one logged event on standard error and give it to every watch."""
+    """Show one logged event on standard error and pass it to every watch."""
 
-    def say(discarded: Discarded | None) -> None:
-        event = replace(record, outcome=discarded or "committed")
+    def output(outcome: Outcome) -> None:
+        event = replace(record, outcome=outcome)
         print(event, file=sys.stderr)
         emit(event)
 
     if _in_debugger():
         print(record, file=sys.stderr)
         return
-    _later(tx, say)
+    _defer(tx, output)
 
 
-def when_it_counts(tx: Any, call: Callable[[], None]) -> None:
-    """Call `call` when the attempt under way has led to compiled code."""
-    _later(tx, lambda discarded: call() if discarded is None else None, visible=False)
+def on_commit(tx: Any, call: Callable[[], None]) -> None:
+    """Call `call` when the current attempt commits."""
+    _defer(tx, lambda outcome: call() if outcome == "committed" else None, prints=False)
 
 
-def said_so_far(tx: Any) -> int:
-    """Give a mark for `carry`."""
+def output_count(tx: Any) -> int:
+    """Return how many outputs the current attempt has, for `carry_over`."""
     attempt = _attempts.get(id(translator.output_key(tx)))
-    return 0 if attempt is None else len(attempt.said)
+    return 0 if attempt is None else len(attempt.outputs)
 
 
-def carry(tx: Any, mark: int) -> None:
-    """Keep what was said since `mark` for the attempt to come, in which the graph ends here and the callback is not called."""
+def carry_over(tx: Any, first: int) -> None:
+    """Keep the outputs from number `first` on for the next attempt.
+
+    For a callback that breaks the graph: the next attempt ends its graph at that instruction and does not call it again.
+    """
     attempt = _attempts.get(id(translator.output_key(tx)))
     if attempt is None or not translator.can_break_here(tx):
         return
-    _carried[threading.get_ident(), attempt.compile_id] = attempt, attempt.said[mark:]
-    # that attempt may have nothing to say itself, so nobody would notice its end
-    when_nothing_compiles(_say_what_was_carried)
+    _carried[_CarriedKey(threading.get_ident(), attempt.compile_id)] = _Carried(attempt, attempt.outputs[first:])
+    # the next attempt shows them at its end, unless it has no output itself: then nothing else runs at its end
+    after_compilation(_show_carried)
 
 
-def _say_what_was_carried() -> None:
-    for key in [key for key in _carried if key[0] == threading.get_ident()]:
-        _say_all(_carried.pop(key)[1], None)
+def _show_carried() -> None:
+    thread = threading.get_ident()
+    for key in [key for key in _carried if key.thread == thread]:
+        _show(_carried.pop(key).outputs, "committed")
 
 
-def when_nothing_compiles(call: Callable[[], None]) -> None:
-    """Call `call` when the compilation under way on this thread is over; at once where there is none."""
+def after_compilation(call: Callable[[], None]) -> None:
+    """Call `call` at the end of the current compilation of this thread, or at once if nothing is being compiled."""
     if not translator.trace_id().compile_id:
         call()
         return
-    # torch tells the end of the outermost compilation
+    # this hook point runs at the end of the outermost compilation
     subscription = subscribe(
         hook_point("backward_end"),
         lambda args, kwargs: at_end,
@@ -116,49 +128,56 @@ def when_nothing_compiles(call: Callable[[], None]) -> None:
         call()
 
 
-def _later(tx: Any, say: Say, *, visible: bool = True) -> None:
+def _defer(tx: Any, output: Output, *, prints: bool = True) -> None:
+    """Add an output to the current attempt."""
     key = id(translator.output_key(tx))
     attempt = _attempts.get(key)
     if attempt is None:
         attempt = _attempts[key] = _begin(tx)
         translator.attempt_ends(tx, lambda: _end(_attempts.pop(key, None)))
-    attempt.said.append(say)
-    attempt.visible |= visible
+    attempt.outputs.append(output)
+    attempt.prints |= prints
 
 
 def _begin(tx: Any) -> _Attempt:
     root = list(translator.chain(tx))[-1]
     place = translator.place(root)
-    is_helper = owner_of_file(place.file)[0] == "dynx"
-    return _Attempt(translator.trace_id().compile_id, str(location_of(place)), sys.exc_info()[1], is_helper)
+    owner, _ = owner_of_file(place.file)
+    return _Attempt(translator.trace_id().compile_id, str(location_of(place)), sys.exc_info()[1], owner == "dynx")
 
 
 def _end(attempt: _Attempt | None) -> None:
+    """Show or drop the outputs of an attempt that has ended; runs while torch handles the exception that ended it, if any."""
     if attempt is None:
         return
     raised = sys.exc_info()[1]
     if raised is attempt.handled:
         raised = None
-    if raised is not None and restart_reason(raised)[0]:
-        return
-    outcome: Discarded | None = None
+    if raised is not None:
+        restarts, _ = restart_reason(raised)
+        if restarts:
+            return
+    outcome: Outcome = "committed"
     if raised is not None and translator.has_nothing_to_compile(raised):
         if attempt.is_helper:
-            return  # a part of the program without operations runs eagerly, and calls our helper, which is traced once more
+            return  # a frame without operations runs eagerly and calls our helper, which is then compiled as its own frame
     elif raised is not None:
         outcome = "skipped" if is_skip(raised) else "failed"
-        if attempt.visible:
-            print(f"dynx: {attempt.where} was not compiled ({_reason(raised)}); until then:", file=sys.stderr)
-    origin, carried = _carried.pop((threading.get_ident(), attempt.compile_id), (attempt, []))
-    _say_all(attempt.said if origin is attempt else attempt.said + carried, outcome)
+        if attempt.prints:
+            print(f"dynx: {attempt.location} was not compiled ({_reason(raised)}); its output until then:", file=sys.stderr)
+    carried = _carried.pop(_CarriedKey(threading.get_ident(), attempt.compile_id), None)
+    if carried is None or carried.attempt is attempt:
+        _show(attempt.outputs, outcome)
+    else:
+        _show(attempt.outputs + carried.outputs, outcome)
 
 
-def _say_all(said: list[Say], outcome: Discarded | None) -> None:
-    for say in said:
+def _show(outputs: list[Output], outcome: Outcome) -> None:
+    for output in outputs:
         try:
-            say(outcome)
+            output(outcome)
         except (OSError, ValueError) as error:  # standard output is closed
-            warnings.warn(f"what a comptime callback said is lost: {error}", DynxWarning, stacklevel=2)
+            warnings.warn(f"output of a comptime callback is lost: {error}", DynxWarning, stacklevel=2)
 
 
 def _reason(raised: BaseException) -> str:
@@ -166,7 +185,7 @@ def _reason(raised: BaseException) -> str:
 
 
 def _in_debugger() -> bool:
-    """Tell whether a person at a debugger's prompt asks: they want the answer now."""
+    """Return whether the current callback was called at a debugger's prompt, where output must appear at once."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         if frame.f_globals.get("__name__") in _DEBUGGERS:

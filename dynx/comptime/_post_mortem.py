@@ -1,69 +1,84 @@
-"""`post_mortem()`: what Dynamo knew where a graph broke."""
+"""`post_mortem()`: the state of the tracer at each graph break."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from dynx._handle import Handle
 from dynx._torch.trace_log.steps import BreakWatch
 from dynx._torch.tracing import pending, translator
 from dynx._torch.tracing.graph_breaks import read_break
 from dynx._torch.tracing.render import show
 from dynx._torch.tracing.stack import of_summaries
 from dynx._trace.dispatch import emit, trouble
-from dynx._trace.user_location import named, owner_of_file, user_location
+from dynx._trace.user_location import is_visible, named, user_location
 from dynx.comptime._trail_reader import frame_state
-from dynx.errors import DynxError
+from dynx.errors import UsageError
 from dynx.records import Location
 from dynx.records.comptime import TracedGuard
 from dynx.records.post_mortem import BreakState, FrameState
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 
 def post_mortem(on_break: Callable[[BreakState], Any] | None = None) -> PostMortem:
-    """Keep the state of the trace at each graph break and compile error, while the block lasts.
+    """Record the state of the tracer at each graph break and compile error inside of a `with` block.
 
-    `pm.breaks` has one record for each cause: the innermost line of your code, the value stack before the instruction, the
-    locals of every symbolic frame, the graph so far and the guards with the lines that asked for them. `on_break` is called
-    with each as it happens. Changes nothing: the same guards and graphs with and without.
+    An observer: graphs, guards and bytecode are the same with and without it.
 
-    >>> import torch
-    >>> from dynx.comptime import post_mortem
-    >>> @torch.compile(backend="eager")
-    ... def f(x):
-    ...     y = x + 1
-    ...     print("hello")
-    ...     return y
-    >>> with post_mortem() as pm:
-    ...     _ = f(torch.ones(2))
-    hello
-    >>> pm.breaks[0].frames[0].locals["y"]
-    'Tensor(float32, [2])'
+    Args:
+        on_break: is called with each new BreakState, when the break happens. If it raises, dynx warns and the program continues.
+
+    Returns:
+        A context manager. Its `.breaks` has one BreakState for each cause: the innermost line of your code, the value stack before
+        the instruction, the locals of every symbolic frame, the graph so far, and the guards with the lines that requested them.
+
+    Raises:
+        UsageError: `on_break` is not callable; on entering, that the block is open already.
+
+    Example:
+        >>> import torch
+        >>> from dynx.comptime import post_mortem
+        >>> @torch.compile(backend="eager")
+        ... def f(x):
+        ...     y = x + 1
+        ...     print("hello")
+        ...     return y
+        >>> with post_mortem() as pm:
+        ...     _ = f(torch.ones(2))
+        hello
+        >>> pm.breaks[0].frames[0].locals["y"]
+        'Tensor(float32, [2])'
     """
+    if on_break is not None and not callable(on_break):
+        raise UsageError(f"post_mortem(): on_break is {on_break!r}, which is not callable\n  pass a function of a BreakState")
     return PostMortem(on_break)
 
 
-class PostMortem:
-    """What `post_mortem()` has seen; a context manager."""
+class PostMortem(Handle):
+    """The graph breaks recorded by `post_mortem()`; a context manager, which records from its beginning to its end."""
 
     def __init__(self, on_break: Callable[[BreakState], Any] | None = None) -> None:
         self._on_break = on_break
-        self._seen: dict[tuple[str, int, str], BreakState] = {}
+        self._states: dict[tuple[str, int, str], BreakState] = {}  # by cause
         self._watch: BreakWatch | None = None
 
     @property
     def breaks(self) -> tuple[BreakState, ...]:
-        """One record for each cause, in the order they happened."""
-        return tuple(self._seen.values())
+        """One record for each cause, in the order in which they happened."""
+        return tuple(self._states.values())
 
     def __enter__(self) -> Self:
         if self._watch is not None:
-            raise DynxError("this post_mortem is open already\n  make another one")
-        self._watch = BreakWatch(self._note, _report)
+            raise UsageError("this post_mortem() is open already\n  call post_mortem() again for a nested block")
+        self._watch = BreakWatch(self._record, _report)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def remove(self) -> None:
+        """Stop recording; what was recorded stays readable."""
         if self._watch is not None:
             self._watch.remove()
             self._watch = None
@@ -72,12 +87,12 @@ class PostMortem:
         return iter(self.breaks)
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self._states)
 
     def __repr__(self) -> str:
-        return f"<PostMortem: {len(self._seen)} breaks>"
+        return f"<PostMortem: {len(self._states)} breaks>"
 
-    def __rich__(self) -> Any:
+    def __rich__(self) -> RenderableType:
         from dynx.report import post_mortem as rendered
 
         return rendered(self.breaks)
@@ -87,57 +102,60 @@ class PostMortem:
 
         return post_mortem_html(self.breaks)
 
-    def _note(self, error: BaseException, frames: list[tuple[Any, list[Any]]]) -> None:
+    def _record(self, error: BaseException, frames: list[tuple[Any, list[Any]]]) -> None:
         state = state_at(error, frames)
-        known = self._seen.get(state.cause)
-        if known is None or len(state.frames) > len(known.frames):
+        earlier = self._states.get(state.cause)
+        if earlier is None or len(state.frames) > len(earlier.frames):
             emit(state)
-        if known is not None:  # met again: inlined into its caller, in a later attempt, in a recompile
-            fullest = max(known, state, key=lambda each: len(each.frames))
-            state = replace(fullest, count=known.count + 1, resumable=known.resumable and state.resumable)
-        self._seen[state.cause] = state
-        if known is None and self._on_break is not None:
+        if earlier is not None:  # the same break inlined into its caller, in a later attempt, or in a recompile
+            fullest = max(earlier, state, key=lambda candidate: len(candidate.frames))
+            state = replace(fullest, count=earlier.count + 1, resumable=earlier.resumable and state.resumable)
+        self._states[state.cause] = state
+        if earlier is None and self._on_break is not None:
             self._on_break(state)
 
 
 def state_at(error: BaseException, traced: list[tuple[Any, list[Any]]]) -> BreakState:
-    """Render what is known at a break; nothing of torch is kept.
+    """Return the state of the tracer at a break, as text: no object of torch is kept.
 
-    `traced` are the translators, innermost first, each with its value stack before the instruction.
+    `traced` has the translators, innermost first, each with its value stack before the instruction.
     """
-    tx = traced[0][0]
-    found = read_break("", error)
-    identity = translator.trace_id()
-    frames = [_frame(*each) for each in traced]
-    visible = [each for each in frames if owner_of_file(each.location.file)[0] in ("user", "library")] or frames
-    told = user_location(of_summaries(getattr(error, "real_stack", None)))
+    tx, _ = traced[0]
+    graph_break = read_break("", error)
+    trace_id = translator.trace_id()
+    frames = [_frame(frame_tx, stack) for frame_tx, stack in traced]
+    visible = [frame for frame in frames if is_visible(frame.location.file)] or frames
+    reported = user_location(of_summaries(getattr(error, "real_stack", None)))
     return BreakState(
-        identity.compile_id,
-        identity.attempt,
-        _innermost(visible[0].location, told),
-        found.headline,
-        found.kind,
-        found.explanation,
-        found.hints,
+        trace_id.compile_id,
+        trace_id.attempt,
+        _innermost(visible[0].location, reported),
+        graph_break.headline,
+        graph_break.kind,
+        graph_break.explanation,
+        graph_break.hints,
         tuple(visible),
         translator.graph_code(tx, verbose=False).strip(),
         translator.node_count(tx),
-        tuple(TracedGuard(each.kind, each.source, user_location(each.stack)) for each in pending.guards(tx)),
-        found.resumable,
+        tuple(TracedGuard(guard.kind, guard.source, user_location(guard.stack)) for guard in pending.guards(tx)),
+        graph_break.resumable,
     )
 
 
-def _innermost(traced: Location, told: Location | None) -> Location:
-    """Prefer the frame seen, which has columns; an exception of the traced code may have left frames that only torch tells."""
-    if told is None or (told.file, told.line) == (traced.file, traced.line):
+def _innermost(traced: Location, reported: Location | None) -> Location:
+    """Return the location of the break: the traced frame has columns; torch's error knows the line.
+
+    An exception of the traced code may have left frames that only torch's error (`real_stack`) still lists.
+    """
+    if reported is None or (reported.file, reported.line) == (traced.file, traced.line):
         return traced
-    return named(told)
+    return named(reported)
 
 
 def _frame(tx: Any, stack: list[Any]) -> FrameState:
-    variables = {name: show(tx, each) for name, each in translator.local_variables(tx).items()}
+    variables = {name: show(tx, variable) for name, variable in translator.local_variables(tx).items()}
     instruction = translator.instruction_text(tx.current_instruction)
-    return frame_state(translator.place(tx), instruction, tuple(show(tx, each) for each in stack), variables)
+    return frame_state(translator.place(tx), instruction, tuple(show(tx, value) for value in stack), variables)
 
 
 def _report(hook: str, error: BaseException) -> None:

@@ -6,30 +6,31 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable
-from types import CodeType, TracebackType
-from typing import Any, Literal, Self, get_args
+from types import CodeType
+from typing import Any, Literal, get_args
 
+from dynx._handle import Handle
 from dynx._torch.capabilities import hook_point
 from dynx._torch.hooks import Subscription, subscribe
 from dynx._torch.tracing import line_hook, trace_rules
 from dynx._trace.dispatch import trouble
 from dynx.comptime import _output
-from dynx.comptime._bytecode_probe import Rewritten
-from dynx.comptime._callback import ON_ERROR, OnError, run
+from dynx.comptime._bytecode_probe import BytecodeProbe
+from dynx.comptime._callback import ON_ERROR, OnError, bad_on_error, run
 from dynx.comptime._context import ComptimeContext
 from dynx.comptime._target import Target, codes_in, resolve
-from dynx.errors import DynxWarning, ProbeFailed
+from dynx.errors import DynxWarning, UsageError
 
 Status = Literal["armed", "hit", "removed"]
 Mode = Literal["hook", "rewrite"]
 _MODES: tuple[str, ...] = get_args(Mode)
 _lock = threading.RLock()
-_armed: list[Probe] = []
-_subscription: Subscription | None = None
+_armed: list[Probe] = []  # probes with mode="hook"
+_subscription: Subscription | None = None  # to the start of every traced frame, while a probe is armed
 
 
 def probe(
-    target: Any,
+    target: str | Callable[..., Any],
     line: int | None = None,
     *,
     when: Callable[[ComptimeContext], Any] | None = None,
@@ -37,45 +38,64 @@ def probe(
     mode: Mode = "hook",
     on_error: OnError = "raise",
 ) -> Probe:
-    """Call `do(ctx)` each time a statement is traced; the program is not edited.
+    """Call `do(ctx)` each time a statement is traced, without editing the program.
 
-    `target` is a function, a method, a module or its class (its forward), `"file.py:12"` or `"package.module:qualname"`, of
-    anybody's code. `line` is a line of the file; without it the probe fires where the function begins. A statement fires
-    once each time it is executed, also in loops, generators and the rest of a function after a graph break. `when(ctx)`
-    decides whether to fire. Without `do` the locals are logged. `do` may log, promise facts, or break the graph, which then
-    ends right before the statement.
+    A statement is a hit once each time it is executed, also in loops, generators and resume functions.
 
-    `mode="hook"` listens to the tracer, and code that is compiled already must be compiled anew. `mode="rewrite"` puts a
-    call into the function's bytecode, which makes torch compile it anew; removing restores the old code and its cache.
+    Args:
+        target: a function, a method, a module or its class (its forward), `"file.py:12"`, or `"package.module:qualname"`; of the
+            user's code or a library's.
+        line: a line number of the file, within `target`; by default the probe fires where the function begins.
+        when: `when(ctx)` returns whether to fire; by default always.
+        do: is called with a ComptimeContext. It may log, promise facts, or break the graph, which then ends right before the
+            statement. By default the locals are logged.
+        mode: "hook" (default) observes the tracer: code that is compiled already must be compiled again. "rewrite" puts a call
+            into the bytecode of the function, which makes torch compile it again; removing the probe restores the old code
+            and its cache entries.
+        on_error: what happens if a callback raises, as for `comptime`.
 
-    Raises ProbeFailed where the probe cannot fire: a C function, a function that torch does not trace, a line without code.
-    Warns when the code is compiled already. Also a context manager.
+    Returns:
+        The armed probe: a context manager with `.hits`, `.status` and `.remove()`. Warns if the code is compiled already.
 
-    >>> import torch
-    >>> from dynx.comptime import probe
-    >>> def f(x):
-    ...     return x + 1
-    >>> with probe(f, do=lambda ctx: None) as p:
-    ...     y = torch.compile(f, backend="eager")(torch.ones(3))
-    >>> p.hits
-    1
+    Raises:
+        ProbeFailed: the probe can never fire: a C function, a function that torch does not trace, a line without code.
+        UsageError: an option has an invalid value, or the line is given twice.
+
+    Example:
+        >>> import torch
+        >>> from dynx.comptime import probe
+        >>> def f(x):
+        ...     return x + 1
+        >>> with probe(f, do=lambda ctx: None) as p:
+        ...     y = torch.compile(f, backend="eager")(torch.ones(3))
+        >>> p.hits
+        1
     """
-    if mode not in _MODES or on_error not in ON_ERROR:
-        raise ProbeFailed(
-            f"probe(mode={mode!r}, on_error={on_error!r}): give one of {', '.join(_MODES)} and one of {', '.join(ON_ERROR)}"
-        )
-    found = resolve(target, line)
-    made = Probe(found, when, do or _log_locals, mode, on_error)
-    made._arm()
-    return made
+    if mode not in _MODES:
+        raise UsageError(f"probe(): mode is {mode!r}\n  valid choices are {', '.join(_MODES)}")
+    if on_error not in ON_ERROR:
+        raise UsageError(f"probe(): {bad_on_error(on_error)}")
+    callbacks: dict[str, object] = {"when": when, "do": do}
+    for name, callback in callbacks.items():
+        if callback is not None and not callable(callback):
+            raise UsageError(f"probe(): {name} is {callback!r}, which is not callable\n  pass a function of the context")
+    if line is not None and isinstance(target, str) and target.rpartition(":")[2].isdigit():
+        raise UsageError(f"probe({target!r}, {line}): two lines are given\n  leave out one of them")
+    armed = Probe(resolve(target, line), when, do or _log_locals, mode, on_error)
+    armed._arm()
+    return armed
 
 
 def _log_locals(ctx: ComptimeContext) -> None:
     ctx.log(**ctx.locals())
 
 
-class Probe:
-    """A probe that is armed; `remove()` takes it away and restores everything."""
+class Probe(Handle):
+    """An armed probe; `remove()` disarms it and restores everything.
+
+    A probe that is removed while something is being compiled stays armed until that compilation ends, so that all its attempts
+    meet the same probes.
+    """
 
     def __init__(
         self,
@@ -87,13 +107,13 @@ class Probe:
     ) -> None:
         self.target = target
         self.mode = mode
-        self.hits = 0  # logical hits: how often the statement was traced for code that counts
+        self.hits = 0  # executions of the statement, as traced by the attempts that commit
         self._when, self._do, self._on_error = when, do, on_error
         self._removed = False
-        self._places: weakref.WeakKeyDictionary[CodeType, tuple[int, ...]] = weakref.WeakKeyDictionary()
-        self._resumed: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._entered: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._rewritten: Rewritten | None = None
+        self._indices: weakref.WeakKeyDictionary[CodeType, tuple[int, ...]] = weakref.WeakKeyDictionary()
+        self._resumed: weakref.WeakSet[Any] = weakref.WeakSet()  # translators
+        self._entered: weakref.WeakSet[Any] = weakref.WeakSet()  # translators
+        self._bytecode_probe: BytecodeProbe | None = None
 
     @property
     def status(self) -> Status:
@@ -101,46 +121,40 @@ class Probe:
         return "removed" if self._removed else "hit" if self.hits else "armed"
 
     def remove(self) -> None:
-        """Disarm; doing it twice does nothing."""
+        """Disarm the probe; calling it again does nothing."""
         with _lock:
             if self._removed:
                 return
             self._removed = True
-            if self._rewritten is not None:
-                self._rewritten.restore()
+            if self._bytecode_probe is not None:
+                self._bytecode_probe.remove()
             elif self in _armed:
-                # while a compilation is under way its later attempts must find what its first one found
-                _output.when_nothing_compiles(self._disarm)
+                # all attempts of a compilation must have the same line hooks, or torch's speculation log does not match
+                _output.after_compilation(self._disarm)
 
     def _disarm(self) -> None:
         with _lock:
             if self in _armed:
                 _armed.remove(self)
-                _listen_if_needed()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self.remove()
+                _update_subscription()
 
     def __repr__(self) -> str:
         return f"<Probe {self.target.place} {self.status}, {self.hits} hits>"
 
     def _arm(self) -> None:
         if self.mode == "rewrite":
-            self._rewritten = Rewritten(self.target, self._fire)
+            self._bytecode_probe = BytecodeProbe(self.target, self._fire)
             return
         if self._is_compiled():
             warnings.warn(
-                f"{self.target.place} is compiled already: the probe fires when it is compiled anew\n"
+                f"{self.target.place} is compiled already: the probe fires when it is compiled again\n"
                 '  call torch._dynamo.reset(), or use probe(..., mode="rewrite")',
                 DynxWarning,
                 stacklevel=3,
             )
         with _lock:
             _armed.append(self)
-            _listen_if_needed()
+            _update_subscription()
 
     def _is_compiled(self) -> bool:
         target = self.target
@@ -149,28 +163,31 @@ class Probe:
         assert target.statement is not None
         return any(map(trace_rules.is_compiled, codes_in(target.file, target.statement)))
 
-    def _begins(self, tx: Any) -> tuple[int, ...]:
-        """Give the instructions of a frame at which to fire."""
-        places = self._places.get(tx.f_code)
-        if places is None:
-            places = self._places[tx.f_code] = self.target.begins(line_hook.traced_code(tx))
-        return places
+    def _indices_in(self, tx: Any) -> tuple[int, ...]:
+        """Return the indices of the instructions in a frame at which to fire."""
+        indices = self._indices.get(tx.f_code)
+        if indices is None:
+            indices = self._indices[tx.f_code] = self.target.begins(line_hook.traced_code(tx))
+        return indices
 
     def _fire(self, tx: Any) -> None:
-        if self._removed or self._fired_before_the_break(tx) or self._only_comes_back(tx):
+        if self._removed or self._fired_before_break(tx) or self._fired_in_frame(tx):
             return
-        run(tx, self._run, self._on_error, called=self._do)
+        run(tx, self._run, self._on_error, reported_as=self._do)
 
-    def _fired_before_the_break(self, tx: Any) -> bool:
-        """Tell whether this is the rest of a function after a break that a probe made right here."""
-        here = tx.instruction_pointer
-        if tx in self._resumed or line_hook.resumes_at(tx) != here or not tx.f_code.co_name.endswith(f"_at_{tx.lineno}"):
+    def _fired_before_break(self, tx: Any) -> bool:
+        """Return whether this is a resume function that begins at this statement because a probe broke the graph here.
+
+        The probe fired before the break, so the statement is not a new hit.
+        """
+        pointer = tx.instruction_pointer
+        if tx in self._resumed or line_hook.resumes_at(tx) != pointer or not tx.f_code.co_name.endswith(f"_at_{tx.lineno}"):
             return False
         self._resumed.add(tx)
         return True
 
-    def _only_comes_back(self, tx: Any) -> bool:
-        """Tell whether a loop came back to the first line of a function: the function begins only once."""
+    def _fired_in_frame(self, tx: Any) -> bool:
+        """Return whether a loop jumps back to the first line of a function: the function begins only once."""
         if self.target.statement is not None:
             return False
         if tx in self._entered:
@@ -181,14 +198,15 @@ class Probe:
     def _run(self, ctx: ComptimeContext) -> None:
         if self._when is not None and not self._when(ctx):
             return
-        _output.when_it_counts(ctx._tx, self._count)
+        _output.on_commit(ctx._tx, self._count_hit)
         self._do(ctx)
 
-    def _count(self) -> None:
+    def _count_hit(self) -> None:
         self.hits += 1
 
 
-def _listen_if_needed() -> None:
+def _update_subscription() -> None:
+    """Observe the start of frames exactly while a probe is armed."""
     global _subscription
     if _armed and _subscription is None:
         _subscription = subscribe(hook_point("frame_run"), _on_frame, on_error=_report)
@@ -198,11 +216,12 @@ def _listen_if_needed() -> None:
 
 
 def _on_frame(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Install the line hooks of a frame whose trace begins."""
     tx = args[0]
     actions: dict[int, list[line_hook.Do]] = {}
-    for each in tuple(_armed):
-        for index in each._begins(tx):
-            actions.setdefault(index, []).append(each._fire)
+    for armed in tuple(_armed):
+        for index in armed._indices_in(tx):
+            actions.setdefault(index, []).append(armed._fire)
     if actions:
         line_hook.at_instructions(tx, actions)
 

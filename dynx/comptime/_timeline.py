@@ -1,4 +1,4 @@
-"""`timeline()`: what each line of source cost while torch traced it."""
+"""`timeline()`: the cost of each line of source while torch traces it."""
 
 from __future__ import annotations
 
@@ -6,113 +6,147 @@ import json
 import linecache
 from collections import Counter
 from collections.abc import Iterator
-from types import CodeType, TracebackType
-from typing import Any, Self
+from types import CodeType
+from typing import TYPE_CHECKING, NamedTuple, Self
 
+from dynx._handle import Handle
 from dynx._torch.compilation.frame import user_name
 from dynx._torch.trace_log.line_timer import RawAttempt, RawLine, TracingClock
 from dynx._trace.dispatch import trouble
 from dynx._trace.guard_requests import short_source
 from dynx._trace.user_location import first_line, is_visible, location_of, named, owner_of_file
-from dynx.errors import DynxError
+from dynx.errors import UsageError
 from dynx.records import Location, merge
 from dynx.records.codec import to_data
 from dynx.records.comptime import TracedGuard
 from dynx.records.timeline import LineCost, TracedCompile
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 
 def timeline() -> Timeline:
-    """Measure what tracing costs, line by line, while the block lasts.
+    """Measure the cost of tracing, line by line, inside of a `with` block.
 
-    `tl.by_line()` gives for each line its seconds, the FX nodes it added and the guards it asked for; `tl.compiles` each
-    compilation with the backend's time beside it; `tl.wasted` the seconds of attempts that a graph break threw away;
-    `tl.guard_origins("L['x']")` every line that asked for a guard on a value. Changes nothing: the same graphs and guards.
+    An observer: graphs and guards are the same with and without it. Measured are wall seconds, the FX nodes that a line added
+    and the guards that it requested; the time of the backend is separate. Discarded attempts count as `wasted`.
 
-    >>> import torch
-    >>> from dynx.comptime import timeline
-    >>> with timeline() as tl:
-    ...     _ = torch.compile(lambda x: x.sin() + 1, backend="eager")(torch.ones(3))
-    >>> tl.by_line()[0].nodes
-    ('sin', 'add')
+    Returns:
+        A context manager, whose results are readable inside of the block and after it.
+
+    Raises:
+        UsageError: on entering, that the block is open already.
+
+    Example:
+        >>> import torch
+        >>> from dynx.comptime import timeline
+        >>> with timeline() as tl:
+        ...     _ = torch.compile(lambda x: x.sin() + 1, backend="eager")(torch.ones(3))
+        >>> tl.by_line()[0].nodes
+        ('sin', 'add')
     """
     return Timeline()
 
 
-class Timeline:
-    """What `timeline()` has measured; a context manager."""
+class _CompileKey(NamedTuple):
+    """One compilation; ids repeat after `torch._dynamo.reset()`, so they are counted."""
+
+    compile_id: str
+    occurrence: int
+
+
+class Timeline(Handle):
+    """The measurements of `timeline()`; a context manager, which measures from its beginning to its end."""
 
     def __init__(self) -> None:
         self._clock: TracingClock | None = None
         self._attempts: list[RawAttempt] = []
-        self._lines: dict[bool, tuple[LineCost, ...]] = {}
-        self._taken: set[int] = set()
+        self._lines: dict[bool, tuple[LineCost, ...]] = {}  # by whether they include internals
+        self._taken: set[int] = set()  # indices of attempts that `take` has returned
 
     def __enter__(self) -> Self:
         if self._clock is not None:
-            raise DynxError("this timeline is open already\n  make another one")
+            raise UsageError("this timeline() is open already\n  call timeline() again for a nested block")
         self._clock = TracingClock(_report)
         self._attempts = self._clock.attempts
         self._lines = {}
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def remove(self) -> None:
+        """Stop measuring; the results stay readable."""
         if self._clock is not None:
             self._clock.remove()
             self._clock = None
 
     @property
     def compiles(self) -> tuple[TracedCompile, ...]:
-        """Each compilation with the time of its tracing, its backend and its discarded attempts."""
+        """Each compilation with the seconds of its tracing, its backend and its discarded attempts."""
         return tuple(_compile(attempts) for attempts in self._by_compile())
 
     @property
     def wasted(self) -> float:
-        """Wall seconds in attempts that were thrown away."""
-        return sum(each.wasted for each in self.compiles)
+        """Wall seconds in attempts that were discarded."""
+        return sum(compilation.wasted for compilation in self.compiles)
 
     @property
     def seconds(self) -> float:
-        """Wall seconds of tracing that count, without the backend's."""
-        return sum(each.seconds for each in self.compiles)
+        """Wall seconds of tracing in the attempts that were not discarded, without the backend's."""
+        return sum(compilation.seconds for compilation in self.compiles)
 
     def by_line(self, *, internals: bool = False) -> tuple[LineCost, ...]:
-        """Give the lines, most expensive first; those inside of torch and the standard library only with `internals`."""
+        """Return the cost of every line, most expensive first.
+
+        Args:
+            internals: whether to include lines of torch and the standard library; by default only those of the user's code and
+                of other libraries.
+        """
         if internals not in self._lines or self._clock is not None:
-            last = (attempts[-1] for attempts in self._by_compile())
-            self._lines[internals] = merge.lines(each for one in last for each in _costs(one, internals=internals))
+            attempts = (group[-1] for group in self._by_compile())
+            self._lines[internals] = merge.lines(line for attempt in attempts for line in _costs(attempt, internals=internals))
         return self._lines[internals]
 
     def guard_origins(self, name: str) -> tuple[Location, ...]:
-        """Give every line that asked for a guard on a value, most expensive first: `"L['x']"`, or `"x"` for short."""
+        """Return every line that requested a guard on a value, most expensive first.
+
+        Args:
+            name: the source of the value as guards write it, `"L['x']"`, or `"x"` for short.
+        """
         lines = self.by_line(internals=True)
-        return tuple(each.location for each in lines if any(_is_named(name, guard.source) for guard in each.guards))
+        return tuple(line.location for line in lines if any(_is_named(name, guard.source) for guard in line.guards))
 
     def to_json(self) -> str:
-        """Give everything as one JSON document."""
-        data = {"compiles": [to_data(each) for each in self.compiles], "lines": [to_data(each) for each in self.by_line()]}
+        """Return all results as one JSON document."""
+        data = {
+            "compiles": [to_data(compilation) for compilation in self.compiles],
+            "lines": [to_data(line) for line in self.by_line()],
+        }
         return json.dumps(data, indent=1)
 
     def take(self, compile_id: str) -> tuple[TracedCompile | LineCost, ...]:
-        """Give what was measured of a compilation that has ended, once."""
-        new = [n for n, each in enumerate(self._attempts) if n not in self._taken and each.trace_id.compile_id == compile_id]
+        """Return the measurements of a compilation that has ended; every measurement is returned once."""
+        new = [
+            index
+            for index, attempt in enumerate(self._attempts)
+            if index not in self._taken and attempt.trace_id.compile_id == compile_id
+        ]
         self._taken.update(new)
-        attempts = [self._attempts[n] for n in new]
+        attempts = [self._attempts[index] for index in new]
         return (_compile(attempts), *_costs(attempts[-1], internals=False)) if attempts else ()
 
     def _by_compile(self) -> list[list[RawAttempt]]:
-        """Group the attempts by compilation; the last of each is the one that counts."""
-        groups: dict[tuple[str, int], list[RawAttempt]] = {}
-        begun: Counter[str] = Counter()
+        """Return the attempts of each compilation; the last attempt was not discarded."""
+        groups: dict[_CompileKey, list[RawAttempt]] = {}
+        occurrences: Counter[str] = Counter()
         for attempt in self._attempts:
-            name = attempt.trace_id.compile_id
-            begun[name] += attempt.trace_id.attempt == 0  # ids repeat after a reset
-            groups.setdefault((name, begun[name]), []).append(attempt)
+            compile_id = attempt.trace_id.compile_id
+            occurrences[compile_id] += attempt.trace_id.attempt == 0
+            groups.setdefault(_CompileKey(compile_id, occurrences[compile_id]), []).append(attempt)
         return list(groups.values())
 
     def __repr__(self) -> str:
         return f"<Timeline: {len(self.compiles)} compiles, {self.seconds:.3f} s tracing, {self.wasted:.3f} s wasted>"
 
-    def __rich__(self) -> Any:
+    def __rich__(self) -> RenderableType:
         from dynx.report import timeline as rendered
 
         return rendered(self.compiles, self.by_line())
@@ -135,7 +169,7 @@ def _compile(attempts: list[RawAttempt]) -> TracedCompile:
         len(attempts),
         _seconds(last),
         last.backend,
-        sum(_seconds(each) + each.backend for each in discarded),
+        sum(_seconds(attempt) + attempt.backend for attempt in discarded),
     )
 
 
@@ -146,14 +180,15 @@ def _seconds(attempt: RawAttempt) -> float:
 def _costs(attempt: RawAttempt, *, internals: bool) -> Iterator[LineCost]:
     for (code, number), line in attempt.lines.items():
         if internals or is_visible(code.co_filename):
-            # instructions before the first line have none
+            # instructions before the first line have no line number
             yield _cost(code, number if number > 0 else first_line(code), line)
 
 
 def _cost(code: CodeType, number: int, line: RawLine) -> LineCost:
-    """The rest of a function after a break counts as the function."""
+    """Return the record of one line; a line of a resume function belongs to the function that the user wrote."""
     file = code.co_filename
-    location = named(Location(file, number, user_name(code.co_qualname), library=owner_of_file(file)[1]))
+    _, library = owner_of_file(file)
+    location = named(Location(file, number, user_name(code.co_qualname), library=library))
     return LineCost(
         location,
         linecache.getline(file, number).rstrip("\n"),

@@ -12,9 +12,12 @@ from dynx.errors import ComptimeFailed, NotConstant
 class ComptimeVar:
     """A value of the traced program at one point of its trace.
 
-    Of a tensor only dtype, sizes and device are known, not its data; of a number that is dynamic, its symbol. Has every
-    method of `torch._dynamo.comptime.ComptimeVar`. Looking at a value that torch has not looked at yet adds the guard that
-    using it in the program would add. A variable is valid until its callback ends; afterwards only its text is left.
+    For a tensor only dtype, sizes and device are known, not its data; for a dynamic number, its symbol. It has every method of
+    `torch._dynamo.comptime.ComptimeVar`. Reading a value that Dynamo has not realized yet adds the guard that using the value
+    in the program would add. A variable is valid until its callback ends; after that only its text (`repr`) is left, and
+    everything else raises ComptimeFailed.
+
+    Comparisons return what comparing the values returns: a SymBool for dynamic numbers, as `ctx.check` takes it.
     """
 
     def __init__(self, tx: Any, variable: Any) -> None:
@@ -23,56 +26,66 @@ class ComptimeVar:
         self._text: str | None = None
 
     def as_proxy(self) -> Any:
-        """Give the `torch.fx.Proxy` of the value, or a list or tuple of them; raises where it is not in the graph."""
-        return self._known().as_proxy()
+        """Return the `torch.fx.Proxy` of the value, or a list or tuple of them; raise if the value is not in the graph."""
+        return self._realized().as_proxy()
 
     def is_proxy(self) -> bool:
-        """Tell whether the value stands in the graph."""
-        return bool(self._known().is_proxy())
+        """Return whether the value is in the graph."""
+        return bool(self._realized().is_proxy())
 
     def as_fake(self) -> Any:
-        """Give a FakeTensor or symbolic number that stands for the value. It must not be changed.
+        """Return the FakeTensor or symbolic number that represents the value; it must not be modified.
 
-        Raises ComptimeFailed for a value that is neither a tensor nor a number of the graph.
+        Raises:
+            ComptimeFailed: the value is neither a tensor nor a number of the graph.
         """
-        example = example_of(self._known())
+        example = example_of(self._realized())
         if example is None:
             raise ComptimeFailed(f"{self!r} is not in the graph, so it has no fake value\n  use as_python_constant()")
         return example
 
     def size(self, dim: int | None = None) -> Any:
-        """Give the sizes of a tensor, or one of them; a dynamic size is a SymInt."""
+        """Return the sizes of a tensor, or the size of dimension `dim`; a dynamic size is a SymInt."""
         return self.as_fake().size() if dim is None else self.as_fake().size(dim)
 
     def python_type(self) -> type:
-        """Give what `type(value)` would be."""
-        kind: type = self._known().python_type()
+        """Return the type of the value at run time."""
+        kind: type = self._realized().python_type()
         return kind
 
     def as_python_constant(self) -> Any:
-        """Give the Python value. It must not be changed. Raises NotConstant where it is known only at run time."""
-        variable = self._known()
+        """Return the Python value; it must not be modified.
+
+        Raises:
+            NotConstant: the value is known only at run time.
+        """
+        variable = self._realized()
         try:
             return variable.as_python_constant()
         except NotImplementedError:
             raise NotConstant(
-                f"{self!r} is not known before run time\n  of a dynamic number use .value, or force_static() to guard on it"
+                f"{self!r} is not known before run time\n  for a dynamic number use .value, or force_static() to guard on it"
             ) from None
 
     def is_python_constant(self) -> bool:
-        """Tell whether `as_python_constant` would succeed."""
-        return bool(self._known().is_python_constant())
+        """Return whether `as_python_constant` would succeed."""
+        return bool(self._realized().is_python_constant())
 
     def is_dynamic(self) -> bool:
-        """Tell whether the value is a number that the graph computes with symbolically."""
-        return is_dynamic(self._known())
+        """Return whether the value is a number that the graph computes with symbolically."""
+        return is_dynamic(self._realized())
 
     def is_tensor(self) -> bool:
-        return is_kind(self._known(), "TensorVariable")
+        """Return whether the value is a tensor."""
+        return is_kind(self._realized(), "TensorVariable")
 
     def force_static(self) -> None:
-        """Make a dynamic number a constant, by a guard on its value. Raises AssertionError for what is no number."""
-        variable = self._known()
+        """Specialize a dynamic number: make it a constant, with a guard on its value.
+
+        Raises:
+            AssertionError: the value is neither a number nor a constant.
+        """
+        variable = self._realized()
         if is_kind(variable, "SymNodeVariable"):
             variable.evaluate_expr()
         elif not variable.is_python_constant():
@@ -81,22 +94,20 @@ class ComptimeVar:
     @property
     def value(self) -> Any:
         """The number or constant: a SymInt, SymFloat or SymBool for a dynamic number, else the Python value."""
-        variable = self._known()
+        variable = self._realized()
         return variable.sym_num if is_kind(variable, "SymNodeVariable") else self.as_python_constant()
 
     @property
     def source(self) -> str | None:
-        """Where the value came from, as guards write it: `L['x']`; None for one that the program computed."""
+        """The source of the value as guards write it, `L['x']`; None for a value that the program computed."""
         return source_of(self._held())
 
     def _i_will_not_complain_if_bc_breaks_VariableTracker(self) -> Any:  # noqa: N802 - torch's name
-        """Give torch's own object, which changes from release to release."""
-        return self._known()
+        """Return torch's `VariableTracker`, which changes from release to release."""
+        return self._realized()
 
     def __repr__(self) -> str:
         return show(self._tx, self._variable) if self._text is None else self._text
-
-    # comparisons give what comparing the values gives: a SymBool for dynamic numbers, as `ctx.check` takes it
 
     def __lt__(self, other: Any) -> Any:
         return self.value < _plain(other)
@@ -111,40 +122,43 @@ class ComptimeVar:
         return self.value >= _plain(other)
 
     def __eq__(self, other: object) -> Any:
-        if self is other or self._is_no_number():
+        if self is other or not self._has_value():
             return self is other
         return self.value == _plain(other)
 
     def __ne__(self, other: object) -> Any:
-        if self is other or self._is_no_number():
+        if self is other or not self._has_value():
             return self is not other
         return self.value != _plain(other)
 
     def __bool__(self) -> bool:
-        if self._is_no_number():
-            raise NotConstant(f"{self!r} has no truth value before run time\n  ask for its type, sizes or identity instead")
+        if not self._has_value():
+            raise NotConstant(f"{self!r} has no truth value before run time\n  test its type, sizes or identity instead")
         return bool(self.value)
 
-    def _is_no_number(self) -> bool:
-        variable = self._known()
-        return not (is_kind(variable, "SymNodeVariable") or variable.is_python_constant())
+    def _has_value(self) -> bool:
+        """Return whether the value is a dynamic number or a constant, which can be compared; tensors are compared by identity."""
+        variable = self._realized()
+        return is_kind(variable, "SymNodeVariable") or variable.is_python_constant()
 
     __hash__ = object.__hash__
 
     def _held(self) -> Any:
+        """Return torch's variable without realizing it; raise ComptimeFailed after the callback has ended."""
         if self._text is not None:
-            raise ComptimeFailed(f"{self._text} was valid while its callback ran; it is over\n  use it inside of the callback")
+            raise ComptimeFailed(f"{self._text} is used after its callback has ended\n  use it inside of the callback")
         return self._variable
 
-    def _known(self) -> Any:
+    def _realized(self) -> Any:
+        """Return torch's variable, realized, which may add a guard."""
         return settled(self._held().realize())
 
     def _end(self) -> None:
-        """Keep only the text: nothing of torch stays alive because somebody kept this."""
+        """Keep only the text, so that a ComptimeVar that somebody keeps does not keep objects of torch alive."""
         if self._text is None:
             self._text = show(self._tx, self._variable)
             self._tx = self._variable = None
 
 
-def _plain(other: Any) -> Any:
-    return other.value if isinstance(other, ComptimeVar) else other
+def _plain(operand: Any) -> Any:
+    return operand.value if isinstance(operand, ComptimeVar) else operand
