@@ -1,4 +1,4 @@
-"""Run a callback while its line is traced: convert what it closes over, apply `on_error`, make its value usable in the trace."""
+"""Run a callback while its line is traced: convert its closure, apply `on_error`, make its value usable in the trace."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""`debug(fn)`: a debugger for the symbolic side of torch.compile, which can also go back."""
+"""`debug(fn)`: a debugger for what torch.compile traces, which can also go back."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
 from functools import update_wrapper
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from dynx._bytecode.trail import NOTHING
+from dynx._handle import Handle
 from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point
 from dynx._torch.trace_log.log import Recorder
@@ -18,53 +18,51 @@ from dynx._torch.tracing.graph_breaks import read_break
 from dynx._trace.dispatch import trouble
 from dynx.comptime._debug_commands import Debugger
 from dynx.comptime._stops import Breakpoint, Stop, Stops
+from dynx.errors import UsageError
 
 
 def debug(fn: Callable[..., Any], *, script: str | Iterable[str] | None = None, internals: bool = False) -> Callable[..., Any]:
-    """Give a function that compiles `fn` under a debugger and returns what `fn` returns.
+    """Return a function that compiles and calls `fn` under a debugger for the trace, and returns what `fn` returns.
 
-    The debugger steps through what torch.compile traces: `s n u d until r c b p stack locals graph guards`, as in Python's own
-    where there is such a command (`help` lists them all). It stops at each graph break. `back` and `forward` move over what was
-    known before each instruction, without running anything again; also when the trace is over. `q` leaves the debugger and
-    lets the function go on.
+    The debugger steps through what torch.compile traces: `s n u d until r c b p stack locals graph guards`, with the meaning
+    that Python's debugger gives them, where it has the command; `help` lists all. It stops at each graph break. `back` and
+    `forward` move over the recorded instructions without running anything again, also after the trace has ended. `q` leaves the
+    debugger and lets the function continue.
 
-    `fn` may be compiled already; what is not gets the eager backend. Code that torch has compiled for these arguments is not
-    traced again: call `torch._dynamo.reset()` first. `script` are commands to run instead of asking, one a line; when they are
-    used up the function goes on; `;` parts them too. `internals` also shows the code of torch and the standard library.
-    Changes nothing: the same guards and graphs. `p` and conditions read without a guard, and from copies; functions that they
-    call really run.
+    An observer: guards and graphs are the same with and without it. `p` and conditions read values without adding guards, and
+    containers as copies; functions and properties that they call really run.
 
-    >>> import torch
-    >>> from dynx.comptime import debug
-    >>> def f(x):
-    ...     y = x + 1
-    ...     return y * 2
-    >>> debug(f, script="n; p y; back 1; locals")(torch.ones(3))  # doctest: +ELLIPSIS
-    <...>:2  f  [0/0]  ...
-    -> y = x + 1
-    (dynx) n
-    <...>:3  f  [0/0]  ...
-    -> return y * 2
-    (dynx) p y
-    Tensor(float32, [3])
-    (dynx) back 1
-    <...>:2  f  [0/0]  ...  at STORE_FAST y  1 instruction back
-    -> y = x + 1
-    (dynx) locals
-    x  Tensor(float32, [3])
-    tensor([4., 4., 4.])
+    Args:
+        fn: a function or module; it may be compiled already, otherwise it gets the eager backend. Code that torch has compiled
+            for these arguments is not traced again: call `torch._dynamo.reset()` first.
+        script: commands to run instead of prompting: a str with one command a line or separated by `;`, or an iterable of
+            commands. After the last command the function continues. By default the debugger prompts on standard input.
+        internals: whether to stop in and show code of torch and the standard library.
+
+    Raises:
+        UsageError: `fn` is not callable, or `script` is neither a str nor an iterable of str.
+
+    Example:
+        >>> import torch
+        >>> from dynx.comptime import debug
+        >>> def f(x):
+        ...     y = x + 1
+        ...     return y * 2
+        >>> debug(f, script="n; p y; back 1; locals")(torch.ones(3))  # doctest: +SKIP
     """
+    if not callable(fn):
+        raise UsageError(f"debug() got {fn!r}, which is not callable\n  pass a function or a module")
     compiled = fn if trace_rules.is_compiled_callable(fn) else _compile(fn)
     commands = None if script is None else _commands(script)
 
     def debugged(*args: Any, **kwargs: Any) -> Any:
-        with Session(None if commands is None else list(commands), internals) as session:
+        with Session(None if commands is None else list(commands), internals=internals) as session:
             try:
                 result = compiled(*args, **kwargs)
             except Exception as error:
-                session.over(f"{type(error).__name__} leaves the function")
+                session.end(f"{type(error).__name__} leaves the function")
                 raise
-            session.over("the trace is over")
+            session.end("the trace is over")
             return result
 
     return update_wrapper(debugged, fn) if hasattr(fn, "__name__") else debugged
@@ -78,72 +76,90 @@ def _compile(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _commands(script: str | Iterable[str]) -> list[str]:
-    lines = script.replace(";", "\n").splitlines() if isinstance(script, str) else list(script)
-    return [line.strip() for line in lines if line.strip()]
+    """Return the commands of a script, without empty lines."""
+    try:
+        lines = script.replace(";", "\n").splitlines() if isinstance(script, str) else list(script)
+        return [line.strip() for line in lines if line.strip()]
+    except (TypeError, AttributeError):
+        raise UsageError(f"script is {script!r}\n  pass a str, or an iterable of str with one command each") from None
 
 
 def open_here(tx: Any, script: str | Iterable[str] | None) -> None:
-    """Open the debugger in the middle of a trace; it closes when the attempt ends."""
-    session = vars(_on_thread).get("session")
+    """Open the debugger in the middle of a trace, or stop in the session that is open; it closes when the attempt ends."""
+    session: Session | None = vars(_on_thread).get("session")
     if session is None:
-        session = Session(None if script is None else _commands(script), internals=False)
+        session = Session(None if script is None else _commands(script))
         session.__enter__()
-        translator.attempt_ends(tx, lambda: session.__exit__(None, None, None))
-    session.ask_at(tx)
+        translator.attempt_ends(tx, session.remove)
+    session.stop_in_callback(tx)
 
 
-_on_thread = threading.local()
+_on_thread = threading.local()  # `session`: the innermost session of the thread
 
 
-class Session:
-    """One call under the debugger: records every instruction and asks what to do where it stops."""
+class _BreakKey(NamedTuple):
+    """The instruction of a graph break, which a restarted attempt reaches again."""
 
-    def __init__(self, commands: list[str] | None, internals: bool) -> None:
+    compile_id: str
+    rows: int  # how many rows the attempt had there
+
+
+class Session(Handle):
+    """One call under the debugger: records every traced instruction, and prompts for commands where it stops.
+
+    A session is active inside of its `with` block, on the thread that entered it.
+    """
+
+    def __init__(self, commands: list[str] | None, *, internals: bool = False) -> None:
         self.recorder = Recorder()
         self.trail = self.recorder.trail
         self.internals = internals
-        self.stops = Stops(self.trail, internals)
+        self.stops = Stops(self.trail, internals=internals)
         self.breakpoints: list[Breakpoint] = []
-        self.breaks: dict[int, str] = {}  # rows at which a graph broke, and why
-        self._broke: dict[tuple[str, int], str] = {}  # the same by compile id and number of rows in the attempt
+        self.breaks: dict[int, str] = {}  # the reason of each graph break, by row
+        self._break_reasons: dict[_BreakKey, str] = {}  # the same for attempts to come
         self.stop: Stop | None = self.stops.step(NOTHING)
         self.has_left = False
         self._thread = threading.get_ident()
         self._debugger = Debugger(self, commands)
-        self._handles: list[Any] = []
+        self._handles: list[hooks.Wrapping | hooks.Subscription] = []
         self._outer: Session | None = None
-        self._innermost: Any = None  # frame, whose instruction began last
+        self._innermost: Any = None  # translator whose instruction was started last
 
     def __enter__(self) -> Self:
         self._handles = [
             hooks.wrap(hook_point("step"), self._around_step),
-            hooks.subscribe(hook_point("graph_break"), self._logged, on_error=_report, this_thread_only=True),
+            hooks.subscribe(hook_point("graph_break"), self._on_logged_break, on_error=_report, this_thread_only=True),
         ]
         self._outer = vars(_on_thread).get("session")
         _on_thread.session = self
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def remove(self) -> None:
+        """Stop recording; what was recorded stays readable."""
+        if not self._handles:
+            return
         for handle in self._handles:
             handle.remove()
+        self._handles = []
         self.recorder.close()
         self._innermost = None
         _on_thread.session = self._outer
 
     def leave(self) -> None:
-        """Let the function go on without the debugger."""
+        """Let the function continue without the debugger."""
         self.has_left = True
 
-    def over(self, why: str) -> None:
-        """The call has ended: what was traced can still be looked at."""
+    def end(self, reason: str) -> None:
+        """Prompt once more after the call has ended: what was traced can still be looked at."""
         if not self.has_left:
-            self._debugger.over(why)
+            self._debugger.end(reason)
 
-    def ask_at(self, tx: Any) -> None:
-        """Ask in the middle of an instruction, also where nothing was recorded so far."""
+    def stop_in_callback(self, tx: Any) -> None:
+        """Stop in the middle of an instruction, even if no instruction was recorded before."""
         if not self.has_left:
             self.recorder.row_of(tx, calls=False)
-            self._guarded(self._debugger.stopped, tx)
+            self._guarded(self._debugger.stop_at, tx)
 
     def _around_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         thread, before, after, errors = self._thread, self.recorder.before, self.recorder.after, break_errors()
@@ -160,10 +176,10 @@ class Session:
             outer, self._innermost = self._innermost, tx
             try:
                 if self.stop is not None or self.breakpoints or self.breaks:
-                    self._guarded(self._stop_if_wanted, row, tx)
+                    self._guarded(self._stop_before, row, tx)
                 return original(tx)
             except errors as error:
-                self._guarded(self._at_break, error, tx)
+                self._guarded(self._stop_at_break, error, tx)
                 raise
             finally:
                 self._innermost = outer
@@ -171,46 +187,56 @@ class Session:
 
         return step
 
-    def _logged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._guarded(self._at_break, logged_error(args, kwargs), self._innermost)
+    def _on_logged_break(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._guarded(self._stop_at_break, logged_error(args, kwargs), self._innermost)
 
-    def _guarded(self, work: Callable[..., Any], *args: Any) -> None:
-        """Do work of the debugger; should it fail, the program goes on without."""
+    def _guarded(self, work: Callable[..., None], *args: Any) -> None:
+        """Run code of the debugger; if it fails, the program continues without the debugger."""
         try:
             work(*args)
         except Exception as failure:  # noqa: BLE001 - see above
             self._fail(failure)
 
-    def _stop_if_wanted(self, row: int, tx: Any) -> None:
-        if self._wants(row, tx):
-            self._debugger.stopped(tx)
+    def _stop_before(self, row: int, tx: Any) -> None:
+        """Stop before an instruction if a breakpoint or the last command asks for it."""
+        if self._stops_before(row, tx):
+            self._debugger.stop_at(tx)
 
-    def _wants(self, row: int, tx: Any) -> bool:
-        """Tell whether to stop here; what an attempt only repeats was gone through before."""
+    def _stops_before(self, row: int, tx: Any) -> bool:
+        """Return whether to stop before an instruction; rows that repeat those of the attempt before only update hits."""
         attempt = self.trail.attempt(row)
         if attempt.rows <= attempt.replays:
-            if (attempt.compile_id, attempt.rows) in self._broke:
-                self.breaks[row] = self._broke[attempt.compile_id, attempt.rows]
-            for each in self.breakpoints:
-                if each.condition is not None and self.stops.is_at(each, row) and self._debugger.holds(each, tx, quietly=True):
-                    each.held.add(row)
+            key = _BreakKey(attempt.compile_id, attempt.rows)
+            if key in self._break_reasons:
+                self.breaks[row] = self._break_reasons[key]
+            for breakpoint in self.breakpoints:
+                is_met = breakpoint.condition is not None and self.stops.is_at(breakpoint, row)
+                if is_met and self._debugger.condition_holds(breakpoint, tx, quietly=True):
+                    breakpoint.rows.add(row)
             return False
-        met = [each for each in self.breakpoints if self.stops.is_at(each, row) and self._debugger.holds(each, tx)]
-        for each in met:
-            each.hits += 1
-            each.held.add(row)
-        return bool(met) or (self.stop is not None and self.stop(row))
+        hit = [
+            breakpoint
+            for breakpoint in self.breakpoints
+            if self.stops.is_at(breakpoint, row) and self._debugger.condition_holds(breakpoint, tx)
+        ]
+        for breakpoint in hit:
+            breakpoint.hits += 1
+            breakpoint.rows.add(row)
+        return bool(hit) or (self.stop is not None and self.stop(row))
 
-    def _at_break(self, error: BaseException, tx: Any) -> None:
-        """Stop in the innermost frame: the first that an error leaves, or the last that was traced."""
+    def _stop_at_break(self, error: BaseException, tx: Any) -> None:
+        """Stop in the innermost frame of a graph break: the first that the error leaves, or the last that was traced."""
         if self.has_left or tx is None or not is_new(error, self):
             return
-        found = read_break("", error)
-        rest = "" if found.resumable else "; torch gives the function up: it runs as Python, what it calls may be compiled"
+        graph_break = read_break("", error)
+        consequence = (
+            "" if graph_break.resumable else "; torch skips the function: it runs eagerly, its callees may be compiled"
+        )
         row = self.recorder.row_of(tx)
         attempt = self.trail.attempt(row)
-        self.breaks[row] = self._broke[attempt.compile_id, attempt.rows] = f"{found.headline}{rest}"
-        self._debugger.stopped(tx, self.breaks[row])
+        reason = f"{graph_break.headline}{consequence}"
+        self.breaks[row] = self._break_reasons[_BreakKey(attempt.compile_id, attempt.rows)] = reason
+        self._debugger.stop_at(tx, reason)
 
     def _fail(self, failure: Exception) -> None:
         self.leave()

@@ -30,11 +30,13 @@ def post_mortem(on_break: Callable[[BreakState], Any] | None = None) -> PostMort
     An observer: graphs, guards and bytecode are the same with and without it.
 
     Args:
-        on_break: is called with each new BreakState, when the break happens. If it raises, dynx warns and the program continues.
+        on_break: is called with each new BreakState, when the break happens. If it raises, dynx warns and the program
+            continues.
 
     Returns:
-        A context manager. Its `.breaks` has one BreakState for each cause: the innermost line of your code, the value stack before
-        the instruction, the locals of every symbolic frame, the graph so far, and the guards with the lines that requested them.
+        A context manager. Its `.breaks` has one BreakState for each cause: the innermost line of your code, the value stack
+        before the instruction, the locals of every symbolic frame, the graph so far, and the guards with the lines that
+        requested them.
 
     Raises:
         UsageError: `on_break` is not callable; on entering, that the block is open already.

@@ -1,10 +1,11 @@
-"""Where the debugger stops: conditions on the rows of a trail, the same for what is traced now and for what was."""
+"""Stop conditions of the debugger: predicates on rows of a trail, the same for the present and for recorded instructions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType
+from typing import NamedTuple
 
 from dynx._bytecode import statements
 from dynx._bytecode.trail import Code, Trail
@@ -12,90 +13,109 @@ from dynx._torch.tracing import line_hook
 from dynx.comptime._target import Target
 from dynx.comptime._trail_reader import is_shown, line_of
 
-Stop = Callable[[int], bool]  # of the number of a row
+Stop = Callable[[int], bool]  # takes a row and returns whether to stop there
 
 
 @dataclass(slots=True)
 class Breakpoint:
-    """A place to stop at, always or where a condition holds; `held` are the rows at which it did."""
+    """A statement to stop at, always or where a condition holds."""
 
     number: int
     target: Target
     condition: CodeType | None = None
-    text: str = ""
+    text: str = ""  # of the condition
     hits: int = 0
-    held: set[int] = field(default_factory=set)
+    rows: set[int] = field(default_factory=set)  # the rows at which it was hit
 
     def __str__(self) -> str:
         condition = f" if {self.text}" if self.condition is not None else ""
         return f"{self.number}  {self.target.place}{condition}  {self.hits} hit{'' if self.hits == 1 else 's'}"
 
 
-class Stops:
-    """The ways to go through a trail."""
+class FrameId(NamedTuple):
+    """The identity of a frame, which does not change when an attempt is restarted."""
 
-    def __init__(self, trail: Trail, internals: bool = False) -> None:
+    compile_id: str
+    ordinal: int  # among the frames of the attempt; 0 is the compiled function itself
+
+
+class _BreakpointKey(NamedTuple):
+    breakpoint: int
+    code: int
+
+
+class Stops:
+    """The stop conditions on one trail."""
+
+    def __init__(self, trail: Trail, *, internals: bool = False) -> None:
         self._trail, self._internals = trail, internals
-        self._beginnings: dict[int, frozenset[int]] = {}
-        self._places: dict[tuple[int, int], frozenset[int]] = {}
+        self._beginnings: dict[int, frozenset[int]] = {}  # by code; indices of instructions
+        self._breakpoint_indices: dict[_BreakpointKey, frozenset[int]] = {}
 
     def begins(self, row: int) -> bool:
-        """Tell whether a statement begins, in code that is shown."""
-        number = self._trail.frame(row).code
-        if number not in self._beginnings:
-            self._beginnings[number] = frozenset(_beginnings(self._trail.codes[number]))
-        return self._index(row) in self._beginnings[number] and is_shown(self._trail, row, self._internals)
+        """Return whether a statement begins at a row, in code that is shown."""
+        code = self._trail.frame(row).code
+        if code not in self._beginnings:
+            self._beginnings[code] = frozenset(_beginnings(self._trail.codes[code]))
+        return self._index(row) in self._beginnings[code] and is_shown(self._trail, row, internals=self._internals)
 
     def is_at(self, breakpoint: Breakpoint, row: int) -> bool:
-        """Tell whether a row is at a breakpoint's place, whatever its condition."""
-        key = breakpoint.number, self._trail.frame(row).code
-        if key not in self._places:
-            self._places[key] = frozenset(breakpoint.target.begins(self._trail.codes[key[1]]))
-        return self._index(row) in self._places[key]
+        """Return whether a row is at the statement of a breakpoint, whatever its condition."""
+        key = _BreakpointKey(breakpoint.number, self._trail.frame(row).code)
+        if key not in self._breakpoint_indices:
+            self._breakpoint_indices[key] = frozenset(breakpoint.target.begins(self._trail.codes[key.code]))
+        return self._index(row) in self._breakpoint_indices[key]
 
     def step(self, start: int) -> Stop:
-        """Stop at the next statement, of whatever function."""
+        """Return the condition of `s`: the next statement, in any function."""
         return lambda row: row != start and self.begins(row)
 
     def instruction(self, start: int) -> Stop:
-        return lambda row: row != start and is_shown(self._trail, row, self._internals)
+        """Return the condition of `si`: the next instruction."""
+        return lambda row: row != start and is_shown(self._trail, row, internals=self._internals)
 
     def next(self, start: int) -> Stop:
-        """Stop at the next statement of the function or of one that called it, also when the rest of it is compiled anew."""
-        frames = {self._frame(each) for each in self._trail.callers(start)}
-        functions = {self._function(each) for each in self._trail.callers(start)}
-        compile_id = self._frame(start)[0]
+        """Return the condition of `n`: the next statement of this function or of one of its callers.
+
+        The resume functions of these functions, which torch compiles as frames of their own, count as the functions.
+        """
+        callers = self._trail.callers(start)
+        frames = {self._frame(caller) for caller in callers}
+        functions = {self._function(caller) for caller in callers}
+        compile_id = self._frame(start).compile_id
 
         def stops(row: int) -> bool:
             if row == start or not self.begins(row):
                 return False
             frame = self._frame(row)
-            return frame in frames or (frame[0] != compile_id and frame[1] == 0 and self._function(row) in functions)
+            resumes = frame.compile_id != compile_id and frame.ordinal == 0 and self._function(row) in functions
+            return frame in frames or resumes
 
         return stops
 
     def until(self, start: int, line: int | None) -> Stop:
-        """Stop at the next statement behind this line, or at a given line or behind it; also when the function is left."""
-        beyond = self.next(start)
+        """Return the condition of `until`: a statement after this line, at or after `line`, or outside of this function."""
+        is_next = self.next(start)
         at_least = line if line is not None else line_of(self._trail, start) + 1
-        return lambda row: beyond(row) and (not self._is_same(start, row) or line_of(self._trail, row) >= at_least)
+        return lambda row: is_next(row) and (not self._is_same_call(start, row) or line_of(self._trail, row) >= at_least)
 
     def is_return(self, row: int) -> bool:
+        """Return whether the function is about to return."""
         text = self._trail.place(self._trail.row(row).place).instruction
         return text.startswith("RETURN_") and "GENERATOR" not in text
 
     def returning(self, start: int) -> Stop:
-        """Stop where the function is about to return."""
-        return lambda row: row != start and self.is_return(row) and self._is_same(start, row)
+        """Return the condition of `r`: this function is about to return."""
+        return lambda row: row != start and self.is_return(row) and self._is_same_call(start, row)
 
-    def _is_same(self, start: int, row: int) -> bool:
-        """Tell whether a row is of the same call of a function, also of its rest after a graph break."""
-        frame, other = self._frame(start), self._frame(row)
-        return frame == other or (frame[0] != other[0] and other[1] == 0 and self._function(start) is self._function(row))
+    def _is_same_call(self, start: int, row: int) -> bool:
+        """Return whether two rows belong to the same call of a function, possibly in its resume function."""
+        started, frame = self._frame(start), self._frame(row)
+        is_resumed = started.compile_id != frame.compile_id and frame.ordinal == 0
+        return started == frame or (is_resumed and self._function(start) is self._function(row))
 
-    def _frame(self, row: int) -> tuple[str, int]:
-        """Give what stays the same when an attempt is started over."""
-        return self._trail.attempt(row).compile_id, self._trail.frame(row).ordinal
+    def _frame(self, row: int) -> FrameId:
+        return FrameId(self._trail.attempt(row).compile_id, self._trail.frame(row).ordinal)
 
     def _function(self, row: int) -> CodeType:
         return self._trail.codes[self._trail.frame(row).code].original
@@ -105,23 +125,26 @@ class Stops:
 
 
 def _beginnings(code: Code) -> tuple[int, ...]:
-    """Give the instructions of a function at which one of its statements begins, and its first."""
+    """Return the indices of the instructions at which a statement of the function begins."""
     steps = line_hook.steps_of(code.original)
-    lines = [each.line for each in steps if each.line is not None]
-    found: set[int] = set()
-    for each in statements.statements(code.original.co_filename):
-        if lines and each.first <= max(lines) and each.last >= min(lines) and statements.can_hold(code.original, each):
-            found.update(statements.beginnings(steps, each))
-    if not found:  # code without source, or a lambda within a statement
-        found.update(_new_lines(steps))
-    return line_hook.shifted(code, sorted(found))
+    lines = [step.line for step in steps if step.line is not None]
+    indices: set[int] = set()
+    for statement in statements.statements(code.original.co_filename):
+        if not lines or statement.first > max(lines) or statement.last < min(lines):
+            continue
+        if statements.can_hold(code.original, statement):
+            indices.update(statements.beginnings(steps, statement))
+    if not indices:  # code without source, or a lambda within a statement
+        indices.update(_new_lines(steps))
+    return line_hook.shifted(code, sorted(indices))
 
 
 def _new_lines(steps: list[statements.Step]) -> list[int]:
-    found: list[int] = []
-    before: int | None = None
-    for index, each in enumerate(steps):
-        if each.line is not None and each.name not in statements.PRELUDE and each.line != before:
-            found.append(index)
-            before = each.line
-    return found
+    """Return the indices of the instructions whose line differs from that of the instruction before."""
+    indices: list[int] = []
+    previous: int | None = None
+    for index, step in enumerate(steps):
+        if step.line is not None and step.name not in statements.PRELUDE and step.line != previous:
+            indices.append(index)
+            previous = step.line
+    return indices

@@ -137,7 +137,7 @@ class ComptimeVar:
         return bool(self.value)
 
     def _has_value(self) -> bool:
-        """Return whether the value is a dynamic number or a constant, which can be compared; tensors are compared by identity."""
+        """Return whether the value is a dynamic number or a constant, which are compared by value, others by identity."""
         variable = self._realized()
         return is_kind(variable, "SymNodeVariable") or variable.is_python_constant()
 

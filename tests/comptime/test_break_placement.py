@@ -1,4 +1,4 @@
-"""A graph break at any statement of generated functions splits the graph exactly there, and the result stays the same."""
+"""`ctx.graph_break()` at any statement of generated functions splits the graph exactly there and keeps the result."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dynx.comptime import probe
 
 
 def generate(seed):
-    """Write a program whose every statement but headers is one operation; its number is the operand."""
-    chance = random.Random(seed)
+    """Return the source of a random program: each statement, except headers, is one operation with a unique operand."""
+    rng = random.Random(seed)
     numbers = iter(range(1, 1000))
     helpers, body = [], []
 
@@ -21,12 +21,12 @@ def generate(seed):
         return f"x = x * 1.{next(numbers):03}"
 
     def block(out, indent, depth):
-        for _ in range(chance.randint(2, 4)):
-            kind = chance.choice(["op", "op", "op", "if", "with", "call"]) if depth < 3 else "op"
+        for _ in range(rng.randint(2, 4)):
+            kind = rng.choice(["op", "op", "op", "if", "with", "call"]) if depth < 3 else "op"
             if kind == "op":
                 out.append(indent + operation())
             elif kind == "if":
-                out.append(f"{indent}if flag is {chance.choice(['True', 'False'])}:")
+                out.append(f"{indent}if flag is {rng.choice(['True', 'False'])}:")
                 block(out, indent + "    ", depth + 1)
                 out.append(f"{indent}else:")
                 block(out, indent + "    ", depth + 1)
@@ -36,9 +36,9 @@ def generate(seed):
             else:
                 name = f"helper{len(helpers)}"
                 helpers.append(None)
-                own = [f"def {name}(x, flag):"]
-                block(own, "    ", depth + 1)
-                helpers[int(name[6:])] = [*own, "    return x"]
+                helper = [f"def {name}(x, flag):"]
+                block(helper, "    ", depth + 1)
+                helpers[int(name[6:])] = [*helper, "    return x"]
                 out.append(f"{indent}x = {name}(x, flag)")
 
     body.append("def f(x, flag):")
@@ -48,14 +48,15 @@ def generate(seed):
 
 
 def operands(graphs):
+    """Return the operands of the operations of each graph."""
     calls = [[node for node in graph.nodes if node.op == "call_function" and len(node.args) == 2] for graph in graphs]
-    return [[f"{node.args[1]:.3f}" for node in each] for each in calls]
+    return [[f"{node.args[1]:.3f}" for node in nodes] for nodes in calls]
 
 
 @pytest.mark.parametrize(
     ("seed", "mode"), [*((seed, "hook") for seed in range(50)), *((seed, "rewrite") for seed in range(12))]
 )
-def test_the_graph_splits_exactly_there(seed, mode, tmp_path):
+def test_graph_break_splits_the_graph_at_the_statement(seed, mode, tmp_path):
     source = generate(seed)
     file = str(tmp_path / "generated.py")
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
@@ -64,7 +65,7 @@ def test_the_graph_splits_exactly_there(seed, mode, tmp_path):
     f, x = namespace["f"], torch.ones(2)
     expected = f(x, True)
 
-    def traced():
+    def traced_operands():
         graphs = []
 
         def backend(graph_module, example_inputs):
@@ -76,14 +77,13 @@ def test_the_graph_splits_exactly_there(seed, mode, tmp_path):
         assert torch.equal(result, expected)
         return operands(graphs)
 
-    (whole,) = traced()
+    (whole,) = traced_operands()
     torch._dynamo.reset()
     chosen = random.Random(seed).choice(whole)
     line = next(n for n, text in enumerate(source.splitlines(), 1) if text.strip().endswith(f"* {chosen}"))
     with probe(f"{file}:{line}", do=lambda ctx: ctx.graph_break(), mode=mode) as armed:
-        parts = traced()
+        parts = traced_operands()
     assert armed.hits == 1
-    assert [each for part in parts for each in part] == whole
-    at = whole.index(chosen)
-    assert at == 0 or chosen in [part[0] for part in parts]
-    assert traced() == [whole], "removed without a trace"
+    assert [operand for part in parts for operand in part] == whole
+    assert whole.index(chosen) == 0 or chosen in [part[0] for part in parts]
+    assert traced_operands() == [whole], "a removed probe leaves nothing behind"

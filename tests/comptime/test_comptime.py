@@ -1,4 +1,4 @@
-"""`comptime` beside torch's: everything that one does, and where that one fails silently."""
+"""`comptime` compared with torch's: everything torch's does, and what torch's fails to do silently."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import weakref
 
 import pytest
 import torch
-import torch._dynamo.comptime as theirs
+import torch._dynamo.comptime as torch_comptime
 from fingerprint import fingerprint
 
 import dynx
 from dynx.comptime import ComptimeContext, ComptimeVar, comptime
-from dynx.errors import ComptimeFailed, DynxWarning
+from dynx.errors import ComptimeFailed, DynxWarning, UsageError
 
 
 def compiled(f, **options):
@@ -22,42 +22,44 @@ def compiled(f, **options):
 
 
 @pytest.mark.parametrize(
-    ("ours", "torchs"),
-    [(comptime, theirs.comptime), (ComptimeContext, theirs.ComptimeContext), (ComptimeVar, theirs.ComptimeVar)],
+    ("ours", "upstream"),
+    [(comptime, torch_comptime.comptime), (ComptimeContext, torch_comptime.ComptimeContext), (ComptimeVar, torch_comptime.ComptimeVar)],
 )
-def test_everything_torch_has_is_there(ours, torchs):
-    assert {name for name in dir(torchs) if not name.startswith("__") and "__" not in name} - set(dir(ours)) == set()
+def test_has_every_name_of_torch(ours, upstream):
+    assert {name for name in dir(upstream) if not name.startswith("__") and "__" not in name} - set(dir(ours)) == set()
 
 
-def test_torch_skips_a_closure_silently_and_we_run_it():
-    """The callback of a closure never runs with torch's comptime, and nothing tells."""
+def test_a_callback_with_a_closure_runs():
+    """With torch's comptime it never runs, and torch does not report it."""
     ran = []
 
-    def f(x, with_it):
+    def f(x, comptime):
         name = "x"
-        with_it(lambda ctx: ran.append(name))
+        comptime(lambda ctx: ran.append(name))
         return x + 1
 
-    compiled(f)(torch.ones(2), theirs.comptime)
+    compiled(f)(torch.ones(2), torch_comptime.comptime)
     assert ran == []
-    torch._dynamo.reset()  # neither is guarded on
+    torch._dynamo.reset()  # neither comptime object is guarded on
     compiled(f, fullgraph=True)(torch.ones(2), comptime)
     assert ran == ["x"]
 
 
-def test_torchs_value_is_always_none_and_ours_is_usable():
-    def f(x, with_it):
-        if with_it(lambda ctx: ctx.get_local("x").size(0) == 2):
+def test_the_value_of_a_callback_is_usable():
+    """With torch's comptime it is always None."""
+
+    def f(x, comptime):
+        if comptime(lambda ctx: ctx.get_local("x").size(0) == 2):
             return x + 1
         return x - 1
 
-    assert compiled(f)(torch.zeros(2), theirs.comptime).tolist() == [-1, -1]
+    assert compiled(f)(torch.zeros(2), torch_comptime.comptime).tolist() == [-1, -1]
     torch._dynamo.reset()
     assert compiled(f, fullgraph=True)(torch.zeros(2), comptime).tolist() == [1, 1]
     assert compiled(f, fullgraph=True)(torch.zeros(3), comptime).tolist() == [-1, -1, -1]
 
 
-def test_outside_of_compilation_the_fallback_runs():
+def test_the_fallback_runs_when_nothing_is_traced():
     assert comptime(lambda ctx: 1) is None
     assert comptime(lambda ctx: 1, lambda: "eager") == "eager"
     assert comptime(lambda ctx: 1, fallback_fn=lambda: "eager") == "eager"
@@ -67,7 +69,7 @@ def test_outside_of_compilation_the_fallback_runs():
         raise AssertionError("nothing is compiled")
 
 
-def test_a_variable_can_be_returned():
+def test_a_callback_may_return_a_comptime_var():
     def f(x, y):
         z = comptime(lambda ctx: ctx.local("y") if ctx.local("x").size(0) == 2 else ctx.local("x"))
         return z * 2 + (x - x) + (y - y)
@@ -76,7 +78,7 @@ def test_a_variable_can_be_returned():
     assert run(torch.ones(2), torch.full((2,), 3.0)).tolist() == [6, 6]
 
 
-def test_what_cannot_stand_in_traced_code_is_refused():
+def test_a_value_that_traced_code_cannot_use_raises():
     def f(x):
         return comptime(lambda ctx: object()) or x
 
@@ -84,7 +86,7 @@ def test_what_cannot_stand_in_traced_code_is_refused():
         compiled(f)(torch.ones(2))
 
 
-def test_a_closure_whose_value_escapes_is_guarded():
+def test_closed_over_values_are_guarded_if_the_result_is_used():
     def f(x, factor):
         return x * comptime(lambda ctx: factor + 1)
 
@@ -92,12 +94,12 @@ def test_a_closure_whose_value_escapes_is_guarded():
     assert [run(torch.ones(1), n).item() for n in (1, 5, 1)] == [2, 6, 2]
 
 
-def test_a_closure_over_a_list_whose_value_escapes_is_guarded_with_its_items():
+def test_items_of_a_closed_over_list_are_guarded_if_the_result_is_used():
     factors = [2]
 
     def f(x):
-        held = factors
-        return x * comptime(lambda ctx: held[0])
+        closed_over = factors
+        return x * comptime(lambda ctx: closed_over[0])
 
     run = compiled(f)
     before = run(torch.ones(1)).item()
@@ -105,22 +107,22 @@ def test_a_closure_over_a_list_whose_value_escapes_is_guarded_with_its_items():
     assert (before, run(torch.ones(1)).item()) == (2, 7)
 
 
-def test_a_closure_that_decides_a_break_is_guarded(count_compiles):
-    def f(x, wanted):
+def test_closed_over_values_are_guarded_if_they_decide_a_graph_break(count_compiles):
+    def f(x, action):
         y = x + 1
-        comptime(lambda ctx: ctx.graph_break() if wanted == "break" else None)
+        comptime(lambda ctx: ctx.graph_break() if action == "break" else None)
         return y + 1
 
     run = torch.compile(f, backend=count_compiles)
     graphs = []
-    for wanted in ("break", "go on", "break"):
+    for action in ("break", "continue", "break"):
         before = count_compiles.count
-        assert run(torch.ones(1), wanted).item() == 3
+        assert run(torch.ones(1), action).item() == 3
         graphs.append(count_compiles.count - before)
     assert graphs == [2, 1, 0]
 
 
-def test_a_closure_that_is_only_read_costs_no_recompile():
+def test_closed_over_values_that_are_only_logged_are_not_guarded():
     def f(x, step):
         comptime(lambda ctx: ctx.log(step=step))
         return x + 1
@@ -130,10 +132,10 @@ def test_a_closure_that_is_only_read_costs_no_recompile():
         for step in ("a", "b", "c"):
             run(torch.ones(1), step)
     assert len(w.compiles) == 1
-    assert [each.values for each in w.logs] == [{"step": "a"}]
+    assert [event.values for event in w.logs] == [{"step": "a"}]
 
 
-def test_an_assignment_to_a_closed_over_variable_is_told():
+def test_assigning_to_a_closed_over_variable_warns():
     def f(x):
         n = 1
 
@@ -148,20 +150,20 @@ def test_an_assignment_to_a_closed_over_variable_is_told():
         assert compiled(f)(torch.ones(1)).item() == 1
 
 
-def test_a_method_of_an_object_made_in_traced_code_is_refused():
-    class Say:
-        def it(self, ctx):
+def test_a_method_of_an_object_created_in_traced_code_raises():
+    class Callback:
+        def method(self, ctx):
             pass
 
     def f(x):
-        comptime(Say().it)
+        comptime(Callback().method)
         return x
 
     with pytest.raises(ComptimeFailed, match=r"(?s)the object|does not exist yet"):
         compiled(f)(torch.ones(1))
 
 
-def test_a_callback_that_raises_is_named():
+def test_an_exception_of_a_callback_names_its_location():
     def f(x):
         comptime(lambda ctx: 1 / 0)
         return x
@@ -170,11 +172,11 @@ def test_a_callback_that_raises_is_named():
         compiled(f)(torch.ones(1))
     text = str(caught.value)
     assert "raised ZeroDivisionError: division by zero\n  at " in text
-    assert 'on_error="warn" tells it and goes on' in text
+    assert 'pass on_error="warn" to get a warning' in text
     assert "InternalTorchDynamoError" not in text
 
 
-def test_a_callback_that_raises_can_be_let_pass():
+def test_on_error_warns_or_records_and_the_compilation_continues():
     def f(x, on_error):
         y = comptime(lambda ctx: 1 / 0, on_error=on_error)
         return x + 1 if y is None else x
@@ -187,14 +189,18 @@ def test_a_callback_that_raises_can_be_let_pass():
     assert "ZeroDivisionError" in trouble.why
 
 
-def test_wrong_arguments_are_named():
-    with pytest.raises(ComptimeFailed, match="got 3 arguments"):
+def test_wrong_arguments_raise():
+    with pytest.raises(UsageError, match="got 3 positional arguments"):
         compiled(lambda x: comptime(len, len, len) or x)(torch.ones(1))
+    with pytest.raises(UsageError, match="on_error is 'ignore'\n  valid choices are raise, warn, record\n  at .*test_comptime"):
+        compiled(lambda x: comptime(len, on_error="ignore") or x)(torch.ones(1))
+    with pytest.raises(UsageError, match="on_error is 'ignore'\n  valid choices are raise, warn, record"):
+        comptime(len, on_error="ignore")
     with pytest.raises(ComptimeFailed, match="needs a function, not 3"):
         compiled(lambda x: comptime(3) or x)(torch.ones(1))
 
 
-def test_a_context_ends_with_its_callback():
+def test_a_context_raises_after_its_callback_has_ended():
     kept = []
 
     def f(x):
@@ -204,13 +210,13 @@ def test_a_context_ends_with_its_callback():
     compiled(f)(torch.ones(2))
     context, variable = kept
     assert repr(variable) == "Tensor(float32, [2])"
-    with pytest.raises(ComptimeFailed, match="is over"):
+    with pytest.raises(ComptimeFailed, match="after its callback has ended"):
         context.locals()
-    with pytest.raises(ComptimeFailed, match="is over"):
+    with pytest.raises(ComptimeFailed, match="after its callback has ended"):
         variable.as_fake()
 
 
-def test_nothing_of_torch_stays_alive():
+def test_no_object_of_torch_stays_alive():
     alive = []
 
     def f(x):
@@ -223,11 +229,11 @@ def test_nothing_of_torch_stays_alive():
     torch._dynamo.reset()
     gc.collect()
     assert len(alive) == 2
-    assert [each() for each in alive] == [None, None]
+    assert [ref() for ref in alive] == [None, None]
 
 
-def test_the_same_guards_with_and_without():
-    """A callback that only looks at what torch has looked at already leaves no guard but that on itself."""
+def test_a_callback_that_reads_realized_variables_adds_no_guards():
+    """The only new guard is that on the callback itself."""
 
     def guards_of(f):
         _, _, (guards,) = fingerprint(f, (torch.ones(2), 3), contextlib.nullcontext())
@@ -237,21 +243,21 @@ def test_the_same_guards_with_and_without():
         y = x + n
         return y * 2
 
-    def looked(x, n):
+    def with_callback(x, n):
         y = x + n
         comptime(lambda ctx: ctx.log(y=ctx.local("y")))
         return y * 2
 
     assert guards_of(plain)
-    assert guards_of(looked) == guards_of(plain)
+    assert guards_of(with_callback) == guards_of(plain)
 
 
-def test_partials_made_in_place_get_values():
-    def say(prefix, ctx, *, suffix):
+def test_a_partial_created_in_traced_code_gets_values():
+    def log_text(prefix, ctx, *, suffix):
         ctx.log(text=prefix + suffix)
 
     def f(x):
-        comptime(functools.partial(say, "a", suffix="b"))
+        comptime(functools.partial(log_text, "a", suffix="b"))
         return x + 1
 
     with dynx.watch() as w:
@@ -259,8 +265,8 @@ def test_partials_made_in_place_get_values():
     assert w.logs[0].values == {"text": "ab"}
 
 
-def test_a_callback_sees_what_the_traced_code_has_changed():
-    """The real objects are out of date: their changes happen when the compiled code has run."""
+def test_a_callback_sees_mutations_of_the_traced_code():
+    """The real objects are out of date: compiled code applies its mutations when it has run."""
 
     class Box:
         n = 0
@@ -282,25 +288,25 @@ def test_a_callback_sees_what_the_traced_code_has_changed():
         compiled(g)(torch.zeros(1), box)
 
 
-def test_a_container_made_in_traced_code_cannot_be_changed():
-    """Nobody would see the change."""
+def test_a_container_created_in_traced_code_is_read_only():
+    """The traced code would not see a mutation."""
 
     def f(x):
-        seen = [x, 1]
-        comptime(lambda ctx: seen.append(2))
-        return x + len(seen)
+        items = [x, 1]
+        comptime(lambda ctx: items.append(2))
+        return x + len(items)
 
     with pytest.raises(ComptimeFailed, match="'tuple' object has no attribute 'append'"):
         compiled(f)(torch.zeros(1))
 
     def g(x):
-        seen = [x, 1]
-        return x + comptime(lambda ctx: len(seen))
+        items = [x, 1]
+        return x + comptime(lambda ctx: len(items))
 
     assert compiled(g)(torch.zeros(1)).item() == 2
 
 
-def test_tuples_are_returned_item_by_item():
+def test_a_callback_may_return_a_tuple():
     def f(x):
         rows, y = comptime(lambda ctx: (ctx.local("x").size(0), ctx.local("x")))
         return y * rows + 0 * x
@@ -310,8 +316,8 @@ def test_tuples_are_returned_item_by_item():
     assert run(torch.ones(2)).tolist() == [2, 2]
 
 
-def test_a_file_is_written_at_once(tmp_path):
-    """A callback may read it or close it."""
+def test_output_to_a_file_is_written_at_once(tmp_path):
+    """The callback may read the file or close it."""
     seen = []
 
     def callback(ctx):
@@ -328,7 +334,7 @@ def test_a_file_is_written_at_once(tmp_path):
     assert "def forward(self" in seen[0]
 
 
-def test_a_value_that_is_known_only_at_run_time_is_told():
+def test_a_value_that_is_known_only_at_run_time_raises():
     def f(x):
         comptime(lambda ctx: ctx.local("x").as_python_constant())
         return x + 1

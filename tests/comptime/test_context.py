@@ -1,4 +1,4 @@
-"""What a context knows and shows."""
+"""`ComptimeContext`: what it reads, prints and logs."""
 
 from __future__ import annotations
 
@@ -10,62 +10,62 @@ import dynx
 from dynx.comptime import comptime
 
 
-def at(callback, f=None, *args, **options):
-    """Compile a function that runs `callback` between two operations; gives what it returned."""
-    got = []
+def value_of(callback, f=None, *args, **options):
+    """Compile a function that runs `callback` between two operations, and return the value of the callback."""
+    values = []
     torch._dynamo.reset()
 
     def program(x, n):
         y = x + n
-        comptime(lambda ctx: got.append(callback(ctx)))
+        comptime(lambda ctx: values.append(callback(ctx)))
         return y * 2
 
     torch.compile(f or program, backend="eager", **options)(*(args or (torch.ones(3), 2)))
-    return got[0]
+    return values[0]
 
 
-def test_where_it_is():
-    def ask(ctx):
+def test_location_and_attempt():
+    def read(ctx):
         return ctx.compile_id, ctx.attempt, ctx.depth, ctx.is_resume, ctx.is_generator, ctx.in_subgraph
 
-    assert at(ask) == ("0/0", 0, 0, False, False, False)
-    location = at(lambda ctx: ctx.location)
+    assert value_of(read) == ("0/0", 0, 0, False, False, False)
+    location = value_of(lambda ctx: ctx.location)
     assert location.file == __file__
-    assert location.function == "at.<locals>.program"
+    assert location.function == "value_of.<locals>.program"
 
 
-def test_locals_are_those_of_the_user():
-    seen = at(lambda ctx: {name: repr(value) for name, value in ctx.locals().items()})
+def test_locals_have_the_names_of_the_user():
+    seen = value_of(lambda ctx: {name: repr(value) for name, value in ctx.locals().items()})
     assert {name: seen[name] for name in "xny"} == {"x": "Tensor(float32, [3])", "n": "2", "y": "Tensor(float32, [3])"}
-    assert set(seen) == {"x", "n", "y", "callback", "got"}  # with what is closed over
+    assert set(seen) == {"x", "n", "y", "callback", "values"}  # closed-over variables too
 
 
-def test_a_missing_local_is_told_with_the_names_there_are():
-    def ask(ctx):
+def test_a_missing_local_raises_with_the_names_of_the_locals():
+    def read(ctx):
         try:
             ctx.local("z")
         except KeyError as error:
             return str(error)
 
-    assert "has no local z here; it has: " in at(ask)
-    assert "y" in at(ask)
+    assert "has no local z here; its locals are: " in value_of(read)
+    assert "y" in value_of(read)
 
 
 def test_sizes_and_symbols():
-    assert at(lambda ctx: ctx.local("y").size(0)) == 3
-    assert at(lambda ctx: str(ctx.local("x").size(0)), dynamic=True).startswith("s")
-    assert at(lambda ctx: ctx.local("n").as_python_constant()) == 2
-    assert at(lambda ctx: ctx.local("x").source) == "L['x']"
-    assert at(lambda ctx: ctx.local("y").source) is None
+    assert value_of(lambda ctx: ctx.local("y").size(0)) == 3
+    assert value_of(lambda ctx: str(ctx.local("x").size(0)), dynamic=True).startswith("s")
+    assert value_of(lambda ctx: ctx.local("n").as_python_constant()) == 2
+    assert value_of(lambda ctx: ctx.local("x").source) == "L['x']"
+    assert value_of(lambda ctx: ctx.local("y").source) is None
 
 
 def test_frames_and_the_value_stack():
     seen = {}
 
     def inner(z):
-        seen_here = z + 1
+        result = z + 1
         comptime(lambda ctx: seen.update(frames=[f.location.function for f in ctx.frames()], z=repr(ctx.local("x", level=1))))
-        return seen_here
+        return result
 
     def f(x):
         return x * comptime.print_value_stack_and_return(inner(x))
@@ -75,22 +75,22 @@ def test_frames_and_the_value_stack():
     assert seen["z"] == "Tensor(float32, [2])"
 
 
-def test_guards_since():
-    marks = []
+def test_guards_since_an_earlier_call():
+    snapshots = []
 
     def f(x, y):
         a = x + 1
-        comptime(lambda ctx: marks.append(ctx.guards()))
+        comptime(lambda ctx: snapshots.append(ctx.guards()))
         b = y + 1
-        comptime(lambda ctx: marks.append(ctx.guards(since=marks[0])))
+        comptime(lambda ctx: snapshots.append(ctx.guards(since=snapshots[0])))
         return a + b
 
     torch.compile(f, backend="eager")(torch.ones(2), torch.ones(2))
-    new = [(guard.kind, guard.source) for guard in marks[1]]
+    new = [(guard.kind, guard.source) for guard in snapshots[1]]
     assert ("TENSOR_MATCH", "L['y']") in new
     assert ("TENSOR_MATCH", "L['x']") not in new
-    (asked,) = [guard for guard in marks[1] if guard.source == "L['y']" and guard.kind == "TENSOR_MATCH"]
-    assert asked.location.function.endswith("f")
+    (requested,) = [guard for guard in snapshots[1] if guard.source == "L['y']" and guard.kind == "TENSOR_MATCH"]
+    assert requested.location.function.endswith("f")
 
 
 def test_side_effects():
@@ -98,24 +98,24 @@ def test_side_effects():
         pass
 
     box, history, table = Box(), [], {}
-    found = []
+    effects = []
 
     def f(x):
         box.step = 3
         history.append(x)
         table["k"] = 1
-        own = [1]
-        own.append(2)
-        comptime(lambda ctx: found.extend(ctx.side_effects()))
+        local_list = [1]
+        local_list.append(2)
+        comptime(lambda ctx: effects.extend(ctx.side_effects()))
         return x + 1
 
     torch.compile(f, backend="eager")(torch.ones(2))
-    assert [each.after for each in found if each.kind == "attribute" and each.source.endswith(".step")] == ["3"]
-    assert {each.after for each in found if each.kind == "items"} == {"[Tensor(float32, [2])]", "{'k': 1}"}
-    assert len(found) == 3
+    assert [effect.after for effect in effects if effect.kind == "attribute" and effect.source.endswith(".step")] == ["3"]
+    assert {effect.after for effect in effects if effect.kind == "items"} == {"[Tensor(float32, [2])]", "{'k': 1}"}
+    assert len(effects) == 3
 
 
-def test_closed_over_cells_are_shown(capsys):
+def test_closed_over_variables_are_printed(capsys):
     def f(x):
         y = x + 1
 
@@ -133,22 +133,22 @@ def test_closed_over_cells_are_shown(capsys):
     assert "z = Tensor(float32, [2])" in out
 
 
-def test_output_comes_once_however_often_the_line_is_traced(capsys):
+def test_output_appears_once_for_a_hit(capsys):
     """torch's comptime.print prints again on every restart."""
-    import torch._dynamo.comptime as theirs
+    import torch._dynamo.comptime as torch_comptime
 
-    def f(x, with_it):
-        with_it.print(x)
+    def f(x, comptime):
+        comptime.print(x)
         torch._dynamo.graph_break()
         return x + 1
 
-    torch.compile(f, backend="eager")(torch.ones(2), theirs.comptime)
+    torch.compile(f, backend="eager")(torch.ones(2), torch_comptime.comptime)
     assert len(capsys.readouterr().out.splitlines()) == 2
     torch.compile(f, backend="eager")(torch.ones(2), comptime)
     assert capsys.readouterr().out == "Tensor(float32, [2])\n"
 
 
-def test_an_attempt_that_comes_to_nothing_is_told(capsys):
+def test_output_of_a_skipped_frame_is_printed_with_a_notice(capsys):
     def f(x):
         comptime.print(x)
         for _ in range(2):
@@ -161,7 +161,7 @@ def test_an_attempt_that_comes_to_nothing_is_told(capsys):
     assert "was not compiled" in seen.err
 
 
-def test_logs_are_records(tmp_path):
+def test_logs_are_recorded_in_the_run(tmp_path):
     def f(x):
         comptime(lambda ctx: ctx.log(x=ctx.local("x"), text="hello", n=3))
         return x + 1
@@ -173,7 +173,7 @@ def test_logs_are_records(tmp_path):
     assert dynx.Run.load(tmp_path / "run.dynx").logs == (event,)
 
 
-def test_helpers_print(capsys):
+def test_print_helpers(capsys):
     def g(x):
         comptime.print_bt()
         comptime.print_disas()
@@ -193,7 +193,7 @@ def test_helpers_print(capsys):
     assert re.search(r"CLOSURE_MATCH \S+  # \S+test_context.py:\d+ in g", out)
 
 
-def test_static_and_dynamic():
+def test_force_static_makes_a_number_constant():
     def f(x):
         n = x.size(0)
         comptime.force_static(n)
@@ -207,19 +207,19 @@ def test_static_and_dynamic():
     assert len(w.recompiles) == 1
 
 
-def test_a_failed_compilation_shows_its_output_once(capsys):
+def test_output_of_a_failed_compilation_appears_once(capsys):
     def f(x):
-        comptime(lambda ctx: (ctx.print("said"), ctx.graph_break()))
+        comptime(lambda ctx: (ctx.print("output"), ctx.graph_break()))
         return x + 1
 
     try:
         torch.compile(f, backend="eager", fullgraph=True)(torch.ones(1))
     except torch._dynamo.exc.Unsupported:
         pass
-    assert capsys.readouterr().out.count("said") == 1
+    assert capsys.readouterr().out.count("output") == 1
 
 
-def test_a_part_without_operations_is_no_failure(capsys):
+def test_a_frame_without_operations_is_no_failure(capsys):
     def f(x):
         y = x + 1
         torch._dynamo.graph_break()
@@ -228,5 +228,5 @@ def test_a_part_without_operations_is_no_failure(capsys):
 
     torch.compile(f, backend="eager")(torch.ones(1))
     seen = capsys.readouterr()
-    assert seen.out == "Tensor(float32, [1])\ntensor([2.])\n", "as it is traced, and as it then runs eagerly"
+    assert seen.out == "Tensor(float32, [1])\ntensor([2.])\n", "printed when it is traced, and again when it runs eagerly"
     assert "was not compiled" not in seen.err
