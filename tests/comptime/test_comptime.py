@@ -318,12 +318,12 @@ def test_a_callback_may_return_a_tuple():
 
 def test_output_to_a_file_is_written_at_once(tmp_path):
     """The callback may read the file or close it."""
-    seen = []
+    texts = []
 
     def callback(ctx):
         with open(tmp_path / "graph.txt", "w") as file:
             ctx.print_graph(file=file)
-        seen.append((tmp_path / "graph.txt").read_text())
+        texts.append((tmp_path / "graph.txt").read_text())
 
     def f(x):
         y = x + 1
@@ -331,7 +331,7 @@ def test_output_to_a_file_is_written_at_once(tmp_path):
         return y
 
     compiled(f)(torch.ones(1))
-    assert "def forward(self" in seen[0]
+    assert "def forward(self" in texts[0]
 
 
 def test_a_value_that_is_known_only_at_run_time_raises():
@@ -343,9 +343,9 @@ def test_a_value_that_is_known_only_at_run_time_raises():
         compiled(f)(torch.ones(1))
 
     def g(x, flag):
-        comptime(lambda ctx: seen.append((bool(ctx.local("flag")), ctx.local("x") == ctx.local("flag"))))
+        comptime(lambda ctx: results.append((bool(ctx.local("flag")), ctx.local("x") == ctx.local("flag"))))
         return x + 1 if flag else x
 
-    seen = []
+    results = []
     compiled(g)(torch.ones(1), False)
-    assert seen == [(False, False)]
+    assert results == [(False, False)]

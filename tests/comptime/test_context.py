@@ -35,9 +35,10 @@ def test_location_and_attempt():
 
 
 def test_locals_have_the_names_of_the_user():
-    seen = value_of(lambda ctx: {name: repr(value) for name, value in ctx.locals().items()})
-    assert {name: seen[name] for name in "xny"} == {"x": "Tensor(float32, [3])", "n": "2", "y": "Tensor(float32, [3])"}
-    assert set(seen) == {"x", "n", "y", "callback", "values"}  # closed-over variables too
+    local_variables = value_of(lambda ctx: {name: repr(value) for name, value in ctx.locals().items()})
+    expected = {"x": "Tensor(float32, [3])", "n": "2", "y": "Tensor(float32, [3])"}
+    assert {name: local_variables[name] for name in "xny"} == expected
+    assert set(local_variables) == {"x", "n", "y", "callback", "values"}  # closed-over variables too
 
 
 def test_a_missing_local_raises_with_the_names_of_the_locals():
@@ -60,19 +61,19 @@ def test_sizes_and_symbols():
 
 
 def test_frames_and_the_value_stack():
-    seen = {}
+    state = {}
 
     def inner(z):
         result = z + 1
-        comptime(lambda ctx: seen.update(frames=[f.location.function for f in ctx.frames()], z=repr(ctx.local("x", level=1))))
+        comptime(lambda ctx: state.update(frames=[f.location.function for f in ctx.frames()], z=repr(ctx.local("x", level=1))))
         return result
 
     def f(x):
         return x * comptime.print_value_stack_and_return(inner(x))
 
     torch.compile(f, backend="eager")(torch.ones(2))
-    assert [name.rpartition(".")[2] for name in seen["frames"]] == ["inner", "f"]
-    assert seen["z"] == "Tensor(float32, [2])"
+    assert [name.rpartition(".")[2] for name in state["frames"]] == ["inner", "f"]
+    assert state["z"] == "Tensor(float32, [2])"
 
 
 def test_guards_since_an_earlier_call():
@@ -156,9 +157,9 @@ def test_output_of_a_skipped_frame_is_printed_with_a_notice(capsys):
         return x + 1
 
     torch.compile(f, backend="eager")(torch.ones(2))
-    seen = capsys.readouterr()
-    assert "Tensor(float32, [2])" in seen.out
-    assert "was not compiled" in seen.err
+    output = capsys.readouterr()
+    assert "Tensor(float32, [2])" in output.out
+    assert "was not compiled" in output.err
 
 
 def test_logs_are_recorded_in_the_run(tmp_path):
@@ -227,6 +228,6 @@ def test_a_frame_without_operations_is_no_failure(capsys):
         return y
 
     torch.compile(f, backend="eager")(torch.ones(1))
-    seen = capsys.readouterr()
-    assert seen.out == "Tensor(float32, [1])\ntensor([2.])\n", "printed when it is traced, and again when it runs eagerly"
-    assert "was not compiled" not in seen.err
+    output = capsys.readouterr()
+    assert output.out == "Tensor(float32, [1])\ntensor([2.])\n", "printed when it is traced, and again when it runs eagerly"
+    assert "was not compiled" not in output.err

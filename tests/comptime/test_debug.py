@@ -1,4 +1,4 @@
-"""`debug` at its doors: a terminal, IPython, a script, a callback; and what it refuses."""
+"""`debug` in a terminal, IPython, a script and a callback; and what it leaves unchanged."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from dynx.comptime import comptime, debug, probe
+from dynx.errors import UsageError
 
 
 def inner(x):
@@ -42,12 +43,13 @@ PROGRAM = """
 
 
 def run(tmp_path, command, lines):
+    """Run PROGRAM in a process of its own, with `lines` on standard input."""
     (tmp_path / "program.py").write_text(textwrap.dedent(PROGRAM))
-    talk = "\n".join(lines) + "\n"
-    return subprocess.run(command, input=talk, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    text = "\n".join(lines) + "\n"
+    return subprocess.run(command, input=text, capture_output=True, text=True, cwd=tmp_path, timeout=120)
 
 
-def test_in_a_terminal(tmp_path):
+def test_prompts_in_a_terminal(tmp_path):
     done = run(tmp_path, [sys.executable, "program.py"], ["n", "p y", "", "c", "back 2", "c", "q"])
     assert "program.py:6  f" in done.stdout
     assert "Tensor(float32, [2])" in done.stdout
@@ -56,22 +58,22 @@ def test_in_a_terminal(tmp_path):
     assert done.stderr == ""
 
 
-def test_the_end_of_the_input_leaves_the_debugger(tmp_path):
+def test_end_of_input_leaves_the_debugger(tmp_path):
     done = run(tmp_path, [sys.executable, "program.py"], ["n"])
     assert "result [4.0, 4.0]" in done.stdout
     assert done.returncode == 0
 
 
 @pytest.mark.slow
-def test_in_ipython(tmp_path):
+def test_prompts_in_ipython(tmp_path):
     command = [sys.executable, "-m", "IPython", "--simple-prompt", "--no-banner", "--colors=NoColor", "-i", "program.py"]
     done = run(tmp_path, command, ["n", "p y.shape", "q", "1 + 1", "exit"])
     assert "(2,)" in done.stdout
     assert "result [4.0, 4.0]" in done.stdout
-    assert "Out[1]: 2" in done.stdout, "the shell goes on"
+    assert "Out[1]: 2" in done.stdout, "the shell continues"
 
 
-def test_a_script_is_text_or_lines(capsys):
+def test_a_script_is_a_str_or_an_iterable(capsys):
     torch._dynamo.reset()
     assert debug(outer, script="n; p z")(torch.zeros(2)).tolist() == [2.0, 2.0]
     first = capsys.readouterr().out
@@ -83,17 +85,17 @@ def test_a_script_is_text_or_lines(capsys):
 
 def test_a_compiled_function_keeps_its_backend(capsys):
     torch._dynamo.reset()
-    seen = []
+    graphs = []
 
     def backend(graph_module, example_inputs):
-        seen.append(graph_module)
+        graphs.append(graph_module)
         return graph_module.forward
 
     debug(torch.compile(outer, backend=backend), script="c")(torch.zeros(2))
-    assert len(seen) == 1
+    assert len(graphs) == 1
 
 
-def test_what_is_compiled_already_is_told(capsys):
+def test_a_cache_hit_is_reported(capsys):
     torch._dynamo.reset()
     compiled = torch.compile(outer, backend="eager")
     compiled(torch.zeros(2))
@@ -101,7 +103,7 @@ def test_what_is_compiled_already_is_told(capsys):
     assert "nothing was traced: this is compiled already" in capsys.readouterr().out
 
 
-def test_a_recompilation_is_another_trace(capsys):
+def test_a_recompilation_is_traced(capsys):
     torch._dynamo.reset()
     compiled = torch.compile(outer, backend="eager", dynamic=False)
     compiled(torch.zeros(2))
@@ -111,7 +113,7 @@ def test_a_recompilation_is_another_trace(capsys):
     assert "(3,)" in out
 
 
-def test_each_call_runs_the_script_anew(capsys):
+def test_every_call_runs_the_script(capsys):
     torch._dynamo.reset()
     debugged = debug(torch.compile(outer, backend="eager", dynamic=False), script="p x.shape")
     debugged(torch.zeros(2))
@@ -122,7 +124,7 @@ def test_each_call_runs_the_script_anew(capsys):
     ]
 
 
-def test_an_error_of_the_compilation_reaches_the_caller(capsys):
+def test_a_compile_error_reaches_the_caller(capsys):
     torch._dynamo.reset()
     compiled = torch.compile(breaking, backend="eager", fullgraph=True)
     with pytest.raises(torch._dynamo.exc.Unsupported):
@@ -130,7 +132,7 @@ def test_an_error_of_the_compilation_reaches_the_caller(capsys):
     assert "graph break" in capsys.readouterr().out
 
 
-def test_from_a_probe(capsys):
+def test_ctx_debug_in_a_probe(capsys):
     torch._dynamo.reset()
     line = inner.__code__.co_firstlineno + 2
     with probe(inner, line, do=lambda ctx: ctx.debug(script="w; p y; u; locals; d; n; q")):
@@ -140,10 +142,10 @@ def test_from_a_probe(capsys):
     assert f"-> tests/comptime/test_debug.py:{line}  inner  return y + 1" in out
     assert "(dynx) p y\nTensor(float32, [2])" in out
     assert "(dynx) locals\nx  Tensor(float32, [2])" in out
-    assert "return z * 2" in out, "n goes on in the function that called"
+    assert "return z * 2" in out, "n continues in the caller"
 
 
-def test_from_a_callback_and_across_a_restart(capsys):
+def test_ctx_debug_prompts_in_every_attempt(capsys):
     def f(x):
         y = x + 1
         comptime(lambda ctx: ctx.debug(script="p y"))
@@ -155,7 +157,7 @@ def test_from_a_callback_and_across_a_restart(capsys):
     assert capsys.readouterr().out.count("(dynx) p y") == 2, "a debugger acts at once, in each attempt"
 
 
-def test_a_callback_within_a_session_stops_in_it(capsys):
+def test_ctx_debug_within_a_session_stops_in_that_session(capsys):
     def f(x):
         y = x + 1
         comptime(lambda ctx: ctx.debug())
@@ -168,7 +170,7 @@ def test_a_callback_within_a_session_stops_in_it(capsys):
     assert "the trace is over" not in out
 
 
-def test_internals_shows_the_code_of_torch(capsys):
+def test_internals_shows_code_of_torch(capsys):
     linear = torch.nn.Linear(2, 2)
 
     def f(x):
@@ -182,16 +184,16 @@ def test_internals_shows_the_code_of_torch(capsys):
     assert "linear.py" not in capsys.readouterr().out
 
 
-def test_other_threads_are_left_alone(capsys):
+def test_other_threads_are_not_debugged(capsys):
     @torch.compiler.disable
-    def elsewhere():
+    def compile_in_thread():
         thread = threading.Thread(target=lambda: torch.compile(inner, backend="eager")(torch.ones(2)))
         thread.start()
         thread.join()
 
     def f(x):
         y = x + 1
-        elsewhere()
+        compile_in_thread()
         return y * 2
 
     torch._dynamo.reset()
@@ -201,7 +203,7 @@ def test_other_threads_are_left_alone(capsys):
     assert "x.sin()" not in out
 
 
-def test_code_without_source(capsys):
+def test_code_without_source_can_be_debugged(capsys):
     names = {"torch": torch}
     exec("def f(x):\n    y = x + 1\n    return y * 2\n", names)
     torch._dynamo.reset()
@@ -213,12 +215,12 @@ def test_code_without_source(capsys):
     assert "(dynx) p y\nTensor(float32, [2])" in out
 
 
-def test_it_looks_like_what_it_wraps():
+def test_the_debugged_function_looks_like_fn():
     assert debug(outer).__name__ == "outer"
     assert debug(torch.nn.Linear(1, 1))(torch.ones(1, 1)).shape == (1, 1)
 
 
-def test_a_failure_of_the_debugger_leaves_the_program_alone(monkeypatch):
+def test_a_failure_of_the_recorder_does_not_affect_the_program(monkeypatch):
     from dynx._torch.trace_log import value_text
     from dynx.errors import DynxWarning
 
@@ -231,7 +233,7 @@ def test_a_failure_of_the_debugger_leaves_the_program_alone(monkeypatch):
         assert debug(outer, script="n")(torch.zeros(2)).tolist() == [2.0, 2.0]
 
 
-def test_what_is_asked_does_not_change_what_the_program_sees(capsys):
+def test_p_and_conditions_work_on_copies(capsys):
     def f(x, values, table):
         if len(values) > 1 or table:
             x = x * 1000
@@ -245,7 +247,7 @@ def test_what_is_asked_does_not_change_what_the_program_sees(capsys):
     assert "(dynx) p values\n[1]" in capsys.readouterr().out
 
 
-def test_a_failure_while_a_stop_is_looked_for_leaves_the_program_alone(monkeypatch):
+def test_a_failure_of_a_stop_condition_does_not_affect_the_program(monkeypatch):
     from dynx.comptime import _stops
     from dynx.errors import DynxWarning
 
@@ -256,3 +258,12 @@ def test_a_failure_while_a_stop_is_looked_for_leaves_the_program_alone(monkeypat
     torch._dynamo.reset()
     with pytest.warns(DynxWarning, match="debugger: RuntimeError: no; the program is not affected"):
         assert debug(outer, script="n")(torch.zeros(2)).tolist() == [2.0, 2.0]
+
+
+def test_wrong_arguments_raise():
+    with pytest.raises(UsageError, match="debug\\(\\) got 3, which is not callable"):
+        debug(3)
+    with pytest.raises(UsageError, match="script is 3"):
+        debug(outer, script=3)
+    with pytest.raises(UsageError, match=r"script is \[3\]"):
+        debug(outer, script=[3])

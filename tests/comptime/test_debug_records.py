@@ -1,4 +1,4 @@
-"""What the debugger's recorder keeps is what was there, it is small, and nothing changes by it."""
+"""The debugger's recorder keeps the exact state, in little memory, and changes nothing."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from dynx.comptime._debug_session import Session
 from dynx.comptime._trail_reader import history, state
 
 
-def changes(x):
-    """Everything of a value that can change while its name stays."""
-    items, table, seen = [x], {"k": 1}, set()
+def mutations(x):
+    """Mutate lists, dicts, sets, tensors and closed-over variables while their names stay."""
+    items, table, numbers = [x], {"k": 1}, set()
     count = 0
 
     def more(v):
@@ -36,7 +36,7 @@ def changes(x):
     y = more(x)
     items[0] = more(y)
     table["k1"].append(2)
-    seen.add(1)
+    numbers.add(1)
     y += more(y)
     y.unsqueeze_(0)
     del table["k"]
@@ -44,10 +44,10 @@ def changes(x):
         count += i + len(value) + len(key)
     items += [y]
     items.pop()
-    return sum(each.sum() for each in items) + count
+    return sum(item.sum() for item in items) + count
 
 
-def passes_on(x, *args, **kwargs):
+def keyword_arguments(x, *args, **kwargs):
     def inner(*, scale=2, **rest):
         rest["more"] = [scale]
         return x * scale + len(rest)
@@ -58,26 +58,26 @@ def passes_on(x, *args, **kwargs):
         return inner()
 
 
-def yields(x):
-    taken = []
+def generators(x):
+    yielded = []
 
-    def each():
+    def products():
         for i in range(3):
-            taken.append(i)
+            yielded.append(i)
             yield x * i
 
-    total = sum(each())
-    first, *others = taken
-    return total + first + len(others)
+    total = sum(products())
+    first, *rest = yielded
+    return total + first + len(rest)
 
 
 def method_of_a_dict(x, table=None):
-    """While `table.get` lies on the stack: asked for its type, torch guards on every value of the table."""
+    """Have `table.get` on the value stack: reading its type would add a guard on every value of the table."""
     return x + table.get("a")
 
 
-def grows_while_called(x):
-    """While `items.append` and `y.add` lie on the stack, the list and the tensor change."""
+def mutation_in_arguments(x):
+    """Mutate the list and the tensor while `items.append` and `y.add` are on the value stack."""
     items, table = [1], {"x": x, "y": [x]}
 
     def more(value):
@@ -96,13 +96,13 @@ def grows_while_called(x):
     return y.add(turn(y)) + len(items)
 
 
-def looks_later(x, table=None):
-    """Members of a container that came from outside are looked at one after the other."""
+def lazy_members(x, table=None):
+    """Read the members of an input container one after the other, so that they are realized one after the other."""
     first = {"all": table, "a": table["a"]}
     second = [table["b"], table["a"], table["c"]]
-    is_number = isinstance(second[2], int)  # a range is shown otherwise from here on
-    second_too = second
-    total = first["a"] + second[0] + (1 if is_number else len(second_too))
+    is_number = isinstance(second[2], int)  # realizes the range, which is shown differently from here on
+    alias = second
+    total = first["a"] + second[0] + (1 if is_number else len(alias))
     size = x.size()
     return x.reshape(size[0], 1) * total + len(first) + size.numel()
 
@@ -110,55 +110,65 @@ def looks_later(x, table=None):
 WEIGHT = torch.ones(3, requires_grad=True)
 
 
-def changes_tensors_in_place(x):
-    """Every way in which an operation changes a tensor that is there already, while a list, a tuple and a dict hold it."""
+def in_place_operations(x):
+    """Mutate tensors in every way an operation can, while a list, a tuple and a dict hold them."""
     tensors = [torch.zeros(3), torch.zeros(3), torch.zeros(3), torch.zeros(3), torch.zeros(3), torch.zeros(1, 3)]
-    held, table = (tensors[0], [tensors[1]]), {"a": tensors[2], "b": (tensors[5],)}
+    nested, table = (tensors[0], [tensors[1]]), {"a": tensors[2], "b": (tensors[5],)}
     tensors[0][0] = WEIGHT[0]
     tensors[1].copy_(WEIGHT)
     table["a"] += WEIGHT
     torch.nn.functional.relu(tensors[3].add_(WEIGHT), True)
     torch.nn.functional.leaky_relu(tensors[4].mul_(WEIGHT), 0.1, inplace=True)
-    held_out = torch.empty(0)
-    total = torch.cos(x) + torch.add(x, 1, out=held_out) + torch.where(x > 0, x, 1.0)
+    out = torch.empty(0)
+    total = torch.cos(x) + torch.add(x, 1, out=out) + torch.where(x > 0, x, 1.0)
     table["b"][0].squeeze_(0)
     tensors[5].t_().unsqueeze_(0)
-    return total + sum(each.sum() for each in tensors) + held[0].sum() + len(table)
+    return total + sum(tensor.sum() for tensor in tensors) + nested[0].sum() + len(table)
 
 
-def learns_of_sizes(x, table=None):
-    """A symbolic number becomes another when more is known of it, also one that lies in a container."""
+def symbolic_numbers(x, table=None):
+    """Add facts about a symbolic number, also one in a container: it is simplified."""
     number = x.sum().int().item()
-    held = [number, x.size(0), table]
+    items = [number, x.size(0), table]
     doubled = x.size(0) * 2
     torch._check(number == 3)
-    known = number
-    if held[2]["b"] > 1:
-        known = number + 0
+    result = number
+    if items[2]["b"] > 1:
+        result = number + 0
     if x.size(0) == 3:
-        known = known + 1
-    return x * known + doubled + len(held)
+        result = result + 1
+    return x * result + doubled + len(items)
 
 
-OWN = (learns_of_sizes, changes_tensors_in_place, changes, passes_on, yields, method_of_a_dict, grows_while_called, looks_later)
+HERE = (
+    symbolic_numbers,
+    in_place_operations,
+    mutations,
+    keyword_arguments,
+    generators,
+    method_of_a_dict,
+    mutation_in_arguments,
+    lazy_members,
+)
 PROGRAMS = {
-    each.__name__: each for each in (*OWN, *(f for f in vars(corpus).values() if callable(f) and hasattr(f, "__code__")))
+    program.__name__: program
+    for program in (*HERE, *(f for f in vars(corpus).values() if callable(f) and hasattr(f, "__code__")))
 }
 
 
 def arguments(name):
     return (
         (torch.ones(3), {"a": 1, "b": 2, "c": range(3)})
-        if name in ("learns_of_sizes", "method_of_a_dict", "looks_later")
+        if name in ("symbolic_numbers", "method_of_a_dict", "lazy_members")
         else (torch.ones(3),)
     )
 
 
 class Oracle:
-    """Renders everything anew before each instruction, by no other means than the renderer."""
+    """Renders the whole state before each instruction, without the recorder's shortcuts."""
 
     def __enter__(self):
-        self.seen = []
+        self.states = []
         self._handle = hooks.wrap(hook_point("step"), self._around)
         return self
 
@@ -168,8 +178,9 @@ class Oracle:
     def _around(self, original):
         def step(tx):
             if tx.instruction_pointer is not None:
-                variables = {name: show(tx, each) for name, each in translator.local_variables(tx).items()}
-                self.seen.append((tuple(show(tx, each) for each in tx.stack), variables, len(tx.output.guards.inner)))
+                variables = {name: show(tx, variable) for name, variable in translator.local_variables(tx).items()}
+                stack = tuple(show(tx, value) for value in tx.stack)
+                self.states.append((stack, variables, len(tx.output.guards.inner)))
             return original(tx)
 
         return step
@@ -177,59 +188,60 @@ class Oracle:
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_is_kept_is_what_was_there(name, dynamic):
+def test_recorded_state_equals_the_rendered_state(name, dynamic):
     torch._dynamo.reset()
-    known = torch._dynamo.config.patch(capture_scalar_outputs=True)
-    with known, Session(["c"] * 20, internals=True) as session, Oracle() as oracle:
+    scalar_outputs = torch._dynamo.config.patch(capture_scalar_outputs=True)
+    with scalar_outputs, Session(["c"] * 20, internals=True) as session, Oracle() as oracle:
         torch.compile(PROGRAMS[name], backend="eager", dynamic=dynamic or None)(*arguments(name))
-    assert len(session.trail) == len(oracle.seen) > 0
-    for row, (stack, variables, guards) in enumerate(oracle.seen):
-        kept = state(session.trail, row, internals=True)
-        assert (kept.frames[0].stack, dict(kept.frames[0].locals), kept.guards) == (stack, variables, guards), row
+    assert len(session.trail) == len(oracle.states) > 0
+    for row, (stack, variables, guards) in enumerate(oracle.states):
+        recorded = state(session.trail, row, internals=True)
+        assert (recorded.frames[0].stack, dict(recorded.frames[0].locals), recorded.guards) == (stack, variables, guards), row
 
 
-LOOK = ["s", "locals", "stack", "w", "p x", "p x.shape", "back 2", "locals", "forward 2", "graph", "guards", "si"]
+COMMANDS = ["s", "locals", "stack", "w", "p x", "p x.shape", "back 2", "locals", "forward 2", "graph", "guards", "si"]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_debugger_changes_nothing(name):
     plain = fingerprint(PROGRAMS[name], arguments(name), contextlib.nullcontext())
     assert plain[2]
-    assert fingerprint(PROGRAMS[name], arguments(name), Session(LOOK * 40, internals=False)) == plain
+    assert fingerprint(PROGRAMS[name], arguments(name), Session(COMMANDS * 40, internals=False)) == plain
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 30, 1000])
-def test_back_and_forward_give_the_same_records(count, capsys):
+def test_back_and_forward_do_not_change_the_recording(count, capsys):
     torch._dynamo.reset()
     with Session(["c", f"back {count}", f"forward {count}", "q"], internals=False) as session:
-        torch.compile(changes, backend="eager")(torch.ones(3))
-        session.over("over")
+        torch.compile(mutations, backend="eager")(torch.ones(3))
+        session.end("over")
     trail = session.trail
     rows = history(trail)
-    before = [state(trail, row) for row in rows]
-    at = len(rows) - 1 - count
-    assert [state(trail, row) for row in rows] == before
-    if at >= 0:
-        assert before[at] != before[-1]
+    states = [state(trail, row) for row in rows]
+    index = len(rows) - 1 - count
+    assert [state(trail, row) for row in rows] == states
+    if index >= 0:
+        assert states[index] != states[-1]
         assert f"{count} instruction{'s' if count > 1 else ''} back" in capsys.readouterr().out
 
 
-def size(value):
-    """Count the bytes of everything reachable, without code objects, which the program has anyway."""
-    seen, total, todo = set(), 0, [value]
+def size(root):
+    """Return the bytes of all reachable objects, without code objects, which exist in any case."""
+    visited, total, todo = set(), 0, [root]
     while todo:
-        each = todo.pop()
-        if id(each) in seen or isinstance(each, (CodeType, type)):
+        value = todo.pop()
+        if id(value) in visited or isinstance(value, (CodeType, type)):
             continue
-        seen.add(id(each))
-        total += sys.getsizeof(each)
-        if isinstance(each, dict):
-            todo += [*each, *each.values()]
-        elif isinstance(each, (list, tuple, set)):
-            todo += each
-        elif not isinstance(each, (str, int, array)):
-            names = [name for cls in type(each).__mro__ for name in getattr(cls, "__slots__", ())]
-            todo += [getattr(each, name) for name in names] + list(vars(each).values() if hasattr(each, "__dict__") else [])
+        visited.add(id(value))
+        total += sys.getsizeof(value)
+        if isinstance(value, dict):
+            todo += [*value, *value.values()]
+        elif isinstance(value, (list, tuple, set)):
+            todo += value
+        elif not isinstance(value, (str, int, array)):
+            names = [name for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
+            todo += [getattr(value, name) for name in names]
+            todo += vars(value).values() if hasattr(value, "__dict__") else []
     return total
 
 
@@ -243,18 +255,18 @@ def test_an_instruction_takes_less_than_200_bytes():
     assert size(session.trail) / len(session.trail) <= 200
 
 
-def test_nothing_is_left_behind():
+def test_no_tensor_stays_alive():
     counts = []
     for _ in range(3):  # torch itself keeps some tensors of each compilation
-        torch.compile(changes, backend="eager")(torch.ones(3))
+        torch.compile(mutations, backend="eager")(torch.ones(3))
         counts.append(alive())
-    with Session([*LOOK, "b changes if x.shape[0]", "c"], internals=True) as session:
-        torch.compile(changes, backend="eager")(torch.ones(3))
+    with Session([*COMMANDS, "b mutations if x.shape[0]", "c"], internals=True) as session:
+        torch.compile(mutations, backend="eager")(torch.ones(3))
     assert alive() - counts[-1] <= counts[-1] - counts[-2]
     assert len(session.trail) > 100
 
 
-def test_everything_is_restored():
+def test_leaving_restores_step():
     original = vars(symbolic_convert.InstructionTranslatorBase)["step"]
     with Session(["c"], internals=False):
         assert vars(symbolic_convert.InstructionTranslatorBase)["step"] is not original

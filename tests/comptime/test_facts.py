@@ -1,4 +1,4 @@
-"""Facts about numbers that are known only at run time, and guards of the user's own."""
+"""`ctx.check`, `assume` and `constrain` on numbers that are known only at run time, and `ctx.guard_on`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynx.errors import CheckFailed
 
 
 @pytest.fixture(autouse=True)
-def unbacked_numbers():
+def capture_scalar_outputs():
     torch._dynamo.config.capture_scalar_outputs = True
 
 
@@ -48,7 +48,7 @@ def checked(t, x):
     return x - 1
 
 
-def test_a_check_is_asserted_at_run_time_and_names_the_line():
+def test_a_violated_check_raises_at_run_time_and_names_the_line():
     run = compiled(checked)
     assert run(torch.tensor(5), torch.ones(1)).item() == 2
     line = checked.__code__.co_firstlineno + 2
@@ -56,7 +56,7 @@ def test_a_check_is_asserted_at_run_time_and_names_the_line():
         run(torch.tensor(2), torch.ones(1))
 
 
-def test_a_check_on_a_relation():
+def test_check_on_a_relation_of_two_numbers():
     def f(t, x):
         u, v = (t + 0).tolist()
         comptime(lambda ctx: ctx.check(ctx.local("u").value + ctx.local("v").value == 6))
@@ -68,7 +68,7 @@ def test_a_check_on_a_relation():
         run(torch.tensor([2, 5]), torch.ones(1))
 
 
-def test_a_check_on_a_size_is_a_guard():
+def test_check_on_a_size_is_a_guard():
     def f(x):
         comptime(lambda ctx: ctx.check(ctx.local("x").size(0) >= 3))
         return x + 1
@@ -82,7 +82,7 @@ def test_a_check_on_a_size_is_a_guard():
         run(torch.ones(2))
 
 
-def test_a_check_that_is_false_fails_the_compilation():
+def test_a_false_check_fails_the_compilation():
     def f(x):
         comptime(lambda ctx: ctx.check(ctx.local("x").size(0) == 7, "seven rows"))
         return x
@@ -91,16 +91,16 @@ def test_a_check_that_is_false_fails_the_compilation():
         compiled(f)(torch.ones(2))
 
 
-def test_something_that_is_no_condition_is_refused():
+def test_check_of_a_tensor_raises():
     def f(x):
         comptime(lambda ctx: ctx.check(ctx.local("x")))
         return x
 
-    with pytest.raises(dynx.errors.ComptimeFailed, match=r"a condition is needed|Tensor\(float32"):
+    with pytest.raises(dynx.errors.ComptimeFailed, match=r"expected a condition on numbers, not Tensor\(float32"):
         compiled(f)(torch.ones(2))
 
 
-def test_an_assumption_leaves_no_assertion_and_is_unsound():
+def test_assume_adds_no_assertion_and_is_unsound():
     def f(t, x):
         u = (t + 0).item()
         comptime(lambda ctx: ctx.assume(ctx.local("u") > 4))
@@ -113,7 +113,7 @@ def test_an_assumption_leaves_no_assertion_and_is_unsound():
     assert run(torch.tensor(2), torch.ones(1)).item() == 2, "unsound, as documented: eager would give 0"
 
 
-def test_an_assumption_about_a_relation():
+def test_assume_a_relation_of_two_numbers():
     def f(t, x):
         u, v = (t + 0).tolist()
         comptime(lambda ctx: ctx.assume(ctx.local("u").value + ctx.local("v").value == 6))
@@ -122,7 +122,7 @@ def test_an_assumption_about_a_relation():
     assert compiled(f)(torch.tensor([2, 4]), torch.ones(1)).item() == 2
 
 
-def test_bounds_of_an_unbacked_number():
+def test_constrain_an_unbacked_number():
     def f(t, x):
         u = (t + 0).item()
         comptime(lambda ctx: ctx.constrain(ctx.local("u"), min=5, max=10))
@@ -136,7 +136,7 @@ def test_bounds_of_an_unbacked_number():
         run(torch.tensor(11), torch.ones(1))
 
 
-def test_bounds_of_a_size():
+def test_constrain_a_size():
     def f(x):
         comptime(lambda ctx: ctx.constrain(ctx.local("x").size(0), min=2, max=6))
         return x + 1
@@ -150,7 +150,7 @@ def test_bounds_of_a_size():
 TEMPERATURE = 0.5
 
 
-def test_a_guard_of_ones_own_recompiles_and_is_named_with_both_values(monkeypatch):
+def test_guard_on_recompiles_and_is_named_with_both_values(monkeypatch):
     def f(x):
         comptime(lambda ctx: ctx.guard_on(lambda: TEMPERATURE, name="temperature"))
         return x * 2
@@ -168,7 +168,7 @@ def test_a_guard_of_ones_own_recompiles_and_is_named_with_both_values(monkeypatc
     assert reason.location.line == f.__code__.co_firstlineno + 1
 
 
-def test_a_guard_of_ones_own_stands_in_the_guard_tree():
+def test_guard_on_is_part_of_the_guard_tree():
     def f(x):
         comptime(lambda ctx: ctx.guard_on(lambda: TEMPERATURE, name="temperature"))
         return x * 2
@@ -179,7 +179,7 @@ def test_a_guard_of_ones_own_stands_in_the_guard_tree():
     assert "___dynx_guard('temperature') == 0.5" in str(entry.guard_manager)
 
 
-def test_facts_hold_across_restarts():
+def test_check_applies_after_a_restart():
     def f(t, x):
         u = (t + 0).item()
         comptime(lambda ctx: ctx.check(ctx.local("u") > 4))
@@ -190,22 +190,22 @@ def test_facts_hold_across_restarts():
     assert torch.compile(f, backend="eager")(torch.tensor(5), torch.ones(1)).item() == 4
 
 
-def test_a_guard_notices_a_list_that_is_changed_in_place():
-    held = [1]
+def test_guard_on_detects_a_list_mutated_in_place():
+    items = [1]
 
     def f(x):
-        comptime(lambda ctx: ctx.guard_on(lambda: held, name="held") and None)
+        comptime(lambda ctx: ctx.guard_on(lambda: items, name="items") and None)
         return x + 1
 
     run = compiled(f)
     with dynx.watch() as w:
         run(torch.ones(1))
-        held.append(2)
+        items.append(2)
         run(torch.ones(1))
     assert len(w.recompiles) == 1
 
 
-def test_each_violated_promise_names_its_own_line():
+def test_every_violated_check_has_its_own_message():
     def f(t, x):
         n = (t + 0).item()
         torch._check(n < 50)
