@@ -1,6 +1,6 @@
-"""Every way a graph breaks that users meet: the innermost line is marked `# here`, `top` is the top of the value stack there.
+"""Programs with every kind of graph break that users meet.
 
-Each program defines `f` and its arguments `args`.
+Each program defines `f` and its arguments `args`; the innermost line of the break is marked `# here`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 
 class Kind(NamedTuple):
+    """A program whose graph breaks."""
+
     source: str
-    top: str | None  # the value on top of the stack before the instruction, None where it differs between Pythons
-    function: str = "f"
+    top: str | None  # the top of the value stack before the instruction; None if it differs between Python versions
+    function: str = "f"  # qualified name of the function with the break
 
 
 TENSOR = "Tensor(float32, [3])"

@@ -1,7 +1,7 @@
-"""Where a callback can stand in traced code, and the forms it can have: the two axes of the comptime matrix.
+"""Call sites of a callback in traced code, and forms of the callback: the two axes of the comptime matrix.
 
-A place is a program with one line `@@`, at which the statement goes; it ends with a call of `run(f, ...)`. `hits` is how often
-that line runs in one call of `f`, `function` is where it stands.
+A call site is a program with one line `@@`, which is replaced by the statement that calls `comptime`; most end with
+`run(f, ...)`, which compiles and calls `f`.
 """
 
 from __future__ import annotations
@@ -9,21 +9,23 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
+class CallSite(NamedTuple):
+    """A program with a line to put a callback at."""
+
     program: str
-    hits: int = 1
-    function: str = "f"
+    hits: int = 1  # how often the line is executed
+    function: str = "f"  # qualified name of the function with the line
 
 
-PLACES = {
-    "function": Place("""
+CALL_SITES = {
+    "function": CallSite("""
 def f(x):
     y = x + 1
     @@
     return y * 2
 run(f, x)
 """),
-    "inlined callee": Place(
+    "inlined callee": CallSite(
         """
 def g(x):
     y = x + 1
@@ -35,7 +37,7 @@ run(f, x)
 """,
         function="g",
     ),
-    "callee called twice": Place(
+    "callee called twice": CallSite(
         """
 def g(x):
     y = x + 1
@@ -48,7 +50,7 @@ run(f, x)
         hits=2,
         function="g",
     ),
-    "for loop": Place(
+    "for loop": CallSite(
         """
 def f(x):
     for i in range(3):
@@ -59,7 +61,7 @@ run(f, x)
 """,
         hits=3,
     ),
-    "while loop": Place(
+    "while loop": CallSite(
         """
 def f(x):
     y, i = x, 0
@@ -71,7 +73,7 @@ run(f, x)
 """,
         hits=2,
     ),
-    "with block": Place("""
+    "with block": CallSite("""
 def f(x):
     with torch.no_grad():
         y = x + 1
@@ -79,7 +81,7 @@ def f(x):
     return y
 run(f, x)
 """),
-    "try block": Place("""
+    "try block": CallSite("""
 def f(x):
     try:
         y = x + 1
@@ -89,7 +91,7 @@ def f(x):
     return y + z
 run(f, x)
 """),
-    "except block": Place("""
+    "except block": CallSite("""
 def f(x):
     y = x + 1
     try:
@@ -99,7 +101,7 @@ def f(x):
     return y
 run(f, x)
 """),
-    "generator": Place(
+    "generator": CallSite(
         """
 def g(x):
     for i in range(2):
@@ -113,7 +115,7 @@ run(f, x)
         hits=2,
         function="g",
     ),
-    "comprehension": Place(
+    "comprehension": CallSite(
         """
 def g(x, i):
     y = x + i
@@ -126,7 +128,7 @@ run(f, x)
         hits=3,
         function="g",
     ),
-    "closure": Place(
+    "closure": CallSite(
         """
 def f(x):
     def inner(z):
@@ -139,7 +141,7 @@ run(f, x)
         hits=2,
         function="f.<locals>.inner",
     ),
-    "module": Place(
+    "module": CallSite(
         """
 class Net(torch.nn.Module):
     def forward(self, x):
@@ -150,7 +152,7 @@ run(Net(), x)
 """,
         function="Net.forward",
     ),
-    "method": Place(
+    "method": CallSite(
         """
 class Box:
     def go(self, x):
@@ -164,7 +166,7 @@ run(f, x)
 """,
         function="Box.go",
     ),
-    "context manager": Place(
+    "context manager": CallSite(
         """
 import contextlib
 @contextlib.contextmanager
@@ -179,7 +181,7 @@ run(f, x)
 """,
         function="around",
     ),
-    "resume function": Place("""
+    "resume function": CallSite("""
 def f(x):
     torch._dynamo.graph_break()
     y = x + 1
@@ -187,7 +189,7 @@ def f(x):
     return y
 run(f, x)
 """),
-    "before three breaks": Place("""
+    "before three breaks": CallSite("""
 def f(x):
     y = x + 1
     @@
@@ -200,7 +202,7 @@ def f(x):
     return y
 run(f, x)
 """),
-    "between breaks": Place("""
+    "between breaks": CallSite("""
 def f(x):
     y = x + 1
     torch._dynamo.graph_break()
@@ -213,7 +215,7 @@ def f(x):
     return y + 1
 run(f, x)
 """),
-    "callee that breaks after": Place(
+    "callee that breaks after": CallSite(
         """
 def g(x):
     y = x + 1
@@ -226,7 +228,7 @@ run(f, x)
 """,
         function="g",
     ),
-    "three restarts": Place("""
+    "three restarts": CallSite("""
 def f(x):
     y = x + 1
     @@
@@ -241,7 +243,7 @@ def h(y):
     pass
 run(f, x)
 """),
-    "cond branch": Place(
+    "cond branch": CallSite(
         """
 def f(x):
     def yes(x):
@@ -255,7 +257,7 @@ run(f, x)
 """,
         function="f.<locals>.yes",
     ),
-    "checkpoint": Place(
+    "checkpoint": CallSite(
         """
 from torch.utils.checkpoint import checkpoint
 def g(x):
@@ -268,11 +270,11 @@ run(f, x.clone().requires_grad_())
 """,
         function="g",
     ),
-    "scan": Place(
+    "scan": CallSite(
         """
 from torch._higher_order_ops.scan import scan
-def step(carry, each):
-    y = carry + each
+def step(carry, row):
+    y = carry + row
     @@
     return y, y.clone()
 def f(x):
@@ -281,7 +283,7 @@ run(f, torch.ones(2, 3))
 """,
         function="step",
     ),
-    "export": Place(
+    "export": CallSite(
         """
 class Net(torch.nn.Module):
     def forward(self, x):
@@ -292,7 +294,7 @@ torch.export.export(Net(), (x,), strict=True)
 """,
         function="Net.forward",
     ),
-    "compiled autograd hook": Place(
+    "compiled autograd hook": CallSite(
         """
 def hook(grad):
     y = grad * 2
@@ -306,7 +308,7 @@ with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager", full
 """,
         function="hook",
     ),
-    "dynamic sizes": Place("""
+    "dynamic sizes": CallSite("""
 def f(x):
     y = x + x.shape[0]
     @@
@@ -315,31 +317,34 @@ run(f, x, dynamic=True)
 """),
 }
 
-# what stands before the program, what stands at the place; every form logs y once a hit
+# code before the program, and the statement at the call site; every form logs y once for each hit
 FORMS = {
     "lambda": ("", 'comptime(lambda ctx: ctx.log(y=ctx.local("y")))'),
-    "named function": ("def say(ctx):\n    ctx.log(y=ctx.local('y'))\n", "comptime(say)"),
+    "named function": ("def callback(ctx):\n    ctx.log(y=ctx.local('y'))\n", "comptime(callback)"),
     "decorated": ("", '@comptime\n@@def _(ctx):\n@@    ctx.log(y=ctx.local("y"))'),
     "closure over a symbolic value": ("", "comptime(lambda ctx: ctx.log(y=y))"),
     "closure over a constant": ("", 'name = "y"\n@@comptime(lambda ctx: ctx.log(**{name: ctx.local(name)}))'),
     "closure over an object": (
-        "class Say:\n    name = 'y'\nsay = Say()\n",
-        "who = say\n@@comptime(lambda ctx: ctx.log(y=ctx.local(who.name)))",
+        "class Options:\n    name = 'y'\noptions = Options()\n",
+        "closed_over = options\n@@comptime(lambda ctx: ctx.log(y=ctx.local(closed_over.name)))",
     ),
-    "bound method": ("class Say:\n    def y(self, ctx):\n        ctx.log(y=ctx.local('y'))\nsay = Say()\n", "comptime(say.y)"),
+    "bound method": (
+        "class Callback:\n    def method(self, ctx):\n        ctx.log(y=ctx.local('y'))\ncallback = Callback()\n",
+        "comptime(callback.method)",
+    ),
     "partial": (
-        "import functools\ndef say(name, ctx):\n    ctx.log(y=ctx.local(name))\nbound = functools.partial(say, 'y')\n",
+        "import functools\ndef log(name, ctx):\n    ctx.log(y=ctx.local(name))\nbound = functools.partial(log, 'y')\n",
         "comptime(bound)",
     ),
-    "partial made in place": (
-        "import functools\ndef say(name, ctx):\n    ctx.log(y=ctx.local(name))\n",
-        "comptime(functools.partial(say, 'y'))",
+    "partial created in place": (
+        "import functools\ndef log(name, ctx):\n    ctx.log(y=ctx.local(name))\n",
+        "comptime(functools.partial(log, 'y'))",
     ),
     "callable object": (
-        "class Say:\n    def __call__(self, ctx):\n        ctx.log(y=ctx.local('y'))\nsay = Say()\n",
-        "comptime(say)",
+        "class Callback:\n    def __call__(self, ctx):\n        ctx.log(y=ctx.local('y'))\ncallback = Callback()\n",
+        "comptime(callback)",
     ),
-    "defaults": ("", "comptime(lambda ctx, *, held=y, name='y': ctx.log(**{name: held}))"),
+    "defaults": ("", "comptime(lambda ctx, *, value=y, name='y': ctx.log(**{name: value}))"),
     "helper in a closure": ("", "def helper(ctx): ctx.log(y=y)\n@@comptime(lambda ctx: helper(ctx))"),
     "value in a branch": ("", "if comptime(lambda ctx: ctx.log(y=y) or True): y = y + 0"),
     "value as an operand": ("", "y = y * comptime(lambda ctx: ctx.log(y=y) or 1)"),

@@ -59,11 +59,11 @@ def operands(graphs):
 def test_graph_break_splits_the_graph_at_the_statement(seed, mode, tmp_path):
     source = generate(seed)
     file = str(tmp_path / "generated.py")
-    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     namespace = {"torch": torch}
     exec(compile(source, file, "exec"), namespace)
     f, x = namespace["f"], torch.ones(2)
-    expected = f(x, True)
+    expected = f(x, flag=True)
 
     def traced_operands():
         graphs = []
@@ -73,7 +73,7 @@ def test_graph_break_splits_the_graph_at_the_statement(seed, mode, tmp_path):
             return graph_module.forward
 
         torch._dynamo.reset()
-        result = torch.compile(f, backend=backend)(x, True)
+        result = torch.compile(f, backend=backend)(x, flag=True)
         assert torch.equal(result, expected)
         return operands(graphs)
 

@@ -23,7 +23,11 @@ def compiled(f, **options):
 
 @pytest.mark.parametrize(
     ("ours", "upstream"),
-    [(comptime, torch_comptime.comptime), (ComptimeContext, torch_comptime.ComptimeContext), (ComptimeVar, torch_comptime.ComptimeVar)],
+    [
+        (comptime, torch_comptime.comptime),
+        (ComptimeContext, torch_comptime.ComptimeContext),
+        (ComptimeVar, torch_comptime.ComptimeVar),
+    ],
 )
 def test_has_every_name_of_torch(ours, upstream):
     assert {name for name in dir(upstream) if not name.startswith("__") and "__" not in name} - set(dir(ours)) == set()
@@ -192,7 +196,9 @@ def test_on_error_warns_or_records_and_the_compilation_continues():
 def test_wrong_arguments_raise():
     with pytest.raises(UsageError, match="got 3 positional arguments"):
         compiled(lambda x: comptime(len, len, len) or x)(torch.ones(1))
-    with pytest.raises(UsageError, match="on_error is 'ignore'\n  valid choices are raise, warn, record\n  at .*test_comptime"):
+    with pytest.raises(
+        UsageError, match=r"on_error is 'ignore'\n  valid choices are raise, warn, record\n  at .*test_comptime"
+    ):
         compiled(lambda x: comptime(len, on_error="ignore") or x)(torch.ones(1))
     with pytest.raises(UsageError, match="on_error is 'ignore'\n  valid choices are raise, warn, record"):
         comptime(len, on_error="ignore")
@@ -347,5 +353,5 @@ def test_a_value_that_is_known_only_at_run_time_raises():
         return x + 1 if flag else x
 
     results = []
-    compiled(g)(torch.ones(1), False)
+    compiled(g)(torch.ones(1), flag=False)
     assert results == [(False, False)]

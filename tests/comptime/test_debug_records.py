@@ -117,7 +117,8 @@ def in_place_operations(x):
     tensors[0][0] = WEIGHT[0]
     tensors[1].copy_(WEIGHT)
     table["a"] += WEIGHT
-    torch.nn.functional.relu(tensors[3].add_(WEIGHT), True)
+    inplace = True  # positional, which the recorder must recognize as well
+    torch.nn.functional.relu(tensors[3].add_(WEIGHT), inplace)
     torch.nn.functional.leaky_relu(tensors[4].mul_(WEIGHT), 0.1, inplace=True)
     out = torch.empty(0)
     total = torch.cos(x) + torch.add(x, 1, out=out) + torch.where(x > 0, x, 1.0)

@@ -1,4 +1,4 @@
-"""Every form of callback at every place: `ctx.log` shows exactly one event per logical hit, at the right line."""
+"""Every form of callback at every call site: `ctx.log` shows exactly one event for each hit, at the right line."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import linecache
 
 import pytest
 import torch
-from comptime_places import FORMS, PLACES
+from comptime_places import CALL_SITES, FORMS
 
 import dynx
 import dynx.comptime
 
 
-def assemble(place: str, form: str) -> tuple[str, int]:
-    """Put a form into a place; gives the source and the line of the callback's statement."""
+def assemble(call_site: str, form: str) -> tuple[str, int]:
+    """Put a form of callback at a call site; return the source and the line of the call."""
     before, statement = FORMS[form]
-    lines = (before + PLACES[place].program).splitlines()
+    lines = (before + CALL_SITES[call_site].program).splitlines()
     index = next(i for i, line in enumerate(lines) if line.strip() == "@@")
     indent = lines[index].removesuffix("@@")
-    at = [indent + line for line in statement.replace("@@", "").splitlines()]
-    inside = [i for i, line in enumerate(at) if "comptime" in line]
-    return "\n".join([*lines[:index], *at, *lines[index + 1 :]]), index + inside[0] + 1
+    inserted = [indent + line for line in statement.replace("@@", "").splitlines()]
+    calls = [i for i, line in enumerate(inserted) if "comptime" in line]
+    return "\n".join([*lines[:index], *inserted, *lines[index + 1 :]]), index + calls[0] + 1
 
 
 def run_program(source: str, file: str) -> dynx.Run:
-    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     x = torch.ones(3)
 
     def run(f, *args, dynamic=None):
@@ -36,12 +36,12 @@ def run_program(source: str, file: str) -> dynx.Run:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("place", PLACES)
-def test_one_event_per_logical_hit(place, form, tmp_path):
-    source, line = assemble(place, form)
+@pytest.mark.parametrize("call_site", CALL_SITES)
+def test_one_event_for_each_hit(call_site, form, tmp_path):
+    source, line = assemble(call_site, form)
     file = str(tmp_path / "program.py")
     logs = run_program(source, file).logs
-    assert [(each.location.file, each.location.line) for each in logs] == [(file, line)] * PLACES[place].hits
-    assert {each.location.function for each in logs} == {PLACES[place].function}
-    assert {each.outcome for each in logs} == {"committed"}
-    assert all(each.values["y"].startswith("Tensor(float32, [") for each in logs)
+    assert [(event.location.file, event.location.line) for event in logs] == [(file, line)] * CALL_SITES[call_site].hits
+    assert {event.location.function for event in logs} == {CALL_SITES[call_site].function}
+    assert {event.outcome for event in logs} == {"committed"}
+    assert all(event.values["y"].startswith("Tensor(float32, [") for event in logs)

@@ -1,4 +1,4 @@
-"""`post_mortem`: the innermost line and the right stack for every kind of break, and no trace of the observer."""
+"""`post_mortem`: the innermost line and its value stack for every kind of graph break, without changing the compilation."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from fingerprint import alive, fingerprint
 from torch._dynamo import symbolic_convert
 
 from dynx.comptime import post_mortem
+from dynx.errors import UsageError
 
 
 def load(source, file):
-    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     namespace = {"torch": torch}
     exec(compile(source, file, "exec"), namespace)
     return namespace
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_innermost_line_and_its_stack(name, tmp_path):
+def test_state_has_the_innermost_line_and_its_value_stack(name, tmp_path):
     kind = KINDS[name]
     file = str(tmp_path / "program.py")
     line = next(n for n, text in enumerate(kind.source.splitlines(), 1) if "# here" in text)
@@ -31,9 +32,9 @@ def test_the_innermost_line_and_its_stack(name, tmp_path):
     with post_mortem() as pm, warnings.catch_warnings(), contextlib.suppress(RuntimeError):
         warnings.simplefilter("ignore")
         torch.compile(program["f"], backend="eager")(*program["args"])
-    here = [each for each in pm.breaks if (each.location.file, each.location.line) == (file, line)]
-    assert len(here) == 1, [(str(each.location), each.reason) for each in pm.breaks]
-    (state,) = here
+    states = [state for state in pm.breaks if (state.location.file, state.location.line) == (file, line)]
+    assert len(states) == 1, [(str(state.location), state.reason) for state in pm.breaks]
+    (state,) = states
     innermost = state.frames[0]
     assert innermost.location.function == kind.function
     assert innermost.location.column is not None
@@ -52,7 +53,7 @@ def breaking(x):
     return y * 2
 
 
-def test_the_same_graphs_code_and_guards_with_and_without():
+def test_graphs_code_and_guards_are_the_same_with_and_without():
     args = (torch.ones(3),)
     plain = fingerprint(breaking, args, contextlib.nullcontext())
     assert plain[0]
@@ -60,7 +61,7 @@ def test_the_same_graphs_code_and_guards_with_and_without():
     assert fingerprint(breaking, args, post_mortem()) == plain
 
 
-def test_one_record_for_one_cause_however_often_it_is_met():
+def test_one_record_for_each_cause():
     def f(x):
         return breaking(x) + breaking(x)
 
@@ -73,38 +74,45 @@ def test_one_record_for_one_cause_however_often_it_is_met():
     assert state.frames[0].locals == {"x": "Tensor(float32, [3])", "y": "Tensor(float32, [3])"}
 
 
-def test_the_callback_is_called_once_a_cause():
-    seen = []
-    with post_mortem(on_break=seen.append) as pm:
+def test_on_break_is_called_once_for_each_cause():
+    states = []
+    with post_mortem(on_break=states.append) as pm:
         torch.compile(breaking, backend="eager")(torch.ones(3))
-    assert seen == list(pm.breaks)
+    assert states == list(pm.breaks)
 
 
-def test_a_failed_compilation_is_kept():
+def test_a_failed_compilation_is_recorded():
     with post_mortem() as pm, pytest.raises(torch._dynamo.exc.Unsupported):
         torch.compile(breaking, backend="eager", fullgraph=True)(torch.ones(3))
     (state,) = pm.breaks
     assert state.location.line == breaking.__code__.co_firstlineno + 2
 
 
-def test_nothing_is_left_behind():
+def test_leaving_restores_step_and_keeps_no_tensor():
     counts = []
     for _ in range(3):  # torch itself keeps some tensors of each compilation
         torch.compile(breaking, backend="eager")(torch.ones(3))
         counts.append(alive())
-    raw = vars(symbolic_convert.InstructionTranslatorBase)["step"]
+    original = vars(symbolic_convert.InstructionTranslatorBase)["step"]
     with post_mortem():
-        assert symbolic_convert.InstructionTranslatorBase.step is not raw
+        assert symbolic_convert.InstructionTranslatorBase.step is not original
         with post_mortem() as inner:
             torch.compile(breaking, backend="eager")(torch.ones(3))
-    assert symbolic_convert.InstructionTranslatorBase.step is raw
+    assert symbolic_convert.InstructionTranslatorBase.step is original
     assert len(inner) == 1
     assert alive() - counts[-1] <= counts[-1] - counts[-2]
 
 
-def test_one_that_raises_never_hurts_the_program():
-    def bad(state):
-        raise KeyError("mine")
+def test_an_exception_of_on_break_does_not_affect_the_program():
+    def fail(state):
+        raise KeyError("state")
 
-    with pytest.warns(UserWarning, match="KeyError"), post_mortem(on_break=bad):
+    with pytest.warns(UserWarning, match="KeyError"), post_mortem(on_break=fail):
         assert torch.compile(breaking, backend="eager")(torch.ones(1)).item() == 4
+
+
+def test_wrong_use_raises():
+    with pytest.raises(UsageError, match="on_break is 3, which is not callable"):
+        post_mortem(on_break=3)
+    with post_mortem() as pm, pytest.raises(UsageError, match="is open already"):
+        pm.__enter__()

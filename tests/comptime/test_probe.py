@@ -1,4 +1,4 @@
-"""`probe`: what it can be set on, what it says where it cannot fire, and that it leaves nothing behind."""
+"""`probe`: its targets, its errors where it cannot fire, and that removing it restores everything."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch._dynamo import symbolic_convert
 
 import dynx
 from dynx.comptime import probe
-from dynx.errors import DynxWarning, ProbeFailed
+from dynx.errors import DynxWarning, ProbeFailed, UsageError
 
 
 def helper(x):
@@ -67,26 +67,26 @@ def first_line(function):
     ],
     ids=lambda value: getattr(value, "__qualname__", "") or type(value).__name__,
 )
-def test_targets(target, run, function, mode, monkeypatch):
+def test_fires_on_every_kind_of_target(target, run, function, mode, monkeypatch):
     monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or types.ModuleType(__name__))
     if isinstance(target, str) and target.startswith(f"{__name__}:"):
         vars(sys.modules[__name__]).update(helper=helper, Net=Net)
-    seen = []
-    with probe(target, do=lambda ctx: seen.append(ctx.location.function), mode=mode) as armed:
+    functions = []
+    with probe(target, do=lambda ctx: functions.append(ctx.location.function), mode=mode) as armed:
         torch.compile(run, backend="eager")(torch.ones(3))
-    assert seen == [function]
+    assert functions == [function]
     assert armed.hits == 1
     assert armed.status == "removed"
 
 
-def test_a_line_of_a_function():
-    seen = []
-    with probe(helper, first_line(helper) + 2, do=lambda ctx: seen.append(repr(ctx.local("y")))):
+def test_fires_at_a_line_of_a_function():
+    values = []
+    with probe(helper, first_line(helper) + 2, do=lambda ctx: values.append(repr(ctx.local("y")))):
         torch.compile(program, backend="eager")(torch.ones(3))
-    assert seen == ["Tensor(float32, [3])"]
+    assert values == ["Tensor(float32, [3])"]
 
 
-def test_code_of_a_library():
+def test_fires_in_library_code():
     import torch.nn.utils.parametrize as library
 
     def f(x):
@@ -97,7 +97,7 @@ def test_code_of_a_library():
     assert armed.hits == 1
 
 
-def test_without_do_the_locals_are_logged():
+def test_logs_the_locals_by_default():
     with dynx.watch() as w, probe(helper, first_line(helper) + 2):
         torch.compile(program, backend="eager")(torch.ones(3))
     (event,) = w.logs
@@ -105,7 +105,7 @@ def test_without_do_the_locals_are_logged():
     assert event.location.function == "helper"
 
 
-def test_when_decides():
+def test_fires_only_if_when_is_true():
     with probe(helper, when=lambda ctx: ctx.local("x").size(0) == 4, do=lambda ctx: None) as armed:
         torch.compile(program, backend="eager", dynamic=False)(torch.ones(3))
         assert (armed.hits, armed.status) == (0, "armed")
@@ -114,7 +114,7 @@ def test_when_decides():
 
 
 @pytest.mark.parametrize("mode", ["hook", "rewrite"])
-def test_a_break_at_the_line(mode):
+def test_graph_break_splits_the_graph_at_the_line(mode):
     graphs = []
 
     def backend(graph_module, example_inputs):
@@ -128,7 +128,7 @@ def test_a_break_at_the_line(mode):
     assert armed.hits == 1
 
 
-def test_facts_at_the_line():
+def test_check_decides_a_later_branch():
     torch._dynamo.config.capture_scalar_outputs = True
 
     def f(t, x):
@@ -156,12 +156,12 @@ def test_facts_at_the_line():
     ],
     ids=lambda value: getattr(value, "__qualname__", "") or type(value).__name__,
 )
-def test_what_cannot_fire_is_told_when_it_is_set(target, line, message):
+def test_a_target_that_cannot_fire_raises(target, line, message):
     with pytest.raises(ProbeFailed, match=message):
         probe(target, line)
 
 
-def test_compiled_code_needs_a_reset_and_is_told():
+def test_warns_if_the_code_is_compiled_already():
     run = torch.compile(program, backend="eager")
     run(torch.ones(3))
     with pytest.warns(DynxWarning, match=r"is compiled already.*\n.*torch._dynamo.reset\(\), or use .*mode=\"rewrite\""):
@@ -174,7 +174,7 @@ def test_compiled_code_needs_a_reset_and_is_told():
     armed.remove()
 
 
-def test_rewriting_needs_no_reset_and_gives_the_old_cache_back():
+def test_rewriting_needs_no_reset_and_restores_the_cache_entries():
     run = torch.compile(program, backend="eager")
     code = program.__code__
     with dynx.watch() as w:
@@ -189,7 +189,7 @@ def test_rewriting_needs_no_reset_and_gives_the_old_cache_back():
     assert not [name for name in program.__globals__ if name.startswith("__dynx_probe")]
 
 
-def test_the_name_goes_with_the_code_that_calls_it():
+def test_the_builtin_is_deleted_with_the_code_that_calls_it():
     probe(helper, mode="rewrite").remove()
     before = {name for name in vars(builtins) if name.startswith("__dynx_probe")}
     with probe(helper, mode="rewrite"):
@@ -198,17 +198,17 @@ def test_the_name_goes_with_the_code_that_calls_it():
     assert {name for name in vars(builtins) if name.startswith("__dynx_probe")} == before
 
 
-def test_nothing_is_wrapped_when_no_probe_is_armed():
+def test_removing_the_last_probe_restores_torch():
     originals = {name: vars(symbolic_convert.InstructionTranslatorBase)[name] for name in ("run", "step", "starts_line")}
     first, second = probe(helper), probe(program)
     assert symbolic_convert.InstructionTranslatorBase.run is not originals["run"]
     first.remove()
     first.remove()
     second.remove()
-    assert all(vars(symbolic_convert.InstructionTranslatorBase)[name] is raw for name, raw in originals.items())
+    assert all(vars(symbolic_convert.InstructionTranslatorBase)[name] is original for name, original in originals.items())
 
 
-def test_a_probe_that_fails_names_the_line():
+def test_an_exception_of_do_fails_the_compilation_or_is_recorded():
     with probe(helper, do=lambda ctx: 1 / 0), pytest.raises(dynx.errors.ComptimeFailed, match=r"ZeroDivisionError"):
         torch.compile(program, backend="eager")(torch.ones(3))
     with probe(helper, do=lambda ctx: 1 / 0, on_error="record"), dynx.watch() as w:
@@ -216,7 +216,7 @@ def test_a_probe_that_fails_names_the_line():
     assert "ZeroDivisionError" in w.troubles[0].why
 
 
-def test_two_probes_on_one_line_both_fire():
+def test_two_probes_on_one_line_fire_in_order():
     order = []
     with probe(helper, do=lambda ctx: order.append(1)), probe(helper, do=lambda ctx: order.append(2)):
         torch.compile(program, backend="eager")(torch.ones(3))
@@ -224,9 +224,9 @@ def test_two_probes_on_one_line_both_fire():
 
 
 class TestRewrittenCode:
-    """What still runs after a probe was taken away must run."""
+    """Functions, closures and generators with rewritten code still run after the probe was removed."""
 
-    def test_a_closure_made_meanwhile(self):
+    def test_a_closure_created_while_armed(self):
         def outer(k):
             def inner(x):
                 return x + k
@@ -234,22 +234,22 @@ class TestRewrittenCode:
             return inner
 
         armed = probe(outer, first_line(outer) + 2, mode="rewrite", do=lambda ctx: None)
-        made = outer(1)
+        closure = outer(1)
         armed.remove()
-        assert made(torch.ones(1)).item() == 2
+        assert closure(torch.ones(1)).item() == 2
 
-    def test_a_generator_under_way(self):
+    def test_a_started_generator(self):
         def numbers():
             yield 1
             yield 2
 
         armed = probe(numbers, first_line(numbers) + 2, mode="rewrite", do=lambda ctx: None)
-        under_way = numbers()
-        next(under_way)
+        generator = numbers()
+        next(generator)
         armed.remove()
-        assert list(under_way) == [2]
+        assert list(generator) == [2]
 
-    def test_two_taken_away_in_the_order_they_came(self):
+    def test_two_probes_removed_in_the_order_they_were_armed(self):
         code = program.__code__
         first = probe(program, mode="rewrite", do=lambda ctx: None)
         second = probe(program, mode="rewrite", do=lambda ctx: None)
@@ -261,8 +261,8 @@ class TestRewrittenCode:
         assert program(torch.ones(1)).item() == 3
 
 
-def test_a_probe_may_take_itself_away():
-    """The attempts of one compilation must find the same probes, or torch loses its place."""
+def test_a_probe_may_remove_itself():
+    """All attempts of a compilation must meet the same probes, or torch's speculation log does not match."""
 
     def f(x):
         y = x + 1
@@ -276,14 +276,14 @@ def test_a_probe_may_take_itself_away():
     assert symbolic_convert.InstructionTranslatorBase.run.__name__ == "run"
 
 
-def test_another_function_with_the_same_name_and_line_is_not_meant():
-    one, other = (lambda x: x + 1), (lambda x: x * 2)
-    with probe(one, do=lambda ctx: None) as armed:
-        torch.compile(other, backend="eager")(torch.ones(1))
+def test_does_not_fire_in_another_function_of_the_same_name_and_line():
+    target, neighbour = (lambda x: x + 1), (lambda x: x * 2)
+    with probe(target, do=lambda ctx: None) as armed:
+        torch.compile(neighbour, backend="eager")(torch.ones(1))
     assert armed.hits == 0
 
 
-def test_a_module_with_a_forward_of_its_own():
+def test_fires_in_a_forward_set_on_the_instance():
     net = torch.nn.Linear(1, 1)
     net.forward = helper
     with probe(net, do=lambda ctx: None) as armed:
@@ -291,12 +291,27 @@ def test_a_module_with_a_forward_of_its_own():
     assert armed.hits == 1
 
 
-def test_the_line_of_a_def_is_where_the_function_begins():
+def test_the_line_of_a_def_fires_where_the_function_begins():
     with probe(helper, first_line(helper), do=lambda ctx: None) as armed:
         torch.compile(program, backend="eager")(torch.ones(1))
     assert armed.hits == 1
 
 
-def test_options_are_looked_at():
-    with pytest.raises(ProbeFailed, match="give one of hook, rewrite and one of raise, warn, record"):
-        probe(helper, mode="rewite")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "rewite"}, "mode is 'rewite'\n  valid choices are hook, rewrite"),
+        ({"on_error": "ignore"}, "on_error is 'ignore'\n  valid choices are raise, warn, record"),
+        ({"do": 3}, "do is 3, which is not callable"),
+        ({"when": True}, "when is True, which is not callable"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_invalid_options_raise(options, message):
+    with pytest.raises(UsageError, match=message):
+        probe(helper, **options)
+
+
+def test_a_line_given_twice_raises():
+    with pytest.raises(UsageError, match="two lines are given"):
+        probe(f"{__file__}:{first_line(helper) + 1}", 3)

@@ -1,4 +1,4 @@
-"""Where statements begin in bytecode, against an oracle that counts executions by rewriting the source."""
+"""The instructions at which statements begin, tested against an oracle that counts executions by rewriting the source."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ SOURCE = Path(FILE).read_text()
 
 
 def functions():
-    return {each.__name__: each for each in corpus.CORPUS}
+    return {function.__name__: function for function in corpus.CORPUS}
 
 
 def lines_of(function):
-    """The lines at which statements of a function begin, but for its own `def` and docstrings."""
+    """Return the lines at which statements of a function begin, without its `def` and docstrings."""
     lines, first = inspect.getsourcelines(function)
-    own = range(first + 1, first + len(lines))
-    return sorted({each.first for each in statements.statements(FILE) if each.first in own})
+    body = range(first + 1, first + len(lines))
+    return sorted({statement.first for statement in statements.statements(FILE) if statement.first in body})
 
 
 def line_of(statement):
-    return min([statement.lineno, *(each.lineno for each in getattr(statement, "decorator_list", ()))])
+    return min([statement.lineno, *(decorator.lineno for decorator in getattr(statement, "decorator_list", ()))])
 
 
 class Count(ast.NodeTransformer):
-    """Puts `_count(line)` before every statement; of several on a line before the outermost, the first."""
+    """Inserts `_count(line)` before every statement; if several begin on a line, before the first outermost one."""
 
     def __init__(self, tree):
-        self.owner = {}
+        self.first = {}  # statement, by line
         for node in ast.walk(tree):  # outer ones come first
             if isinstance(node, ast.stmt):
-                self.owner.setdefault(line_of(node), node)
+                self.first.setdefault(line_of(node), node)
 
     def generic_visit(self, node):
         super().generic_visit(node)
         for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, None)
             if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
-                setattr(node, name, [each for statement in block for each in self.counted(statement)])
+                setattr(node, name, [node for statement in block for node in self.counted(statement)])
         return node
 
     def counted(self, statement):
         is_docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-        if is_docstring or self.owner.get(line_of(statement)) is not statement:
+        if is_docstring or self.first.get(line_of(statement)) is not statement:
             return [statement]
         call = ast.Expr(ast.Call(ast.Name("_count", ast.Load()), [ast.Constant(line_of(statement))], []))
         return [ast.copy_location(call, statement), statement]
@@ -63,7 +63,7 @@ class Count(ast.NodeTransformer):
 
 @functools.cache
 def executions(function):
-    """Count how often each statement is executed."""
+    """Return how often each statement is executed, by line."""
     counts = Counter()
     tree = ast.parse(SOURCE)
     tree = ast.fix_missing_locations(Count(tree).visit(tree))
@@ -78,7 +78,7 @@ CASES = [(name, line) for name, function in functions().items() for line in line
 
 
 @pytest.mark.parametrize(("name", "line"), CASES)
-def test_rewritten_code_calls_once_per_execution(name, line):
+def test_rewritten_code_calls_once_for_each_execution(name, line):
     function = functions()[name]
     expected = executions(function)[line]
     calls = []
@@ -92,18 +92,18 @@ def test_rewritten_code_calls_once_per_execution(name, line):
 
 @pytest.mark.parametrize("mode", ["hook", "rewrite"])
 @pytest.mark.parametrize(("name", "line"), CASES)
-def test_a_probe_fires_once_per_execution(name, line, mode):
+def test_a_probe_fires_once_for_each_execution(name, line, mode):
     function = functions()[name]
     expected = executions(function)[line]
-    seen = []
-    with probe(f"{FILE}:{line}", do=lambda ctx: seen.append(ctx.location.line), mode=mode) as armed:
+    lines = []
+    with probe(f"{FILE}:{line}", do=lambda ctx: lines.append(ctx.location.line), mode=mode) as armed:
         result = torch.compile(function, backend="eager")(torch.ones(3))
     assert torch.equal(result, function(torch.ones(3)))
     assert armed.hits == expected
-    assert set(seen) <= {line, line + 1, line + 2}
+    assert set(lines) <= {line, line + 1, line + 2}
 
 
-def test_every_mode_restores_the_code():
+def test_removing_a_rewrite_probe_restores_the_code():
     before = {name: function.__code__ for name, function in functions().items()}
     for _, line in CASES:
         probe(f"{FILE}:{line}", mode="rewrite").remove()

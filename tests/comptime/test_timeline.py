@@ -1,4 +1,4 @@
-"""`timeline`: what each line cost, exactly attributed, and nothing changed."""
+"""`timeline`: costs are attributed to the right lines, and the compilation is unchanged."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch._dynamo import symbolic_convert
 from torch._dynamo.output_graph import OutputGraph
 
 from dynx.comptime import comptime, timeline
+from dynx.errors import UsageError
 
 
 def helper(x):
@@ -34,25 +35,26 @@ def line(function, offset):
     return function.__code__.co_firstlineno + offset
 
 
-def at(tl, function, offset):
-    (found,) = [each for each in tl.by_line() if each.location.line == line(function, offset)]
-    return found
+def cost_at(tl, function, offset):
+    """Return the cost of the line `offset` lines after the first of a function."""
+    (cost,) = [cost for cost in tl.by_line() if cost.location.line == line(function, offset)]
+    return cost
 
 
 def test_nodes_guards_and_exceptions_belong_to_their_lines():
     with timeline() as tl:
         torch.compile(program, backend="eager")(torch.ones(3), 2)
-    assert at(tl, program, 1).nodes == ("mul",)
-    assert at(tl, helper, 1).nodes == ("sin",)
-    assert len(at(tl, helper, 2).nodes) == 1
-    assert at(tl, program, 2).nodes == (), "a line that inlines owns only what it does itself"
-    assert "L['x']" in [guard.source for guard in at(tl, program, 1).guards]
-    assert at(tl, program, 4).exceptions == 1
-    assert at(tl, program, 1).source == "    a = x * n"
-    assert at(tl, program, 1).instructions >= 3
+    assert cost_at(tl, program, 1).nodes == ("mul",)
+    assert cost_at(tl, helper, 1).nodes == ("sin",)
+    assert len(cost_at(tl, helper, 2).nodes) == 1
+    assert cost_at(tl, program, 2).nodes == (), "a line that inlines a function has only its own nodes"
+    assert "L['x']" in [guard.source for guard in cost_at(tl, program, 1).guards]
+    assert cost_at(tl, program, 4).exceptions == 1
+    assert cost_at(tl, program, 1).source == "    a = x * n"
+    assert cost_at(tl, program, 1).instructions >= 3
 
 
-def test_self_time_is_without_what_was_inlined():
+def test_seconds_do_not_include_inlined_functions():
     def slow(x):
         comptime.sleep(0.2)
         return x + 1
@@ -63,21 +65,21 @@ def test_self_time_is_without_what_was_inlined():
 
     with timeline() as tl:
         torch.compile(f, backend="eager")(torch.ones(3))
-    caller = at(tl, f, 1)
+    caller = cost_at(tl, f, 1)
     assert caller.cumulative > 0.2 > 10 * caller.seconds
-    assert sum(each.seconds for each in tl.by_line(internals=True)) == pytest.approx(tl.seconds)
+    assert sum(cost.seconds for cost in tl.by_line(internals=True)) == pytest.approx(tl.seconds)
 
 
-def test_the_backend_is_told_apart():
+def test_backend_seconds_are_separate():
     def backend(graph_module, example_inputs):
         time.sleep(0.3)
         return graph_module.forward
 
     with timeline() as tl:
         torch.compile(helper, backend=backend)(torch.ones(3))
-    (compile,) = tl.compiles
-    assert compile.backend > 0.3
-    assert all(each.seconds < 0.25 for each in tl.by_line())
+    (compilation,) = tl.compiles
+    assert compilation.backend > 0.3
+    assert all(cost.seconds < 0.25 for cost in tl.by_line())
 
 
 def test_discarded_attempts_are_wasted():
@@ -89,17 +91,17 @@ def test_discarded_attempts_are_wasted():
 
     with timeline() as tl:
         torch.compile(f, backend="eager")(torch.ones(3))
-    first, rest = tl.compiles
-    assert (first.attempts, rest.attempts) == (2, 1)
+    first, resumed = tl.compiles
+    assert (first.attempts, resumed.attempts) == (2, 1)
     assert first.wasted > 0.1
-    assert rest.wasted == 0
+    assert resumed.wasted == 0
     assert tl.wasted == first.wasted
-    assert at(tl, f, 1).nodes == ("add",), "what an abandoned attempt traced counts for nothing"
-    assert at(tl, f, 4).location.function.endswith("f"), "the rest of a function is the same function"
+    assert cost_at(tl, f, 1).nodes == ("add",), "nodes of a discarded attempt are not counted"
+    assert cost_at(tl, f, 4).location.function.endswith("f"), "a resume function has the name of its function"
 
 
-def test_every_line_that_asked_for_a_guard():
-    """torch keeps the first only."""
+def test_guard_origins_are_all_lines_that_requested_the_guard():
+    """torch keeps only the first."""
 
     def f(x):
         y = x + 1
@@ -108,12 +110,12 @@ def test_every_line_that_asked_for_a_guard():
 
     with timeline() as tl:
         torch.compile(f, backend="eager")(torch.ones(3))
-    assert {each.line for each in tl.guard_origins("L['x']")} == {each.line for each in tl.guard_origins("x")}
-    assert line(f, 1) in {each.line for each in tl.guard_origins("x")}
+    assert {origin.line for origin in tl.guard_origins("L['x']")} == {origin.line for origin in tl.guard_origins("x")}
+    assert line(f, 1) in {origin.line for origin in tl.guard_origins("x")}
     assert tl.guard_origins("nothing") == ()
 
 
-def test_shape_guards():
+def test_shape_guards_belong_to_their_line():
     def f(x):
         y = x + 1
         if x.size(0) > 2:
@@ -122,19 +124,19 @@ def test_shape_guards():
 
     with timeline() as tl:
         torch.compile(f, backend="eager", dynamic=True)(torch.ones(4))
-    assert any("> 2" in text or "2 <" in text or ">= 3" in text for text in at(tl, f, 2).shape_guards)
+    assert any("> 2" in text or "2 <" in text or ">= 3" in text for text in cost_at(tl, f, 2).shape_guards)
 
 
-def test_two_compiles_with_the_same_id():
+def test_compilations_with_the_same_id_are_separate():
     with timeline() as tl:
         for _ in range(2):
             torch._dynamo.reset()
             torch.compile(helper, backend="eager")(torch.ones(3))
-    assert [each.id for each in tl.compiles] == ["0/0", "0/0"]
-    assert at(tl, helper, 1).nodes == ("sin", "sin")
+    assert [compilation.id for compilation in tl.compiles] == ["0/0", "0/0"]
+    assert cost_at(tl, helper, 1).nodes == ("sin", "sin")
 
 
-def test_the_same_graphs_code_and_guards_with_and_without():
+def test_graphs_code_and_guards_are_the_same_with_and_without():
     args = (torch.ones(3), 2)
     plain = fingerprint(program, args, contextlib.nullcontext())
     assert plain[0]
@@ -142,31 +144,36 @@ def test_the_same_graphs_code_and_guards_with_and_without():
     assert fingerprint(program, args, timeline()) == plain
 
 
-def test_nothing_is_left_wrapped():
-    step, compile = symbolic_convert.InstructionTranslatorBase.step, OutputGraph.call_user_compiler
+def test_leaving_restores_torch():
+    step, call_user_compiler = symbolic_convert.InstructionTranslatorBase.step, OutputGraph.call_user_compiler
     with timeline(), timeline() as inner:
         torch.compile(helper, backend="eager")(torch.ones(3))
     assert symbolic_convert.InstructionTranslatorBase.step is step
-    assert OutputGraph.call_user_compiler is compile
-    assert at(inner, helper, 1).nodes == ("sin",)
+    assert OutputGraph.call_user_compiler is call_user_compiler
+    assert cost_at(inner, helper, 1).nodes == ("sin",)
 
 
-def test_it_can_be_read_elsewhere():
+def test_json_and_html():
     with timeline() as tl:
         torch.compile(program, backend="eager")(torch.ones(3), 2)
     data = json.loads(tl.to_json())
     assert len(data["compiles"]) == 1
-    assert all(each["location"]["line"] > 0 for each in data["lines"])
+    assert all(cost["location"]["line"] > 0 for cost in data["lines"])
     page = tl._repr_html_()
     assert "a = x * n" in page
     assert "nodes: mul" in page
 
 
-def test_an_exception_in_the_program_passes():
+def test_an_exception_of_the_program_propagates():
     def f(x):
         x.add_(1)
-        raise KeyError("mine")
+        raise KeyError("key")
 
     with timeline() as tl, pytest.raises(KeyError):
         torch.compile(f, backend="eager")(torch.ones(3))
     assert tl.by_line()
+
+
+def test_entering_twice_raises():
+    with timeline() as tl, pytest.raises(UsageError, match="is open already"):
+        tl.__enter__()
