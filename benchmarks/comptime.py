@@ -1,11 +1,11 @@
-"""What the tools of `dynx.comptime` cost while torch traces a transformer of 12 layers.
+"""The cost of the tools of `dynx.comptime` while torch traces a transformer of 12 layers.
 
-One is GPT-2 of the transformers library, more than half of whose traced instructions read its configuration, and torch is soon
-done with those; the other is in plain PyTorch.
+Two models are traced: a decoder in plain PyTorch, and GPT-2 of the transformers library, where more than half of the traced
+instructions read its configuration, which torch traces quickly, so that the cost for each instruction weighs more.
 
 python benchmarks/comptime.py [--out benchmarks/results/comptime.json]
-Armed but not hit: at most 1.03x; post_mortem 1.03x; timeline 1.15x; the debugger's recorder 1.25x.
-Unarmed costs nothing: no attribute of torch is wrapped.
+Bounds: a probe that is armed but not hit 1.03x; post_mortem 1.03x; timeline 1.15x; the debugger's recorder 1.25x.
+When no tool is in use there is no cost: no attribute of torch is wrapped.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def never_reached():
 
 
 def recorder():
-    """Give a debugger's session that never stops."""
-    session = Session(["c"], internals=False)
+    """Return a session of the debugger that never stops."""
+    session = Session(["c"])
     session.stop = None
     return session
 
@@ -44,7 +44,7 @@ TOOLS = {
 
 
 def trace_seconds(model, tool) -> float:
-    """Seconds for one compilation with the eager backend, which is almost all tracing."""
+    """Return the seconds of one compilation with the eager backend, almost all of which is tracing."""
     torch._dynamo.reset()
     gc.collect()
     compiled = torch.compile(model, backend="eager")
@@ -56,18 +56,20 @@ def trace_seconds(model, tool) -> float:
 
 
 def gpt2() -> torch.nn.Module:
+    """Return GPT-2 with 12 layers and random weights."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     return GPT2LMHeadModel(GPT2Config(n_layer=12, n_embd=64, n_head=2, vocab_size=128, bos_token_id=0, eos_token_id=0))
 
 
 def main() -> int:
+    """Measure, print the table, and return 1 if a bound is missed or torch is not restored."""
     originals = dict(vars(InstructionTranslatorBase))
     ratios = []
     models = ("plain", Decoder), ("GPT-2", gpt2)
-    for model_name, make in models:
+    for model_name, build in models:
         torch.manual_seed(0)
-        model = make().eval()
+        model = build().eval()
         ratios += [
             ratio(
                 f"trace time, {model_name}, {name}",
@@ -79,7 +81,7 @@ def main() -> int:
             for name, (tool, bound) in TOOLS.items()
         ]
     wrapped = [name for name, value in originals.items() if vars(InstructionTranslatorBase)[name] is not value]
-    print(f"wrapped when nothing is armed: {wrapped or 'nothing'}")
+    print(f"attributes of torch that are still wrapped: {wrapped or 'none'}")
     return report("dynx.comptime against plain torch.compile", ratios, out_option()) or bool(wrapped)
 
 

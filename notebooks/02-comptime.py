@@ -14,8 +14,9 @@
 # %% [markdown]
 # # Inside the trace
 #
-# torch.compile reads a model symbolically, line by line, before it runs. `dynx.comptime` looks on, and acts where you ask it to:
-# in code that you have written and in code that you have not. Here it is GPT-2 from `transformers`, unmodified, with random weights.
+# torch.compile executes a model symbolically, line by line, before it runs. `dynx.comptime` runs your code while a line is traced,
+# in code that you have written and in code that you have not. The example is GPT-2 from `transformers`, unmodified, with random
+# weights.
 
 # %%
 import inspect
@@ -33,9 +34,9 @@ model = GPT2LMHeadModel(config).eval()
 tokens = torch.ones(1, 8, dtype=torch.long)
 
 # %% [markdown]
-# ## Stop at a line of somebody else's code
+# ## Stop at a line of library code
 #
-# Which shapes reach the feed-forward block? A probe on `GPT2MLP.forward` fires each time its first line is traced, once a layer.
+# Which shapes reach the feed-forward block? A probe on `GPT2MLP.forward` fires when the function is traced, once for each layer.
 
 # %%
 shapes = []
@@ -48,7 +49,7 @@ print(shapes)
 assert p.hits == config.n_layer
 
 # %% [markdown]
-# A probe may also act. This one breaks the graph right before the block, on the first layer only:
+# A probe can also change the trace. This one breaks the graph right before the block, in the first layer only:
 
 # %%
 graphs = []
@@ -67,9 +68,9 @@ print("nodes of each graph:", graphs)
 assert len(graphs) > 1
 
 # %% [markdown]
-# ## What was known when the graph broke
+# ## The state at a graph break
 #
-# A model of our own that looks at its result while it is compiled. `post_mortem` keeps the state of the trace at each break: the
+# This model branches on its result, which breaks the graph. `post_mortem` records the state of the trace at each graph break: the
 # line with the instruction underlined, the locals of every frame, the value stack, the graph so far and the guards.
 
 
@@ -100,8 +101,8 @@ state.frames[0].locals
 # %% [markdown]
 # ## Promise what torch cannot know
 #
-# A number out of a tensor is unknown until run time, so torch cannot take a branch on it. A promise decides it, and is asserted when
-# the compiled code runs.
+# A number read from a tensor is unknown until run time, so torch cannot decide a branch on it. `ctx.check` promises that a condition
+# holds: this decides the branch, and the compiled code asserts it.
 
 # %%
 torch._dynamo.config.capture_scalar_outputs = True
@@ -123,9 +124,9 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# ## What each line cost
+# ## The cost of each line
 #
-# `timeline` measures the trace itself. A click on a line shows the nodes it added and the guards it asked for.
+# `timeline` measures the trace itself. A click on a line shows the nodes it added and the guards it requested.
 
 # %%
 torch._dynamo.reset()
@@ -141,8 +142,8 @@ for line in tl.by_line()[:5]:
 # %% [markdown]
 # ## Step through the trace, also back
 #
-# `debug` asks at a prompt; here a script answers. A breakpoint in the attention of the second layer, a look at what is known, and then
-# backwards over the recorded instructions: nothing runs again.
+# `debug` prompts for commands; here they come from a script. It sets a breakpoint in the attention of the second layer, inspects the
+# state there, and goes back over the recorded instructions: nothing runs again.
 
 # %%
 torch._dynamo.reset()
@@ -163,8 +164,8 @@ with torch.no_grad():
     debug(model, script=script.format(line=line))(tokens)
 
 # %% [markdown]
-# Nothing stays behind: every attribute of torch is the original object again, and what was compiled meanwhile is what would have been
-# compiled anyway. Everything a callback logs is also in `dynx.watch()`:
+# All these tools restore torch afterwards: every attribute is the original object again. Observers did not change what was compiled.
+# Everything that a callback logs is also in `dynx.watch()`:
 
 # %%
 torch._dynamo.reset()

@@ -21,9 +21,9 @@ not be specialized, or that a float must be. So:
 - The code after a graph break becomes a *resume function*: a frame with a compile id and attempts of its own.
 - Generators, inlined functions and loops are traced as often as the program executes them, within each attempt.
 
-A callback that Dynamo calls while it traces a line therefore runs at *every* attempt. The user thinks in *hits*
-instead: one hit for each execution of the line in the code that finally runs. A tool which prints, counts, guards or
-breaks graphs during tracing has to decide for each of its effects whether it belongs to the attempt or to the hit.
+A callback that Dynamo calls while it traces a line therefore runs at *every* attempt. The user thinks in *logical
+hits* instead: one hit for each execution of the line in the code that finally runs. A tool that prints, counts, guards
+or breaks graphs during tracing has to decide for each of its effects whether it belongs to the attempt or to the hit.
 `torch._dynamo.comptime` does not decide: it prints again on every restart.
 
 Which effects apply to what
@@ -60,7 +60,7 @@ How a callback is called
 2. A line hook, `probe(..., mode="hook")`. While a probe is armed, `InstructionTranslatorBase.run` is wrapped. At the
    start of a frame that contains the statement, the frame's translator gets a dispatch table of its own, which runs
    the probe right before the instructions at which the statement begins. Bytecode is unchanged, so a cache entry that
-   exists already is used as it is and the frame is not traced: the probe fires at the next compilation.
+   exists already is used and the frame is not traced: the probe fires at the next compilation.
 3. Bytecode rewriting, `probe(..., mode="rewrite")`. The function gets a new code object with a call to a marker
    before the statement; the tracer handles the marker as in 1. A new code object has no cache entries, so the next
    call is traced. Removing the probe restores the old code object together with its cache entries.
@@ -86,13 +86,13 @@ ordinal, which a restart does not change.
 Invariants
 ==========
 
-- An observer changes nothing. With and without `post_mortem`, `timeline`, `debug`, or a callback that only looks, the
-  graphs, guards, bytecode and number of compilations are the same. To this end observers read
-  (`_torch.tracing.render`, `_torch.trace_log`) without realizing lazy variables, since realizing one adds its guard,
-  and never call methods of user objects.
-- A question asked explicitly may cost a guard: `ctx.local(x)` reads a value as the program would, with the guard the
-  program would add. Closed-over values are guarded on once the trace depends on them: a returned value, a graph
-  break, a fact.
+- An observer changes nothing. With and without `post_mortem`, `timeline` and `debug` the graphs, guards, bytecode and
+  number of compilations are the same. To this end observers read variables (`_torch.tracing.render`,
+  `_torch.trace_log`) without realizing lazy ones, since realizing a variable adds its guard, and call no methods of
+  user objects. A callback that only prints or logs adds no guard but that on the callback itself.
+- An explicit read may add a guard: the methods of a ComptimeVar, such as `ctx.local("x").size()`, read a value as the
+  program would, with the guard that the program would add. Closed-over values are guarded on once the trace depends on
+  them, through a returned value, a graph break or a promised fact.
 - The attempts of one compilation must meet the same callbacks, or Dynamo's speculation log no longer matches. A probe
   that is removed during a compilation stays armed until that compilation ends.
 - Nothing of torch outlives its callback. Contexts and variables end with it and keep only text; records hold plain
@@ -107,7 +107,7 @@ Consequences
 - State that a callback keeps in Python (a list, a counter) is updated at every attempt. Use `ctx.log` or `Probe.hits`
   to count hits.
 - A callback must decide the same way in every attempt. One that breaks the graph only the first time it is called
-  still gets the break; one that asks a clock or a random number may not.
+  still gets the break; one that reads a clock or draws a random number may not.
 - A callback runs at compile time only. A cache hit runs none; to trace compiled code again, call
   `torch._dynamo.reset()`.
 - Output appears when the attempt ends, not when the line is traced.

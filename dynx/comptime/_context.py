@@ -76,7 +76,7 @@ class ComptimeContext:
         return translator.in_subgraph(self._tx)
 
     def parent(self) -> ComptimeContext:
-        """Return the context of the frame that inlines this one; raise ComptimeFailed if there is none."""
+        """Return the context of the frame that inlines this one; raise ComptimeFailed in the outermost frame."""
         return self._context(self._at(1))
 
     def frames(self) -> tuple[ComptimeContext, ...]:
@@ -190,7 +190,7 @@ class ComptimeContext:
 
         Raises:
             CheckFailed: a bound does not hold in this call.
-            ComptimeFailed: there is no bound.
+            ComptimeFailed: neither bound is passed.
         """
         self._before_change()
         number = v.value if isinstance(v, ComptimeVar) else v
@@ -314,7 +314,7 @@ class ComptimeContext:
             child._end()
 
     def _condition(self, cond: Any) -> Any:
-        """Return the symbolic condition; raise ComptimeFailed if there is none."""
+        """Return the symbolic condition of `cond`; raise ComptimeFailed if it is not a condition on numbers."""
         condition = cond
         if isinstance(cond, ComptimeVar) and not cond.is_tensor():
             condition = cond.value

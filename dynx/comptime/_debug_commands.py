@@ -312,7 +312,7 @@ class Debugger(cmd.Cmd):
         return False
 
     def _at(self) -> int:
-        """Return the row at which the frame that is looked at stands."""
+        """Return the row of the current instruction of the frame that is looked at."""
         return _trail_reader.frames(self._trail, self._row, internals=self._session.internals)[self._level]
 
     def _state(self) -> TraceState:
@@ -375,7 +375,7 @@ class Debugger(cmd.Cmd):
         return False
 
     def _target(self, where: str) -> Target:
-        """Return the target that the argument of `b` names; raise ProbeFailed if there is none."""
+        """Return the target that the argument of `b` names; raise ProbeFailed if it names none."""
         if where.isdigit():
             file, line = _trail_reader.file_of(self._trail, self._at()), int(where)
             if not statements(file):  # no source to find statements in

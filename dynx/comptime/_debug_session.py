@@ -48,7 +48,20 @@ def debug(fn: Callable[..., Any], *, script: str | Iterable[str] | None = None, 
         >>> def f(x):
         ...     y = x + 1
         ...     return y * 2
-        >>> debug(f, script="n; p y; back 1; locals")(torch.ones(3))  # doctest: +SKIP
+        >>> debug(f, script="n; p y; back 1; locals")(torch.ones(3))  # doctest: +ELLIPSIS
+        <...>:2  f  [0/0]  ...
+        -> y = x + 1
+        (dynx) n
+        <...>:3  f  [0/0]  ...
+        -> return y * 2
+        (dynx) p y
+        Tensor(float32, [3])
+        (dynx) back 1
+        <...>:2  f  [0/0]  ...  at STORE_FAST y  1 instruction back
+        -> y = x + 1
+        (dynx) locals
+        x  Tensor(float32, [3])
+        tensor([4., 4., 4.])
     """
     if not callable(fn):
         raise UsageError(f"debug() got {fn!r}, which is not callable\n  pass a function or a module")
@@ -198,7 +211,7 @@ class Session(Handle):
             self._fail(failure)
 
     def _stop_before(self, row: int, tx: Any) -> None:
-        """Stop before an instruction if a breakpoint or the last command asks for it."""
+        """Stop before an instruction if a breakpoint or the last command requires it."""
         if self._stops_before(row, tx):
             self._debugger.stop_at(tx)
 

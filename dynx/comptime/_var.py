@@ -1,4 +1,4 @@
-"""`ComptimeVar`: a value of the traced program, as far as it is known while it is being traced."""
+"""`ComptimeVar`: a value of the traced program, as far as Dynamo knows it at compile time."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class ComptimeVar:
         return settled(self._held().realize())
 
     def _end(self) -> None:
-        """Keep only the text, so that a ComptimeVar that somebody keeps does not keep objects of torch alive."""
+        """Keep only the text, so that a ComptimeVar that outlives its callback keeps no object of torch alive."""
         if self._text is None:
             self._text = show(self._tx, self._variable)
             self._tx = self._variable = None
