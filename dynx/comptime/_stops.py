@@ -11,7 +11,7 @@ from dynx._bytecode import statements
 from dynx._bytecode.trail import Code, Trail
 from dynx._torch.tracing import line_hook
 from dynx.comptime._target import Target
-from dynx.comptime._trail_reader import is_shown, line_of
+from dynx.comptime._trail_reader import instruction_at, is_shown, line_of
 
 Stop = Callable[[int], bool]  # takes a row and returns whether to stop there
 
@@ -101,7 +101,7 @@ class Stops:
 
     def is_return(self, row: int) -> bool:
         """Return whether the function is about to return."""
-        text = self._trail.place(self._trail.row(row).place).instruction
+        text = instruction_at(self._trail, row).instruction
         return text.startswith("RETURN_") and "GENERATOR" not in text
 
     def returning(self, start: int) -> Stop:
@@ -121,7 +121,7 @@ class Stops:
         return self._trail.codes[self._trail.frame(row).code].original
 
     def _index(self, row: int) -> int:
-        return self._trail.place(self._trail.row(row).place).number
+        return instruction_at(self._trail, row).number
 
 
 def _beginnings(code: Code) -> tuple[int, ...]:

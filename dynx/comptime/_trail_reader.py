@@ -9,7 +9,7 @@ import linecache
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from dynx._bytecode.trail import NOTHING, Attempt, Trail
+from dynx._bytecode.trail import NOTHING, Attempt, Place, Trail
 from dynx._torch.compilation.frame import user_name
 from dynx._torch.tracing.stack import RawFrame
 from dynx._trace.user_location import is_visible, location_of, named, owner_of_file
@@ -39,7 +39,7 @@ def is_shown(trail: Trail, row: int, *, internals: bool = False) -> bool:
     torch generates to get to the instruction after the graph break.
     """
     code = trail.codes[trail.frame(row).code]
-    if code.resumes_at is not None and trail.place(trail.row(row).place).number < code.resumes_at:
+    if code.resumes_at is not None and instruction_at(trail, row).number < code.resumes_at:
         return internals
     return internals or is_visible(code.original.co_filename)
 
@@ -114,7 +114,12 @@ def file_of(trail: Trail, row: int) -> str:
 
 def line_of(trail: Trail, row: int) -> int:
     """Return the line of an instruction."""
-    return trail.place(trail.row(row).place).line
+    return instruction_at(trail, row).line
+
+
+def instruction_at(trail: Trail, row: int) -> Place:
+    """Return the instruction of a row."""
+    return trail.place(trail.row(row).place)
 
 
 def _recorded_guards(attempt: Attempt, count: int) -> Iterator[_RecordedGuard]:
@@ -132,14 +137,14 @@ def _requested_at(trail: Trail, row: int) -> Location | None:
 
 def _frame(trail: Trail, row: int) -> FrameState:
     recorded = trail.row(row)
-    instruction = trail.place(recorded.place).instruction
+    instruction = instruction_at(trail, row).instruction
     return frame_state(_raw_frame(trail, row), instruction, trail.stack(recorded.stack), trail.locals(recorded.bindings))
 
 
 def _raw_frame(trail: Trail, row: int) -> RawFrame:
     code = trail.codes[trail.frame(row).code].original
-    place = trail.place(trail.row(row).place)
-    return RawFrame(code.co_filename, place.line, user_name(code.co_qualname), place.column, place.end_column)
+    instruction = instruction_at(trail, row)
+    return RawFrame(code.co_filename, instruction.line, user_name(code.co_qualname), instruction.column, instruction.end_column)
 
 
 _CONTEXT_LINES = 3  # lines of source before and after
