@@ -77,7 +77,7 @@ class Staging(Record):
     reason: str
     outputs: Literal["clone", "alias", "static"] = "clone"
     outputs_reason: str = ""
-    clones_in_graph: bool = False  # memcpy nodes of the graph clone up to four results; otherwise they are cloned after a replay
+    clones_in_graph: bool = False  # up to four results are cloned by memcpy nodes; otherwise all are cloned after a replay
     why_not_patched: str = ""  # where the configuration asks for "patch" and that is not possible
     count: int = 1  # of recordings
 
