@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from dynx.records.codec import named
 from dynx.records.location import Location
 from dynx.records.recompile import GuardKind, Reason
 from dynx.records.record import IN_PROCESS, Record
@@ -70,6 +71,7 @@ class Entry(Shown):
         return sum(len(node.guards) for _, node in self.tree.walk())
 
 
+@named("guard_cache")
 @dataclass(frozen=True, slots=True)
 class CacheReport(Shown):
     """All compiled versions of a function, oldest first, and those of its rests after graph breaks."""
@@ -91,6 +93,7 @@ class CacheReport(Shown):
         return "\n".join(lines)
 
 
+@named("verdict")
 @dataclass(frozen=True, slots=True)
 class Verdict(Shown):
     """What torch would do with a call: true when it would compile.

@@ -9,56 +9,42 @@ from __future__ import annotations
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from dynx.records.cache import CacheReport, Verdict
-from dynx.records.compile import Attempt, Backward, Compile, GaveUp, Skipped
-from dynx.records.comptime import Logged
-from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
-from dynx.records.finding import Finding
-from dynx.records.graph_break import GraphBreak
-from dynx.records.guard_cost import GuardCosts
-from dynx.records.location import Location
-from dynx.records.observed import BecameDynamic, CacheEvent, TorchWarning, Trouble
-from dynx.records.post_mortem import BreakState
-from dynx.records.recompile import Reason, Recompile
 from dynx.records.record import Record
-from dynx.records.timeline import LineCost, TracedCompile
 
 R = TypeVar("R", bound=Record)
 
-NAMES: Mapping[str, type[Record]] = {
-    "compile": Compile,
-    "backward": Backward,
-    "recompile": Recompile,
-    "graph_break": GraphBreak,
-    "gave_up": GaveUp,
-    "skipped": Skipped,
-    "cache": CacheEvent,
-    "became_dynamic": BecameDynamic,
-    "warning": TorchWarning,
-    "logged": Logged,
-    "break_state": BreakState,
-    "traced_compile": TracedCompile,
-    "line_cost": LineCost,
-    "trouble": Trouble,
-    "guard_cache": CacheReport,
-    "verdict": Verdict,
-    "guard_costs": GuardCosts,
-    "cudagraph_skip": Skip,
-    "cudagraph_recorded": GraphRecorded,
-    "address_change": AddressChange,
-}
-_NAME_OF = {cls: name for name, cls in NAMES.items()}
-_NESTED = (Location, Attempt, Reason, Finding)
+NAMES: dict[str, type[Record]] = {}  # the "type" of a record in JSON, filled by `register`
+_NAME_OF: dict[type[Record], str] = {}
 _MAX_TEXT = 100_000  # characters of one string: longer ones come from a broken or hostile file
 
 
 class InvalidRecord(ValueError):
     """The data do not fit the record's type."""
+
+
+def register(name: str, cls: type[Record]) -> None:
+    """Write records of type `cls` with `"type": name`, so that they can be read without knowing their class.
+
+    Raises ValueError when the name belongs to another class.
+    """
+    if NAMES.setdefault(name, cls) is not cls:
+        raise ValueError(f"the record type {name!r} is registered for {NAMES[name].__name__} already")
+    _NAME_OF[cls] = name
+
+
+def named(name: str) -> Callable[[type[R]], type[R]]:
+    """Register the decorated record class; must stand above `@dataclass(slots=True)`, which builds the class again."""
+
+    def decorate(cls: type[R]) -> type[R]:
+        register(name, cls)
+        return cls
+
+    return decorate
 
 
 def to_data(record: Record) -> dict[str, Any]:

@@ -94,6 +94,11 @@ class GraphRecorded(Record):
     began: float = 0.0  # seconds since 1970
     staging: Staging | None = None
 
+    def __str__(self) -> str:
+        inputs = "input" if self.copies == 1 else "inputs"
+        copied = f"{self.copies} {inputs} copied, {self.bytes_copied:,} bytes" if self.copies else "nothing copied"
+        return f"{self.part}: {copied}; {self.bytes_held:,} bytes held"
+
 
 @dataclass(frozen=True, slots=True)
 class AddressChange(Record):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dynx.records.cache import GuardInfo
+from dynx.records.codec import named
 from dynx.records.location import Location
 from dynx.records.record import Record
 from dynx.records.shown import Shown
@@ -70,6 +71,7 @@ class GuardSetting(Record):
         return not self.misses
 
 
+@named("guard_costs")
 @dataclass(frozen=True, slots=True)
 class GuardCosts(Shown):
     """What checking guards costs in one call."""

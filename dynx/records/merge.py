@@ -11,28 +11,41 @@ from dynx.records.cudagraphs import Skip
 from dynx.records.graph_break import GraphBreak
 from dynx.records.observed import CacheEvent, TorchWarning, Trouble
 from dynx.records.post_mortem import BreakState
+from dynx.records.recompile import Reason, Recompile
 from dynx.records.timeline import LineCost
 
 T = TypeVar("T")
 C = TypeVar("C", Skipped, Skip, CacheEvent, TorchWarning, Trouble)
 
 
-def graph_breaks(found: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
-    """Merge breaks of one cause.
+def recompiles(records: Iterable[Recompile]) -> tuple[Recompile, ...]:
+    """Keep every recompile, and add to each reason the advice rule that applies."""
+    from dynx.advice import rule_of_reason
 
-    Kept is the one that cannot be resumed, which costs most, and then the longest call chain, which shows how the user's code
-    got there.
+    def with_rule(reason: Reason) -> Reason:
+        return replace(reason, rule=rule_of_reason(reason))
+
+    return tuple(replace(recompile, reasons=tuple(map(with_rule, recompile.reasons))) for recompile in records)
+
+
+def graph_breaks(records: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
+    """Merge breaks of one cause, and add to each the advice rule that applies.
+
+    A break that cannot be resumed is kept, since it costs most, and then the longest call chain, which shows how the user's
+    code got there.
     """
+    from dynx.advice import rule_of_break
 
     def join(a: GraphBreak, b: GraphBreak) -> GraphBreak:
         return replace(
-            max(a, b, key=lambda each: (not each.resumable, len(each.chain))),
+            max(a, b, key=lambda graph_break: (not graph_break.resumable, len(graph_break.chain))),
             count=a.count + b.count,
             resumable=a.resumable and b.resumable,
             compiles=a.compiles + tuple(key for key in b.compiles if key not in a.compiles),
         )
 
-    return _merge(found, lambda each: each.cause, join)
+    merged = _merge(records, lambda graph_break: graph_break.cause, join)
+    return tuple(replace(graph_break, rule=rule_of_break(graph_break)) for graph_break in merged)
 
 
 def break_states(found: Iterable[BreakState]) -> tuple[BreakState, ...]:

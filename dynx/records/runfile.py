@@ -11,22 +11,19 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from dynx.errors import BadRunFile, DynxWarning
 from dynx.records.codec import NAMES, InvalidRecord, from_data, to_data, visible
 from dynx.records.record import Record
 
-if TYPE_CHECKING:
-    from dynx.records.run import Run
-
 SCHEMA = 1
-_MAX_LINE = 8 * 2**20  # bytes: a record is a few kilobytes, anything longer is not ours
+_MAX_LINE = 8 * 2**20  # bytes: a record is a few kilobytes, a longer line was not written by dynx
 _MAX_PROBLEMS = 20  # a wholly broken file need not be described line by line
 
 
 class RunWriter:
-    """Appends records to a run file; a failure to write is told once and then ignored.
+    """Appends records to a run file; warns of the first failure to write and ignores further ones.
 
     A forked child writes its own file beside it: `last.dynx` becomes `last.12345.dynx`.
     """
@@ -86,25 +83,34 @@ class RunWriter:
             sys.stderr.write(text + "\n")
 
 
-def write(run: Run, path: Path) -> None:
+class RunFile(NamedTuple):
+    """The contents of a run file: the fields of a `Run`."""
+
+    events: tuple[Record, ...]
+    header: Mapping[str, Any]
+    end: Mapping[str, Any]  # empty when the process was killed
+    problems: tuple[str, ...] = ()  # the lines that could not be read, and why; not written
+    unknown: tuple[Mapping[str, Any], ...] = ()  # lines of a newer dynx
+
+
+def write(contents: RunFile, path: Path) -> None:
+    """Write a whole run file. Raises OSError when the file cannot be written."""
     with path.open("w", encoding="utf-8") as file:
-        for data in _lines(run):
+        for data in _lines(contents):
             file.write(json.dumps(data, default=str) + "\n")
 
 
-def _lines(run: Run) -> Iterator[Mapping[str, Any]]:
-    yield {"type": "header", "dynx_run": SCHEMA, **run.header}
-    for record in run.events:
+def _lines(contents: RunFile) -> Iterator[Mapping[str, Any]]:
+    yield {"type": "header", "dynx_run": SCHEMA, **contents.header}
+    for record in contents.events:
         yield to_data(record)
-    yield from run.unknown
-    if run.end:
-        yield {"type": "end", **run.end}
+    yield from contents.unknown
+    if contents.end:
+        yield {"type": "end", **contents.end}
 
 
-def read(path: Path) -> Run:
-    """Read what is whole; see `Run.load`."""
-    from dynx.records.run import Run
-
+def read(path: Path) -> RunFile:
+    """Read every whole line and warn of the others; see `Run.load`."""
     header: dict[str, Any] = {}
     end: dict[str, Any] = {}
     events: list[Record] = []
@@ -132,9 +138,9 @@ def read(path: Path) -> Run:
                 unknown.append({"type": kind, **data})
     if not header:
         raise BadRunFile(f"{path} is empty\n  make one: dynx run script.py")
-    _tell(path, problems)
+    _warn_of(problems, path)
     header.pop("dynx_run", None)
-    return Run(tuple(events), header, end, tuple(problems), tuple(unknown))
+    return RunFile(tuple(events), header, end, tuple(problems), tuple(unknown))
 
 
 def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
@@ -148,7 +154,7 @@ def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _parse(line: bytes) -> dict[str, Any] | str:
-    """Give the line's object, or what is wrong with it."""
+    """Parse a line; return its object, or the reason why it has none."""
     if not line:
         return "longer than 8 MiB"
     try:
@@ -171,7 +177,7 @@ def _visible(value: Any) -> Any:
     return _clean(value) if isinstance(value, dict) else value
 
 
-def _tell(path: Path, problems: list[str]) -> None:
+def _warn_of(problems: list[str], path: Path) -> None:
     for problem in problems[:_MAX_PROBLEMS]:
         warnings.warn(f"{path}, {problem}; the rest is shown", DynxWarning, stacklevel=4)
     if len(problems) > _MAX_PROBLEMS:

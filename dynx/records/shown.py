@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from dynx.records.codec import to_data
 from dynx.records.record import Record
 
 
@@ -15,8 +16,6 @@ class Shown(Record):
 
     def to_json(self) -> str:
         """Give the record as a JSON document."""
-        from dynx.records.codec import to_data
-
         return json.dumps(to_data(self), indent=1)
 
     def __rich__(self) -> Any:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
-from itertools import count
-from typing import Any
+from itertools import count, groupby
+from typing import NamedTuple
 
 from jinja2 import Environment, Template
 from markupsafe import Markup
 
 from dynx.records import Run
+from dynx.report import _cells as cells
 from dynx.report import _words as words
+from dynx.report._cells import tables_of
 from dynx.report._post_mortem import fragment as post_mortem
 from dynx.report._timeline import fragment as timeline
 
@@ -69,7 +72,7 @@ def fragment(run: Run) -> str:
         environment=" · ".join(words.environment(run)),
         problems=run.problems[:5],
         findings=run.findings,
-        tables=[table for table in _tables(run) if table[2]],
+        tables=list(_tables(run)),
         seconds=words.seconds,
         where=words.where,
         calm=words.CALM if words.is_calm(run) else "no advice applies to this run",
@@ -81,72 +84,16 @@ def _template() -> Template:
     return Environment(autoescape=True).from_string(_PAGE)
 
 
-Table = tuple[str, tuple[str, ...], list[tuple[Any, ...]]]
+class _Listed(NamedTuple):
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
 
 
-def _tables(run: Run) -> list[Table]:
-    def place(location: Any) -> str:
-        return words.where(location) if location is not None else ""
-
-    recompiles = [
-        (
-            each.id,
-            each.location.function,
-            reason.source if reason else "",
-            words.values(reason.expected, reason.got) if reason else "",
-            place(reason.location) if reason else "",
-            words.seconds(each.seconds),
-        )
-        for each in run.recompiles
-        for reason in (each.reasons[:1] or (None,))
-    ]
-    breaks = [
-        (place(each.location), each.reason, each.callee or "", "yes" if each.resumable else "no", each.count)
-        for each in run.graph_breaks
-    ]
-    dynamic = [
-        (each.id, f"{each.source} {each.dim}", words.values(each.first, each.second), place(each.location))
-        for each in run.dynamic
-    ]
-    compiles = [
-        (
-            each.id,
-            words.function(each.location),
-            each.outcome,
-            len(each.attempts),
-            each.nodes,
-            each.guards,
-            words.seconds(each.seconds),
-        )
-        for each in run.compiles
-    ]
-    return [
-        ("Recompiles", ("id", "function", "guard", "first, then", "asked for at", "seconds"), recompiles),
-        ("Graph breaks", ("where", "why", "called", "resumed", "count"), breaks),
-        ("Became dynamic", ("id", "what", "first, then", "first used at"), dynamic),
-        ("Compiles", ("id", "function", "outcome", "attempts", "nodes", "guards", "seconds"), compiles),
-        (
-            "Compile caches",
-            ("id", "cache", "result", "reason", "count"),
-            [(each.id, each.cache, each.result, each.reason or "", each.count) for each in run.caches],
-        ),
-        (
-            "CUDA graphs",
-            ("what", "seconds", "where", "count"),
-            [
-                *((each.reason, "", place(each.location), each.count) for each in run.cudagraph_skips),
-                *((words.recorded(each), words.seconds(each.seconds), "", 1) for each in run.cudagraphs),
-            ],
-        ),
-        (
-            "Left alone by Dynamo",
-            ("where", "why", "count"),
-            [(place(each.location), each.reason, each.count) for each in run.skipped],
-        ),
-        (
-            "Said by torch",
-            ("what", "where", "count"),
-            [(each.text, place(each.location), each.count) for each in run.warnings],
-        ),
-        ("dynx could not see", ("what", "why", "count"), [(each.what, each.why, each.count) for each in run.troubles]),
-    ]
+def _tables(run: Run) -> Iterator[_Listed]:
+    """Yield the tables of all kinds of records that the run has; tables with one title are one."""
+    for title, group in groupby(tables_of(run), key=lambda listed: listed[0].heading or listed[0].title):
+        listed = list(group)
+        rows = [tuple(map(cells.plain, row)) for table, records in listed for record in records for row in table.cells(record)]
+        if rows:
+            yield _Listed(title, listed[0][0].columns, rows)

@@ -13,6 +13,7 @@ from typing import Any
 from dynx.records.compile import Backward, Compile
 from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
 from dynx.records.run import Run
+from dynx.records.table import Change
 from dynx.report import _words as words
 
 _TRACKS = {1: "compilations", 2: "CUDA graphs"}
@@ -59,7 +60,7 @@ def _compiled(each: Timed, run: Run) -> tuple[str, dict[str, Any]]:
         said["called from"] = words.place(each.called_from)
     for again in run.recompiles:
         if (again.generation, again.id) == each.key:
-            said["recompiled since"] = [f"{why.subject}: {words.values(why.expected, why.got)}" for why in again.reasons]
+            said["recompiled since"] = [f"{why.subject}: {Change(why.expected, why.got)}" for why in again.reasons]
     breaks = [f"{words.place(one.location)}: {one.reason}" for one in run.graph_breaks if each.key in one.compiles]
     phases = {f"{name} (s)": round(seconds, 6) for name, seconds in each.phases.items()}
     more = {"graph breaks": breaks, "nodes": each.nodes, "guards": each.guards, "backend": each.backend, "reason": each.reason}

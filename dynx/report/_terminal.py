@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dynx.advice.recompiles import subject_of
-from dynx.records import Finding, Location, Reason, Run
+from dynx.records import Finding, Location, Record, Run
+from dynx.records import table as listing
+from dynx.report import _cells as cells
 from dynx.report import _words as words
+from dynx.report._cells import tables_of
 from dynx.report._post_mortem import screen as post_mortem
 from dynx.report._timeline import screen as timeline
 
@@ -124,14 +128,27 @@ def _where(location: Location) -> Text:
 
 
 def _tables(run: Run, *, full: bool) -> Iterator[RenderableType]:
-    tables = [_failed(run), _recompiles(run, full=full), _breaks(run, full=full)]
-    if full:
-        tables += [_gave_up(run), _dynamic(run), _compiles(run), _caches(run), _cudagraphs(run), _skipped(run), _warnings(run)]
-    yield from (table for table in [*tables, _troubles(run)] if table is not None)
+    tables = [_failed(run)]
+    for title, group in groupby(tables_of(run), key=lambda listed: listed[0].title if full else listed[0].brief):
+        listed = list(group)
+        grid = _GRIDS.get(title)
+        if grid is not None:
+            tables.append(grid(run))
+        elif title:
+            tables.append(_entries(title, (row for table, records in listed for row in _rows(table, records, full=full))))
+    yield from (table for table in tables if table is not None)
+
+
+def _rows(table: listing.Table[Any], records: tuple[Record, ...], *, full: bool) -> Iterator[tuple[str, Text, Text | None]]:
+    for record in records:
+        if full or table.is_brief(record):
+            for line in table.lines_of(record):
+                place = _where(line.location) if line.location is not None else None
+                yield cells.amount(line.amount), cells.fact(line.fact, table.style), place
 
 
 def _entries(title: str, rows: Iterable[tuple[str, Text, Text | None]]) -> RenderableType | None:
-    """A titled list: what it cost or how often, the fact, and below it where. None when there is nothing to say."""
+    """Render a titled list: the cost or the count, the fact, and below it the location; None for an empty list."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="right", no_wrap=True, min_width=7)
     table.add_column()
@@ -149,57 +166,6 @@ def _failed(run: Run) -> RenderableType | None:
         if each.outcome == "failed"
     )
     return _entries("Failed to compile", rows)
-
-
-def _recompiles(run: Run, *, full: bool) -> RenderableType | None:
-    def rows() -> Iterator[tuple[str, Text, Text | None]]:
-        for each in run.recompiles:
-            reason = each.reasons[0] if each.reasons else None
-            if reason is not None and reason.rule is not None and not full:
-                continue
-            fact = Text.assemble((each.id, "bold"), "  ", each.location.function, "  ")
-            fact.append(_guard(reason) if reason is not None else "torch gives no reason")
-            yield words.seconds(each.seconds), fact, _where(reason.location) if reason and reason.location else None
-
-    return _entries("Recompiles" if full else "Recompiles without advice", rows())
-
-
-def _guard(reason: Reason) -> str:
-    if reason.expected is None and reason.got is None:
-        return reason.text
-    return f"{subject_of(reason)}: {words.values(reason.expected, reason.got)}"
-
-
-def _breaks(run: Run, *, full: bool) -> RenderableType | None:
-    def rows() -> Iterator[tuple[str, Text, Text | None]]:
-        for each in run.graph_breaks:
-            if each.rule is not None and not full:
-                continue
-            then = "" if each.resumable else "; the whole function runs eagerly"
-            callee = f" ({each.callee})" if each.callee else ""
-            yield f"{each.count}x", Text(f"{each.reason}{callee}{then}"), _where(each.location)
-
-    return _entries("Graph breaks" if full else "Graph breaks without advice", rows())
-
-
-def _gave_up(run: Run) -> RenderableType | None:
-    rows = (
-        (each.id, Text(f"{each.location.function} reached {each.limit} = {each.allowed}"), _where(each.location))
-        for each in run.gave_up
-    )
-    return _entries("Gave up, runs eagerly", rows)
-
-
-def _dynamic(run: Run) -> RenderableType | None:
-    rows = (
-        (
-            each.id,
-            Text(f"{each.source} {each.dim}: {words.values(each.first, each.second)}"),
-            _where(each.location) if each.location else None,
-        )
-        for each in run.dynamic
-    )
-    return _entries("Became dynamic", rows)
 
 
 def _compiles(run: Run) -> RenderableType | None:
@@ -235,38 +201,4 @@ def _count(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
-def _caches(run: Run) -> RenderableType | None:
-    rows = (
-        (
-            f"{each.count}x",
-            Text(f"{each.cache} cache {each.result}" + (f": {each.reason}" if each.reason else "")),
-            None,
-        )
-        for each in run.caches
-    )
-    return _entries("Compile caches", rows)
-
-
-def _cudagraphs(run: Run) -> RenderableType | None:
-    rows = [
-        (f"{each.count}x", Text(each.reason), _where(each.location) if each.location else None) for each in run.cudagraph_skips
-    ]
-    rows += [(words.seconds(each.seconds), Text(words.recorded(each)), None) for each in run.cudagraphs]
-    return _entries("CUDA graphs: not captured, and recorded", rows)
-
-
-def _skipped(run: Run) -> RenderableType | None:
-    rows = ((f"{each.count}x", Text(each.reason), _where(each.location)) for each in run.skipped)
-    return _entries("Left alone by Dynamo without a word", rows)
-
-
-def _warnings(run: Run) -> RenderableType | None:
-    rows = (
-        (f"{each.count}x", Text(each.text.strip()), _where(each.location) if each.location else None) for each in run.warnings
-    )
-    return _entries("Said by torch", rows)
-
-
-def _troubles(run: Run) -> RenderableType | None:
-    rows = ((f"{each.count}x", Text(f"{each.what}: {each.why}", style="yellow"), None) for each in run.troubles)
-    return _entries("dynx could not see", rows)
+_GRIDS: dict[str, Callable[[Run], RenderableType | None]] = {"Compiles": _compiles}  # tables with columns on a terminal too

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from dynx.records import Location, Run
-from dynx.records.cudagraphs import GraphRecorded
 from dynx.records.location import short_path
 
 CALM = "nothing to change: no advice applies to this run"
@@ -47,12 +46,6 @@ def summary(run: Run) -> list[str]:
     if failed:
         parts.append(f"{failed} failed")
     return parts
-
-
-def recorded(graph: GraphRecorded) -> str:
-    """Say what a recording copies on each call, and what it holds."""
-    copies = f"{plural(graph.copies, 'input')} copied, {graph.bytes_copied:,} bytes" if graph.copies else "nothing copied"
-    return f"{graph.part}: {copies}; {graph.bytes_held:,} bytes held"
 
 
 def command(header: Mapping[str, Any]) -> str:
@@ -98,10 +91,6 @@ def function(location: Location) -> str:
         if location.library is None
         else f"{location.function}  {short_name(location)}"
     )
-
-
-def values(expected: str | None, got: str | None) -> str:
-    return f"{expected if expected is not None else '?'}, then {got if got is not None else '?'}"
 
 
 def size(nbytes: int) -> str:

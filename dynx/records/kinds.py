@@ -1,0 +1,215 @@
+"""The table of record kinds: everything that a run may hold, in the order in which `Run.to_json` lists it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from dynx.records import merge
+from dynx.records.compile import Backward, Compile, GaveUp, Skipped
+from dynx.records.comptime import Logged
+from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
+from dynx.records.graph_break import GraphBreak
+from dynx.records.kind import Kind
+from dynx.records.observed import BecameDynamic, CacheEvent, TorchWarning, Trouble
+from dynx.records.post_mortem import BreakState
+from dynx.records.recompile import Recompile
+from dynx.records.record import Record
+from dynx.records.table import Cell, Change, Function, Line, Seconds, Strong, Table, Times
+from dynx.records.timeline import LineCost, TracedCompile
+
+_CUDA_GRAPHS = "CUDA graphs: not captured, and recorded"
+
+
+def _recompile_rows(recompile: Recompile) -> Iterable[tuple[Cell, ...]]:
+    reason = recompile.reasons[0] if recompile.reasons else None
+    guard = (reason.source, Change(reason.expected, reason.got), reason.location) if reason is not None else ("", "", "")
+    yield recompile.id, recompile.location.function, *guard, Seconds(recompile.seconds)
+
+
+def _recompile_lines(recompile: Recompile) -> Iterable[Line]:
+    reason = recompile.reasons[0] if recompile.reasons else None
+    fact = (Strong(recompile.id), recompile.location.function, reason or "torch gives no reason")
+    yield Line(Seconds(recompile.seconds), fact, reason.location if reason is not None else None)
+
+
+def _break_lines(graph_break: GraphBreak) -> Iterable[Line]:
+    callee = f" ({graph_break.callee})" if graph_break.callee else ""
+    then = "" if graph_break.resumable else "; the whole function runs eagerly"
+    yield Line(Times(graph_break.count), (f"{graph_break.reason}{callee}{then}",), graph_break.location)
+
+
+class Kinds:
+    """The groups of a run; the base of `Run` and `Watch`.
+
+    One declaration adds a kind of record to run files, `to_json`, the terminal and the notebook.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def events(self) -> tuple[Record, ...]:
+            """All records, in the order they were committed: a field of `Run`."""
+            raise NotImplementedError
+
+    compiles = Kind(
+        Compile,
+        "compile",
+        "Every compilation that ended, also one that led to no compiled code.",
+        table=Table(
+            "Compiles",
+            ("id", "function", "outcome", "attempts", "nodes", "guards", "seconds"),
+            lambda r: [
+                (r.id, Function(r.location), r.outcome, len(r.attempts), str(r.nodes), str(r.guards), Seconds(r.seconds)),
+            ],
+            order=50,
+        ),
+    )
+    backwards = Kind(Backward, "backward", "Backward graphs that were compiled later than their forward.")
+    recompiles = Kind(
+        Recompile,
+        "recompile",
+        "Every recompile, each reason with the rule that applies.",
+        merge=merge.recompiles,
+        table=Table(
+            "Recompiles",
+            ("id", "function", "guard", "first, then", "asked for at", "seconds"),
+            _recompile_rows,
+            _recompile_lines,
+            brief="Recompiles without advice",
+            is_brief=lambda r: not r.reasons or r.reasons[0].rule is None,
+            order=10,
+        ),
+    )
+    graph_breaks = Kind(
+        GraphBreak,
+        "graph_break",
+        "Every cause of a graph break once, with its count and the rule that applies.",
+        merge=merge.graph_breaks,
+        table=Table(
+            "Graph breaks",
+            ("where", "why", "called", "resumed", "count"),
+            lambda r: [(r.location, r.reason, r.callee or "", "yes" if r.resumable else "no", Times(r.count))],
+            _break_lines,
+            brief="Graph breaks without advice",
+            is_brief=lambda r: r.rule is None,
+            order=20,
+        ),
+    )
+    gave_up = Kind(
+        GaveUp,
+        "gave_up",
+        "Functions that reached a recompile limit, each once.",
+        merge=merge.gave_up,
+        table=Table(
+            "Gave up, runs eagerly",
+            lines=lambda r: [Line(r.id, (f"{r.location.function} reached {r.limit} = {r.allowed}",), r.location)],
+            order=30,
+        ),
+    )
+    skipped = Kind(
+        Skipped,
+        "skipped",
+        "Functions that Dynamo skips silently: they run eagerly.",
+        merge=merge.skipped,
+        table=Table(
+            "Left alone by Dynamo without a word",
+            ("where", "why", "count"),
+            lambda r: [(r.location, r.reason, Times(r.count))],
+            heading="Left alone by Dynamo",
+            order=80,
+        ),
+    )
+    caches = Kind(
+        CacheEvent,
+        "cache",
+        "Hits, misses and bypasses of the compile caches on disk.",
+        merge=merge.caches,
+        table=Table(
+            "Compile caches",
+            ("id", "cache", "result", "reason", "count"),
+            lambda r: [(r.id, r.cache, r.result, r.reason or "", Times(r.count))],
+            lambda r: [Line(Times(r.count), (f"{r.cache} cache {r.result}" + (f": {r.reason}" if r.reason else ""),))],
+            order=60,
+        ),
+    )
+    cudagraph_skips = Kind(
+        Skip,
+        "cudagraph_skip",
+        "What `dynx.cudagraphs` runs uncaptured, and why.",
+        merge=merge.cudagraph_skips,
+        table=Table(
+            _CUDA_GRAPHS,
+            ("what", "seconds", "where", "count"),
+            lambda r: [(r.reason, "", r.location, Times(r.count))],
+            heading="CUDA graphs",
+            order=70,
+        ),
+    )
+    cudagraphs = Kind(
+        GraphRecorded,
+        "cudagraph_recorded",
+        "What `dynx.cudagraphs` captured.",
+        table=Table(
+            _CUDA_GRAPHS,
+            ("what", "seconds", "where", "count"),
+            lambda r: [(str(r), Seconds(r.seconds), None, Times(1))],
+            heading="CUDA graphs",
+            order=70,
+        ),
+    )
+    moves = Kind(AddressChange, "address_change", "Static inputs of `dynx.cudagraphs` that have a new address.")
+    dynamic = Kind(
+        BecameDynamic,
+        "became_dynamic",
+        "Sizes, strides and numbers that torch made symbolic.",
+        table=Table(
+            "Became dynamic",
+            ("id", "what", "first, then", "first used at"),
+            lambda r: [(r.id, f"{r.source} {r.dim}", Change(r.first, r.second), r.location)],
+            lambda r: [Line(r.id, (f"{r.source} {r.dim}: {Change(r.first, r.second)}",), r.location)],
+            order=40,
+        ),
+    )
+    warnings = Kind(
+        TorchWarning,
+        "warning",
+        "What torch warned of while it compiled.",
+        merge=merge.warnings,
+        table=Table(
+            "Said by torch",
+            ("what", "where", "count"),
+            lambda r: [(r.text, r.location, Times(r.count))],
+            lambda r: [Line(Times(r.count), (r.text.strip(),), r.location)],
+            order=90,
+        ),
+    )
+    logs = Kind(Logged, "logged", "What callbacks logged at compile time (`dynx.comptime`), once per logical hit.")
+    post_mortem = Kind(
+        BreakState,
+        "break_state",
+        'The state of the trace at each cause of a break: with `watch(detail="full")` or `dynx.comptime.post_mortem`.',
+        merge=merge.break_states,
+    )
+    traced = Kind(TracedCompile, "traced_compile", 'What tracing each compilation cost: with `watch(detail="full")`.')
+    timeline = Kind(
+        LineCost,
+        "line_cost",
+        'What each line cost while it was traced, most expensive first: with `watch(detail="full")`.',
+        merge=merge.lines,
+    )
+    troubles = Kind(
+        Trouble,
+        "trouble",
+        "What dynx itself could not do.",
+        merge=merge.troubles,
+        table=Table(
+            "dynx could not see",
+            ("what", "why", "count"),
+            lambda r: [(r.what, r.why, Times(r.count))],
+            lambda r: [Line(Times(r.count), (f"{r.what}: {r.why}",))],
+            brief="dynx could not see",
+            style="yellow",
+            order=900,
+        ),
+    )

@@ -1,0 +1,116 @@
+"""How records of one kind are listed: as lines on a terminal, as the rows of a table in a notebook.
+
+A table yields cells, which are plain values; each view has its own words for them (`dynx/report/_cells.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from dynx.records.location import Location
+from dynx.records.recompile import Reason
+from dynx.records.record import Record
+
+R = TypeVar("R", bound=Record)
+
+
+class Seconds(NamedTuple):
+    """A duration."""
+
+    value: float
+
+
+class Times(NamedTuple):
+    """How often the same thing was seen."""
+
+    number: int
+
+
+class Change(NamedTuple):
+    """Two values of one thing, "128, then 256"; None where a value is unknown."""
+
+    first: str | None
+    second: str | None
+
+    def __str__(self) -> str:
+        return f"{'?' if self.first is None else self.first}, then {'?' if self.second is None else self.second}"
+
+
+class Function(NamedTuple):
+    """A function, shown by its name and its first line."""
+
+    location: Location
+
+
+class Strong(NamedTuple):
+    """Text that the eye should find first."""
+
+    text: str
+
+
+class Source(NamedTuple):
+    """Code of one or more lines."""
+
+    text: str
+
+
+Cell = str | int | Location | Reason | Seconds | Times | Change | Function | Strong | Source | None  # None is an empty cell
+
+
+class Line(NamedTuple):
+    """One entry of a list on a terminal."""
+
+    amount: Cell  # what it cost, how often it was seen, or its compile id
+    fact: tuple[Cell, ...]
+    location: Location | None = None  # shown below the fact
+
+
+def _no_cells(record: Record) -> Iterable[tuple[Cell, ...]]:
+    return ()
+
+
+def _every(record: Record) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[R]):
+    """A list of records with a title.
+
+    Tables with one title are shown as one. A terminal shows `lines`, or what follows from `cells`; a notebook shows `columns`
+    and `cells`, and nothing where there are no columns.
+    """
+
+    title: str
+    columns: tuple[str, ...] = ()
+    cells: Callable[[R], Iterable[tuple[Cell, ...]]] = _no_cells  # the rows of one record
+    lines: Callable[[R], Iterable[Line]] | None = None
+    heading: str = ""  # the title in a notebook, where it differs
+    brief: str = ""  # the title on a terminal without `--full`; a table without one is shown only with it
+    is_brief: Callable[[R], bool] = _every  # whether a record is shown without `--full`
+    style: str = ""  # of the facts on a terminal, as rich names it
+    order: int = 500  # tables are shown in ascending order
+
+    def lines_of(self, record: R) -> Iterator[Line]:
+        """Yield the lines of a record on a terminal."""
+        if self.lines is not None:
+            yield from self.lines(record)
+            return
+        for row in self.cells(record):
+            yield _line(row)
+
+
+def _line(row: tuple[Cell, ...]) -> Line:
+    """Turn a row into a line: the cost or the count comes first, else the first cell; the location comes last."""
+    seconds = [cell for cell in row if isinstance(cell, Seconds)]
+    times = [cell for cell in row if isinstance(cell, Times)]
+    locations = [cell for cell in row if isinstance(cell, Location)]
+    amount = [*seconds, *times, *row][0]
+    fact = [
+        cell
+        for cell in row
+        if cell is not amount and cell not in ("", None) and not isinstance(cell, Seconds | Times | Location)
+    ]
+    return Line(amount, tuple(fact), locations[0] if locations else None)

@@ -1,0 +1,61 @@
+"""The words for the cells of a table: plain text for a notebook, styled text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from rich.text import Text
+
+from dynx.advice.recompiles import subject_of
+from dynx.records import Location, Reason, Record, Run
+from dynx.records.kind import kinds_of
+from dynx.records.table import Cell, Change, Function, Seconds, Source, Strong, Table, Times
+from dynx.report import _words as words
+
+
+def tables_of(run: Run) -> Iterator[tuple[Table[Any], tuple[Record, ...]]]:
+    """Yield the table of each kind of record with the records of the run, in the order in which tables are shown."""
+    kinds = [(kind.table, kind.group) for kind in kinds_of(type(run)) if kind.table is not None]
+    for table, group in sorted(kinds, key=lambda pair: pair[0].order):
+        yield table, getattr(run, group)
+
+
+def plain(cell: Cell) -> str:
+    """Write a cell of a notebook's table."""
+    match cell:
+        case None:
+            return ""
+        case Location():
+            return words.where(cell)
+        case Reason():
+            return _guard(cell)
+        case Function():
+            return words.function(cell.location)
+        case Seconds():
+            return words.seconds(cell.value)
+        case Times():
+            return str(cell.number)
+        case Strong() | Source():
+            return cell.text
+        case _:
+            return str(cell)
+
+
+def amount(cell: Cell) -> str:
+    """Write the first cell of a line on a terminal, where a count needs a unit: `3x`."""
+    return f"{cell.number}x" if isinstance(cell, Times) else plain(cell)
+
+
+def fact(cells: Iterable[Cell], style: str = "") -> Text:
+    """Write the other cells of a line on a terminal."""
+    text = Text(style=style)
+    for number, cell in enumerate(cells):
+        text.append("  " if number else "").append(plain(cell), "bold" if isinstance(cell, Strong) else None)
+    return text
+
+
+def _guard(reason: Reason) -> str:
+    if reason.expected is None and reason.got is None:
+        return reason.text
+    return f"{subject_of(reason)}: {Change(reason.expected, reason.got)}"
