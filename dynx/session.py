@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -22,24 +22,11 @@ from dynx.errors import DynxError
 from dynx.records import Compile, Run
 from dynx.records.observed import Trouble
 from dynx.records.record import Record
+from dynx.records.run import RunMembers
 from dynx.records.runfile import RunWriter
 
 if TYPE_CHECKING:
     from dynx.comptime import PostMortem, Timeline
-    from dynx.records import (
-        BecameDynamic,
-        BreakState,
-        CacheEvent,
-        Finding,
-        GaveUp,
-        GraphBreak,
-        Logged,
-        Recompile,
-        Skipped,
-        TorchWarning,
-    )
-    from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
-    from dynx.records.timeline import LineCost, TracedCompile
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -67,8 +54,11 @@ def watch(*, out: str | Path | None = None, detail: Detail = "normal") -> Watch:
     return Watch(None if out is None else Path(out), detail=detail)
 
 
-class Watch:
-    """A watch that is open or done; has every property of `dynx.Run`, up to date at each look."""
+class Watch(RunMembers):
+    """A watch that is open or done; has the members of `dynx.Run`, computed from the records so far.
+
+    A context manager, and a decorator of functions.
+    """
 
     def __init__(
         self,
@@ -94,8 +84,36 @@ class Watch:
 
     @property
     def run(self) -> Run:
-        """The run as it is now, frozen."""
-        return Run(tuple(self._events), dict(self._header), dict(self._end))
+        """A frozen copy of the run so far."""
+        return Run(self.events, self.header, self.end)
+
+    @property
+    def events(self) -> tuple[Record, ...]:
+        """All records so far, in the order they were committed."""
+        return tuple(self._events)
+
+    @property
+    def header(self) -> Mapping[str, Any]:
+        """The program and its environment; empty before the watch is entered."""
+        return dict(self._header)
+
+    @property
+    def end(self) -> Mapping[str, Any]:
+        """How the program ended; empty while the watch is open."""
+        return dict(self._end)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Lines of a run file that could not be read: none, since a watch reads no file."""
+        return ()
+
+    @property
+    def unknown(self) -> tuple[Mapping[str, Any], ...]:
+        """Lines of a run file of a newer dynx: none, since a watch reads no file."""
+        return ()
+
+    def _frozen(self) -> Run:
+        return self.run
 
     def __enter__(self) -> Watch:
         if self._listening is not None:
@@ -162,41 +180,9 @@ class Watch:
             for each in self._timeline.take(record.id):
                 self._record(each)
 
-    if TYPE_CHECKING:
-        compiles: tuple[Compile, ...]
-        recompiles: tuple[Recompile, ...]
-        graph_breaks: tuple[GraphBreak, ...]
-        gave_up: tuple[GaveUp, ...]
-        skipped: tuple[Skipped, ...]
-        caches: tuple[CacheEvent, ...]
-        cudagraph_skips: tuple[Skip, ...]
-        cudagraphs: tuple[GraphRecorded, ...]
-        moves: tuple[AddressChange, ...]
-        dynamic: tuple[BecameDynamic, ...]
-        logs: tuple[Logged, ...]
-        post_mortem: tuple[BreakState, ...]
-        traced: tuple[TracedCompile, ...]
-        timeline: tuple[LineCost, ...]
-        warnings: tuple[TorchWarning, ...]
-        findings: tuple[Finding, ...]
-        seconds: float
-        compile_seconds: float
-    else:
-
-        def __getattr__(self, name: str) -> Any:
-            if name.startswith("_"):
-                raise AttributeError(name)
-            return getattr(self.run, name)
-
     def __repr__(self) -> str:
         state = "open" if self._listening is not None else "done" if self._end else "not entered"
         return f"<Watch {state}: {self.run!r}>"
-
-    def __rich__(self) -> Any:
-        return self.run.__rich__()
-
-    def _repr_html_(self) -> str:
-        return self.run._repr_html_()
 
 
 def join(out: str, command: Sequence[str]) -> None:

@@ -68,6 +68,36 @@ def test_a_watch_is_live_and_its_run_is_frozen():
         w.run.events = ()
 
 
+def test_a_watch_has_the_members_of_a_run():
+    """What can be asked of a run can be asked of a watch, without taking `.run` first."""
+
+    def members(cls):
+        return {name for name in dir(cls) if not name.startswith("_")}
+
+    fields = {field.name for field in dataclasses.fields(Run)}
+    assert members(Run) | fields == (members(dynx.watch()) - {"run", "close"}) | {"load"}
+
+
+def test_every_member_of_a_watch_is_that_of_its_run(tmp_path):
+    with dynx.watch() as w:
+        program()
+    run = w.run
+    for name in dir(Run):
+        value = getattr(run, name)
+        if not name.startswith("_") and not callable(value):
+            assert getattr(w, name) == value, name
+    assert (w.to_json(), w.to_perfetto()) == (run.to_json(), run.to_perfetto())
+    w.save(tmp_path / "run.dynx")
+    assert Run.load(tmp_path / "run.dynx") == run
+
+
+def test_the_groups_of_a_run_cannot_be_set():
+    with dynx.watch() as w:
+        pass
+    with pytest.raises(AttributeError, match="compiles of a run is computed from its events"):
+        w.compiles = ()
+
+
 def test_a_decorated_function_carries_its_last_run():
     @dynx.watch()
     def train(n):

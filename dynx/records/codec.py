@@ -30,10 +30,13 @@ class InvalidRecord(ValueError):
 def register(name: str, cls: type[Record]) -> None:
     """Write records of type `cls` with `"type": name`, so that they can be read without knowing their class.
 
-    Raises ValueError when the name belongs to another class.
+    A class that is defined again, as in a notebook, takes the place of the earlier one. Raises ValueError when the name belongs
+    to another class.
     """
-    if NAMES.setdefault(name, cls) is not cls:
-        raise ValueError(f"the record type {name!r} is registered for {NAMES[name].__name__} already")
+    known = NAMES.get(name, cls)
+    if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise ValueError(f"the record type {name!r} is registered for {known.__name__} already\n  choose another name")
+    NAMES[name] = cls
     _NAME_OF[cls] = name
 
 

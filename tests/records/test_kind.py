@@ -1,0 +1,124 @@
+"""A kind of record is declared once; run files, JSON, the terminal and the notebook derive from the declaration."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass, replace
+
+import pytest
+from rich.console import Console
+
+from dynx.records import Compile, Location, Record, Run
+from dynx.records.codec import NAMES, register
+from dynx.records.kind import Kind, kinds_of
+from dynx.records.table import Change, Seconds, Table, Times
+from dynx.report import terminal
+
+HERE = Location("model.py", 12, "f")
+
+
+@dataclass(frozen=True, slots=True)
+class Hologram(Record):
+    """A record that no other module knows."""
+
+    name: str
+    location: Location
+    seconds: float
+    count: int = 1
+
+
+def merged(records):
+    """Join holograms of one name."""
+    by_name = {}
+    for record in records:
+        known = by_name.get(record.name)
+        by_name[record.name] = record if known is None else replace(known, count=known.count + record.count)
+    return tuple(by_name.values())
+
+
+class HologramRun(Run):
+    """Everything that a made-up kind of record needs is this declaration."""
+
+    holograms = Kind(
+        Hologram,
+        "hologram",
+        "What was projected.",
+        merge=merged,
+        table=Table(
+            "Holograms",
+            ("seconds", "name", "where", "count"),
+            lambda record: [(Seconds(record.seconds), record.name, record.location, Times(record.count))],
+        ),
+    )
+
+
+RUN = HologramRun((Hologram("<cat>", HERE, 0.5), Hologram("<cat>", HERE, 0.5), Hologram("dog", HERE, 0.25)))
+CAT, DOG = Hologram("<cat>", HERE, 0.5, 2), Hologram("dog", HERE, 0.25)
+
+
+def screen(run, *, full):
+    console = Console(width=80, file=io.StringIO(), color_system=None)
+    console.print(terminal(run, full=full))
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_the_group_is_a_merged_property():
+    assert RUN.holograms == (CAT, DOG)
+    assert HologramRun.holograms.__doc__ == "What was projected."
+
+
+def test_it_is_in_the_json():
+    groups = json.loads(RUN.to_json())
+    assert [hologram["name"] for hologram in groups["holograms"]] == ["<cat>", "dog"]
+    assert groups["holograms"][0]["type"] == "hologram"
+    assert list(groups)[-1] == "holograms"
+
+
+def test_it_survives_a_run_file(tmp_path):
+    RUN.save(tmp_path / "run.dynx")
+    assert HologramRun.load(tmp_path / "run.dynx") == RUN
+
+
+def test_a_terminal_lists_it_with_full():
+    lines = screen(RUN, full=True)
+    start = lines.index(" Holograms")
+    assert lines[start : start + 5] == [
+        " Holograms",
+        "  500 ms  <cat>",
+        "          model.py:12  f",
+        "  250 ms  dog",
+        "          model.py:12  f",
+    ]
+    assert " Holograms" not in screen(RUN, full=False)
+
+
+def test_a_notebook_lists_it():
+    page = RUN._repr_html_()
+    assert 'Holograms <span class="dim">2</span>' in page
+    assert "<td>500 ms</td><td>&lt;cat&gt;</td><td>model.py:12  f</td><td>2</td>" in page
+
+
+def test_other_runs_have_no_such_group():
+    assert not hasattr(Run(), "holograms")
+    assert kinds_of(HologramRun) == (*kinds_of(Run), HologramRun.holograms)
+
+
+def test_a_name_belongs_to_one_class():
+    """Two classes of one name could not be told apart in a run file."""
+    with pytest.raises(ValueError, match="'compile' is registered for Compile already"):
+        register("compile", Hologram)
+    assert NAMES["compile"] is Compile
+
+
+def test_subclasses_are_kinds_of_their_own():
+    @dataclass(frozen=True, slots=True)
+    class Moving(Hologram):
+        pass
+
+    assert HologramRun((Moving("bird", HERE, 1.0),)).holograms == ()
+
+
+@pytest.mark.parametrize(("change", "text"), [(Change("3", "4"), "3, then 4"), (Change(None, "4"), "?, then 4")])
+def test_an_unknown_value_is_a_question_mark(change, text):
+    assert str(change) == text
