@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, get_args
 from dynx._child_processes import watch_children
 from dynx._torch.hooks import Subscription
 from dynx._trace.bus import Listening, listen
+from dynx._trace.compile_details import CompileDetails
 from dynx._trace.dispatch import emit
 from dynx.errors import DynxError
 from dynx.records import Compile, Run
@@ -78,6 +79,7 @@ class Watch(RunMembers):
         self._writer: RunWriter | None = None
         self._listening: Listening | None = None
         self._children: Subscription | None = None
+        self._details: CompileDetails | None = None
         self._timeline: Timeline | None = None
         self._post_mortem: PostMortem | None = None
         self._started = 0.0
@@ -124,7 +126,8 @@ class Watch(RunMembers):
             self._header["parent"] = self._parent
         self._writer = RunWriter(self._out, self._header) if self._out is not None else None
         self._started = time.perf_counter()
-        self._listening = listen(self._record)
+        self._details = CompileDetails(self._record) if self._detail == "full" else None
+        self._listening = listen(self._record, ended=self._details.on_end if self._details is not None else None)
         if self._detail == "full":
             from dynx.comptime import PostMortem, Timeline
 
@@ -145,6 +148,8 @@ class Watch(RunMembers):
             self._post_mortem.__exit__(None, None, None)
         self._listening.remove()
         self._listening = None
+        if self._details is not None:
+            self._details.remove()
         if self._children is not None:
             self._children.remove()
             self._children = None

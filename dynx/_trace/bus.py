@@ -10,7 +10,7 @@ import threading
 
 from dynx._torch.capabilities import HOOK_POINTS, hook_point
 from dynx._torch.hooks import Subscription, subscribe
-from dynx._trace.dispatch import Listener, Starting, emit, listeners, start_listeners
+from dynx._trace.dispatch import Ended, Listener, Starting, emit, end_listeners, listeners, start_listeners
 from dynx._trace.subscribers import SUBSCRIBERS, forget
 from dynx.errors import UnsupportedTorch
 from dynx.records import Trouble
@@ -22,28 +22,35 @@ _subscriptions: list[Subscription] = []
 class Listening:
     """A handle: `remove()` stops listening, and takes the hooks away with the last listener."""
 
-    def __init__(self, listener: Listener, starting: Starting | None) -> None:
-        self._listener, self._starting = listener, starting
+    def __init__(self, listener: Listener, starting: Starting | None, ended: Ended | None) -> None:
+        self._listener, self._starting, self._ended = listener, starting, ended
 
     def remove(self) -> None:
         with _lock:
             if self._starting in start_listeners:
                 start_listeners.remove(self._starting)
+            if self._ended in end_listeners:
+                end_listeners.remove(self._ended)
             if self._listener in listeners:
                 listeners.remove(self._listener)
                 if not listeners:
                     _detach()
 
 
-def listen(listener: Listener, *, starting: Starting | None = None) -> Listening:
-    """Call `listener` with every record from now on, on the thread that compiled; `starting` when a compilation begins."""
+def listen(listener: Listener, *, starting: Starting | None = None, ended: Ended | None = None) -> Listening:
+    """Call `listener` with every record from now on, on the thread that compiled.
+
+    `starting` is called when a compilation begins, `ended` when it ends, before its records are passed on.
+    """
     with _lock:
         listeners.append(listener)
         if starting is not None:
             start_listeners.append(starting)
+        if ended is not None:
+            end_listeners.append(ended)
         if len(listeners) == 1:
             _attach()
-        return Listening(listener, starting)
+        return Listening(listener, starting, ended)
 
 
 def _attach() -> None:

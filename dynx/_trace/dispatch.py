@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import CodeType
+from typing import Any, NamedTuple
 
+from dynx._torch.tracing.stack import StackParts
 from dynx.errors import DynxWarning
 from dynx.records import Location, Record, Trouble
 
 Listener = Callable[[Record], None]
 Starting = Callable[[str, Location], None]  # compile id and function of a compilation that begins
 
+
+class CompileEnd(NamedTuple):
+    """A compilation that has just ended; holds objects of torch and must not outlive the callback."""
+
+    generation: int
+    id: str
+    location: Location
+    code: CodeType
+    guards: Any  # torch's `GuardManagerWrapper`; None where nothing was compiled
+    requests: Mapping[str, list[StackParts]]  # the stacks that asked for guards, by the name of the source
+
+
+Ended = Callable[[CompileEnd], None]
+
 listeners: list[Listener] = []
 start_listeners: list[Starting] = []
+end_listeners: list[Ended] = []
 
 
 def emit(record: Record) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import CodeType
 
@@ -31,12 +31,29 @@ def node_of(raw: RawNode, code: CodeType, requests: Mapping[str, list[StackParts
 
 def info_of(kind: str, text: str, code: CodeType, requests: Mapping[str, list[StackParts]] | None) -> GuardInfo:
     """Read one guard: torch's name of its kind, and what it says."""
+    return read_guard(kind, text, code, lambda source: lines_for(source, requests, None) if requests else ())
+
+
+def read_guard(
+    kind: str, text: str, code: CodeType, requesters_of: Callable[[str], tuple[Location, ...]], longest: int | None = None
+) -> GuardInfo:
+    """Read one guard; `requesters_of` returns the lines that asked for a source, `longest` bounds each text of the record."""
     guard = parse_guard(short_source(_HINT.sub("", text)))
-    requesters = lines_for(guard.source, requests, None) if requests else ()
-    told = _location(*guard.location, code) if guard.location is not None else None
+    requesters = requesters_of(guard.source)
+    named_by_torch = _location(*guard.location, code) if guard.location is not None and not requesters else None
     return GuardInfo(
-        guard.kind, guard.source, guard.expected, requesters[0] if requesters else told, requesters, kind, guard.text
+        guard.kind,
+        _cut(guard.source, longest),
+        _cut(guard.expected, longest) if guard.expected is not None else None,
+        requesters[0] if requesters else named_by_torch,
+        requesters,
+        kind,
+        _cut(guard.text, longest),
     )
+
+
+def _cut(text: str, longest: int | None) -> str:
+    return text if longest is None or len(text) <= longest else f"{text[:longest]}…"
 
 
 def _location(shortened: str, line: int, function: str, code: CodeType) -> Location | None:

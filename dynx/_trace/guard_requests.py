@@ -57,7 +57,16 @@ def lines_for(source: str, requests: Mapping[str, list[StackParts]], call_site: 
 
     `source` is written as torch's messages write it; the guard on `x.size()[0]` belongs to `x`.
     """
-    by_short = {short_source(name): stacks for name, stacks in requests.items()}
+    return lines_of(source, shortened(requests), call_site)
+
+
+def shortened(requests: Mapping[str, list[StackParts]]) -> dict[str, list[StackParts]]:
+    """Return the requests by the sources as torch's messages write them."""
+    return {short_source(name): stacks for name, stacks in requests.items()}
+
+
+def lines_of(source: str, by_short: Mapping[str, list[StackParts]], call_site: Location | None) -> tuple[Location, ...]:
+    """Return what `lines_for` returns, from requests that are `shortened` once for many guards."""
     text = source
     while text:
         if stacks := by_short.get(text):

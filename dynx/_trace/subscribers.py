@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Any
 
+from dynx._torch.cache.entries import guards_of_result
 from dynx._torch.cache.guard_failures import recompile_call
 from dynx._torch.compilation.events import RawCache, backward_of, read_event
 from dynx._torch.compilation.frame import compile_call, ending, is_compiled_itself, user_name
@@ -15,7 +16,7 @@ from dynx._torch.hooks import After, Before
 from dynx._torch.tracing.graph_breaks import read_break
 from dynx._trace.cache_keys import CompiledFor
 from dynx._trace.compile_scope import Generations, Scope, function_location
-from dynx._trace.dispatch import Starting, emit, start_listeners
+from dynx._trace.dispatch import CompileEnd, Starting, emit, end_listeners, start_listeners
 from dynx._trace.guard_requests import short_source
 from dynx._trace.guard_text import parse_entry, parse_error
 from dynx._trace.recompile_reason import EntryFacts, SeenValues, explain
@@ -82,6 +83,8 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
             requests = scope.requests.named()
             seen = {short_source(name): text for name, text in objects(requests, call.locals, call.globals).items()}
             _remember(scope.key, EntryFacts(requests, state, call.backend, seen))
+        if end_listeners:
+            _notify_end(scope, result if end.outcome == "compiled" else None)
         records = scope.finish(end)
         if scopes:
             scopes[-1].nested_seconds += scope.elapsed
@@ -103,6 +106,16 @@ def _notify_start(start: Starting, compile_id: str, location: Location) -> None:
         start(compile_id, location)
     except Exception as error:  # noqa: BLE001 - who shows progress must not stop it
         emit(Trouble("progress", f"{type(error).__name__}: {error}"))
+
+
+def _notify_end(scope: Scope, result: Any) -> None:
+    guards = guards_of_result(result)
+    end = CompileEnd(*scope.key, scope.location, scope.call.code, guards, scope.requests.named())
+    for ended in tuple(end_listeners):
+        try:
+            ended(end)
+        except Exception as error:  # noqa: BLE001 - an observer that fails must not fail the program
+            emit(Trouble("guards and graph code", f"{type(error).__name__}: {error}"))
 
 
 def _here(scope: Scope) -> Location | None:

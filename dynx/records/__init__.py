@@ -5,6 +5,7 @@ from __future__ import annotations
 from dynx.records.cache import CacheReport, Entry, GuardInfo, GuardNode, Verdict
 from dynx.records.compile import Attempt, Backward, Compile, GaveUp, Skipped
 from dynx.records.comptime import Effect, Logged, TracedGuard
+from dynx.records.detail import CodeLine, CompiledGuards, GraphCode
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.guard_cost import CostNode, FrameCost, GuardCosts, GuardSetting
@@ -23,7 +24,9 @@ __all__ = [
     "BreakState",
     "CacheEvent",
     "CacheReport",
+    "CodeLine",
     "Compile",
+    "CompiledGuards",
     "CostNode",
     "Effect",
     "Entry",
@@ -32,6 +35,7 @@ __all__ = [
     "FrameState",
     "GaveUp",
     "GraphBreak",
+    "GraphCode",
     "GuardCosts",
     "GuardInfo",
     "GuardNode",

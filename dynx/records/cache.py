@@ -26,6 +26,16 @@ class GuardInfo(Record):
     type: str = ""  # torch's name, "TENSOR_MATCH"
     text: str = ""  # torch's own words
 
+    @property
+    def is_on_value(self) -> bool:
+        """Whether it looks at a value: not at global state, nor for attributes of `torch._dynamo` that tensors rarely have."""
+        return bool(self.source) and self.kind != "global_state" and "._dynamo_" not in self.source
+
+    @property
+    def is_on_library(self) -> bool:
+        """Whether the program did not write the value: modules and built-in functions that it uses, two ways to one object."""
+        return self.source.startswith(("G['__", "G['torch']", "torch.")) or self.kind == "alias"
+
 
 @dataclass(frozen=True, slots=True)
 class GuardNode(Tree, Record):

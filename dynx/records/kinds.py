@@ -9,6 +9,7 @@ from dynx.records import merge
 from dynx.records.compile import Backward, Compile, GaveUp, Skipped
 from dynx.records.comptime import Logged
 from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
+from dynx.records.detail import CompiledGuards, GraphCode, code_cells, code_lines, guard_cells, guard_lines
 from dynx.records.graph_break import GraphBreak
 from dynx.records.kind import Kind
 from dynx.records.observed import BecameDynamic, CacheEvent, TorchWarning, Trouble
@@ -197,6 +198,18 @@ class Kinds:
         "line_cost",
         'What each line cost while it was traced, most expensive first: with `watch(detail="full")`.',
         merge=merge.lines,
+    )
+    guards = Kind(
+        CompiledGuards,
+        "compiled_guards",
+        'The guards of each compilation: with `watch(detail="full")`.',
+        table=Table("Guards", ("id", "value", "expected", "guard", "asked for at"), guard_cells, guard_lines, order=100),
+    )
+    graph_code = Kind(
+        GraphCode,
+        "graph_code",
+        'The graph of each compilation as code, with the user\'s lines: with `watch(detail="full")`.',
+        table=Table("Graphs", ("id", "function", "code"), code_cells, code_lines, order=110),
     )
     troubles = Kind(
         Trouble,

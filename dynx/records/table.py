@@ -50,13 +50,20 @@ class Strong(NamedTuple):
     text: str
 
 
+class Value(NamedTuple):
+    """A guarded value, by torch's name for its source."""
+
+    source: str
+
+
 class Source(NamedTuple):
-    """Code of one or more lines."""
+    """Lines of generated code, each with the user's line that led to it."""
 
-    text: str
+    lines: tuple[tuple[str, Location | None], ...]
 
 
-Cell = str | int | Location | Reason | Seconds | Times | Change | Function | Strong | Source | None  # None is an empty cell
+# None is an empty cell
+Cell = str | int | Location | Reason | Seconds | Times | Change | Function | Strong | Value | Source | None
 
 
 class Line(NamedTuple):

@@ -7,10 +7,11 @@ from typing import Any
 
 from rich.text import Text
 
+from dynx.advice import spoken
 from dynx.advice.recompiles import subject_of
 from dynx.records import Location, Reason, Record, Run
 from dynx.records.kind import kinds_of
-from dynx.records.table import Cell, Change, Function, Seconds, Source, Strong, Table, Times
+from dynx.records.table import Cell, Change, Function, Seconds, Source, Strong, Table, Times, Value
 from dynx.report import _words as words
 
 
@@ -36,8 +37,12 @@ def plain(cell: Cell) -> str:
             return words.seconds(cell.value)
         case Times():
             return str(cell.number)
-        case Strong() | Source():
+        case Strong():
             return cell.text
+        case Value():
+            return spoken(cell.source)
+        case Source():
+            return words.code(cell.lines)
         case _:
             return str(cell)
 

@@ -11,6 +11,7 @@ from jinja2 import Environment, Template
 from markupsafe import Markup
 
 from dynx.records import Run
+from dynx.records.table import Cell, Source
 from dynx.report import _cells as cells
 from dynx.report import _words as words
 from dynx.report._cells import tables_of
@@ -97,3 +98,9 @@ def _tables(run: Run) -> Iterator[_Listed]:
         rows = [tuple(map(cells.plain, row)) for table, records in listed for record in records for row in table.cells(record)]
         if rows:
             yield _Listed(title, listed[0][0].columns, rows)
+
+
+def _cell(cell: Cell) -> str:
+    """Write a cell; the template escapes plain text, and code is escaped here."""
+    text = cells.plain(cell)
+    return Markup("<pre>{}</pre>").format(text) if isinstance(cell, Source) else text

@@ -19,7 +19,6 @@ from dynx.records.shown import Shown
 from dynx.report import _words as words
 
 _SHOWN = 12  # rows on a terminal, and on a page before it is unfolded
-_INTERNAL = "._dynamo_"  # attributes that torch looks for on every tensor
 
 
 class Block(NamedTuple):
@@ -105,8 +104,7 @@ def _of_cache(report: CacheReport) -> Iterator[Block]:
 
 
 def _of_entry(entry: Entry) -> Iterator[Block]:
-    named = [each for each in entry.guards if each.kind != "global_state" and _INTERNAL not in each.source]
-    named.sort(key=_is_of_the_language)
+    named = sorted((guard for guard in entry.guards if guard.is_on_value), key=lambda guard: guard.is_on_library)
     rows = [(spoken(each.source), each.expected or "", each.kind, _asked(each)) for each in named]
     others = entry.size - len(named)
     notes = (f"and {others} of global state and of marks that tensors do not have",) if others else ()
@@ -121,11 +119,6 @@ def _facts(entry: Entry) -> str:
     parts += [words.plural(entry.hits, "call")] if entry.hits is not None else []
     parts += [f"{name}={value}" for name, value in entry.config.items() if value not in ("None", "False") and "." not in name]
     return "  ".join(parts)
-
-
-def _is_of_the_language(guard: GuardInfo) -> bool:
-    """Tell what the program did not write: the modules and built-in functions that it uses, two ways to one object."""
-    return guard.source.startswith(("G['__", "G['torch']", "torch.")) or guard.kind == "alias"
 
 
 def _asked(guard: GuardInfo) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dynx.records import Location, Run
@@ -99,3 +99,13 @@ def size(nbytes: int) -> str:
         if nbytes >= scale:
             return f"{nbytes / scale:.1f} {unit}"
     return f"{nbytes} B" if nbytes else "-"
+
+
+def code(lines: Iterable[tuple[str, Location | None]]) -> str:
+    """Write lines of generated code, with the user's line as a comment where it is another than that of the line before."""
+    written, last = [], ""
+    for text, location in lines:
+        comment = line(location) if location is not None else ""
+        written.append(f"{text}  # {comment}" if comment and comment != last else text)
+        last = comment or last
+    return "\n".join(written)

@@ -42,7 +42,7 @@ class HologramRun(Run):
 
     holograms = Kind(
         Hologram,
-        "hologram",
+        "projection",
         "What was projected.",
         merge=merged,
         table=Table(
@@ -71,7 +71,7 @@ def test_the_group_is_a_merged_property():
 def test_it_is_in_the_json():
     groups = json.loads(RUN.to_json())
     assert [hologram["name"] for hologram in groups["holograms"]] == ["<cat>", "dog"]
-    assert groups["holograms"][0]["type"] == "hologram"
+    assert groups["holograms"][0]["type"] == "projection"
     assert list(groups)[-1] == "holograms"
 
 

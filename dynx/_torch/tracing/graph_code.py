@@ -1,0 +1,66 @@
+"""The code of a graph when Dynamo passes it to the backend, line by line with the user's stack.
+
+Torch: `OutputGraph.call_user_compiler(gm, …)`, `torch.fx.Graph.python_code` and `Node.stack_trace`, alike in 2.11, 2.13 and
+2.15. `GraphModule.code` is not read: it compiles a module that torch left uncompiled (`_LazyGraphModule`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from dynx._handle import Handle
+from dynx._torch import hooks
+from dynx._torch.capabilities import hook_point
+from dynx._torch.tracing.stack import RawFrame
+from dynx._torch.tracing.translator import TraceId, trace_id
+
+_FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
+_ASSIGNED = re.compile(r"\s*(\w+)(?::[^=]*)? = ")  # `    add: "f32[3]" = x + 1`, the name of the node
+
+
+class RawCodeLine(NamedTuple):
+    """One line of code, with the stack of the user's code that led to it, outermost frame first."""
+
+    text: str
+    stack: tuple[RawFrame, ...]
+
+
+class GraphWatch(Handle):
+    """Calls `note` with the code of each graph that is passed to a backend; `report` gets what fails."""
+
+    def __init__(
+        self, note: Callable[[TraceId, list[RawCodeLine]], None], report: Callable[[str, BaseException], None]
+    ) -> None:
+        self._note, self._report = note, report
+        self._wrapping = hooks.wrap(hook_point("backend"), self._around)  # as the timeline does: both can be installed
+
+    def remove(self) -> None:
+        self._wrapping.remove()
+
+    def _around(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call_user_compiler(output: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                self._note(trace_id(), code_lines((args[0] if args else kwargs["gm"]).graph))
+            except Exception as error:  # noqa: BLE001 - an observer that fails must not fail the program
+                self._report("backend", error)
+            return original(output, *args, **kwargs)
+
+        return call_user_compiler
+
+
+def code_lines(graph: Any) -> list[RawCodeLine]:
+    """Write a `torch.fx.Graph` as Python code; the graph is not changed."""
+    stacks = {node.name: node.stack_trace for node in graph.nodes}
+    lines = str(graph.python_code("self").src).strip().splitlines()
+    return [RawCodeLine(line, _stack(stacks.get(_assigned(line)))) for line in lines]
+
+
+def _assigned(line: str) -> str:
+    match = _ASSIGNED.match(line)
+    return match[1] if match else ""
+
+
+def _stack(text: str | None) -> tuple[RawFrame, ...]:
+    return tuple(RawFrame(file, int(line), function) for file, line, function in _FRAME.findall(text or ""))

@@ -1,0 +1,96 @@
+"""The guards and the graph of each compilation, for `watch(detail="full")`.
+
+Both are read and never kept: torch's guards when the compilation ends, the graph when Dynamo passes it to the backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from dynx._handle import Handle
+from dynx._torch.cache.guard_tree import tree_of
+from dynx._torch.tracing.graph_code import GraphWatch, RawCodeLine
+from dynx._torch.tracing.stack import RawFrame
+from dynx._torch.tracing.translator import TraceId
+from dynx._trace.dispatch import CompileEnd, emit
+from dynx._trace.guard_records import read_guard
+from dynx._trace.guard_requests import lines_of, shortened
+from dynx._trace.user_location import named, user_location
+from dynx.errors import UnsupportedTorch
+from dynx.records import Location, Record, Trouble
+from dynx.records.detail import CodeLine, CompiledGuards, GraphCode
+
+# A record is one line of the run file, of which 8 MiB are read: a thousand guards take about one.
+_MAX_GUARDS = 1000  # of one compilation; a transformer of twelve layers has some hundreds
+_MAX_REQUESTERS = 8  # lines that asked for one guard; a weight that every layer shares is asked for by each
+_MAX_TEXT = 500  # characters of a guard, a tensor's take 200; a constant may be a book
+_MAX_CODE = 200_000  # characters of a graph's code; twelve layers of a transformer take 50,000
+
+
+class CompileDetails(Handle):
+    """Calls `record` with the guards and the graph of each compilation, as long as it is installed.
+
+    `on_end` must be passed to the bus as the callback for compilations that end.
+    """
+
+    def __init__(self, record: Callable[[Record], None]) -> None:
+        self._record = record
+        self._graphs: dict[str, list[RawCodeLine]] = {}  # by compile id, until the compilation ends; text only
+        self._graph_watch: GraphWatch | None = None
+        try:
+            self._graph_watch = GraphWatch(self._on_graph, _report)
+        except UnsupportedTorch as error:
+            record(_trouble(error))  # the watch does not listen to the bus yet
+
+    def remove(self) -> None:
+        if self._graph_watch is not None:
+            self._graph_watch.remove()
+
+    def on_end(self, end: CompileEnd) -> None:
+        """Record the details of a compilation that led to compiled code."""
+        code = self._graphs.pop(end.id, None)
+        if end.guards is None:
+            return
+        if code is not None:
+            self._record(_graph_code(end, code))
+        self._record(_compiled_guards(end))
+
+    def _on_graph(self, trace: TraceId, code: list[RawCodeLine]) -> None:
+        self._graphs[trace.compile_id] = code  # the last attempt counts
+
+
+def _compiled_guards(end: CompileEnd) -> CompiledGuards:
+    requests = shortened(end.requests)
+
+    @cache  # several guards look at one value
+    def requesters(source: str) -> tuple[Location, ...]:
+        return tuple(map(named, lines_of(source, requests, None)[:_MAX_REQUESTERS]))
+
+    texts = [(guard.type, text) for node in tree_of(end.guards).walk() for guard in node.guards for text in guard.texts]
+    guards = tuple(read_guard(kind, text, end.code, requesters, longest=_MAX_TEXT) for kind, text in texts[:_MAX_GUARDS])
+    return CompiledGuards(end.generation, end.id, end.location, guards, len(texts) - len(guards))
+
+
+def _graph_code(end: CompileEnd, code: list[RawCodeLine]) -> GraphCode:
+    @cache  # consecutive nodes come from one line
+    def location(stack: tuple[RawFrame, ...]) -> Location | None:
+        found = user_location(stack) if stack else None
+        return named(found) if found is not None else None
+
+    lines: list[CodeLine] = []
+    room = _MAX_CODE
+    for text, stack in code:
+        room -= len(text)
+        if room < 0:
+            break
+        lines.append(CodeLine(text, location(stack)))
+    return GraphCode(end.generation, end.id, end.location, tuple(lines), len(code) - len(lines))
+
+
+def _report(hook: str, error: BaseException) -> None:
+    emit(_trouble(error))
+
+
+def _trouble(error: BaseException) -> Trouble:
+    return Trouble("graph code", f"{type(error).__name__}: {error}")

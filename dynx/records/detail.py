@@ -1,0 +1,105 @@
+"""What `watch(detail="full")` keeps of each compilation: its guards, and the code of its graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dynx.records.cache import GuardInfo
+from dynx.records.location import Location
+from dynx.records.record import Record
+from dynx.records.table import Cell, Function, Line, Source, Value
+
+_SHOWN_GUARDS = 12  # of one compilation on a terminal, as many as `dynx guards` shows of an entry
+_SHOWN_LINES = 40  # of one graph on a terminal: a screen
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledGuards(Record):
+    """The guards of one compilation: the conditions under which its code may run.
+
+    Some guards that Dynamo asks for (`Compile.guards` counts them) check several conditions, which are listed one by one. A run
+    file keeps a limited number of them; `omitted` counts the others.
+    """
+
+    generation: int
+    id: str  # compile id, "0/1"
+    location: Location  # first line of the function
+    guards: tuple[GuardInfo, ...]
+    omitted: int = 0
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """The generation and the compile id, as in `Compile.key`."""
+        return self.generation, self.id
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLine(Record):
+    """One line of a graph's code."""
+
+    text: str
+    location: Location | None = None  # the user's line that led to it; None for the signature and the return statement
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCode(Record):
+    """The graph of one compilation as Python code, as Dynamo passes it to the backend.
+
+    The bodies of higher-order operators (`cond`, `checkpoint`) are graphs of their own and are not listed. A run file keeps a
+    limited number of lines; `omitted` counts the others.
+    """
+
+    generation: int
+    id: str  # compile id, "0/1"
+    location: Location  # first line of the function
+    lines: tuple[CodeLine, ...]
+    omitted: int = 0
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """The generation and the compile id, as in `Compile.key`."""
+        return self.generation, self.id
+
+    @property
+    def code(self) -> str:
+        """The lines as one text."""
+        return "\n".join(line.text for line in self.lines)
+
+
+def guard_cells(compiled: CompiledGuards) -> Iterable[tuple[Cell, ...]]:
+    """Yield a row for each guard, and one that counts those that the record omits."""
+    for guard in compiled.guards:
+        yield compiled.id, Value(guard.source), guard.expected or "", guard.kind, guard.location
+    if compiled.omitted:
+        yield compiled.id, f"and {compiled.omitted} more, not saved", "", "", None
+
+
+def guard_lines(compiled: CompiledGuards) -> Iterable[Line]:
+    """Yield a line for the compilation and one for each of its first guards on values."""
+    total = len(compiled.guards) + compiled.omitted
+    yield Line(compiled.id, (Function(compiled.location), f"{total} guards"))
+    on_values = sorted((guard for guard in compiled.guards if guard.is_on_value), key=lambda guard: guard.is_on_library)
+    shown = on_values[:_SHOWN_GUARDS]
+    for guard in shown:
+        expected = (guard.expected,) if guard.expected else ()
+        yield Line("", (Value(guard.source), *expected, f"({guard.kind})", *((guard.location,) if guard.location else ())))
+    if total > len(shown):
+        yield Line("", (f"and {total - len(shown)} more",))
+
+
+def code_cells(graph: GraphCode) -> Iterable[tuple[Cell, ...]]:
+    """Yield one row with the whole code."""
+    yield graph.id, Function(graph.location), _source(graph, len(graph.lines))
+
+
+def code_lines(graph: GraphCode) -> Iterable[Line]:
+    """Yield a line for the compilation and one with the first lines of the code."""
+    yield Line(graph.id, (Function(graph.location),))
+    yield Line("", (_source(graph, _SHOWN_LINES),))
+
+
+def _source(graph: GraphCode, shown: int) -> Source:
+    lines = [(line.text, line.location) for line in graph.lines[:shown]]
+    more = len(graph.lines) + graph.omitted - len(lines)
+    return Source((*lines, *(((f"… {more} more lines", None),) if more else ())))
