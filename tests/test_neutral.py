@@ -82,10 +82,11 @@ def codes():
     return [code for reference in convert_frame.input_codes.seen if (code := reference()) is not None]
 
 
+@pytest.mark.parametrize("detail", ["normal", "full"])
 @pytest.mark.parametrize(
     "path", [*(pytest.param(each, marks=pytest.mark.slow) for each in EXAMPLES), *CHOSEN], ids=lambda path: path.stem
 )
-def test_watching_changes_nothing(path, monkeypatch):
+def test_watching_changes_nothing(path, detail, monkeypatch):
     monkeypatch.setattr(sys, "argv", [str(path)])
     utils.clear_compilation_metrics()
     with restored_torch():
@@ -94,7 +95,7 @@ def test_watching_changes_nothing(path, monkeypatch):
     with restored_torch():
         without = observe(path)
     utils.clear_compilation_metrics()
-    with restored_torch(), dynx.watch() as watch:
+    with restored_torch(), dynx.watch(detail=detail) as watch:
         watched = observe(path)
     assert watch.compiles or watch.graph_breaks, "nothing was seen, so nothing is proven"
     for what, value in without.items():

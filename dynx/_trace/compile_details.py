@@ -21,11 +21,11 @@ from dynx.errors import UnsupportedTorch
 from dynx.records import Location, Record, Trouble
 from dynx.records.detail import CodeLine, CompiledGuards, GraphCode
 
-# A record is one line of the run file, of which 8 MiB are read: a thousand guards take about one.
-_MAX_GUARDS = 1000  # of one compilation; a transformer of twelve layers has some hundreds
-_MAX_REQUESTERS = 8  # lines that asked for one guard; a weight that every layer shares is asked for by each
+# A record is one line of the run file, of which at most 8 MiB are read: three thousand guards take 2.5 MB.
+_MAX_GUARDS = 3000  # of one compilation; six layers of a transformer have 1,200
+_MAX_REQUESTERS = 4  # lines that asked for one guard; a module that every layer uses is asked for by each
 _MAX_TEXT = 500  # characters of a guard, a tensor's take 200; a constant may be a book
-_MAX_CODE = 200_000  # characters of a graph's code; twelve layers of a transformer take 50,000
+_MAX_CODE = 200_000  # characters of a graph's code; six layers of a transformer take 55,000
 
 
 class CompileDetails(Handle):

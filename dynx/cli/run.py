@@ -38,7 +38,7 @@ def add_to(commands: Any) -> None:
         "--detail",
         choices=("normal", "full"),
         default="normal",
-        help="full adds the cost of every traced line, and --post-mortem",
+        help="full adds guards, graph code, the cost of every traced line, and --post-mortem",
     )
     parser.add_argument("--full", action="store_true", help="show every table, not only what needs attention")
     parser.add_argument("-m", dest="module", action="store_true", help="target is a module, as in python -m")

@@ -1,10 +1,21 @@
-"""Frozen plain data: what dynx saw. Nothing here imports torch."""
+"""Frozen plain data: what dynx saw. No module of this package imports torch."""
 
 from __future__ import annotations
 
 from dynx.records.cache import CacheReport, Entry, GuardInfo, GuardNode, Verdict
 from dynx.records.compile import Attempt, Backward, Compile, GaveUp, Skipped
 from dynx.records.comptime import Effect, Logged, TracedGuard
+from dynx.records.cudagraphs import (
+    AddressChange,
+    CudagraphReport,
+    CudagraphStats,
+    GraphInput,
+    GraphPiece,
+    GraphPlan,
+    GraphRecorded,
+    GraphUse,
+    Skip,
+)
 from dynx.records.detail import CodeLine, CompiledGuards, GraphCode
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
@@ -15,9 +26,12 @@ from dynx.records.post_mortem import BreakState, FrameState
 from dynx.records.recompile import Reason, Recompile
 from dynx.records.record import Record
 from dynx.records.run import Run
+from dynx.records.shown import Shown
+from dynx.records.timeline import LineCost, TracedCompile
 from dynx.records.trace_state import TraceState
 
 __all__ = [
+    "AddressChange",
     "Attempt",
     "Backward",
     "BecameDynamic",
@@ -28,6 +42,8 @@ __all__ = [
     "Compile",
     "CompiledGuards",
     "CostNode",
+    "CudagraphReport",
+    "CudagraphStats",
     "Effect",
     "Entry",
     "Finding",
@@ -36,19 +52,28 @@ __all__ = [
     "GaveUp",
     "GraphBreak",
     "GraphCode",
+    "GraphInput",
+    "GraphPiece",
+    "GraphPlan",
+    "GraphRecorded",
+    "GraphUse",
     "GuardCosts",
     "GuardInfo",
     "GuardNode",
     "GuardSetting",
+    "LineCost",
     "Location",
     "Logged",
     "Reason",
     "Recompile",
     "Record",
     "Run",
+    "Shown",
+    "Skip",
     "Skipped",
     "TorchWarning",
     "TraceState",
+    "TracedCompile",
     "TracedGuard",
     "Trouble",
     "Verdict",

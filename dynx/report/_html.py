@@ -95,7 +95,7 @@ def _tables(run: Run) -> Iterator[_Listed]:
     """Yield the tables of all kinds of records that the run has; tables with one title are one."""
     for title, group in groupby(tables_of(run), key=lambda listed: listed[0].heading or listed[0].title):
         listed = list(group)
-        rows = [tuple(map(cells.plain, row)) for table, records in listed for record in records for row in table.cells(record)]
+        rows = [tuple(map(_cell, row)) for table, records in listed for record in records for row in table.cells(record)]
         if rows:
             yield _Listed(title, listed[0][0].columns, rows)
 

@@ -1,0 +1,88 @@
+"""The public names of every package, pinned: one that comes or goes is a decision, not an accident."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from types import ModuleType
+
+import pytest
+
+import dynx.records
+from dynx.records import Record
+
+EXPORTED = {
+    "dynx": "Run __version__ compile doctor watch would_recompile",
+    "dynx.advice": "RULES advise page rule_of_break rule_of_reason spoken",
+    "dynx.cli": "main",
+    "dynx.comptime": """
+        ComptimeContext ComptimeVar PostMortem Probe Timeline comptime debug post_mortem probe timeline
+    """,
+    "dynx.cudagraphs": """
+        Config RawGraph TrainStep backend explain fast_path graphed raw_graphs reset stats train_step
+    """,
+    "dynx.errors": """
+        BadRunFile CaptureError CaptureFailed CheckFailed ComptimeFailed DynxError DynxWarning NoSuchLocal NotConstant
+        ProbeFailed StaleEntry UnknownRule UnsupportedTorch UsageError
+    """,
+    "dynx.guards": "compile count_hits evict inspect keyed pin profile recompiles reset would_recompile",
+    "dynx.records": """
+        AddressChange Attempt Backward BecameDynamic BreakState CacheEvent CacheReport CodeLine Compile CompiledGuards CostNode
+        CudagraphReport CudagraphStats Effect Entry Finding FrameCost FrameState GaveUp GraphBreak GraphCode GraphInput
+        GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts GuardInfo GuardNode GuardSetting LineCost Location Logged Reason
+        Recompile Record Run Shown Skip Skipped TorchWarning TraceState TracedCompile TracedGuard Trouble Verdict
+    """,
+    "dynx.report": """
+        dot html perfetto post_mortem post_mortem_html record record_html terminal timeline timeline_html
+    """,
+}
+API = ["dynx", "dynx.comptime", "dynx.cudagraphs", "dynx.errors", "dynx.guards", "dynx.records"]  # what users import from
+IMPORTED = {"dynx.cudagraphs": {"close_all", "forget"}}  # by a package for a function of its own: here `reset`
+
+
+@pytest.mark.parametrize("package", EXPORTED)
+def test_the_exported_names_are_pinned(package):
+    module = importlib.import_module(package)
+    assert list(module.__all__) == EXPORTED[package].split()
+    assert module.__all__ == sorted(module.__all__)
+
+
+@pytest.mark.parametrize("package", EXPORTED)
+def test_every_exported_name_is_there(package):
+    module = importlib.import_module(package)
+    for name in module.__all__:
+        assert getattr(module, name) is not None, name
+
+
+@pytest.mark.parametrize("package", API)
+def test_every_public_name_of_dynx_is_exported(package):
+    """A name without an underscore that is not in `__all__` looks public and is not."""
+    module = importlib.import_module(package)
+    public = {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+        if str(getattr(value, "__module__", "")).partition(".")[0] == "dynx"
+    }
+    exported = set(module.__all__) | IMPORTED.get(package, set())
+    assert public <= exported, public - exported
+
+
+def test_every_record_is_exported():
+    """Users annotate with records, so each can be imported from `dynx.records`."""
+    records = set()
+    for info in pkgutil.iter_modules(dynx.records.__path__, "dynx.records."):
+        module = importlib.import_module(info.name)
+        records |= {
+            name
+            for name, value in vars(module).items()
+            if isinstance(value, type) and issubclass(value, Record) and value.__module__ == info.name
+        }
+    assert records <= set(dynx.records.__all__), records - set(dynx.records.__all__)
+
+
+def test_every_public_package_is_pinned():
+    """Features of the command line and the seam are private or have no names of their own."""
+    private = {"dynx.session"}  # its verb is `dynx.watch`
+    modules = {f"dynx.{info.name}" for info in pkgutil.iter_modules(dynx.__path__) if not info.name.startswith("_")}
+    assert modules - private == set(EXPORTED) - {"dynx"}
