@@ -1,4 +1,4 @@
-"""What torch's cache holds, and what it would do with a call."""
+"""Records of torch's cache of compiled code, and of what torch would do with a call."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class GuardInfo(Record):
     kind: GuardKind
     source: str  # "x.size()[0]", as in recompile reasons; empty for global state
     expected: str | None
-    location: Location | None  # the line that asked for it
-    requesters: tuple[Location, ...] = ()  # every line that asked; known while dynx watches
+    location: Location | None  # the line that asked for it first
+    requesters: tuple[Location, ...] = ()  # every line that asked; empty where dynx did not watch the compilation
     type: str = ""  # torch's name, "TENSOR_MATCH"
-    text: str = ""  # torch's own words
+    text: str = ""  # the guard as torch words it
 
     @property
     def is_on_value(self) -> bool:
@@ -39,21 +39,21 @@ class GuardInfo(Record):
 
 @dataclass(frozen=True, slots=True)
 class GuardNode(Tree, Record):
-    """A value that is guarded, or through which others are reached."""
+    """A guarded value, or a value through which guarded values are reached."""
 
     source: str  # "L['self'].weight"
-    type: str  # of the value
-    access: str  # how it is reached from the one above
+    type: str  # name of the value's type
+    access: str  # how it is reached from the parent node
     guards: tuple[GuardInfo, ...] = ()
     children: tuple[GuardNode, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Entry(Shown):
-    """One compiled version of a function, or of its rest after a graph break.
+    """One cache entry: a compiled version of a function or of a resume function.
 
-    `config` says for what it was compiled, where `dynx.compile` did. `seconds` are those of its compilation, as far as torch
-    remembers it (the last 64).
+    `config` is the configuration that it was compiled for, where `dynx.compile` compiled it. `seconds` is the wall time of its
+    compilation; None where torch does not remember it (it keeps the last 64).
     """
 
     generation: int
@@ -63,16 +63,17 @@ class Entry(Shown):
     tree: GuardNode
     config: Mapping[str, str] = field(default_factory=dict)
     seconds: float | None = None
-    hits: int | None = None  # calls that ran it; None where nobody counted
-    resumes: int | None = None  # for the rest of a function: the line of the graph break
-    is_pinned: bool = False  # asked before all others, whatever the backend
-    handle: int = field(default=0, compare=False, repr=False, metadata=IN_PROCESS)  # finds it in this process
+    hits: int | None = None  # calls that ran it; None unless `guards.count_hits` counts
+    resumes: int | None = None  # for a resume function: the line of its graph break
+    is_pinned: bool = False  # its guards are checked before those of other entries, whatever the backend
+    handle: int = field(default=0, compare=False, repr=False, metadata=IN_PROCESS)  # identifies the entry in this process
 
     def __repr__(self) -> str:
         return f"<Entry: {self.id} of {self.location}, backend {self.backend}, {self.size} guards>"
 
     @property
     def guards(self) -> tuple[GuardInfo, ...]:
+        """The guards of all values of the tree."""
         return tuple(guard for _, node in self.tree.walk() for guard in node.guards)
 
     @property
@@ -84,7 +85,7 @@ class Entry(Shown):
 @named("guard_cache")
 @dataclass(frozen=True, slots=True)
 class CacheReport(Shown):
-    """All compiled versions of a function, oldest first, and those of its rests after graph breaks."""
+    """The cache entries of a function and of its resume functions, oldest first."""
 
     location: Location
     entries: tuple[Entry, ...]
@@ -93,7 +94,7 @@ class CacheReport(Shown):
         return f"<CacheReport: {len(self.entries)} versions of {self.location}>"
 
     def tree(self) -> str:
-        """Write the guards of all entries as indented text."""
+        """Return the guards of all entries as indented text."""
         lines = []
         for entry in self.entries:
             lines.append(f"{entry.id}  {entry.backend}  {entry.location}  {entry.size} guards")
@@ -106,9 +107,9 @@ class CacheReport(Shown):
 @named("verdict")
 @dataclass(frozen=True, slots=True)
 class Verdict(Shown):
-    """What torch would do with a call: true when it would compile.
+    """What torch would do with a call; true when it would compile.
 
-    `reasons` tell why each entry does not fit. `unknown` names what is only decided while the function runs.
+    `reasons` names the guard of each entry that fails. `unknown` lists what is decided only while the function runs.
     """
 
     outcome: Literal["hit", "compile", "recompile", "eager", "unknown"]
@@ -120,16 +121,21 @@ class Verdict(Shown):
 
     @property
     def hit(self) -> bool:
+        """Whether a cache entry would run the call."""
         return self.outcome == "hit"
 
     def __repr__(self) -> str:
-        told = [f"{each.against} {each.subject} {_known(each.expected)}, now {_known(each.got)}" for each in self.reasons]
-        told += [f"not known: {each}" for each in self.unknown]
-        return f"<Verdict: {'; '.join([' '.join(filter(None, (self.outcome, self.entry))), *filter(None, [self.why]), *told])}>"
+        facts = [" ".join(filter(None, (self.outcome, self.entry))), *filter(None, [self.why])]
+        facts += [
+            f"{reason.against} {reason.subject} {_or_unknown(reason.expected)}, now {_or_unknown(reason.got)}"
+            for reason in self.reasons
+        ]
+        facts += [f"not known: {unknown}" for unknown in self.unknown]
+        return f"<Verdict: {'; '.join(facts)}>"
 
     def __bool__(self) -> bool:
         return self.outcome in ("compile", "recompile")
 
 
-def _known(value: str | None) -> str:
+def _or_unknown(value: str | None) -> str:
     return "?" if value is None else value

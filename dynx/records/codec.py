@@ -1,7 +1,7 @@
 """Records to JSON and back.
 
-Reading is forgiving in one direction only: a field this version does not know is kept in `extra`; a field with the wrong type
-makes the record invalid, because a half-read record would lie.
+Reading is lenient in one direction only: a field that this version does not know is kept in `extra`; a field of the wrong type
+makes the whole record invalid, because a partly read record would be wrong.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ R = TypeVar("R", bound=Record)
 
 NAMES: dict[str, type[Record]] = {}  # the "type" of a record in JSON, filled by `register`
 _NAME_OF: dict[type[Record], str] = {}
-_MAX_TEXT = 100_000  # characters of one string: longer ones come from a broken or hostile file
+_MAX_TEXT = 100_000  # characters of one string; longer strings come from a broken or hostile file
 
 
 class InvalidRecord(ValueError):
-    """The data do not fit the record's type."""
+    """The data do not fit the type of the record."""
 
 
 def register(name: str, cls: type[Record]) -> None:
@@ -51,7 +51,7 @@ def named(name: str) -> Callable[[type[R]], type[R]]:
 
 
 def to_data(record: Record) -> dict[str, Any]:
-    """Give the record as JSON data; fields at their default are left out."""
+    """Convert a record to JSON data; fields at their default are left out."""
     data: dict[str, Any] = {}
     if type(record) in _NAME_OF:
         data["type"] = _NAME_OF[type(record)]
@@ -64,24 +64,24 @@ def to_data(record: Record) -> dict[str, Any]:
 
 
 def from_data(cls: type[R], data: object) -> R:
-    """Build a record of type `cls`; raises `InvalidRecord` when a field is missing or has the wrong type."""
+    """Build a record of type `cls`. Raises `InvalidRecord` when a field is missing or has the wrong type."""
     if not isinstance(data, dict):
         raise InvalidRecord(f"{cls.__name__} is {_kind(data)}, expected an object")
-    known: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     hints = _hints(cast("Any", cls))
     for field in fields(cls):
         if field.name == "extra" or "in_process" in field.metadata:
             continue
         if field.name in data:
-            known[field.name] = _typed(hints[field.name], data[field.name], f"{cls.__name__}.{field.name}")
+            values[field.name] = _typed(hints[field.name], data[field.name], f"{cls.__name__}.{field.name}")
         elif _default(field) is MISSING:
             raise InvalidRecord(f"{cls.__name__}.{field.name} is missing")
     extra = {visible(str(k)): v for k, v in data.items() if k not in hints and k != "type"}
-    return cls(**known, extra=extra)
+    return cls(**values, extra=extra)
 
 
 def visible(text: str) -> str:
-    """Show control and direction-changing characters as escapes: a run file may come from anywhere."""
+    """Replace control and direction-changing characters by escapes: a run file may come from anywhere."""
     if text.isprintable():
         return text
     return "".join(c if c in "\n\t" or c.isprintable() else f"\\x{ord(c):02x}" for c in text)
@@ -109,9 +109,9 @@ def _plain(value: Any) -> Any:
 def _typed(hint: Any, value: Any, where: str) -> Any:
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
-        return _one_of(get_args(hint), value, where)
+        return _optional(get_args(hint), value, where)
     if origin is Literal:
-        # a newer dynx may know more kinds: keep the word, the views fall back to showing it
+        # a newer dynx may know more values: keep the text, which the views then show as it is written
         return _typed(str, value, where)
     if origin is tuple:
         return _tuple(get_args(hint), value, where)
@@ -125,10 +125,10 @@ def _typed(hint: Any, value: Any, where: str) -> Any:
     return _scalar(hint, value, where)
 
 
-def _one_of(hints: tuple[Any, ...], value: Any, where: str) -> Any:
+def _optional(hints: tuple[Any, ...], value: Any, where: str) -> Any:
     if value is None and type(None) in hints:
         return None
-    return _typed(next(h for h in hints if h is not type(None)), value, where)
+    return _typed(next(hint for hint in hints if hint is not type(None)), value, where)
 
 
 def _tuple(hints: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:

@@ -15,21 +15,21 @@ AttemptOutcome = Literal["committed", "restarted", "skipped", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Attempt(Record):
-    """One pass of the tracer over a frame; Dynamo starts anew after a graph break and for a few other reasons."""
+    """One pass of the tracer over a frame; Dynamo restarts after a graph break and for a few other reasons."""
 
     index: int
     outcome: AttemptOutcome
     seconds: float
-    reason: str | None = None  # why it was thrown away; None when it was committed
+    reason: str | None = None  # why it was discarded; None when it was committed
 
 
 @dataclass(frozen=True, slots=True)
 class Compile(Record):
-    """One compilation, from the call that triggered it to its end.
+    """One compilation of a frame, from the call that triggered it to its end.
 
-    `phases` splits `seconds` into trace, aot (AOTAutograd), backend and guards. `nodes` counts operations in the graph,
-    `guards` the guards that Dynamo asked for. `seconds` are wall time. Compile ids repeat after `torch._dynamo.reset()`:
-    (`generation`, `id`) is the key.
+    `phases` splits `seconds`, the wall time, into trace, aot (AOTAutograd), backend and guards. `nodes` counts the operations
+    in the graph, `guards` the guards that Dynamo asked for. Compile ids repeat after `torch._dynamo.reset()`, so the key of a
+    compilation is (`generation`, `id`).
     """
 
     generation: int
@@ -43,22 +43,24 @@ class Compile(Record):
     guards: int | None = None
     backend: str | None = None
     reason: str | None = None  # why it was skipped, failed or gave up
-    resumes: int | None = None  # for the rest of a function after a graph break: the line of that break
-    called_from: Location | None = None  # the line that called the function
+    resumes: int | None = None  # for a resume function: the line of its graph break
+    called_from: Location | None = None  # the line that called the compiled function
     began: float = 0.0  # seconds since 1970; 0 in runs of an older dynx
 
     @property
     def key(self) -> tuple[int, str]:
+        """The generation and the compile id, which together are unique in a run."""
         return self.generation, self.id
 
     @property
     def is_recompile(self) -> bool:
+        """Whether the function had been compiled before."""
         return not self.id.endswith("/0")
 
 
 @dataclass(frozen=True, slots=True)
 class Backward(Record):
-    """The backward graph of a compilation, compiled when it was first needed: at the first `backward()`."""
+    """The backward graph of a compilation, compiled at the first `backward()`."""
 
     generation: int
     id: str
@@ -68,7 +70,7 @@ class Backward(Record):
 
 @dataclass(frozen=True, slots=True)
 class GaveUp(Record):
-    """A function that reached a recompile limit: from here on, new inputs run eagerly."""
+    """A function that reached a recompile limit: calls that need another compilation run eagerly from then on."""
 
     generation: int
     id: str
@@ -79,7 +81,7 @@ class GaveUp(Record):
 
 @dataclass(frozen=True, slots=True)
 class Skipped(Record):
-    """A function that Dynamo left alone without a word: it runs eagerly."""
+    """A function that Dynamo skipped silently: it runs eagerly."""
 
     location: Location
     reason: str

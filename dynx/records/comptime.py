@@ -1,4 +1,4 @@
-"""What callbacks at compile time say."""
+"""Records of callbacks at compile time, and of what a trace has asked for."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Logged(Record):
-    """One `ctx.log(...)`, once per logical hit however often torch traced the line.
+    """One `ctx.log(...)`, recorded once per logical hit however often torch traced the line.
 
-    `outcome` says what became of the attempt: "skipped" and "failed" ones led to no compiled code.
+    `outcome` is that of the attempt: "skipped" and "failed" attempts led to no compiled code.
     """
 
     id: str  # compile id, "0/1"
@@ -30,7 +30,7 @@ class Logged(Record):
 
 @dataclass(frozen=True, slots=True)
 class TracedGuard(Record):
-    """A guard that the trace has asked for so far, and the line that asked first."""
+    """A guard that the trace has asked for so far, with the line that asked for it first."""
 
     kind: str  # torch's name, "TENSOR_MATCH"
     source: str  # "L['x']"; empty for guards on global state
@@ -39,7 +39,7 @@ class TracedGuard(Record):
 
 @dataclass(frozen=True, slots=True)
 class Effect(Record):
-    """A change to something outside of the traced code, which the compiled code makes when it has run."""
+    """A side effect of the traced code, which the compiled code applies at its end."""
 
     source: str  # "L['self'].step"
     kind: Literal["attribute", "items", "cell", "global"]

@@ -1,4 +1,4 @@
-"""What a CUDA graph backend makes of a compiled graph."""
+"""Records of CUDA graphs: how a graph is captured, what was captured, and what runs uncaptured."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from dynx.records.record import Record
 from dynx.records.shown import Shown
 
 InputClass = Literal[
-    "static",  # a parameter or buffer: read where it lies
-    "managed",  # an output of another recording: lies where that wrote it
-    "dynamic",  # another tensor on every call: copied to where the recording reads
-    "scalar",  # a number: part of what a recording is kept by
-    "untouched",  # no operator reads it: a result, if anything, that is handed on as it is
-    "opaque",  # anything else: a graph with one is not captured
+    "static",  # a parameter or buffer: read at its own address
+    "managed",  # an output of another recording: read at the address which that wrote
+    "dynamic",  # another tensor on every call: copied to the address that the recording reads
+    "scalar",  # a number: part of the key of a recording
+    "untouched",  # no operator reads it: at most an output that aliases it
+    "opaque",  # anything else: a graph with an opaque input is not captured
 ]
 Part = Literal[
     "inference",
     "forward",
     "backward",
-    "call",  # of a function that was not compiled
-    "step",  # of training: forward, backward and optimizer
+    "call",  # of a function that torch.compile did not compile
+    "step",  # of training: forward, backward and optimizer step
 ]
 
 
@@ -35,31 +35,31 @@ class GraphInput(Record):
     why: str
     is_mutated: bool = False
     is_fixed: bool = False  # sizes and strides are the same on every call
-    is_told: bool = True  # or they follow from numbers among the inputs
-    nbytes: int = 0  # where they are
+    is_told: bool = True  # otherwise: its sizes follow from scalars among the inputs
+    nbytes: int = 0  # where its sizes are fixed
     location: Location | None = None  # of its first use
     node: str = ""  # in the graph
 
 
 SkipKind = Literal[
-    "operator",  # one that cannot be captured
-    "value",  # of a tensor, that is read
-    "size",  # that depends on values
-    "limit",  # of recordings
-    "capture",  # that failed
+    "operator",  # an operator that cannot be captured
+    "value",  # the host reads the value of a tensor
+    "size",  # a size depends on values
+    "limit",  # the number of recordings reached its limit
+    "capture",  # capture failed
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Skip(Record):
-    """Why a graph, or a part of it, is run uncaptured."""
+    """The reason why a graph, or a part of it, runs uncaptured."""
 
     reason: str
     location: Location | None = None
     advice: str = ""
     kind: SkipKind = "operator"
     count: int = 1
-    at: float = 0.0  # when it was seen, in seconds since 1970
+    at: float = 0.0  # seconds since 1970
 
 
 StagingKind = Literal[
@@ -88,9 +88,9 @@ class GraphRecorded(Record):
 
     part: Part
     seconds: float
-    copies: int  # of inputs, in each replay
+    copies: int  # input tensors copied in each replay
     bytes_copied: int
-    bytes_held: int  # that no other graph uses, for results and for copies of inputs
+    bytes_held: int  # of memory that no other graph uses, for outputs and for copies of inputs
     began: float = 0.0  # seconds since 1970
     staging: Staging | None = None
 
@@ -102,25 +102,25 @@ class GraphRecorded(Record):
 
 @dataclass(frozen=True, slots=True)
 class AddressChange(Record):
-    """A parameter, buffer or saved tensor that was found somewhere else than before."""
+    """A static input (parameter, buffer or saved tensor) that has a new address."""
 
     name: str
     before: int
     after: int
-    times: int  # that it has moved, with this
+    times: int  # how often its address has changed, this time included
     location: Location | None = None  # of its first use
-    is_copied: bool = False  # from now on, since it moves often
-    at: float = 0.0  # when it was seen, in seconds since 1970
+    is_copied: bool = False  # it is copied from now on, since its address changes often
+    at: float = 0.0  # seconds since 1970
 
 
 @dataclass(frozen=True, slots=True)
 class CudagraphStats(Record):
-    """What was done in this process, over all graphs."""
+    """Counters of this process, over all graphs."""
 
     recordings: int
     replays: int
-    uncaptured: int  # calls of graphs that are, or may be, captured
-    copies: int  # of inputs, to where a recording reads them
+    uncaptured: int  # calls that ran uncaptured, of graphs that are or may be captured
+    copies: int  # input tensors copied to the address that a recording reads
     bytes_copied: int
     skips: tuple[Skip, ...] = ()
     address_changes: tuple[AddressChange, ...] = ()  # the last hundred
@@ -129,71 +129,73 @@ class CudagraphStats(Record):
 
 @dataclass(frozen=True, slots=True)
 class GraphPiece(Record):
-    """A part of a graph that is divided, since some of its operators cannot be captured."""
+    """A part of a graph that is split because some of its operators cannot be captured."""
 
     inputs: tuple[str, ...]  # names of nodes
     outputs: tuple[str, ...]
-    launches: int  # nodes that do work on the device
-    why_uncaptured: str = ""  # nothing, where it is captured
-    nodes: tuple[str, ...] = ()  # that run in it
+    launches: int  # nodes that launch kernels
+    why_uncaptured: str = ""  # empty where it is captured
+    nodes: tuple[str, ...] = ()  # names of the nodes that run in it
 
 
 @dataclass(frozen=True, slots=True)
 class GraphPlan(Record):
-    """How a graph is captured: plain data, from which a second process can go on without looking at the graph."""
+    """How a graph is captured: plain data, so that another process can reuse it without analysing the graph."""
 
     part: Part
     inputs: tuple[GraphInput, ...]
-    user_outputs: int  # the outputs behind them are for the backward pass, or for other parts of the graph
+    user_outputs: int  # further outputs are for the backward pass or for other parts of the graph
     skips: tuple[Skip, ...] = ()
-    pieces: tuple[GraphPiece, ...] = ()  # in the order in which they run; none where the graph is captured as a whole
-    are_all_handed_out: bool = True  # or the user's only
-    passed: tuple[tuple[int, int], ...] = ()  # outputs that are untouched inputs: the indices of both
-    is_pure: bool = False  # it changes nothing that it is given, so it may be run to try it
-    regenerated: tuple[int, ...] = ()  # outputs of which AOTAutograd reads the layout, to make views of other tensors
-    is_differentiated: bool = False  # autograd sees its results: those that overlap are copied apart
+    pieces: tuple[GraphPiece, ...] = ()  # in execution order; empty where the graph is captured as a whole
+    are_all_handed_out: bool = True  # whether all outputs are returned to the caller, or only the user's
+    passed: tuple[tuple[int, int], ...] = ()  # (output, input) indices of outputs that are untouched inputs
+    is_pure: bool = False  # it mutates no input, so it may be run on trial
+    regenerated: tuple[int, ...] = ()  # outputs whose layout AOTAutograd reads, to create views of other tensors
+    is_differentiated: bool = False  # autograd sees its outputs: overlapping outputs are copied to storages of their own
     patches_params: bool = False  # parameters are inputs whose pointers are set, `params="patch"`
 
     def indices(self, *kinds: InputClass) -> tuple[int, ...]:
-        return tuple(index for index, each in enumerate(self.inputs) if each.kind in kinds)
+        """Return the indices of the inputs of some classes."""
+        return tuple(index for index, placeholder in enumerate(self.inputs) if placeholder.kind in kinds)
 
     @property
     def untold(self) -> tuple[int, ...]:
-        """Give the inputs whose sizes no number tells."""
-        return tuple(index for index, each in enumerate(self.inputs) if not each.is_told)
+        """The indices of the inputs whose sizes do not follow from scalars."""
+        return tuple(index for index, placeholder in enumerate(self.inputs) if not placeholder.is_told)
 
     @property
     def mutated(self) -> tuple[int, ...]:
-        return tuple(index for index, each in enumerate(self.inputs) if each.is_mutated)
+        """The indices of the inputs that the graph mutates."""
+        return tuple(index for index, placeholder in enumerate(self.inputs) if placeholder.is_mutated)
 
 
 @dataclass(frozen=True, slots=True)
 class GraphUse(Record):
-    """What became of a graph."""
+    """How one graph is used: its plan, and counters of its recordings."""
 
     plan: GraphPlan
     recordings: int
     replays: int
-    copies: int  # of inputs, for a call of each recording
+    copies: int  # input tensors copied, for one call of each recording
     bytes_copied: int
-    bytes_held: int  # by recordings alone, for results and for copies of inputs
+    bytes_held: int  # by recordings only, for outputs and for copies of inputs
     notes: tuple[str, ...] = ()
     staging: tuple[Staging, ...] = ()  # of its recordings, each choice once
 
 
 @dataclass(frozen=True, slots=True)
 class CudagraphReport(Shown):
-    """What became of the graphs of a function, in the order in which they were compiled."""
+    """How the graphs of a function are captured, in the order in which they were compiled."""
 
     graphs: tuple[GraphUse, ...]
     notes: tuple[str, ...] = ()
 
     def to_dot(self) -> str:
-        """Give the graphs with their inputs and pieces in the language of Graphviz: `dot -Tsvg`."""
+        """Return the graphs with their inputs and pieces in the Graphviz language, for `dot -Tsvg`."""
         from dynx.report import dot
 
         return dot(self)
 
     def __repr__(self) -> str:
-        captured = sum(each.recordings > 0 for each in self.graphs)
+        captured = sum(use.recordings > 0 for use in self.graphs)
         return f"<CudagraphReport: {captured} of {len(self.graphs)} graphs captured>"

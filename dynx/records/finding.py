@@ -1,4 +1,4 @@
-"""What a user should change."""
+"""Advice: what a user should change."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Finding(Record):
-    """One piece of advice, with what it costs not to follow it.
+    """One piece of advice, with the time that is lost without it.
 
-    `seconds` is the wall time lost: of recompiles and of compiles of the rest of a function after a break, with their
-    discarded attempts. A first compile is never lost.
+    `seconds` is the wall time of recompiles, and of compiling resume functions after graph breaks, with their discarded
+    attempts. The first compilation of a function is never lost.
     """
 
     rule: str

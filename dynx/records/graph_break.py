@@ -12,9 +12,9 @@ from dynx.records.record import Record
 class GraphBreak(Record):
     """One cause of a graph break.
 
-    The same cause met again (in a caller, after a restart, in a recompile) adds to `count`. `chain` leads from the compiled
-    function to the innermost line. `resumable` is False where Dynamo cannot go on behind the break (inside `try`, in a
-    loop): the whole function then runs eagerly.
+    Meeting the same cause again (in a caller, after a restart, in a recompile) adds to `count`. `chain` is the call stack from
+    the compiled function to the innermost line. `resumable` is False where Dynamo cannot write a resume function (inside `try`,
+    in a loop): the whole function then runs eagerly.
     """
 
     location: Location
@@ -28,10 +28,10 @@ class GraphBreak(Record):
     callee: str | None = None  # what was called: "print", "Tensor.item", "math.factorial"
     resumable: bool = True
     fatal: bool = False  # under fullgraph: the compilation failed with it
-    block: str | None = None  # for one that cannot be resumed: the statement around it, "try", "with", "for" or "while"
-    compiles: tuple[tuple[int, str], ...] = ()  # (generation, compile id) of the compiles that met it
+    block: str | None = None  # of a break that is not resumable: the statement around it, "try", "with", "for" or "while"
+    compiles: tuple[tuple[int, str], ...] = ()  # (generation, compile id) of the compilations that met it
 
     @property
     def cause(self) -> tuple[str, int, str]:
-        """What makes two breaks the same."""
+        """The key of the break: two breaks with equal causes are merged."""
         return self.location.file, self.location.line, self.kind or self.reason

@@ -1,4 +1,4 @@
-"""Where something happened."""
+"""Lines of source code."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Location(Record):
-    """A line of code that a person can open.
+    """A line of code that a user can open.
 
-    `library` names the installed distribution when the line stands in site-packages; `caller` is then the innermost line of
-    the user's own code that led there. Columns are 0-based offsets in UTF-8 bytes, as in `code.co_positions()`.
+    `library` names the installed distribution when the file is in site-packages; `caller` is then the innermost line of the
+    user's own code in the call stack. Columns are 0-based offsets in UTF-8 bytes, as in `code.co_positions()`.
     """
 
     file: str
@@ -38,7 +38,7 @@ class Location(Record):
 
 
 def short_path(file: str) -> str:
-    """Give the path as a person at this shell would type it; relative when that is shorter."""
+    """Return the path relative to the working directory when that is shorter."""
     try:
         relative = os.path.relpath(file)
     except (OSError, ValueError):  # deleted working directory, another drive

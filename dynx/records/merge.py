@@ -1,4 +1,4 @@
-"""The same thing seen several times becomes one record with a count."""
+"""Merging: records of the same thing become one record with a count."""
 
 from __future__ import annotations
 
@@ -48,62 +48,68 @@ def graph_breaks(records: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
     return tuple(replace(graph_break, rule=rule_of_break(graph_break)) for graph_break in merged)
 
 
-def break_states(found: Iterable[BreakState]) -> tuple[BreakState, ...]:
-    """Keep the fullest state of each cause."""
-    return _merge(found, lambda each: each.cause, lambda a, b: max(a, b, key=lambda each: len(each.frames)))
+def break_states(records: Iterable[BreakState]) -> tuple[BreakState, ...]:
+    """Keep the state with most frames of each cause."""
+    return _merge(records, lambda state: state.cause, lambda a, b: max(a, b, key=lambda state: len(state.frames)))
 
 
-def gave_up(found: Iterable[GaveUp]) -> tuple[GaveUp, ...]:
-    """A function gives up once; threads that reach the limit at the same time each tell."""
-    return _merge(found, lambda each: (each.generation, each.id.rpartition("/")[0]), lambda a, b: a)
+def gave_up(records: Iterable[GaveUp]) -> tuple[GaveUp, ...]:
+    """Keep one record per function: threads that reach the limit at the same time record it several times."""
+    return _merge(records, lambda record: (record.generation, record.id.rpartition("/")[0]), lambda a, b: a)
 
 
-def skipped(found: Iterable[Skipped]) -> tuple[Skipped, ...]:
-    return _counted(found, lambda each: (each.location, each.reason))
+def skipped(records: Iterable[Skipped]) -> tuple[Skipped, ...]:
+    """Count how often a function was skipped for one reason."""
+    return _counted(records, lambda record: (record.location, record.reason))
 
 
-def cudagraph_skips(found: Iterable[Skip]) -> tuple[Skip, ...]:
-    return _counted(found, lambda each: (each.reason, each.location))
+def cudagraph_skips(records: Iterable[Skip]) -> tuple[Skip, ...]:
+    """Count how often a line ran uncaptured for one reason."""
+    return _counted(records, lambda record: (record.reason, record.location))
 
 
-def caches(found: Iterable[CacheEvent]) -> tuple[CacheEvent, ...]:
-    return _counted(found, lambda each: (each.cache, each.result, each.generation, each.id, each.reason))
+def caches(records: Iterable[CacheEvent]) -> tuple[CacheEvent, ...]:
+    """Count the equal results of one compilation."""
+    return _counted(records, lambda record: (record.cache, record.result, record.generation, record.id, record.reason))
 
 
-def warnings(found: Iterable[TorchWarning]) -> tuple[TorchWarning, ...]:
-    return _counted(found, lambda each: (each.text, each.origin))
+def warnings(records: Iterable[TorchWarning]) -> tuple[TorchWarning, ...]:
+    """Count the equal warnings of one origin."""
+    return _counted(records, lambda record: (record.text, record.origin))
 
 
-def troubles(found: Iterable[Trouble]) -> tuple[Trouble, ...]:
-    return _counted(found, lambda each: (each.what, each.why))
+def troubles(records: Iterable[Trouble]) -> tuple[Trouble, ...]:
+    """Count the equal failures."""
+    return _counted(records, lambda record: (record.what, record.why))
 
 
-def lines(found: Iterable[LineCost]) -> tuple[LineCost, ...]:
-    """Sum a line over the compilations that traced it, most expensive first."""
-    merged = _merge(found, lambda each: (each.location.file, each.location.line, each.location.function), _sum)
-    return tuple(sorted(merged, key=lambda each: -each.seconds))
+def lines(records: Iterable[LineCost]) -> tuple[LineCost, ...]:
+    """Sum the cost of each line over the compilations that traced it, most expensive first."""
+    merged = _merge(records, lambda line: (line.location.file, line.location.line, line.location.function), _sum)
+    return tuple(sorted(merged, key=lambda line: -line.seconds))
 
 
-def _sum(one: LineCost, other: LineCost) -> LineCost:
+def _sum(a: LineCost, b: LineCost) -> LineCost:
     return replace(
-        one,
-        instructions=one.instructions + other.instructions,
-        seconds=one.seconds + other.seconds,
-        cumulative=one.cumulative + other.cumulative,
-        nodes=one.nodes + other.nodes,
-        guards=tuple(dict.fromkeys(one.guards + other.guards)),
-        shape_guards=one.shape_guards + other.shape_guards,
-        exceptions=one.exceptions + other.exceptions,
+        a,
+        instructions=a.instructions + b.instructions,
+        seconds=a.seconds + b.seconds,
+        cumulative=a.cumulative + b.cumulative,
+        nodes=a.nodes + b.nodes,
+        guards=tuple(dict.fromkeys(a.guards + b.guards)),
+        shape_guards=a.shape_guards + b.shape_guards,
+        exceptions=a.exceptions + b.exceptions,
     )
 
 
-def _counted(found: Iterable[C], key: Callable[[C], Hashable]) -> tuple[C, ...]:
-    return _merge(found, key, lambda a, b: replace(a, count=a.count + b.count))
+def _counted(records: Iterable[C], key: Callable[[C], Hashable]) -> tuple[C, ...]:
+    return _merge(records, key, lambda a, b: replace(a, count=a.count + b.count))
 
 
-def _merge(found: Iterable[T], key: Callable[[T], Hashable], join: Callable[[T, T], T]) -> tuple[T, ...]:
+def _merge(records: Iterable[T], key: Callable[[T], Hashable], join: Callable[[T, T], T]) -> tuple[T, ...]:
+    """Join the records of one key, in the order in which the keys were first seen."""
     merged: dict[Hashable, T] = {}
-    for each in found:
-        known = merged.get(key(each))
-        merged[key(each)] = each if known is None else join(known, each)
+    for record in records:
+        known = merged.get(key(record))
+        merged[key(record)] = record if known is None else join(known, record)
     return tuple(merged.values())

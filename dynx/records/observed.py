@@ -1,4 +1,4 @@
-"""Smaller things seen while a program compiled."""
+"""Caches, dynamic sizes, warnings and failures of dynx itself, seen while a program compiled."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class CacheEvent(Record):
-    """One question to a compile cache on disk."""
+    """One lookup in a compile cache on disk."""
 
     cache: Literal["fx_graph", "aot_autograd"]
     result: Literal["hit", "miss", "bypass"]
     generation: int
     id: str
     location: Location | None
-    reason: str | None = None  # why it was bypassed, in torch's words
+    reason: str | None = None  # why it was bypassed, as torch words it
     count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class BecameDynamic(Record):
-    """A size, stride or number that torch made symbolic after it had seen two values of it."""
+    """A size, stride or number that torch made symbolic after two different values."""
 
     source: str  # "L['x']"
     dim: str  # "size 1", "stride 0", "rank", "scalar"
@@ -37,7 +37,7 @@ class BecameDynamic(Record):
 
 @dataclass(frozen=True, slots=True)
 class TorchWarning(Record):
-    """Something torch said while compiling; torch says most of it once per process."""
+    """A warning or log message of torch while it compiled; torch emits most of them once per process."""
 
     text: str
     origin: str  # logger or warning category
@@ -47,7 +47,7 @@ class TorchWarning(Record):
 
 @dataclass(frozen=True, slots=True)
 class Trouble(Record):
-    """Something dynx itself could not do; the program was not affected."""
+    """A failure of dynx itself; the program was not affected."""
 
     what: str
     why: str

@@ -12,19 +12,19 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class FrameState(Record):
-    """One symbolic frame: what Dynamo knew there, as text."""
+    """One symbolic frame: the values that Dynamo had traced in it, as text."""
 
     location: Location  # with the columns of the instruction
     instruction: str  # "CALL 1"
     stack: tuple[str, ...]  # Python's value stack before the instruction, the top last
     locals: Mapping[str, str]  # by the user's names
-    source: tuple[str, ...] = ()  # the lines around it, as they were
+    source: tuple[str, ...] = ()  # the lines of source around the instruction
     first_line: int = 0  # number of the first of them
 
 
 @dataclass(frozen=True, slots=True)
 class BreakState(Record):
-    """Everything that was known where a graph broke, or where a compilation failed; one for each cause.
+    """The state of the trace where a graph broke or a compilation failed; one record per cause.
 
     `frames` are the symbolic frames, innermost first; `graph` is the code traced so far in this graph.
     """
@@ -45,5 +45,5 @@ class BreakState(Record):
 
     @property
     def cause(self) -> tuple[str, int, str]:
-        """What makes two breaks the same, as in `GraphBreak.cause`."""
+        """The key of the break, as in `GraphBreak.cause`."""
         return self.location.file, self.location.line, self.kind or self.reason

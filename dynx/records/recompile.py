@@ -33,36 +33,44 @@ GuardKind = Literal[
     "other",
 ]
 
-_OF_A_VALUE = ("rank", "dtype", "device", "requires_grad", "type", "length", "keys")  # whose source is the value itself
+_OF_A_VALUE = (
+    "rank",
+    "dtype",
+    "device",
+    "requires_grad",
+    "type",
+    "length",
+    "keys",
+)  # kinds whose source is the guarded value itself
 
 
 @dataclass(frozen=True, slots=True)
 class Reason(Record):
     """One guard that failed.
 
-    Holds rendered text, never the values: a record outlives the frame it describes.
+    Holds text, never the values: a record outlives the frame that it describes.
     """
 
     kind: GuardKind
     source: str  # "L['x'].size()[0]"
     expected: str | None
     got: str | None  # None where the value could not be read without running the user's code
-    location: Location | None  # the line that asked for the guard, or the call for ambient state
+    location: Location | None  # the line that asked for the guard; for global state, the call
     rule: str | None = None  # "DX102" where an advice rule applies
     against: str | None = None  # the compile id whose guard failed
-    holder: str | None = None  # what holds the value: "argument", "global", "module", "optimizer", "object"
+    holder: str | None = None  # the kind of object that holds the value: "argument", "global", "module", "optimizer", "object"
     requesters: tuple[Location, ...] = ()  # every line that asked for it, in order
-    text: str = ""  # torch's own words
+    text: str = ""  # the guard as torch words it
 
     @property
     def subject(self) -> str:
-        """What was compared: `x.size()[0]`, `dtype of x`."""
+        """The compared property: `x.size()[0]`, `dtype of x`."""
         return f"{self.kind} of {self.source}" if self.kind in _OF_A_VALUE else self.source
 
 
 @dataclass(frozen=True, slots=True)
 class Recompile(Record):
-    """One more compilation of a function that had been compiled; the first reason is the newest entry's."""
+    """Another compilation of a function that is in the cache; the first reason is that of the newest cache entry."""
 
     generation: int
     id: str
@@ -73,4 +81,5 @@ class Recompile(Record):
 
     @property
     def key(self) -> tuple[int, str]:
+        """The generation and the compile id, as in `Compile.key`."""
         return self.generation, self.id

@@ -11,9 +11,9 @@ IN_PROCESS: Mapping[str, bool] = MappingProxyType({"in_process": True})  # metad
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Plain, frozen data that outlives what it describes.
+    """Plain, frozen data that outlives the program objects it describes.
 
-    `extra` keeps the fields that a newer dynx wrote and this one does not know, so that saving loses nothing.
+    `extra` keeps the fields that a newer dynx wrote and that this version does not know, so that saving loses nothing.
     """
 
     extra: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)

@@ -1,6 +1,6 @@
-"""The run file: JSON lines, the first a header, the last an end, each record as it was committed.
+"""The run file: JSON lines. The first is a header, the last an end, between them are the records as they were committed.
 
-Lines are appended and flushed one by one, so a killed process leaves what it had.
+Lines are appended and flushed one by one, so a killed process leaves all records up to then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dynx.records.record import Record
 
 SCHEMA = 1
 _MAX_LINE = 8 * 2**20  # bytes: a record is a few kilobytes, a longer line was not written by dynx
-_MAX_PROBLEMS = 20  # a wholly broken file need not be described line by line
+_MAX_PROBLEMS = 20  # warnings of damaged lines; the others are only counted
 
 
 class RunWriter:
@@ -36,9 +36,11 @@ class RunWriter:
         self._open(path)
 
     def write(self, record: Record) -> None:
+        """Append a record and flush."""
         self._line(to_data(record))
 
     def end(self, end: Mapping[str, Any]) -> None:
+        """Append the last line and close the file."""
         self._line({"type": "end", **end})
         if self._file is not None:
             self._file.close()
@@ -79,7 +81,7 @@ class RunWriter:
         text = f"dynx cannot write {self._path}: {error.strerror or error}; the program goes on, the run is not saved"
         try:
             warnings.warn(text, DynxWarning, stacklevel=2)
-        except DynxWarning:  # the program turns warnings into errors: its own, not this one
+        except DynxWarning:  # the program turns warnings into errors, but this must not end it
             sys.stderr.write(text + "\n")
 
 

@@ -1,4 +1,4 @@
-"""Records that show themselves on a terminal and in a notebook."""
+"""Records with a terminal view and a notebook view of their own."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Shown(Record):
-    """A record that is looked at by itself."""
+    """A record that a function of dynx returns to the user; it renders itself on a terminal and in a notebook."""
 
     def to_json(self) -> str:
-        """Give the record as a JSON document."""
+        """Return the record as a JSON document."""
         return json.dumps(to_data(self), indent=1)
 
     def __rich__(self) -> Any:

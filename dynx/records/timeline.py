@@ -1,4 +1,4 @@
-"""What each line of source cost while it was traced."""
+"""Records of the time that tracing took, by line and by compilation."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class LineCost(Record):
-    """One line of one function, summed over all compilations that count.
+    """The tracing cost of one line of one function, summed over the committed attempts of all compilations.
 
-    Times are wall seconds of tracing, without the backend's.
+    Times are wall seconds of tracing; the time of the backend is not included.
     """
 
     location: Location
-    source: str  # the line as it was
+    source: str  # the text of the line
     instructions: int
     seconds: float  # in the line itself
-    cumulative: float  # with the functions it inlined
-    nodes: tuple[str, ...]  # of the FX graph, that the line added
-    guards: tuple[TracedGuard, ...]  # that the line asked for, also where another line had asked before
+    cumulative: float  # including the functions it inlined
+    nodes: tuple[str, ...]  # FX nodes that the line added to the graph
+    guards: tuple[TracedGuard, ...]  # that the line asked for, also if another line had asked before
     shape_guards: tuple[str, ...]
-    exceptions: int  # of the traced code, raised or passed on here
+    exceptions: int  # of the traced code, raised or propagated here
 
 
 @dataclass(frozen=True, slots=True)
 class TracedCompile(Record):
-    """One compilation by what its time went into, in wall seconds."""
+    """The wall seconds of one compilation, split into tracing, backend and discarded attempts."""
 
     id: str
     location: Location
     attempts: int
-    seconds: float  # tracing, in the attempt that counts
+    seconds: float  # tracing, in the committed attempt
     backend: float
-    wasted: float  # tracing and backend, in attempts that were thrown away
+    wasted: float  # tracing and backend, in discarded attempts

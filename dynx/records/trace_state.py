@@ -1,4 +1,4 @@
-"""What the tracer knew before one instruction."""
+"""The state of a trace before one instruction."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class TraceState(Record):
-    """The state of a trace before one instruction, as the debugger's recorder wrote it down.
+    """The state of a trace before one instruction, as the debugger recorded it.
 
-    `frames` are the symbolic frames, innermost first; `nodes` and `guards` count what the graph and the attempt had.
+    `frames` are the symbolic frames, innermost first; `nodes` counts the nodes of the graph so far, `guards` the guards that
+    the attempt has asked for so far.
     """
 
-    number: int  # of the instruction, in the order they were traced
+    number: int  # index of the instruction, in the order of tracing
     id: str  # compile id
     attempt: int
     frames: tuple[FrameState, ...]

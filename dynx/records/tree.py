@@ -1,4 +1,4 @@
-"""Records that hold others of their kind."""
+"""Records that form a tree."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Self
 
 
 class Tree:
-    """Has others of its kind in `children`."""
+    """A node with nodes of its own type in `children`."""
 
     __slots__ = ()
 
     children: Sequence[Self]
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, Self]]:
-        """Give this node and those below it, outer ones first, each with its depth."""
+        """Yield this node and its descendants, parents first, each with its depth."""
         yield depth, self
         for child in self.children:
             yield from child.walk(depth + 1)
