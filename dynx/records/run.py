@@ -13,13 +13,13 @@ from dynx.records.codec import to_data
 from dynx.records.compile import Compile
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
+from dynx.records.groups import Groups
 from dynx.records.kind import kinds_of
-from dynx.records.kinds import Kinds
 from dynx.records.record import Record
 from dynx.records.runfile import RunFile, read, write
 
 
-class RunMembers(Kinds):
+class RunMembers(Groups):
     """What `Run` and `Watch` have in common: the groups of records, and what follows from them."""
 
     if TYPE_CHECKING:  # fields of `Run`, properties of `Watch`

@@ -1,4 +1,4 @@
-"""Runs as people see them: a terminal screen, a notebook page. No torch here."""
+"""Views of runs and records: terminal screens, notebook pages, Perfetto traces, Graphviz graphs. Imports no torch."""
 
 from __future__ import annotations
 
@@ -70,28 +70,28 @@ def timeline(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -
 
 
 def timeline_html(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> str:
-    """Render the cost of tracing as self-contained, escaped HTML: the source with heat, a click shows nodes and guards."""
+    """Render the cost of tracing as escaped HTML: the lines coloured by cost, a click shows nodes and guards."""
     from dynx.report._timeline import fragment
 
     return fragment(compiles, lines)
 
 
 def dot(report: CudagraphReport) -> str:
-    """Render the graphs that are captured, their inputs and pieces, in the language of Graphviz."""
+    """Render the captured graphs, their inputs and pieces, in the Graphviz language."""
     from dynx.report._dot import document
 
     return document(report)
 
 
-def record(each: Shown) -> RenderableType:
-    """Render what `dynx.guards` gives for a terminal."""
+def record(shown: Shown) -> RenderableType:
+    """Render a record that a function of dynx returned for a terminal."""
     from dynx.report._record import screen
 
-    return screen(each)
+    return screen(shown)
 
 
-def record_html(each: Shown) -> str:
-    """Render what `dynx.guards` gives as self-contained, escaped HTML."""
+def record_html(shown: Shown) -> str:
+    """Render a record that a function of dynx returned as self-contained, escaped HTML."""
     from dynx.report._record import fragment
 
-    return fragment(each)
+    return fragment(shown)

@@ -1,4 +1,4 @@
-"""What the symbolic debugger shows."""
+"""The screens of the symbolic debugger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dynx.report._frame import marked
 
 
 def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> RenderableType:
-    """Show where the debugger stands: place, counts, and the line; `exact` marks the instruction within it."""
+    """Render a stop of the debugger: location, counts and the line; `exact` marks the instruction in the line."""
     frame = state.frames[level]
     attempt = f" attempt {state.attempt}" if state.attempt else ""
     facts = [f"[{state.id}{attempt}]", words.plural(state.nodes, "node"), words.plural(state.guards, "guard")]
@@ -31,6 +31,7 @@ def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> R
 
 
 def over(why: str, compiles: int, instructions: int) -> RenderableType:
+    """Render the end of the trace, with the commands that are left."""
     return Text(
         f"{why}: {words.plural(instructions, 'instruction')} in {words.plural(compiles, 'compilation')}; "
         "back and rs go through it, c leaves",
@@ -39,6 +40,7 @@ def over(why: str, compiles: int, instructions: int) -> RenderableType:
 
 
 def nothing_traced(*, only_internals: bool) -> RenderableType:
+    """Render why the debugger has not stopped."""
     if only_internals:
         return Text("only code of torch and the standard library was traced\n  debug(..., internals=True) shows it")
     return Text(
@@ -48,27 +50,31 @@ def nothing_traced(*, only_internals: bool) -> RenderableType:
 
 
 def end_of_history(*, backwards: bool) -> RenderableType:
+    """Render that there is no earlier, or no later, instruction."""
     return Text("this is where the trace began" if backwards else "this is the present", style="dim")
 
 
 def table(rows: Iterable[tuple[str, str]]) -> RenderableType | None:
-    found = Table.grid(padding=(0, 2, 0, 0))
-    found.add_column(style="dim", no_wrap=True)
-    found.add_column(overflow="fold")
-    for name, value in rows:
-        found.add_row(name, Text(value))
-    return found if found.rows else None
-
-
-def guards(found: list[TracedGuard]) -> RenderableType:
+    """Render names with their values; None without rows."""
     grid = Table.grid(padding=(0, 2, 0, 0))
-    for each in found:
-        where = words.place(each.location) if each.location is not None else "ambient"
-        grid.add_row(Text(each.kind, style="dim"), Text(each.source), Text(where, style="dim"))
-    return grid if found else Text("no guards yet", style="dim")
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        grid.add_row(name, Text(value))
+    return grid if grid.rows else None
+
+
+def guards(guards: list[TracedGuard]) -> RenderableType:
+    """Render guards with the lines that asked for them."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for guard in guards:
+        where = words.place(guard.location) if guard.location is not None else "ambient"
+        grid.add_row(Text(guard.kind, style="dim"), Text(guard.source), Text(where, style="dim"))
+    return grid if guards else Text("no guards yet", style="dim")
 
 
 def frames(state: TraceState, level: int) -> RenderableType:
+    """Render the call stack, outermost frame first, with an arrow at the selected frame."""
     lines = []
     for number, frame in reversed(list(enumerate(state.frames))):
         arrow = "-> " if number == level else "   "

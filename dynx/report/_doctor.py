@@ -1,4 +1,4 @@
-"""What the doctor found, on a terminal."""
+"""The report of `dynx doctor` on a terminal."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _STYLE = {"ok": "green", "changed": "yellow", "missing": "red"}
 
 
 def screen(report: Any) -> RenderableType:
+    """Render a `DoctorReport`: the verdict, each capability, each canary."""
     return Padding(Group(*_parts(report)), (0, 1))
 
 
@@ -26,22 +27,22 @@ def _parts(report: Any) -> Iterator[RenderableType]:
     yield Text("")
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
-    for each in report.capabilities:
-        state = "absent" if each.state == "missing" and each.optional else each.state
+    for capability in report.capabilities:
+        state = "absent" if capability.state == "missing" and capability.optional else capability.state
         table.add_row(
             Text(state, style=_STYLE.get(state, "dim")),
-            Text(each.purpose),
-            Text(each.path, style="dim", overflow="fold"),
+            Text(capability.purpose),
+            Text(capability.path, style="dim", overflow="fold"),
         )
     yield table
     if report.canaries:
         yield Text("")
-        songs = Table.grid(padding=(0, 2))
-        songs.add_column(no_wrap=True)
-        for each in report.canaries:
-            songs.add_row(
-                Text("failed" if each.failure else "ok", style="red" if each.failure else "green"),
-                Text(each.name),
-                Text(each.failure or "", style="red"),
+        canaries = Table.grid(padding=(0, 2))
+        canaries.add_column(no_wrap=True)
+        for canary in report.canaries:
+            canaries.add_row(
+                Text("failed" if canary.failure else "ok", style="red" if canary.failure else "green"),
+                Text(canary.name),
+                Text(canary.failure or "", style="red"),
             )
-        yield songs
+        yield canaries

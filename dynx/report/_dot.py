@@ -1,4 +1,4 @@
-"""Graphs that are captured, in the language of Graphviz."""
+"""The captured graphs in the Graphviz language."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COLOURS = {
 
 
 def document(report: CudagraphReport) -> str:
-    """Each graph is a cluster: inputs by class, pieces in the order in which they run, dashed where they are not captured."""
+    """Write each graph as a cluster: inputs by class, pieces in execution order, dashed where they are not captured."""
     lines = [
         "digraph cudagraphs {",
         "  rankdir=LR;",
@@ -32,21 +32,24 @@ def document(report: CudagraphReport) -> str:
 
 
 def _graph(number: int, use: GraphUse) -> Iterator[str]:
-    made_by = {}
-    for index, each in enumerate(use.plan.inputs):
-        made_by[each.node or each.name] = name = f"input_{number}_{index}"
-        label = "\n".join([each.name, each.kind, *([words.size(each.nbytes)] if each.nbytes else [])])
-        yield f'{name} [label={_quoted(label)}, shape=ellipse, fillcolor="{_COLOURS[each.kind]}"];'
+    producer = {}  # the vertex that produces a node of the graph
+    for index, placeholder in enumerate(use.plan.inputs):
+        producer[placeholder.node or placeholder.name] = name = f"input_{number}_{index}"
+        label = "\n".join(
+            [placeholder.name, placeholder.kind, *([words.size(placeholder.nbytes)] if placeholder.nbytes else [])]
+        )
+        yield f'{name} [label={_quoted(label)}, shape=ellipse, fillcolor="{_COLOURS[placeholder.kind]}"];'
     if not use.plan.pieces:
         text = f"{words.plural(use.recordings, 'recording')}" if use.recordings else "runs uncaptured"
         yield _piece(f"piece_{number}_0", text, is_captured=bool(use.recordings))
-        yield from (f"{name} -> piece_{number}_0;" for name in made_by.values())
+        yield from (f"{name} -> piece_{number}_0;" for name in producer.values())
     for index, piece in enumerate(use.plan.pieces):
         name = f"piece_{number}_{index}"
         text = piece.why_uncaptured or words.plural(piece.launches, "launch", "launches")
         yield _piece(name, f"piece {index + 1}\n{text}", is_captured=not piece.why_uncaptured)
-        yield from (f"{each} -> {name};" for each in dict.fromkeys(made_by[each] for each in piece.inputs if each in made_by))
-        made_by |= dict.fromkeys(piece.outputs, name)
+        sources = dict.fromkeys(producer[node] for node in piece.inputs if node in producer)
+        yield from (f"{source} -> {name};" for source in sources)
+        producer |= dict.fromkeys(piece.outputs, name)
 
 
 def _piece(name: str, text: str, *, is_captured: bool) -> str:

@@ -9,32 +9,33 @@ from dynx.records import FrameState
 
 
 def source(frame: FrameState) -> RenderableType:
-    """Give the lines around a frame's place, with an arrow, and the instruction's columns marked."""
+    """Render the lines around the instruction, with an arrow at its line and its columns underlined."""
     text = Text(no_wrap=True, overflow="ellipsis")
-    for offset, each in enumerate(frame.source):
+    for offset, code in enumerate(frame.source):
         number = frame.first_line + offset
         here = number == frame.location.line
         text.append(f"{'▶' if here else ' '} {number:>4}  ", style="bold red" if here else "dim")
-        text.append_text(marked(each, frame) if here else Text(each, style="dim"))
+        text.append_text(marked(code, frame) if here else Text(code, style="dim"))
         text.append("\n")
     text.rstrip()
     return text
 
 
 def line(frame: FrameState) -> RenderableType:
-    """Give the line of a frame's place."""
+    """Render the line of the instruction."""
     offset = frame.location.line - frame.first_line
     text = frame.source[offset] if 0 <= offset < len(frame.source) else ""
     return Text.assemble((f"  {frame.location.line:>4}  ", "dim"), marked(text, frame), no_wrap=True, overflow="ellipsis")
 
 
 def marked(text: str, frame: FrameState) -> Text:
+    """Render a line with the columns of the instruction underlined."""
     before, marked, after = parts(text, frame)
     return Text.assemble(before, (marked, "bold underline"), after)
 
 
 def parts(text: str, frame: FrameState) -> tuple[str, str, str]:
-    """Part a line before and behind the instruction's columns, which count bytes, as Python does."""
+    """Split a line into the text before, in and after the columns of the instruction; Python counts columns in bytes."""
     start, end = frame.location.column, frame.location.end_column
     if start is None:
         return text, "", ""

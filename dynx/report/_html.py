@@ -1,4 +1,4 @@
-"""A run in a notebook: the same words as on the terminal, self-contained, for light and dark themes."""
+"""A run in a notebook: the texts of the terminal as self-contained HTML, for light and dark themes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dynx.report._cells import tables_of
 from dynx.report._post_mortem import fragment as post_mortem
 from dynx.report._timeline import fragment as timeline
 
-_pages = count(1)  # several runs may stand in one notebook
+_pages = count(1)  # one notebook may show several runs
 _PAGE = """
 <div class="dynx">
 <style>
@@ -63,7 +63,7 @@ body[data-jp-theme-light="false"] .dynx .do, .vscode-dark .dynx .do { color: #4c
 def fragment(run: Run) -> str:
     """Render the run; everything that comes from the program is escaped."""
     anchor = f"dynx-pm-{next(_pages)}-"
-    states = {(each.location.file, each.location.line): number for number, each in enumerate(run.post_mortem, 1)}
+    states = {(state.location.file, state.location.line): number for number, state in enumerate(run.post_mortem, 1)}
     return _template().render(
         anchor=anchor,
         state=lambda finding: states.get((finding.location.file, finding.location.line)),

@@ -1,4 +1,4 @@
-"""What was known where a graph broke, with the source around it: for a terminal and for a notebook."""
+"""The state of the trace at graph breaks, with the source around each: for a terminal and for a notebook."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from dynx.records import BreakState, FrameState
 from dynx.report import _words as words
 from dynx.report._frame import line, parts, source
 
-_GUARDS = 6  # of the newest guards, which the code before the break asked for
+_GUARDS = 6  # the newest guards that are shown; the code right before the break asked for them
 
 
 def screen(states: tuple[BreakState, ...]) -> RenderableType:
+    """Render the states for a terminal."""
     parts: list[RenderableType] = []
     for number, state in enumerate(states, 1):
         parts += [Text(""), *_state(number, state)] if parts else [*_state(number, state)]
@@ -50,14 +51,14 @@ def _frame(frame: FrameState, *, innermost: bool) -> Iterator[RenderableType]:
     values = Table.grid(padding=(0, 2, 0, 0))
     values.add_column(style="dim", no_wrap=True)
     values.add_column()
-    for name, value in _values(frame, innermost):
+    for name, value in _values(frame, innermost=innermost):
         values.add_row(name, Text(value))
     yield Padding(values, (0, 0, 0, 2))
 
 
-def _values(frame: FrameState, innermost: bool) -> list[tuple[str, str]]:
-    """Give the locals, and of the innermost frame the value stack without Python's own placeholders."""
-    stack = [each for each in frame.stack if each != "<null>"]
+def _values(frame: FrameState, *, innermost: bool) -> list[tuple[str, str]]:
+    """Return the locals, and of the innermost frame the value stack without Python's NULL placeholders."""
+    stack = [value for value in frame.stack if value != "<null>"]
     return [*frame.locals.items(), *([("stack", ", ".join(stack))] if innermost and stack else [])]
 
 
@@ -66,13 +67,13 @@ def _operations(state: BreakState) -> int:
 
 
 def _guards(state: BreakState) -> Iterator[tuple[str, str]]:
-    named = [each for each in state.guards if each.source]
+    named = [guard for guard in state.guards if guard.source]
     label = f"{len(state.guards)} guards"
     if not named:
         yield label, ""
-    for each in named[-_GUARDS:]:
-        where = f"  asked for at {words.place(each.location)}" if each.location is not None else ""
-        yield label, f"{each.kind} {each.source}{where}"
+    for guard in named[-_GUARDS:]:
+        where = f"  asked for at {words.place(guard.location)}" if guard.location is not None else ""
+        yield label, f"{guard.kind} {guard.source}{where}"
         label = ""
 
 
@@ -97,10 +98,10 @@ body[data-jp-theme-light="false"] .dynx-pm .do, .vscode-dark .dynx-pm .do { colo
 {% for frame in state.frames %}
 <div class="frame"><div>{{ "" if loop.first else "called from " }}<code>{{ where(frame.location) }}</code>
 <span class="dim">at {{ frame.instruction }}</span></div>
-<pre>{% for number, before, marked, after, here in lines(frame, loop.first) -%}
+<pre>{% for number, before, marked, after, here in lines(frame, innermost=loop.first) -%}
 <span class="{{ "here" if here else "dim" }}">{{ "%5d" | format(number) }}  {{ before }}<u>{{ marked }}</u>{{ after }}
 </span>{% endfor %}</pre>
-<table>{% for name, value in values(frame, loop.first) %}
+<table>{% for name, value in values(frame, innermost=loop.first) %}
 <tr><td class="dim">{{ name }}</td><td><code>{{ value }}</code></td></tr>{% endfor %}</table></div>
 {% endfor %}
 {% for hint in state.hints %}<div class="frame do">{{ hint }}</div>{% endfor %}
@@ -115,7 +116,7 @@ body[data-jp-theme-light="false"] .dynx-pm .do, .vscode-dark .dynx-pm .do { colo
 
 
 def fragment(states: tuple[BreakState, ...], anchor: str = "dynx-pm-") -> str:
-    """Everything that comes from the program is escaped; `anchor` and a number make the id of each state."""
+    """Render the states as HTML, all text of the program escaped; `anchor` and a number are the element id of each state."""
     return _template().render(states=states, anchor=anchor, where=words.where, lines=_lines, values=_values)
 
 
@@ -124,10 +125,11 @@ def _template() -> Template:
     return Environment(autoescape=True).from_string(_PAGE)
 
 
-def _lines(frame: FrameState, innermost: bool) -> list[tuple[int, str, str, str, bool]]:
-    found = []
+def _lines(frame: FrameState, *, innermost: bool) -> list[tuple[int, str, str, str, bool]]:
+    """Return number, text before, in and after the instruction, and whether it is the instruction's line."""
+    lines = []
     for number, text in enumerate(frame.source, frame.first_line):
         here = number == frame.location.line
         if innermost or here:
-            found.append((number, *(parts(text, frame) if here else (text, "", "")), here))
-    return found
+            lines.append((number, *(parts(text, frame) if here else (text, "", "")), here))
+    return lines

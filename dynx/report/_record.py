@@ -1,4 +1,4 @@
-"""Records that are looked at by themselves, as blocks of a few words and a table: on a terminal and in a notebook."""
+"""Records that functions of dynx return, as blocks of a title and a table: on a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from dynx.advice import spoken
 from dynx.records import CacheReport, CostNode, Entry, GuardCosts, GuardInfo, Verdict
-from dynx.records.cudagraphs import CudagraphReport, GraphUse
+from dynx.records.cudagraphs import CudagraphReport, GraphInput, GraphUse
 from dynx.records.shown import Shown
 from dynx.report import _words as words
 
@@ -22,7 +22,7 @@ _SHOWN = 12  # rows on a terminal, and on a page before it is unfolded
 
 
 class Block(NamedTuple):
-    """A title with a dim remark, a table, and notes below; columns that begin with `#` hold numbers."""
+    """A title with a dim remark, a table, and notes below it; columns whose names begin with `#` hold numbers."""
 
     title: str
     remark: str = ""
@@ -32,6 +32,7 @@ class Block(NamedTuple):
 
 
 def screen(record: Shown) -> RenderableType:
+    """Render a record for a terminal."""
     parts: list[RenderableType] = []
     for block in _blocks(record):
         parts += [Text("")] if parts else []
@@ -40,7 +41,7 @@ def screen(record: Shown) -> RenderableType:
             parts.append(Padding(_table(block), (0, 0, 0, 2)))
         hidden = len(block.rows) - _SHOWN
         notes = [*([f"and {hidden} more"] if hidden > 0 else []), *block.notes]
-        parts += [Padding(Text(each, style="dim"), (0, 0, 0, 2)) for each in notes]
+        parts += [Padding(Text(note, style="dim"), (0, 0, 0, 2)) for note in notes]
     return Group(*parts)
 
 
@@ -81,7 +82,7 @@ _PAGE = """
 
 
 def fragment(record: Shown) -> str:
-    """Everything that comes from the program is escaped."""
+    """Render a record as HTML, all text of the program escaped."""
     return _template().render(blocks=list(_blocks(record)), shown=_SHOWN)
 
 
@@ -104,9 +105,9 @@ def _of_cache(report: CacheReport) -> Iterator[Block]:
 
 
 def _of_entry(entry: Entry) -> Iterator[Block]:
-    named = sorted((guard for guard in entry.guards if guard.is_on_value), key=lambda guard: guard.is_on_library)
-    rows = [(spoken(each.source), each.expected or "", each.kind, _asked(each)) for each in named]
-    others = entry.size - len(named)
+    on_values = sorted((guard for guard in entry.guards if guard.is_on_value), key=lambda guard: guard.is_on_library)
+    rows = [(spoken(guard.source), guard.expected or "", guard.kind, _asked(guard)) for guard in on_values]
+    others = entry.size - len(on_values)
     notes = (f"and {others} of global state and of marks that tensors do not have",) if others else ()
     yield Block(f"{entry.id}  {entry.backend}", _facts(entry), ("value", "expected", "guard", "asked for at"), rows, notes)
 
@@ -140,17 +141,17 @@ _OUTCOMES = {
 def _of_verdict(verdict: Verdict) -> Iterator[Block]:
     rows = [
         (
-            each.against or "",
-            each.subject.replace(each.source, spoken(each.source)),
-            each.expected if each.expected is not None else "?",
-            each.got if each.got is not None else "?",
-            words.line(each.location) if each.location is not None else "",
-            each.rule or "",
+            reason.against or "",
+            reason.subject.replace(reason.source, spoken(reason.source)),
+            reason.expected if reason.expected is not None else "?",
+            reason.got if reason.got is not None else "?",
+            words.line(reason.location) if reason.location is not None else "",
+            reason.rule or "",
         )
-        for each in verdict.reasons
+        for reason in verdict.reasons
     ]
-    remark = ": ".join(each for each in (verdict.entry, verdict.why) if each)
-    notes = tuple(f"decided while it runs: {each}" for each in verdict.unknown)
+    remark = ": ".join(part for part in (verdict.entry, verdict.why) if part)
+    notes = tuple(f"decided while it runs: {unknown}" for unknown in verdict.unknown)
     columns = ("version", "value", "expected", "got", "asked for at", "rule")
     yield Block(f"{words.function(verdict.location)} {_OUTCOMES[verdict.outcome]}", remark, columns, rows, notes)
 
@@ -158,14 +159,14 @@ def _of_verdict(verdict: Verdict) -> Iterator[Block]:
 def _of_costs(costs: GuardCosts) -> Iterator[Block]:
     share = f"{costs.share:.0%}" if costs.share >= 0.005 else "less than 1 %"
     title = f"guards take {_us(costs.ns)} of a call of {_us(costs.call_ns)} ({share})"
-    rows = [(_us(each.ns), str(each.guards), each.name, "; ".join(each.misses)) for each in costs.settings]
+    rows = [(_us(setting.ns), str(setting.guards), setting.name, "; ".join(setting.misses)) for setting in costs.settings]
     yield Block(title, words.function(costs.location), ("#time", "#guards", "setting", "would miss"), rows, (_advice(costs),))
     for frame in costs.frames:
-        nodes = sorted((node for _, node in frame.tree.walk()), key=lambda each: each.own_ns, reverse=True)
+        nodes = sorted((node for _, node in frame.tree.walk()), key=lambda node: node.own_ns, reverse=True)
         part = [
-            (_us(each.own_ns), f"{each.own_ns / max(frame.tree.ns, 1e-9):.0%}", str(len(each.guards)), _named(each))
-            for each in nodes
-            if each.guards
+            (_us(node.own_ns), f"{node.own_ns / max(frame.tree.ns, 1e-9):.0%}", str(len(node.guards)), _named(node))
+            for node in nodes
+            if node.guards
         ]
         where = f"the rest after line {frame.resumes}" if frame.resumes is not None else "the function"
         times = f", {frame.times} times a call" if frame.times > 1 else ""
@@ -182,7 +183,7 @@ def _advice(costs: GuardCosts) -> str:
 def _named(node: CostNode) -> str:
     if node.source not in ("", "L"):
         return spoken(node.source)
-    others = dict.fromkeys(spoken(each.source) for each in node.guards if each.kind != "global_state")
+    others = dict.fromkeys(spoken(guard.source) for guard in node.guards if guard.kind != "global_state")
     return ", ".join(["global state", *filter(None, others)])
 
 
@@ -192,14 +193,18 @@ def _us(ns: float) -> str:
 
 def _of_graphs(report: CudagraphReport) -> Iterator[Block]:
     title = words.plural(len(report.graphs), "graph")
-    captured = sum(each.recordings > 0 for each in report.graphs)
+    captured = sum(use.recordings > 0 for use in report.graphs)
     yield Block(title, f"{captured} captured", notes=report.notes)
     for use in report.graphs:
         rows = [
-            (each.name, each.kind + (", changed" if each.is_mutated else ""), each.why, words.size(each.nbytes))
-            for each in use.plan.inputs
+            (graph_input.name, _class_of(graph_input), graph_input.why, words.size(graph_input.nbytes))
+            for graph_input in use.plan.inputs
         ]
         yield Block(f"{use.plan.part} graph", _use(use), ("input", "class", "why", "#bytes"), rows, tuple(_skips(use)))
+
+
+def _class_of(graph_input: GraphInput) -> str:
+    return graph_input.kind + (", changed" if graph_input.is_mutated else "")
 
 
 def _use(use: GraphUse) -> str:

@@ -1,4 +1,4 @@
-"""A run on a terminal: the answer first, sorted by what it costs."""
+"""A run on a terminal: the findings first, most expensive first, then the tables."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dynx.report._cells import tables_of
 from dynx.report._post_mortem import screen as post_mortem
 from dynx.report._timeline import screen as timeline
 
-_SHOWN = 5  # damaged lines named one by one
+_SHOWN = 5  # damaged lines that are listed; the others are counted
 _WIDE = 110  # columns from which findings fit on one line each
 
 
 def screen(run: Run, *, full: bool) -> RenderableType:
-    """Render the summary, the findings and the facts that no rule covers; `full` adds all other facts."""
+    """Render the summary, the findings and the records that no rule covers; `full` adds the tables of all other records."""
     return Padding(Group(*_parts(run, full=full)), (0, 1))
 
 
@@ -71,11 +71,11 @@ def _title(run: Run) -> RenderableType:
 
 
 class _Findings:
-    """One line each where there is room, a small paragraph each where there is not."""
+    """One line per finding on a wide terminal, a paragraph per finding on a narrow one."""
 
     def __init__(self, findings: tuple[Finding, ...], run: Run) -> None:
         self._findings = findings
-        self._states = {(each.location.file, each.location.line): n for n, each in enumerate(run.post_mortem, 1)}
+        self._states = {(state.location.file, state.location.line): n for n, state in enumerate(run.post_mortem, 1)}
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self._table() if options.max_width >= _WIDE else self._paragraphs()
@@ -87,13 +87,13 @@ class _Findings:
         table.add_column("where")
         table.add_column("what happened")
         table.add_column("do this")
-        for each in self._findings:
+        for finding in self._findings:
             table.add_row(
-                words.seconds(each.seconds),
-                Text(each.rule, style="bold"),
-                _where(each.location),
-                self._title(each),
-                Text(each.advice, style="green"),
+                words.seconds(finding.seconds),
+                Text(finding.rule, style="bold"),
+                _where(finding.location),
+                self._title(finding),
+                Text(finding.advice, style="green"),
             )
         return table
 
@@ -101,23 +101,24 @@ class _Findings:
         table = Table.grid(padding=(0, 2, 0, 0))
         table.add_column(justify="right", no_wrap=True)
         table.add_column()
-        for number, each in enumerate(self._findings):
+        for number, finding in enumerate(self._findings):
             if number:
                 table.add_row("", "")
-            table.add_row(words.seconds(each.seconds), Text.assemble((each.rule, "bold"), "  ", _where(each.location)))
-            table.add_row("", self._title(each))
-            table.add_row("", Text(f"→ {each.advice}", style="green"))
+            rule = Text.assemble((finding.rule, "bold"), "  ", _where(finding.location))
+            table.add_row(words.seconds(finding.seconds), rule)
+            table.add_row("", self._title(finding))
+            table.add_row("", Text(f"→ {finding.advice}", style="green"))
         return table
 
     def _title(self, finding: Finding) -> Text:
-        """What happened, and which post-mortem shows it."""
+        """Render the title, with the number of the post-mortem at the same line."""
         number = self._states.get((finding.location.file, finding.location.line))
         text = Text(finding.title)
         return text if number is None else text.append(f"  (post-mortem {number})", style="dim")
 
 
 def _where(location: Location) -> Text:
-    """A place that terminals with hyperlinks open."""
+    """Render a location as a hyperlink, which many terminals open."""
     own = location.own
     uri = Path(own.file).absolute().as_uri() if not own.file.startswith("<") else ""
     text = Text(words.place(location), style=f"cyan link {uri}#{own.line}" if uri else "cyan")
@@ -161,9 +162,13 @@ def _entries(title: str, rows: Iterable[tuple[str, Text, Text | None]]) -> Rende
 
 def _failed(run: Run) -> RenderableType | None:
     rows = (
-        (each.id, Text(f"{each.location.function}: {each.reason or 'torch gives no reason'}"), _where(each.location))
-        for each in run.compiles
-        if each.outcome == "failed"
+        (
+            compile.id,
+            Text(f"{compile.location.function}: {compile.reason or 'torch gives no reason'}"),
+            _where(compile.location),
+        )
+        for compile in run.compiles
+        if compile.outcome == "failed"
     )
     return _entries("Failed to compile", rows)
 
@@ -176,24 +181,24 @@ def _compiles(run: Run) -> RenderableType | None:
     table.add_column("function", ratio=1)
     for name in ("tries", "nodes", "guards", "total", *_phases(run)):
         table.add_column(name, justify="right", no_wrap=True)
-    for each in run.compiles:
-        rest = f" from line {each.resumes}" if each.resumes is not None else ""
-        outcome = "" if each.outcome == "compiled" else f" {each.outcome}: {each.reason}"
+    for compile in run.compiles:
+        resumed = f" from line {compile.resumes}" if compile.resumes is not None else ""
+        outcome = "" if compile.outcome == "compiled" else f" {compile.outcome}: {compile.reason}"
         table.add_row(
-            each.id,
-            Text(each.location.function + rest + outcome),
-            str(len(each.attempts)),
-            _count(each.nodes),
-            _count(each.guards),
-            words.seconds(each.seconds),
-            *(words.seconds(each.phases.get(name, 0.0)) for name in _phases(run)),
+            compile.id,
+            Text(compile.location.function + resumed + outcome),
+            str(len(compile.attempts)),
+            _count(compile.nodes),
+            _count(compile.guards),
+            words.seconds(compile.seconds),
+            *(words.seconds(compile.phases.get(name, 0.0)) for name in _phases(run)),
         )
     return Group(Text("Compiles", style="bold"), table)
 
 
 def _phases(run: Run) -> tuple[str, ...]:
-    """The phases that took any time."""
-    used = {name for each in run.compiles for name, value in each.phases.items() if value >= 0.001}
+    """Return the phases that took at least a millisecond in some compilation."""
+    used = {name for compile in run.compiles for name, seconds in compile.phases.items() if seconds >= 0.001}
     return tuple(name for name in ("trace", "aot", "backend", "guards") if name in used)
 
 

@@ -1,4 +1,4 @@
-"""What tracing cost, line by line: for a terminal and for a notebook."""
+"""The cost of tracing, line by line: for a terminal and for a notebook."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from dynx.report import _words as words
 
 _SHOWN = 20  # lines on a terminal
 _NAMES = 40  # nodes and guards named for one line on a page
-_PLACE = 30  # columns of a place
+_PLACE = 30  # columns of a location
 _NUMBER = 6  # columns of a number
 
 
 def screen(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> RenderableType:
+    """Render the summary and the most expensive lines for a terminal."""
     if not compiles:
         return Text("nothing was traced", style="dim")
     more = len(lines) - _SHOWN
@@ -28,7 +29,7 @@ def screen(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> 
 
 
 class _Lines:
-    """One line of source a row, cut to what the terminal is wide."""
+    """One row per line of source, cut to the width of the terminal."""
 
     def __init__(self, lines: tuple[LineCost, ...]) -> None:
         self._lines = lines
@@ -41,31 +42,31 @@ class _Lines:
         table.add_column("where", no_wrap=True, width=_PLACE)
         table.add_column("line", no_wrap=True)
         room = max(8, options.max_width - len(numbers) * (_NUMBER + 2) - _PLACE - 4)
-        for each in self._lines:
-            source = each.source.strip()
+        for line in self._lines:
+            source = line.source.strip()
             table.add_row(
-                words.seconds(each.seconds),
-                words.seconds(each.cumulative),
-                str(len(each.nodes) or "-"),
-                str(len(each.guards) + len(each.shape_guards) or "-"),
-                Text(_short(words.line(each.location)), style="cyan"),
+                words.seconds(line.seconds),
+                words.seconds(line.cumulative),
+                str(len(line.nodes) or "-"),
+                str(len(line.guards) + len(line.shape_guards) or "-"),
+                Text(_short(words.line(line.location)), style="cyan"),
                 Text(source if len(source) <= room else f"{source[: room - 1]}…"),
             )
         yield table
 
 
 def summary(compiles: tuple[TracedCompile, ...]) -> list[str]:
-    """Say where the time went."""
-    tracing = sum(each.seconds for each in compiles)
-    backend = sum(each.backend for each in compiles)
-    wasted = sum(each.wasted for each in compiles)
+    """Return the seconds of tracing, of the backend and of discarded attempts, and the number of compilations."""
+    tracing = sum(compile.seconds for compile in compiles)
+    backend = sum(compile.backend for compile in compiles)
+    wasted = sum(compile.wasted for compile in compiles)
     parts = [f"{words.seconds(tracing)} tracing", f"{words.seconds(backend)} in the backend"]
     return [*parts, f"{words.seconds(wasted)} in discarded attempts", words.plural(len(compiles), "compile")]
 
 
-def _short(place: str) -> str:
-    """Keep the end of a place that is too long for its column: the file's name and the line."""
-    return place if len(place) <= _PLACE else f"…{place[1 - _PLACE :]}"
+def _short(location: str) -> str:
+    """Keep the end of a location that is too long for its column: the file's name and the line."""
+    return location if len(location) <= _PLACE else f"…{location[1 - _PLACE :]}"
 
 
 _PAGE = """
@@ -100,37 +101,37 @@ _PAGE = """
 
 
 def fragment(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> str:
-    """The columns are seconds, nodes, guards and line number; everything that comes from the program is escaped."""
+    """Render the lines by function as HTML with seconds, nodes, guards and line number; all text of the program is escaped."""
     return _template().render(
         summary=summary(compiles), files=_by_function(lines), seconds=words.seconds, names=_names, guards=_guards
     )
 
 
 def _by_function(lines: tuple[LineCost, ...]) -> list[tuple[str, float, list[tuple[LineCost, float]]]]:
-    """Group lines by function in the order of their cost, with the heat of each line between 0 and 0.6."""
-    hottest = max((each.seconds for each in lines), default=0.0) or 1.0
+    """Group lines by function, most expensive first, with the opacity of each line's colour between 0 and 0.6."""
+    most = max((line.seconds for line in lines), default=0.0) or 1.0
     groups: dict[str, list[LineCost]] = {}
-    for each in lines:
-        groups.setdefault(f"{each.location.function}  {_file(each)}", []).append(each)
-    found = []
+    for line in lines:
+        groups.setdefault(f"{line.location.function}  {_file(line)}", []).append(line)
+    functions = []
     for title, rows in groups.items():
-        ordered = sorted(rows, key=lambda each: each.location.line)
-        found.append((title, sum(each.seconds for each in rows), [(each, 0.6 * each.seconds / hottest) for each in ordered]))
-    return sorted(found, key=lambda each: -each[1])
+        ordered = sorted(rows, key=lambda line: line.location.line)
+        functions.append((title, sum(line.seconds for line in rows), [(line, 0.6 * line.seconds / most) for line in ordered]))
+    return sorted(functions, key=lambda function: -function[1])
 
 
-def _file(each: LineCost) -> str:
-    return words.line(each.location).rpartition(":")[0]
+def _file(line: LineCost) -> str:
+    return words.line(line.location).rpartition(":")[0]
 
 
 def _names(values: Iterable[str]) -> str:
     named = list(values)
-    rest = f" … {len(named)} in all" if len(named) > _NAMES else ""
-    return ", ".join(named[:_NAMES]) + rest
+    more = f" … {len(named)} in all" if len(named) > _NAMES else ""
+    return ", ".join(named[:_NAMES]) + more
 
 
 def _guards(row: LineCost) -> list[str]:
-    return [f"{each.kind} {each.source}".strip() for each in row.guards]
+    return [f"{guard.kind} {guard.source}".strip() for guard in row.guards]
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The words both views share."""
+"""Texts that the views share."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ UNCLEAR = "no advice applies to this run: what no rule covers stands below"
 
 
 def is_calm(run: Run) -> bool:
-    """Tell whether all is well: something was compiled, nothing failed, and the file is whole."""
-    failed = any(each.outcome == "failed" for each in run.compiles)
+    """Return whether nothing needs attention: something was compiled, nothing failed, and the file is whole."""
+    failed = any(compile.outcome == "failed" for compile in run.compiles)
     return bool(run.compiles) and not (failed or run.eager or run.problems or run.recompiles or run.graph_breaks)
 
 
 def seconds(value: float) -> str:
-    """Give a duration a person compares at a glance: `8.1 s`, `120 ms`, `-` for nothing."""
+    """Write a duration with two or three digits: `8.1 s`, `120 ms`, `-` for zero."""
     if value >= 0.9995:
         return f"{value:.1f} s"
     return f"{value * 1000:.0f} ms" if value > 0 else "-"
 
 
-def plural(count: int, one: str, many: str | None = None) -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"
+def plural(count: int, singular: str, plural: str | None = None) -> str:
+    """Write a number with its noun: `1 graph break`, `2 graph breaks`."""
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
 def summary(run: Run) -> list[str]:
-    """Say in a few words what the run cost."""
+    """Return the seconds and the counts of a run, each as a short text."""
     if not run.compiles:
         return ["nothing was compiled", *([plural(len(run.graph_breaks), "graph break")] if run.graph_breaks else [])]
     parts = [f"{seconds(run.compile_seconds)} compiling", plural(len(run.compiles), "compile")]
@@ -49,12 +50,13 @@ def summary(run: Run) -> list[str]:
 
 
 def command(header: Mapping[str, Any]) -> str:
+    """Return the command line of a run; empty where the header has none."""
     words = header.get("command")
     return " ".join(map(str, words)) if isinstance(words, (list, tuple)) else ""
 
 
 def environment(run: Run) -> list[str]:
-    """Say what ran where."""
+    """Return the version of torch, the device and the duration of a run."""
     parts = [f"torch {run.header['torch']}"] if "torch" in run.header else []
     if "device" in run.end:
         parts.append(str(run.end["device"]))
@@ -63,29 +65,30 @@ def environment(run: Run) -> list[str]:
 
 
 def place(location: Location) -> str:
-    """Give `model.py:58`: the user's own line where there is one."""
+    """Write a location as `model.py:58`: the user's own line where the location is in a library and the caller is known."""
     own = location.own
     return f"{short_path(own.file)}:{own.line}"
 
 
 def line(location: Location) -> str:
-    """Give the place of the line itself, a library's by the end of its path."""
+    """Write the location itself, also in a library, whose path is shortened."""
     return short_name(location) if location.library is not None else place(location)
 
 
 def where(location: Location) -> str:
-    """Give the place with its function, and the library line that it stands for."""
+    """Write the user's own line with its function, and the library line that it called."""
     own = location.own
     text = f"{place(location)}  {own.function}"
     return text if own is location else f"{text}  (in {location.library}, {short_name(location)})"
 
 
 def short_name(location: Location) -> str:
-    """Give the last two parts of a library's path, enough to find it: `gpt2/modeling_gpt2.py:542`."""
+    """Write the last two parts of a library's path, enough to find it: `gpt2/modeling_gpt2.py:542`."""
     return "/".join(location.file.split("/")[-2:]) + f":{location.line}"
 
 
 def function(location: Location) -> str:
+    """Write a function with its location."""
     return (
         f"{location.function}  {place(location)}"
         if location.library is None
@@ -94,7 +97,7 @@ def function(location: Location) -> str:
 
 
 def size(nbytes: int) -> str:
-    """Give bytes a person compares at a glance: `8.2 kB`, `-` for none."""
+    """Write a number of bytes with its unit: `8.2 kB`, `-` for zero."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if nbytes >= scale:
             return f"{nbytes / scale:.1f} {unit}"

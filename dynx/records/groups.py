@@ -40,7 +40,7 @@ def _break_lines(graph_break: GraphBreak) -> Iterable[Line]:
     yield Line(Times(graph_break.count), (f"{graph_break.reason}{callee}{then}",), graph_break.location)
 
 
-class Kinds:
+class Groups:
     """The groups of a run; the base of `Run` and `Watch`.
 
     One declaration adds a kind of record to run files, `to_json`, the terminal and the notebook.
