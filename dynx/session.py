@@ -1,4 +1,4 @@
-"""`dynx.watch()`: see what torch.compile does while a block, a function or a program runs."""
+"""`dynx.watch()`: record what torch.compile does while a block, a function or a program runs."""
 
 from __future__ import annotations
 
@@ -35,23 +35,34 @@ Detail = Literal["normal", "full"]
 
 
 def watch(*, out: str | Path | None = None, detail: Detail = "normal") -> Watch:
-    """Watch torch.compile for as long as the block, or each call of the decorated function, lasts.
+    """Record what torch.compile does during the block, or during each call of the decorated function.
 
-    `out` names a run file that grows while the program runs. Watching changes nothing: the same graphs, guards, bytecode and
-    results with and without. Watches nest; each sees everything that is compiled while it is open, on every thread. A
-    decorated function carries the last finished run as `function.dynx.run`. `detail="full"` adds what each line cost while it
-    was traced (`run.timeline`) and what was known at each graph break (`run.post_mortem`), and makes tracing up to a tenth
-    slower. Raises DynxError when a watch is entered twice.
+    Watching changes nothing: graphs, guards, bytecode and results are the same with and without. Watches nest; each records
+    everything that is compiled while it is open, on every thread.
 
-    >>> import torch, dynx
-    >>> f = torch.compile(lambda x: x + 1, backend="eager")
-    >>> with dynx.watch() as w:
-    ...     y = f(torch.ones(3)); y = f(torch.ones(4))
-    >>> w.recompiles[0].reasons[0].expected, w.recompiles[0].reasons[0].got
-    ('3', '4')
+    Args:
+        out: path of a run file, which grows while the program runs; None (the default) writes no file.
+        detail: "normal", or "full", which adds the tracing cost of each line (`run.timeline`), the state of the trace at each
+            graph break (`run.post_mortem`), and the guards (`run.guards`) and the graph code (`run.graph_code`) of each
+            compilation; it makes tracing up to a fifth slower.
+
+    Returns:
+        A context manager and decorator with the members of `dynx.Run`, up to date at each access. A decorated function has the
+        run of its last call as `function.dynx.run`.
+
+    Raises:
+        DynxError: `detail` is unknown, or a watch is entered twice.
+
+    Example:
+        >>> import torch, dynx
+        >>> f = torch.compile(lambda x: x + 1, backend="eager")
+        >>> with dynx.watch() as w:
+        ...     y = f(torch.ones(3)); y = f(torch.ones(4))
+        >>> w.recompiles[0].reasons[0].expected, w.recompiles[0].reasons[0].got
+        ('3', '4')
     """
     if detail not in get_args(Detail):
-        raise DynxError(f'watch(detail={detail!r}): there is "normal" and "full"')
+        raise DynxError(f'watch(detail={detail!r}): unknown level of detail\n  valid choices are "normal" and "full"')
     return Watch(None if out is None else Path(out), detail=detail)
 
 
@@ -72,7 +83,7 @@ class Watch(RunMembers):
         self._out = out
         self._detail: Detail = detail
         self._command = command
-        self._parent = parent  # the process that spawned this one
+        self._parent = parent  # id of the process that spawned this one
         self._events: list[Record] = []
         self._header: dict[str, Any] = {}
         self._end: dict[str, Any] = {}
@@ -119,7 +130,7 @@ class Watch(RunMembers):
 
     def __enter__(self) -> Watch:
         if self._listening is not None:
-            raise DynxError("this watch is open already\n  make another one: with dynx.watch() as inner:")
+            raise DynxError("this watch is open already\n  create another one: with dynx.watch() as inner:")
         self._events, self._end = [], {}
         self._header = _header(self._command)
         if self._parent is not None:
@@ -140,7 +151,7 @@ class Watch(RunMembers):
         self.close(outcome="finished" if error is None else f"raised {type(error).__name__}")
 
     def close(self, *, outcome: str) -> None:
-        """Stop watching and complete the run file; doing it twice does nothing."""
+        """Stop watching and complete the run file; calling it again does nothing."""
         if self._listening is None:
             return
         if self._timeline is not None and self._post_mortem is not None:
@@ -158,7 +169,7 @@ class Watch(RunMembers):
             self._writer.end(self._end)
 
     def __call__(self, fn: Callable[P, T]) -> Callable[P, T]:
-        """Watch each call of `fn`; every call is a run of its own, and writes the run file anew."""
+        """Watch each call of `fn`; every call is a run of its own, and overwrites the run file."""
         if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn):
             raise DynxError(
                 f"watch() cannot decorate {fn.__qualname__}: its body runs after the call\n"
@@ -167,12 +178,12 @@ class Watch(RunMembers):
 
         @functools.wraps(fn)
         def watched(*args: P.args, **kwargs: P.kwargs) -> T:
-            each = Watch(self._out, detail=self._detail)
+            watch = Watch(self._out, detail=self._detail)
             try:
-                with each:
+                with watch:
                     return fn(*args, **kwargs)
             finally:
-                watched.dynx = each  # type: ignore[attr-defined]
+                watched.dynx = watch  # type: ignore[attr-defined]
 
         watched.dynx = Watch(self._out, detail=self._detail)  # type: ignore[attr-defined]
         return watched
@@ -182,8 +193,8 @@ class Watch(RunMembers):
         if self._writer is not None:
             self._writer.write(record)
         if self._timeline is not None and isinstance(record, Compile):
-            for each in self._timeline.take(record.id):
-                self._record(each)
+            for cost in self._timeline.take(record.id):
+                self._record(cost)
 
     def __repr__(self) -> str:
         state = "open" if self._listening is not None else "done" if self._end else "not entered"
@@ -191,7 +202,7 @@ class Watch(RunMembers):
 
 
 def join(out: str, command: Sequence[str]) -> None:
-    """Watch this process, a child that a watched one spawned, until multiprocessing ends it."""
+    """Watch this process, which a watched process spawned, until multiprocessing ends it."""
     from multiprocessing.util import Finalize, register_after_fork
 
     path = Path(out)
@@ -202,7 +213,7 @@ def join(out: str, command: Sequence[str]) -> None:
         Finalize(None, watch.close, kwargs={"outcome": "finished"}, exitpriority=0)
 
     at_exit(watch)
-    register_after_fork(watch, at_exit)  # a forkserver's child forgets the first before it runs
+    register_after_fork(watch, at_exit)  # a child of a forkserver drops finalizers that were registered before it runs
 
 
 def _unwatched_child(hook: str, error: BaseException) -> None:
@@ -224,6 +235,6 @@ def _header(command: Sequence[str] | None) -> dict[str, Any]:
 
 
 def _device() -> str:
-    """Name the accelerator the program used; asking for one here would start it."""
+    """Return the name of the accelerator that the program used, without initializing CUDA."""
     torch = sys.modules["torch"]
     return str(torch.cuda.get_device_name()) if torch.cuda.is_initialized() else "cpu"

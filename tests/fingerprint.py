@@ -1,4 +1,4 @@
-"""What a compilation leaves behind: graphs, bytecode and guards, to compare with and without an observer."""
+"""The graphs, bytecode and guards of a compilation, to compare with and without an observer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 
 def fingerprint(function, args, observer):
-    """Compile from a clean start under `observer`, a context manager."""
+    """Compile `function` after a reset, inside of the context manager `observer`; return graphs, bytecode and guards."""
     torch._dynamo.reset()
     graphs = []
 
@@ -21,13 +21,13 @@ def fingerprint(function, args, observer):
         torch.compile(function, backend=backend)(*args)
     entries = torch._dynamo.eval_frame._debug_get_cache_entry_list(function.__code__)
     # torch numbers some names through the whole process
-    guards = [sorted(re.sub(r"___\d+", "", line) for line in str(each.guard_manager).splitlines()) for each in entries]
-    return graphs, [each.code.co_code for each in entries], guards
+    guards = [sorted(re.sub(r"___\d+", "", line) for line in str(entry.guard_manager).splitlines()) for entry in entries]
+    return graphs, [entry.code.co_code for entry in entries], guards
 
 
 def alive():
-    """Count what of a trace is still there when it is over."""
+    """Count the objects of torch's tracer that are alive after a reset and a garbage collection."""
     torch._dynamo.reset()
     gc.collect()
     names = ("InstructionTranslator", "InliningInstructionTranslator", "FakeTensor", "TensorVariable", "OutputGraph")
-    return sum(type(each).__name__ in names for each in gc.get_objects())
+    return sum(type(alive).__name__ in names for alive in gc.get_objects())

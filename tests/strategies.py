@@ -5,25 +5,33 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from dynx.records import (
+    AddressChange,
     Attempt,
     Backward,
     BecameDynamic,
     BreakState,
     CacheEvent,
+    CodeLine,
     Compile,
+    CompiledGuards,
     FrameState,
     GaveUp,
     GraphBreak,
+    GraphCode,
+    GraphRecorded,
+    GuardInfo,
+    LineCost,
     Location,
     Logged,
     Reason,
     Recompile,
+    Skip,
     Skipped,
     TorchWarning,
+    TracedCompile,
     TracedGuard,
     Trouble,
 )
-from dynx.records.timeline import LineCost, TracedCompile
 
 # printable text survives a file unchanged; the rest becomes visible escapes, see test_runfile.py
 texts = st.text(st.characters(categories=("L", "N", "P", "S", "Zs")), max_size=20).filter(str.isprintable)
@@ -88,21 +96,37 @@ states = st.builds(
     counts,
     guards,
 )
-records = st.one_of(
-    states,
-    st.builds(Logged, ids, locations(), st.dictionaries(texts, texts, max_size=3)),
-    st.builds(TracedCompile, ids, locations(), counts, seconds, seconds, seconds),
-    st.builds(LineCost, locations(0), texts, counts, seconds, seconds, names, guards, names, counts),
-    compiles,
-    recompiles,
-    breaks,
-    st.builds(Backward, counts, ids, seconds),
-    st.builds(GaveUp, counts, ids, locations(), texts, st.none() | counts),
-    st.builds(Skipped, locations(), texts, counts),
-    st.builds(
+guard_infos = st.builds(
+    GuardInfo,
+    st.sampled_from(["size", "value", "global_state"]),
+    texts,
+    st.none() | texts,
+    st.none() | locations(0),
+    st.lists(locations(0), max_size=2).map(tuple),
+)
+code_lines = st.builds(CodeLine, texts, st.none() | locations(0))
+parts = st.sampled_from(["inference", "forward", "backward"])
+by_class = {  # every kind of record that a run may hold
+    BreakState: states,
+    Logged: st.builds(Logged, ids, locations(), st.dictionaries(texts, texts, max_size=3)),
+    TracedCompile: st.builds(TracedCompile, ids, locations(), counts, seconds, seconds, seconds),
+    LineCost: st.builds(LineCost, locations(0), texts, counts, seconds, seconds, names, guards, names, counts),
+    Compile: compiles,
+    Recompile: recompiles,
+    GraphBreak: breaks,
+    Backward: st.builds(Backward, counts, ids, seconds),
+    GaveUp: st.builds(GaveUp, counts, ids, locations(), texts, st.none() | counts),
+    Skipped: st.builds(Skipped, locations(), texts, counts),
+    CacheEvent: st.builds(
         CacheEvent, st.sampled_from(["fx_graph", "aot_autograd"]), st.just("bypass"), counts, ids, st.none() | locations()
     ),
-    st.builds(BecameDynamic, texts, texts, texts, texts, counts, ids, st.none() | locations()),
-    st.builds(TorchWarning, texts, texts, st.none() | locations()),
-    st.builds(Trouble, texts, texts),
-)
+    BecameDynamic: st.builds(BecameDynamic, texts, texts, texts, texts, counts, ids, st.none() | locations()),
+    TorchWarning: st.builds(TorchWarning, texts, texts, st.none() | locations()),
+    Trouble: st.builds(Trouble, texts, texts),
+    Skip: st.builds(Skip, texts, st.none() | locations(0), texts, st.sampled_from(["operator", "size"]), counts),
+    GraphRecorded: st.builds(GraphRecorded, parts, seconds, counts, counts, counts),
+    AddressChange: st.builds(AddressChange, texts, counts, counts, counts, st.none() | locations(0), st.booleans()),
+    CompiledGuards: st.builds(CompiledGuards, counts, ids, locations(), st.lists(guard_infos, max_size=3).map(tuple), counts),
+    GraphCode: st.builds(GraphCode, counts, ids, locations(), st.lists(code_lines, max_size=3).map(tuple), counts),
+}
+records = st.one_of(*by_class.values())

@@ -1,4 +1,4 @@
-"""`dynx.watch()` as people use it."""
+"""`dynx.watch()` as a context manager, as a decorator, and with torch that has changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add(x):
 
 
 def program():
-    """Compiles, recompiles and breaks."""
+    """Run a function that compiles, recompiles and breaks its graph."""
 
     def f(x):
         y = x + 1
@@ -44,7 +44,7 @@ def test_importing_dynx_does_not_import_torch():
     assert done.stdout == "ok\n", done.stderr
 
 
-def test_the_public_names():
+def test_public_names_are_listed_and_resolve_lazily():
     assert dynx.__all__ == ["Run", "__version__", "compile", "doctor", "watch", "would_recompile"]
     assert dir(dynx) == sorted(dynx.__all__)
     assert callable(dynx.doctor)
@@ -54,7 +54,7 @@ def test_the_public_names():
         dynx.wach  # noqa: B018
 
 
-def test_a_watch_is_live_and_its_run_is_frozen():
+def test_a_watch_is_live_and_its_run_is_a_frozen_copy():
     with dynx.watch() as w:
         compiled = torch.compile(add, backend="eager")
         compiled(torch.ones(3))
@@ -68,7 +68,7 @@ def test_a_watch_is_live_and_its_run_is_frozen():
         w.run.events = ()
 
 
-def test_a_watch_has_the_members_of_a_run():
+def test_a_watch_has_the_public_members_of_a_run():
     """What can be asked of a run can be asked of a watch, without taking `.run` first."""
 
     def members(cls):
@@ -78,7 +78,7 @@ def test_a_watch_has_the_members_of_a_run():
     assert members(Run) | fields == (members(dynx.watch()) - {"run", "close"}) | {"load"}
 
 
-def test_every_member_of_a_watch_is_that_of_its_run(tmp_path):
+def test_members_of_a_watch_equal_those_of_its_run(tmp_path):
     with dynx.watch() as w:
         program()
     run = w.run
@@ -125,7 +125,7 @@ def test_a_decorated_function_that_raises_still_carries_its_run():
     assert len(train.dynx.run.compiles) == 1
 
 
-def test_nested_watches_each_see_their_own_span():
+def test_nested_watches_record_what_is_compiled_while_they_are_open():
     compiled = torch.compile(add, backend="eager")
     with dynx.watch() as outer:
         compiled(torch.ones(2))
@@ -134,7 +134,7 @@ def test_nested_watches_each_see_their_own_span():
     assert (len(outer.compiles), len(inner.compiles)) == (2, 1)
 
 
-def test_entering_twice_is_refused_and_harms_nothing():
+def test_entering_twice_raises_and_the_watch_stays_usable():
     with dynx.watch() as w:
         with pytest.raises(DynxError, match="open already"), w:
             pass
@@ -142,7 +142,7 @@ def test_entering_twice_is_refused_and_harms_nothing():
     assert len(w.compiles) == 1
 
 
-def test_full_detail_adds_the_timeline_and_the_state_at_breaks(tmp_path):
+def test_full_detail_adds_the_timeline_and_the_state_at_graph_breaks(tmp_path):
     def f(x):
         y = x.sin()
         torch._dynamo.graph_break()
@@ -155,25 +155,25 @@ def test_full_detail_adds_the_timeline_and_the_state_at_breaks(tmp_path):
         compiled(torch.ones(2))
         compiled(torch.ones(3))
     run = w.run
-    (line,) = [each for each in run.timeline if each.location.line == first + 1]
-    assert line.nodes == ("sin", "sin"), "of both compilations, without attempts that were thrown away"
+    (line,) = [line for line in run.timeline if line.location.line == first + 1]
+    assert line.nodes == ("sin", "sin"), "of both compilations, without discarded attempts"
     assert line.seconds > 0
-    assert [each.id for each in run.traced] == [each.id for each in run.compiles]
-    assert [each.attempts for each in run.traced] == [len(each.attempts) for each in run.compiles]
+    assert [traced.id for traced in run.traced] == [compile.id for compile in run.compiles]
+    assert [traced.attempts for traced in run.traced] == [len(compile.attempts) for compile in run.compiles]
     (state,) = run.post_mortem
     assert state.location.line == first + 2
     assert Run.load(path) == run
 
 
-def test_full_detail_is_in_the_file_when_the_process_is_killed(tmp_path):
+def test_full_detail_is_written_to_the_file_while_the_program_runs(tmp_path):
     path = tmp_path / "run.dynx"
     with dynx.watch(detail="full", out=path):
         torch.compile(add, backend="eager")(torch.ones(2))
         assert Run.load(path).timeline
 
 
-def test_an_unknown_detail_is_refused():
-    with pytest.raises(DynxError, match="detail='everything'"):
+def test_an_unknown_detail_raises():
+    with pytest.raises(DynxError, match=r"detail='everything'.*\n  valid choices are"):
         dynx.watch(detail="everything")
 
 
@@ -185,27 +185,27 @@ def test_the_run_file_grows_while_the_program_runs(tmp_path):
     assert Run.load(path) == w.run
 
 
-def test_a_file_that_cannot_be_written_is_told_and_the_watch_goes_on(tmp_path):
+def test_a_file_that_cannot_be_written_warns_and_the_watch_continues(tmp_path):
     with pytest.warns(DynxWarning, match="cannot write"), dynx.watch(out=tmp_path) as w:
         torch.compile(add, backend="eager")(torch.ones(2))
     assert len(w.compiles) == 1
 
 
 @pytest.mark.parametrize("point", HOOK_POINTS, ids=lambda point: point.name)
-def test_a_missing_hook_point_costs_only_what_it_shows(monkeypatch, point):
-    """The next torch may have moved it."""
-    gone = [dataclasses.replace(each, path=each.path + "_gone") if each is point else each for each in HOOK_POINTS]
-    monkeypatch.setattr(bus, "HOOK_POINTS", gone)
+def test_without_a_hook_point_only_its_records_are_missing(monkeypatch, point):
+    """The next torch may have renamed it."""
+    hooks = [dataclasses.replace(hook, path=hook.path + "_gone") if hook is point else hook for hook in HOOK_POINTS]
+    monkeypatch.setattr(bus, "HOOK_POINTS", hooks)
     with dynx.watch() as w:
         assert program() == [8, 12]
-    told = [trouble.what for trouble in w.troubles]
-    assert told == ([] if point.optional else [point.purpose])
+    missing = [trouble.what for trouble in w.troubles]
+    assert missing == ([] if point.optional else [point.purpose])
 
 
 @pytest.mark.parametrize("point", HOOK_POINTS, ids=lambda point: point.name)
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_hook_point_that_means_something_else_costs_only_what_it_shows(monkeypatch, point, when):
-    """dynx cannot read the arguments any more: it says so once, and the program goes on."""
+def test_a_hook_point_that_cannot_be_read_is_recorded_and_the_program_continues(monkeypatch, point, when):
+    """The next torch may have changed its arguments."""
     fired = []
 
     def broken(args, kwargs):
@@ -222,21 +222,21 @@ def test_a_hook_point_that_means_something_else_costs_only_what_it_shows(monkeyp
     with dynx.watch() as w:
         assert program() == [8, 12]
     if fired:
-        assert (point.purpose, "TypeError: no such field") in [(each.what, each.why) for each in w.troubles]
+        assert (point.purpose, "TypeError: no such field") in [(trouble.what, trouble.why) for trouble in w.troubles]
 
 
-def test_a_backward_graph_compiled_late_is_counted():
-    """With inductor it takes as long as the forward, at the first backward()."""
+def test_a_backward_graph_that_is_compiled_later_counts_as_compile_time():
+    """With inductor it takes as long as the forward graph, at the first backward()."""
     compiled = torch.compile(lambda x: (x * 3).sin().sum())
     with dynx.watch() as w:
         compiled(torch.ones(3, requires_grad=True)).backward()
     (compile,) = w.compiles
-    assert w.compile_seconds == pytest.approx(compile.seconds + sum(each.seconds for each in w.backwards))
-    assert [each.id for each in w.backwards] in ([compile.id], [])  # a cache hit brings it along
+    assert w.compile_seconds == pytest.approx(compile.seconds + sum(backward.seconds for backward in w.backwards))
+    assert [backward.id for backward in w.backwards] in ([compile.id], [])  # a cache hit includes it
 
 
-def test_results_are_the_same_with_inductor():
-    """The default backend, with caches and all."""
+def test_inductor_is_watched_with_its_phases_and_caches():
+    """It is the default backend."""
     with dynx.watch() as w:
         compiled = torch.compile(add)
         assert compiled(torch.ones(3)).tolist() == [2, 2, 2]
@@ -244,5 +244,5 @@ def test_results_are_the_same_with_inductor():
     assert compile.backend == "inductor"
     assert compile.phases["backend"] > 0
     assert set(compile.phases) == {"trace", "aot", "backend", "guards"}
-    assert {each.cache for each in w.caches} <= {"fx_graph", "aot_autograd"}
+    assert {event.cache for event in w.caches} <= {"fx_graph", "aot_autograd"}
     assert w.caches

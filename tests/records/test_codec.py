@@ -6,10 +6,11 @@ import json
 
 import pytest
 from hypothesis import given
-from strategies import records
+from strategies import by_class, records
 
-from dynx.records import Compile, Location
+from dynx.records import Compile, Location, Run
 from dynx.records.codec import InvalidRecord, from_data, to_data, visible
+from dynx.records.kind import kinds_of
 
 HERE = Location("train.py", 41, "main")
 
@@ -17,6 +18,11 @@ HERE = Location("train.py", 41, "main")
 @given(records)
 def test_a_record_survives_json(record):
     assert from_data(type(record), json.loads(json.dumps(to_data(record)))) == record
+
+
+def test_every_kind_of_record_is_generated():
+    """A kind without a strategy would be untested in JSON and in run files."""
+    assert set(by_class) == {kind.record for kind in kinds_of(Run)}
 
 
 def test_fields_of_a_newer_dynx_are_kept():
@@ -35,24 +41,24 @@ def test_fields_of_a_newer_dynx_are_kept():
         ({"file": "a.py", "line": 1, "function": "f", "caller": 3}, "Location is a int, expected an object"),
     ],
 )
-def test_wrong_types_are_named(data, complaint):
+def test_a_wrong_type_is_an_error_that_names_the_field(data, complaint):
     with pytest.raises(InvalidRecord, match=complaint):
         from_data(Location, data)
 
 
-def test_seconds_that_are_no_number_are_refused():
+def test_seconds_that_are_not_a_number_are_invalid():
     """NaN would put a finding anywhere in a sorted list."""
     data = {**to_data(Compile(0, "0/0", HERE, "compiled", 1.0)), "seconds": float("nan")}
     with pytest.raises(InvalidRecord, match="expected a finite number"):
         from_data(Compile, data)
 
 
-def test_control_characters_become_visible():
-    """A file from elsewhere must not be able to drive the terminal."""
+def test_control_characters_become_escapes():
+    """A file from elsewhere must not be able to control the terminal."""
     assert visible("a\x1b[2Jb\u202ec\td\n") == "a\\x1b[2Jb\\x202ec\td\n"
     assert from_data(Location, {"file": "\x1b]0;owned\x07", "line": 1, "function": "f"}).file == "\\x1b]0;owned\\x07"
 
 
-def test_an_endless_string_is_cut():
+def test_a_very_long_string_is_cut():
     long = from_data(Location, {"file": "x" * 10**6, "line": 1, "function": "f"})
     assert len(long.file) == 100_001

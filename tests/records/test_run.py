@@ -13,7 +13,7 @@ HERE = Location("train.py", 41, "main")
 DEEPER = Location("model.py", 7, "Block.forward")
 
 
-def test_one_cause_is_one_break_with_the_longest_chain():
+def test_breaks_of_one_cause_merge_to_the_longest_call_chain():
     """torch reports a break in a helper again when the helper is compiled on its own."""
     outer = GraphBreak(DEEPER, (HERE, DEEPER), "Failed to trace builtin operator", kind="print", compiles=((0, "0/0"),))
     inner = GraphBreak(DEEPER, (DEEPER,), "Failed to trace builtin operator", kind="print", compiles=((0, "1/0"),))
@@ -22,23 +22,42 @@ def test_one_cause_is_one_break_with_the_longest_chain():
     assert merged.compiles == ((0, "1/0"), (0, "0/0"))
 
 
-def test_skipped_functions_are_counted():
+def test_equal_skips_merge_to_a_count():
     assert Run((Skipped(HERE, "no tensor"), Skipped(HERE, "no tensor"))).skipped == (Skipped(HERE, "no tensor", 2),)
 
 
-def test_records_cannot_be_changed():
+def test_records_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         HERE.line = 3
 
 
-def test_a_library_line_names_the_users_own():
+def test_a_library_location_names_the_users_own_line():
     library = Location("/x/site-packages/lib/a.py", 3, "f", library="lib", caller=HERE)
     assert library.own is HERE
     assert HERE.own is HERE
     assert str(library).endswith("a.py:3 in f (lib), called from train.py:41 in main")
 
 
-def test_to_json_holds_every_group():
+def test_an_equal_cause_may_be_resumable_elsewhere():
+    """Only the compilations that met it where it is not resumable run eagerly."""
+    compiles = [Compile(0, id, HERE, "skipped", 1.0) for id in ("0/0", "1/0")]
+    breaks = [
+        GraphBreak(HERE, (HERE,), "no", resumable=True, compiles=((0, "0/0"),)),
+        GraphBreak(HERE, (HERE,), "no", resumable=False, compiles=((0, "1/0"),)),
+    ]
+    assert Run((*compiles, *breaks)).eager == (compiles[1],)
+
+
+def test_the_json_has_every_group_in_a_fixed_order():
+    """Other programs read it."""
+    assert list(json.loads(Run().to_json())) == [
+        "header", "end", "findings", "compiles", "backwards", "recompiles", "graph_breaks", "gave_up", "skipped", "caches",
+        "cudagraph_skips", "cudagraphs", "moves", "dynamic", "warnings", "logs", "post_mortem", "traced", "timeline", "guards",
+        "graph_code", "troubles",
+    ]  # fmt: skip
+
+
+def test_the_json_holds_the_records_of_a_group():
     run = Run((Compile(0, "0/0", HERE, "compiled", 1.0), Recompile(0, "0/1", HERE, ())))
     data = json.loads(run.to_json())
     assert [len(data[name]) for name in ("compiles", "recompiles", "findings")] == [1, 1, 0]

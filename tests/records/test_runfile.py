@@ -1,4 +1,4 @@
-"""Run files: whole, damaged, hostile, and read where torch is not."""
+"""Run files: whole, damaged, hostile, and read without torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMPILE = Compile(0, "0/0", HERE, "compiled", 1.5)
 
 @pytest.fixture
 def saved(tmp_path):
-    """A whole run file with three compiles."""
+    """Write a whole run file with three compiles."""
     path = tmp_path / "run.dynx"
     Run((COMPILE, COMPILE, COMPILE), {"torch": "2.13.0"}, {"seconds": 3.0, "outcome": "finished"}).save(path)
     return path
@@ -38,7 +38,7 @@ def test_a_run_survives_its_file(tmp_path_factory, events):
     assert Run.load(path) == run
 
 
-def test_a_truncated_file_shows_what_is_whole(saved):
+def test_the_whole_lines_of_a_truncated_file_are_read(saved):
     """The process was killed while it wrote."""
     whole = saved.read_bytes()
     saved.write_bytes(whole[: whole.index(b'"end"') - 40])
@@ -49,7 +49,7 @@ def test_a_truncated_file_shows_what_is_whole(saved):
     assert run.problems
 
 
-def test_a_damaged_line_is_named_and_the_rest_shown(saved):
+def test_a_damaged_line_warns_with_its_number_and_the_others_are_read(saved):
     lines = saved.read_text().splitlines()
     lines[2] = lines[2].replace('"compiled"', "3")
     saved.write_text("\n".join(lines) + "\n")
@@ -105,7 +105,7 @@ def test_lines_of_a_newer_dynx_are_kept(saved, tmp_path):
     ],
 )
 def test_a_hostile_line_is_harmless(saved, line):
-    """Nothing is executed, nothing crashes, and the whole lines are shown."""
+    """Nothing is executed, nothing crashes, and the whole lines are read."""
     saved.write_bytes(saved.read_bytes() + line + b"\n")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DynxWarning)
@@ -116,7 +116,7 @@ def test_a_hostile_line_is_harmless(saved, line):
     assert "compiles" in repr(run)
 
 
-def test_a_header_cannot_drive_the_terminal(saved, capsys):
+def test_control_characters_of_a_header_become_escapes(saved):
     lines = saved.read_text().splitlines()
     lines[0] = json.dumps({"type": "header", "dynx_run": 1, "command": ["dynx", "\x1b]0;owned\x07"], "torch": "\x1b[31m"})
     saved.write_text("\n".join(lines) + "\n")
@@ -126,14 +126,14 @@ def test_a_header_cannot_drive_the_terminal(saved, capsys):
 
 
 @pytest.mark.parametrize("content", [b"", b"not a run\n", b'{"type": "compile"}\n', b"\x00" * 100])
-def test_another_kind_of_file_is_refused(tmp_path, content):
+def test_a_file_that_is_no_run_file_raises(tmp_path, content):
     path = tmp_path / "model.bin"
     path.write_bytes(content)
     with pytest.raises(BadRunFile, match="dynx run"):
         Run.load(path)
 
 
-def test_a_disk_that_is_full_costs_the_file_only():
+def test_a_full_disk_warns_and_the_program_continues():
     with pytest.warns(DynxWarning, match="cannot write /dev/full: No space left on device; the program goes on"):
         writer = RunWriter(Path("/dev/full"), {})
     writer.write(COMPILE)
@@ -141,7 +141,7 @@ def test_a_disk_that_is_full_costs_the_file_only():
 
 
 def test_records_are_on_disk_as_soon_as_they_are_written(tmp_path):
-    """A process that is killed leaves what it had."""
+    """A process that is killed leaves a file with its records."""
     path = tmp_path / "run.dynx"
     writer = RunWriter(path, {})
     writer.write(COMPILE)
@@ -165,7 +165,7 @@ sys.exit(main(sys.argv[1:]))
     "command", [["show"], ["show", "--full"], ["show", "--json"], ["assert", "--max-compiles", "9"]], ids=" ".join
 )
 def test_a_run_is_read_where_torch_cannot_be_imported(saved, command):
-    """People look at runs on a laptop; `import torch` takes seconds or fails."""
+    """Users read runs on a laptop, where `import torch` takes seconds or fails."""
     done = subprocess.run(
         [sys.executable, "-c", NO_TORCH, command[0], str(saved), *command[1:]], capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""A run with one of everything, at fixed times."""
+"""A run with records of many kinds, at fixed times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notebook view: the same facts, nothing from outside, nothing executable."""
+"""The notebook view of a run: self-contained, escaped, nothing executable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dynx.records import GraphBreak, Location, Run
 
 
 class Tags(HTMLParser):
-    """Collects tags and checks that they nest."""
+    """A parser that collects tags and checks that they nest."""
 
     def __init__(self):
         super().__init__()
@@ -23,7 +23,7 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_it_is_well_formed_and_self_contained(run):
+def test_the_page_is_well_formed_and_self_contained(run):
     page = run._repr_html_()
     tags = Tags()
     tags.feed(page)
@@ -32,13 +32,13 @@ def test_it_is_well_formed_and_self_contained(run):
     assert not re.search(r"url\(|@import|<script", page)
 
 
-def test_it_shows_the_findings_and_the_tables(run):
+def test_the_page_shows_the_findings_and_the_tables(run):
     page = run._repr_html_()
     for text in ("DX301", "model.py:58", "make self.step a tensor buffer", "Recompiles", "torch 2.13.0", "Became dynamic"):
         assert text in page
 
 
-def test_what_comes_from_the_program_is_escaped():
+def test_text_of_the_program_is_escaped():
     evil = "<script>alert(1)</script>"
     here = Location(evil, 1, evil)
     page = Run(

@@ -1,4 +1,4 @@
-"""A run along time, in the format of Chrome's traces."""
+"""A run along time, in Chrome's trace event format."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def events_of(run):
 
 
 def slices(run):
-    return {each["name"]: (each["tid"], each["ts"], each["dur"]) for each in events_of(run) if each["ph"] == "X"}
+    return {event["name"]: (event["tid"], event["ts"], event["dur"]) for event in events_of(run) if event["ph"] == "X"}
 
 
-def said(run, name):
-    (found,) = (each for each in events_of(run) if each["name"] == name)
-    return found["args"]
+def arguments(run, name):
+    (event,) = (event for event in events_of(run) if event["name"] == name)
+    return event["args"]
 
 
-def test_what_takes_time_lies_within_what_waits_for_it():
+def test_a_compilation_includes_the_compilations_that_it_waited_for():
     assert slices(Run(EVENTS)) == {
         "outer": (1, 101_000_000, 3_000_000),  # its own two seconds, and the one of `inner`
         "inner": (1, 101_500_000, 1_000_000),
@@ -48,32 +48,32 @@ def test_what_takes_time_lies_within_what_waits_for_it():
     }
 
 
-def test_compilations_say_what_made_them_necessary_and_where_they_broke():
+def test_a_compilation_has_its_reasons_and_its_graph_breaks():
     run = Run(EVENTS)
     expected = {
         "recompiled since": ["x.size()[0]: 3, then 4"],
         "graph breaks": ["a/model.py:5: no print"],
         "line": "a/model.py:5",
     }
-    assert said(run, "outer") == {"id": "0/1", "outcome": "compiled"} | expected
+    assert arguments(run, "outer") == {"id": "0/1", "outcome": "compiled"} | expected
     expected = {"line": "a/model.py:9", "called from": "a/model.py:5", "nodes": 3, "trace (s)": 0.25}
-    assert said(run, "inner") == {"id": "1/0", "outcome": "compiled"} | expected
+    assert arguments(run, "inner") == {"id": "1/0", "outcome": "compiled"} | expected
 
 
-def test_moments():
-    found = [(each["name"], each["ts"], each["args"]) for each in events_of(Run(EVENTS)) if each["ph"] == "i"]
-    assert found == [
+def test_skips_and_address_changes_are_instants():
+    instants = [(event["name"], event["ts"], event["args"]) for event in events_of(Run(EVENTS)) if event["ph"] == "i"]
+    assert instants == [
         ("uncaptured: it waits", 107_000_000, {"line": "a/model.py:9", "what to do": "do not wait"}),
         ("w moved", 108_000_000, {"line": "a/model.py:5", "before": "0x10", "now": "0x20", "moves": 2}),
     ]
 
 
 @pytest.mark.parametrize("events", [(), (Compile(0, "0/0", OUTER, "compiled", 2.0),)])
-def test_what_has_no_time_is_left_out(events):
-    assert {each["ph"] for each in events_of(Run(events))} == {"M"}
+def test_a_record_without_a_time_is_left_out(events):
+    assert {event["ph"] for event in events_of(Run(events))} == {"M"}
 
 
-def test_a_program_that_ran():
+def test_the_events_of_a_program_are_in_order_and_within_its_time():
     def program(x):
         return x.sin() * 2
 
@@ -83,9 +83,9 @@ def test_a_program_that_ran():
         for size in (3, 4):
             for _ in range(2):
                 run(torch.ones(size))
-    found = sorted((each["ts"], each["ts"] + each["dur"], each["name"]) for each in events_of(w.run) if each["ph"] == "X")
-    assert [name.rpartition(".")[2] for _, _, name in found] == ["program", "record inference"] * 2
-    times = [each for begin, end, _ in found for each in (begin, end)]
+    spans = sorted((event["ts"], event["ts"] + event["dur"], event["name"]) for event in events_of(w.run) if event["ph"] == "X")
+    assert [name.rpartition(".")[2] for _, _, name in spans] == ["program", "record inference"] * 2
+    times = [time for begin, end, _ in spans for time in (begin, end)]
     assert times == sorted(times)
     assert before * 1e6 - 1 <= times[0]
     assert times[-1] <= time.time() * 1e6 + 1

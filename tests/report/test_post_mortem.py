@@ -1,4 +1,4 @@
-"""The state at a break as people see it."""
+"""The views of the state at a graph break."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shown(rendered, width=80):
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_on_a_terminal():
+def test_the_screen_of_a_state():
     assert shown(post_mortem((STATE,))) == [
         "post-mortem 1  Failed to trace <b>print</b>  [0/0], met 3 times",
         "  model.py:11  inner  at CALL 1",
@@ -58,18 +58,18 @@ def test_columns_count_bytes():
     assert "ä = &#39;ä&#39;; <u>print</u>(x)" in post_mortem_html((STATE,))
 
 
-def test_in_a_notebook_everything_is_escaped():
+def test_the_page_escapes_text_of_the_program():
     page = post_mortem_html((STATE,))
     assert "<b>print</b>" not in page
     assert "&lt;b&gt;print&lt;/b&gt;" in page
 
 
-def test_nothing_seen():
+def test_without_a_graph_break_the_views_say_so():
     assert shown(post_mortem(())) == ["no graph break and no compile error was seen"]
     assert "no graph break" in post_mortem_html(())
 
 
-def test_a_run_shows_it_and_keeps_it(tmp_path):
+def test_a_run_file_keeps_the_state_and_the_screen_shows_it(tmp_path):
     run = Run((STATE,), {"torch": "2.13.0"}, {"outcome": "finished"})
     run.save(tmp_path / "run.dynx")
     loaded = Run.load(tmp_path / "run.dynx")

@@ -1,4 +1,4 @@
-"""What dynx.guards gives, as people see it."""
+"""The views of the records that dynx.guards returns."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def shown(record, width=100):
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_a_cache_on_a_terminal():
+def test_the_screen_of_a_cache_report():
     assert shown(CACHE) == [
         "f  model.py:12  2 versions in torch's cache",
         "",
@@ -75,7 +75,7 @@ def test_a_cache_on_a_terminal():
     ]
 
 
-def test_a_verdict_on_a_terminal():
+def test_the_screen_of_a_verdict():
     assert shown(MISS) == [
         "f  model.py:12 would compile again",
         "  version  value  expected  got  asked for at  rule",
@@ -84,7 +84,7 @@ def test_a_verdict_on_a_terminal():
     assert shown(HIT) == ["f  model.py:12 runs what is compiled  0/0", "  decided while it runs: the rest of f after line 14"]
 
 
-def test_costs_on_a_terminal():
+def test_the_screen_of_guard_costs():
     assert shown(COSTS) == [
         "guards take 1.80 us of a call of 1,500 us (less than 1 %)  f  model.py:12",
         "     time  guards  setting    would miss",
@@ -100,7 +100,7 @@ def test_costs_on_a_terminal():
 
 
 @pytest.mark.parametrize("record", [CACHE, MISS, HIT, COSTS], ids=["cache", "miss", "hit", "costs"])
-def test_a_page_escapes_what_comes_from_the_program(record):
+def test_a_page_escapes_text_of_the_program(record):
     page = record._repr_html_()
     assert "<[3]>" not in page
     assert "<class>" not in page
@@ -114,13 +114,13 @@ def test_no_line_is_wider_than_the_terminal(record, width):
 
 
 @pytest.mark.parametrize("record", [CACHE, MISS, HIT, COSTS], ids=["cache", "miss", "hit", "costs"])
-def test_json_and_back(record):
+def test_a_record_survives_its_json(record):
     data = json.loads(record.to_json())
     assert "type" in data
     assert from_data(type(record), data) == record
 
 
-def test_many_rows_are_cut_on_a_terminal_and_folded_on_a_page():
+def test_many_rows_are_cut_on_a_terminal_and_collapsed_on_a_page():
     guards = tuple(GuardInfo("value", f"n{i}", "2", HERE) for i in range(40))
     cache = CacheReport(HERE, (Entry(0, "0/0", HERE, "eager", GuardNode("", "", "", guards)),))
     assert "  and 28 more" in shown(cache)

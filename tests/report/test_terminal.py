@@ -1,4 +1,4 @@
-"""The screen, as it reads."""
+"""The terminal screen of a run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dynx.report import terminal
 HERE = Location("train.py", 41, "main")
 
 
-def screen(run, width=80, full=False, **options):
+def screen(run, width=80, *, full=False, **options):
     console = Console(width=width, file=io.StringIO(), **options)
     console.print(terminal(run, full=full))
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
 
 
-def test_eighty_columns(run):
+def test_a_narrow_terminal_has_a_paragraph_per_finding(run):
     assert (
         screen(run)
         == """\
@@ -59,7 +59,7 @@ def test_a_wide_terminal_has_one_line_per_finding(run):
     assert max(map(len, lines)) <= 160
 
 
-def test_full_shows_every_table(run):
+def test_full_adds_every_table(run):
     text = screen(run, full=True)
     for title in (
         "Recompiles",
@@ -80,7 +80,7 @@ def test_no_line_is_longer_than_the_terminal(run, width):
     assert all(len(line) <= width for line in screen(run, width=width, full=True).splitlines())
 
 
-def test_a_pipe_gets_plain_text(run):
+def test_a_pipe_receives_plain_text(run):
     assert "\x1b" not in screen(run)
 
 
@@ -91,19 +91,19 @@ def test_no_color_is_respected(run, monkeypatch):
     assert "\x1b[36m" not in coloured
 
 
-def test_a_run_without_mistakes_says_that_nothing_needs_changing():
+def test_a_run_without_findings_says_that_nothing_needs_changing():
     run = Run((Compile(0, "0/0", HERE, "compiled", 1.0),), {"command": ["dynx", "run", "x.py"]}, {"seconds": 1.0})
     assert "nothing to change" in screen(run)
 
 
-def test_an_empty_run_is_no_success():
+def test_an_empty_run_is_not_reported_as_a_success():
     """The program may never have reached its compiled function."""
     text = screen(Run(header={"command": ["dynx", "run", "x.py"]}, end={"seconds": 1.0}))
     assert "nothing was compiled" in text
     assert "nothing to change" not in text
 
 
-def test_a_failed_compile_is_no_success():
+def test_a_failed_compile_is_not_reported_as_a_success():
     failed = Compile(0, "0/0", HERE, "failed", 1.0, reason="ConstraintViolationError: marked as dynamic but specialized")
     text = screen(Run((failed,), {}, {"seconds": 1.0}))
     assert "1 failed" in text
@@ -111,18 +111,18 @@ def test_a_failed_compile_is_no_success():
     assert "nothing to change" not in text
 
 
-def test_ten_thousand_damaged_lines_are_counted():
+def test_many_damaged_lines_are_counted():
     text = screen(Run(problems=tuple(f"line {n}: not JSON" for n in range(10_000))))
     assert "and 9995 more damaged lines" in text
     assert len(text.splitlines()) < 20
 
 
-def test_a_run_that_was_killed_says_so():
+def test_a_killed_run_is_reported_as_unfinished():
     assert "did not finish" in screen(Run(header={"torch": "2.13.0"}))
 
 
-def test_markup_in_a_program_is_text():
-    """rich would read `[bold]` in a message as a command."""
+def test_rich_markup_in_a_program_is_plain_text():
+    """rich would parse `[bold]` in a message."""
     here = Location("[bold]a.py", 1, "f[red]")
     text = screen(Run((GraphBreak(here, (here,), "[link=http://x]why[/link]"),)))
     assert "[bold]a.py:1  f[red]" in text
