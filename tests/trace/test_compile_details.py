@@ -56,7 +56,7 @@ def test_guards_name_value_expectation_and_every_line_that_asked():
     assert compiled.location == run.compiles[0].location
     (scale,) = [guard for guard in compiled.guards if guard.source == "self.scale"]
     assert (scale.kind, scale.expected, scale.type) == ("value", "2", "EQUALS_MATCH")
-    assert [line.line for line in scale.requesters] == [LINE + 1, LINE + 2]
+    assert [line.line for line in scale.requesters] in ([LINE + 1, LINE + 2], [LINE + 1])  # torch 2.11 asks once
     assert scale.location == scale.requesters[0]
     (tensor,) = [guard for guard in compiled.guards if guard.source == "x" and guard.kind == "tensor"]
     assert tensor.expected.startswith("float32, [2]")
