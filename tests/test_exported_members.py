@@ -19,7 +19,7 @@ EXPORTED = {
         ComptimeContext ComptimeVar PostMortem Probe Timeline comptime debug post_mortem probe timeline
     """,
     "dynx.cudagraphs": """
-        Config RawGraph TrainStep backend explain fast_path graphed raw_graphs reset stats train_step
+        Config RawGraph RecordedCallable backend explain fast_path graphed raw_graphs reset stats train_step
     """,
     "dynx.errors": """
         BadRunFile CaptureError CaptureFailed CheckFailed ComptimeFailed DynxError DynxWarning NoSuchLocal NotConstant
@@ -30,7 +30,7 @@ EXPORTED = {
         AddressChange Attempt Backward BecameDynamic BreakState CacheEvent CacheReport CodeLine Compile CompiledGuards CostNode
         CudagraphReport CudagraphStats Effect Entry Finding FrameCost FrameState GaveUp GraphBreak GraphCode GraphInput
         GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts GuardInfo GuardNode GuardSetting LineCost Location Logged Reason
-        Recompile Record Run Shown Skip Skipped TorchWarning TraceState TracedCompile TracedGuard Trouble Verdict
+        Recompile Record Run Shown Skip Skipped Staging TorchWarning TraceState TracedCompile TracedGuard Trouble Verdict
     """,
     "dynx.report": """
         dot html perfetto post_mortem post_mortem_html record record_html terminal timeline timeline_html

@@ -15,6 +15,7 @@ from dynx.records.cudagraphs import (
     GraphRecorded,
     GraphUse,
     Skip,
+    Staging,
 )
 from dynx.records.detail import CodeLine, CompiledGuards, GraphCode
 from dynx.records.finding import Finding
@@ -71,6 +72,7 @@ __all__ = [
     "Shown",
     "Skip",
     "Skipped",
+    "Staging",
     "TorchWarning",
     "TraceState",
     "TracedCompile",

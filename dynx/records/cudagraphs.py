@@ -71,15 +71,15 @@ StagingKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Staging(Record):
-    """How dynamic inputs reach a captured graph in each replay, and how its results reach the caller; each with the reason."""
+    """How dynamic inputs reach a captured graph in each replay, and how its outputs are returned; each with the reason."""
 
     kind: StagingKind
     reason: str
     outputs: Literal["clone", "alias", "static"] = "clone"
     outputs_reason: str = ""
-    clones_in_graph: bool = False  # up to four results are cloned by memcpy nodes; otherwise all are cloned after a replay
+    clones_in_graph: bool = False  # up to four outputs are cloned by memcpy nodes; otherwise all are cloned after a replay
     why_not_patched: str = ""  # where the configuration asks for "patch" and that is not possible
-    count: int = 1  # of recordings
+    count: int = 1  # number of recordings
 
 
 @dataclass(frozen=True, slots=True)
