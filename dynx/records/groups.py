@@ -114,10 +114,10 @@ class Groups:
         "Functions that Dynamo skips silently: they run eagerly.",
         merge=merge.skipped,
         table=Table(
-            "Left alone by Dynamo without a word",
+            "Skipped by Dynamo, runs eagerly",
             ("where", "why", "count"),
             lambda r: [(r.location, r.reason, Times(r.count))],
-            heading="Left alone by Dynamo",
+            heading="Skipped by Dynamo",
             order=80,
         ),
     )
@@ -178,7 +178,7 @@ class Groups:
         "What torch warned of while it compiled.",
         merge=merge.warnings,
         table=Table(
-            "Said by torch",
+            "Warnings of torch",
             ("what", "where", "count"),
             lambda r: [(r.text, r.location, Times(r.count))],
             lambda r: [Line(Times(r.count), (r.text.strip(),), r.location)],

@@ -113,7 +113,7 @@ def _of_entry(entry: Entry) -> Iterator[Block]:
 
 
 def _facts(entry: Entry) -> str:
-    parts = [f"the rest after line {entry.resumes}"] if entry.resumes is not None else []
+    parts = [f"resume function after line {entry.resumes}"] if entry.resumes is not None else []
     parts.append(words.plural(entry.size, "guard"))
     parts += ["pinned"] if entry.is_pinned else []
     parts += [words.seconds(entry.seconds)] if entry.seconds is not None else []
@@ -134,7 +134,7 @@ _OUTCOMES = {
     "compile": "would compile: the first version of it",
     "recompile": "would compile again",
     "eager": "runs eagerly",
-    "unknown": "cannot be told before the call",
+    "unknown": "unknown before the call",
 }
 
 
@@ -168,7 +168,7 @@ def _of_costs(costs: GuardCosts) -> Iterator[Block]:
             for node in nodes
             if node.guards
         ]
-        where = f"the rest after line {frame.resumes}" if frame.resumes is not None else "the function"
+        where = f"resume function after line {frame.resumes}" if frame.resumes is not None else "the function"
         times = f", {frame.times} times a call" if frame.times > 1 else ""
         remark = f"{where}{times}: {words.plural(frame.size, 'guard')} in {_us(frame.ns)}"
         yield Block(f"{frame.id}  most expensive values", remark, ("#time", "#part", "#guards", "value"), part)

@@ -71,7 +71,7 @@ def test_the_screen_of_a_cache_report():
         "  self.layers[0].weight  float32, <[3]>  tensor  model.py:12",
         "  and 2 of global state and of marks that tensors do not have",
         "",
-        "1/0  eager  the rest after line 14  0 guards",
+        "1/0  eager  resume function after line 14  0 guards",
     ]
 
 

@@ -68,8 +68,8 @@ def test_full_adds_every_table(run):
         "Became dynamic",
         "Compiles",
         "Compile caches",
-        "Left alone",
-        "Said by",
+        "Skipped by",
+        "Warnings of",
     ):
         assert f"\n {title}" in text
     assert "L['x'] size 1: 128, then 256" in text
