@@ -41,7 +41,7 @@ def advise(run: Run) -> tuple[Finding, ...]:
     found += recompiles.find_all(cause for cause in causes if id(cause) not in used_up)
     found += breaks.find(run.graph_breaks, run.compiles)
     found += caches.find(run.caches, run.compiles)
-    found += cudagraphs.find(run.cudagraph_skips, run.moves)
+    found += cudagraphs.find(run.cudagraph_skips, run.address_changes)
     return tuple(sorted(found, key=lambda finding: -finding.seconds))
 
 

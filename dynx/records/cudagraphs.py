@@ -35,7 +35,7 @@ class GraphInput(Record):
     why: str
     is_mutated: bool = False
     is_fixed: bool = False  # sizes and strides are the same on every call
-    is_told: bool = True  # otherwise: its sizes follow from scalars among the inputs
+    has_known_layout: bool = True  # its sizes are fixed, or follow from scalars among the inputs
     nbytes: int = 0  # where its sizes are fixed
     location: Location | None = None  # of its first use
     node: str = ""  # in the graph
@@ -147,7 +147,7 @@ class GraphPlan(Record):
     user_outputs: int  # further outputs are for the backward pass or for other parts of the graph
     skips: tuple[Skip, ...] = ()
     pieces: tuple[GraphPiece, ...] = ()  # in execution order; empty where the graph is captured as a whole
-    are_all_handed_out: bool = True  # whether all outputs are returned to the caller, or only the user's
+    returns_all_outputs: bool = True  # whether all outputs are returned to the caller, or only the user's
     passed: tuple[tuple[int, int], ...] = ()  # (output, input) indices of outputs that are untouched inputs
     is_pure: bool = False  # it mutates no input, so it may be run on trial
     regenerated: tuple[int, ...] = ()  # outputs whose layout AOTAutograd reads, to create views of other tensors
@@ -159,9 +159,9 @@ class GraphPlan(Record):
         return tuple(index for index, placeholder in enumerate(self.inputs) if placeholder.kind in kinds)
 
     @property
-    def untold(self) -> tuple[int, ...]:
+    def unknown_layouts(self) -> tuple[int, ...]:
         """The indices of the inputs whose sizes do not follow from scalars."""
-        return tuple(index for index, placeholder in enumerate(self.inputs) if not placeholder.is_told)
+        return tuple(index for index, placeholder in enumerate(self.inputs) if not placeholder.has_known_layout)
 
     @property
     def mutated(self) -> tuple[int, ...]:

@@ -159,7 +159,7 @@ class Groups:
             order=70,
         ),
     )
-    moves = Kind(AddressChange, "address_change", "Static inputs of `dynx.cudagraphs` that have a new address.")
+    address_changes = Kind(AddressChange, "address_change", "Static inputs of `dynx.cudagraphs` that have a new address.")
     dynamic = Kind(
         BecameDynamic,
         "became_dynamic",

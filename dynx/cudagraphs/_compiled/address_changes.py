@@ -62,7 +62,7 @@ class AddressWatch:
             count_address_change(replace(change, is_copied=index in often))
         if often:
             inputs = (
-                replace(spec, kind="dynamic", why="its address changes often", is_fixed=False, is_told=False)
+                replace(spec, kind="dynamic", why="its address changes often", is_fixed=False, has_known_layout=False)
                 if index in often
                 else spec
                 for index, spec in enumerate(self._plan.inputs)

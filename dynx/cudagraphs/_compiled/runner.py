@@ -89,7 +89,7 @@ class Runner:
     def _use(self, plan: GraphPlan) -> None:
         self.plan = plan
         self._numbers, self._fixed = plan.indices("scalar"), plan.indices("static", "managed")
-        self._unknown_layouts = plan.untold
+        self._unknown_layouts = plan.unknown_layouts
         names = [plan.inputs[index].name for index in (*self._numbers, *self._fixed, *self._unknown_layouts)]
         self._cache = RecordingCache[Recording](self._config, f"the {plan.part} graph", names, self._forget)
         self._last = None
@@ -143,7 +143,7 @@ class Runner:
         outside = {index for index in self.plan.indices("managed") if args[index].data_ptr() not in self._addresses}
         if not outside:
             return self.plan
-        inputs = (replace(spec, is_told=False) if index in outside else spec for index, spec in enumerate(self.plan.inputs))
+        inputs = (replace(spec, has_known_layout=False) if index in outside else spec for index, spec in enumerate(self.plan.inputs))
         return replace(self.plan, inputs=tuple(inputs))
 
     def _stop_patching(self, plan: GraphPlan, why: str) -> None:

@@ -155,7 +155,7 @@ class ForwardBackward:
             for index, result in results.items()
         ]
         returned = len(self._needs) + (0 if self._gradients.in_place else len(self._parameters))
-        plan = GraphPlan("backward", tuple(inputs), returned, are_all_handed_out=False)
+        plan = GraphPlan("backward", tuple(inputs), returned, returns_all_outputs=False)
 
         def backward(gradients: list[Any]) -> list[torch.Tensor | None]:
             computed = self._tape.backward(gradients)

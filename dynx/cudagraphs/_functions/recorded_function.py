@@ -278,7 +278,7 @@ class RecordedFunction:
             self._part,
             tuple(inputs),
             first.outputs,
-            are_all_handed_out=False,
+            returns_all_outputs=False,
             is_pure=first.is_pure,
             patches_params=self._policy.patches_params,
         )

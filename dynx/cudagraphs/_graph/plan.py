@@ -82,7 +82,7 @@ def plan_of(
                 why,
                 index in mutated,
                 is_fixed=is_fixed,
-                is_told=_symbols(node) <= known_symbols,
+                has_known_layout=_symbols(node) <= known_symbols,
                 nbytes=nbytes,
                 location=location_of(node),
                 node=node.name,

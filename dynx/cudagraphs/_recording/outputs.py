@@ -57,7 +57,7 @@ class Results:
 
     def before_and_after(self, captured: Captured) -> tuple[Callable[[], Clones], Callable[[Clones], list[Any]]]:
         """Return a function to call before a replay, and one that makes the list of results after it."""
-        outputs = captured.outputs if self._plan.are_all_handed_out else captured.outputs[: self._plan.user_outputs]
+        outputs = captured.outputs if self._plan.returns_all_outputs else captured.outputs[: self._plan.user_outputs]
         in_graph, cloned = self._in_graph(outputs), self._cloned(outputs)
         by_hand = [index for index in cloned if index not in in_graph]
         token = self.token(outputs)  # of all saved tensors, one new alias is enough to see how long they are needed

@@ -120,7 +120,7 @@ def _predicate(plan: GraphPlan, args: Sequence[Any]) -> Callable[[Sequence[Any]]
     fixed, numbers = list(plan.indices("static", "managed")), plan.indices("scalar")
     addresses = [arg.data_ptr() if isinstance(arg, torch.Tensor) else None for arg in args]
     expected = numbers_of(args, numbers)
-    if unknown := plan.untold:
+    if unknown := plan.unknown_layouts:
         layouts = layouts_of(args, unknown)
         return lambda args: (
             _are_at(args, addresses, fixed) and numbers_of(args, numbers) == expected and layouts_of(args, unknown) == layouts
@@ -188,7 +188,7 @@ def _capture_with_copies(
         return _without_aliases(call, list(inputs), args, plan, aliases)
 
     captured = runtime.capture(function, staged.sources, results.in_graph, pool)
-    may_release = plan.are_all_handed_out or bool(config.buckets)  # otherwise a Python function may have kept results
+    may_release = plan.returns_all_outputs or bool(config.buckets)  # otherwise a Python function may have kept results
     is_released = may_release and _release(captured, results)
     return _Graph(inputs, staged, captured, results, aliases, staging, is_released=is_released)
 
