@@ -8,20 +8,23 @@ import os
 import platform
 import sys
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from multiprocessing.util import register_after_fork
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, get_args
 
-from dynx._child_processes import watch_children
-from dynx._torch.hooks import Subscription
+from dynx._child_processes import ChildSettings, watch_children
+from dynx._handle import Handle
 from dynx._trace.bus import Listening, listen
 from dynx._trace.compile_details import CompileDetails
 from dynx._trace.dispatch import emit
 from dynx.errors import DynxError
 from dynx.records import Compile, Run
 from dynx.records.observed import Trouble
+from dynx.records.rank import job_in_environment, rank_in_environment
 from dynx.records.record import Record
 from dynx.records.run import RunMembers
 from dynx.records.runfile import RunWriter
@@ -41,7 +44,8 @@ def watch(*, out: str | Path | None = None, detail: Detail = "normal") -> Watch:
     everything that is compiled while it is open, on every thread.
 
     Args:
-        out: path of a run file, which grows while the program runs; None (the default) writes no file.
+        out: path of a run file, which grows while the program runs; None (the default) writes no file. A process that is rank
+            3 of several writes `run.rank3.dynx` instead of `run.dynx`.
         detail: "normal", or "full", which adds the tracing cost of each line (`run.timeline`), the state of the trace at each
             graph break (`run.post_mortem`), and the guards (`run.guards`) and the graph code (`run.graph_code`) of each
             compilation; it makes tracing up to a fifth slower.
@@ -78,22 +82,27 @@ class Watch(RunMembers):
         *,
         detail: Detail = "normal",
         command: Sequence[str] | None = None,
-        parent: int | None = None,
+        started_by: Mapping[str, Any] | None = None,
     ) -> None:
         self._out = out
         self._detail: Detail = detail
         self._command = command
-        self._parent = parent  # id of the process that spawned this one
+        self._started_by = started_by  # of a child: what its header says about the watched process that started it
         self._events: list[Record] = []
         self._header: dict[str, Any] = {}
         self._end: dict[str, Any] = {}
         self._writer: RunWriter | None = None
         self._listening: Listening | None = None
-        self._children: Subscription | None = None
+        self._children: Handle | None = None
         self._details: CompileDetails | None = None
         self._timeline: Timeline | None = None
         self._post_mortem: PostMortem | None = None
         self._started = 0.0
+
+    @property
+    def path(self) -> Path | None:
+        """The run file, with the rank in its name where this process has one; None without `out`."""
+        return self._writer.path if self._writer is not None else None
 
     @property
     def run(self) -> Run:
@@ -132,9 +141,7 @@ class Watch(RunMembers):
         if self._listening is not None:
             raise DynxError("this watch is open already\n  create another one: with dynx.watch() as inner:")
         self._events, self._end = [], {}
-        self._header = _header(self._command)
-        if self._parent is not None:
-            self._header["parent"] = self._parent
+        self._header = _header(self._command, self._started_by)
         self._writer = RunWriter(self._out, self._header) if self._out is not None else None
         self._started = time.perf_counter()
         self._details = CompileDetails(self._record) if self._detail == "full" else None
@@ -144,7 +151,8 @@ class Watch(RunMembers):
 
             self._timeline, self._post_mortem = Timeline().__enter__(), PostMortem().__enter__()
         if self._out is not None:
-            self._children = watch_children(self._out, self._header["command"], _unwatched_child)
+            self._children = watch_children(self._child_settings, _unwatched_child)
+            register_after_fork(self, _close_at_exit_of_child)  # runs in children of multiprocessing only
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
@@ -188,6 +196,22 @@ class Watch(RunMembers):
         watched.dynx = Watch(self._out, detail=self._detail)  # type: ignore[attr-defined]
         return watched
 
+    def _close_in_child(self) -> None:
+        if self._writer is not None and self._writer.is_in_use():
+            self.close(outcome=outcome_of(sys.exception()))  # the child's function may be raising
+
+    def _child_settings(self) -> ChildSettings:
+        """Return what a process that is started now needs for writing its file beside this one's."""
+        assert self._writer is not None
+        header = self._writer.header
+        ranks = {name: header[name] for name in ("rank", "world_size", "restart") if name in header}
+        return ChildSettings(
+            out=os.path.abspath(self._writer.child_path),
+            command=tuple(header["command"]),
+            detail=self._detail,
+            started_by={"parent": os.getpid(), "job": header["job"], **ranks},
+        )
+
     def _record(self, record: Record) -> None:
         self._events.append(record)
         if self._writer is not None:
@@ -201,36 +225,51 @@ class Watch(RunMembers):
         return f"<Watch {state}: {self.run!r}>"
 
 
-def join(out: str, command: Sequence[str]) -> None:
-    """Watch this process, which a watched process spawned, until multiprocessing ends it."""
-    from multiprocessing.util import Finalize, register_after_fork
-
-    path = Path(out)
-    watch = Watch(path.with_suffix(f".{os.getpid()}{path.suffix}"), command=command, parent=os.getppid())
+def join(out: str, command: Sequence[str], detail: Detail, started_by: Mapping[str, Any]) -> None:
+    """Watch this process, which multiprocessing started in a watched one, until multiprocessing ends it."""
+    watch = Watch(Path(out), detail=detail, command=command, started_by=started_by)
     watch.__enter__()
+    _close_at_exit_of_child(watch)
 
-    def at_exit(watch: Watch) -> None:
-        Finalize(None, watch.close, kwargs={"outcome": "finished"}, exitpriority=0)
 
-    at_exit(watch)
-    register_after_fork(watch, at_exit)  # a child of a forkserver drops finalizers that were registered before it runs
+def _close_at_exit_of_child(watch: Watch) -> None:
+    """Close the watch when multiprocessing ends this process, which it does without Python's own exit handlers."""
+    from multiprocessing.util import Finalize
+
+    Finalize(None, watch._close_in_child, exitpriority=0)
+
+
+def outcome_of(error: BaseException | None) -> str:
+    """Return how a program ended that let `error` out: "finished", "exit 3" or "raised ValueError"."""
+    if error is None:
+        return "finished"
+    if not isinstance(error, SystemExit):
+        return f"raised {type(error).__name__}"
+    code = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
+    return f"exit {code}"
 
 
 def _unwatched_child(hook: str, error: BaseException) -> None:
     emit(Trouble("children that the program spawns", f"{type(error).__name__}: {error}"))
 
 
-def _header(command: Sequence[str] | None) -> dict[str, Any]:
+def _header(command: Sequence[str] | None, started_by: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what ran where: of a child what started it, of any other process the rank that its launcher set."""
     import torch
 
     import dynx
 
+    own_rank = rank_in_environment() if started_by is None else None
     return {
         "dynx": dynx.__version__,
         "torch": str(torch.__version__),
         "python": platform.python_version(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": list(command) if command is not None else [Path(sys.argv[0]).name if sys.argv else ""],
+        "pid": os.getpid(),
+        "job": job_in_environment() or uuid.uuid4().hex,
+        **(own_rank.header() if own_rank is not None and own_rank.world_size > 1 else {}),
+        **(started_by or {}),
     }
 
 

@@ -33,7 +33,7 @@ EXPORTED = {
         Recompile Record Run Shown Skip Skipped Staging TorchWarning TraceState TracedCompile TracedGuard Trouble Verdict
     """,
     "dynx.report": """
-        dot html perfetto post_mortem post_mortem_html record record_html terminal timeline timeline_html
+        dot html perfetto post_mortem post_mortem_html processes record record_html terminal timeline timeline_html
     """,
 }
 API = ["dynx", "dynx.comptime", "dynx.cudagraphs", "dynx.errors", "dynx.guards", "dynx.records"]  # what users import from

@@ -17,7 +17,8 @@ from dynx.errors import UsageError
 Hook = Callable[[type[BaseException], BaseException, types.TracebackType | None], Any]
 
 _COMMANDS = str(Path(__file__).parent)
-_HOOKS = str(Path(__file__).parent.parent / "_torch" / "hooks.py")
+_PACKAGE = Path(__file__).parent.parent
+_HOOKS = (str(_PACKAGE / "_torch" / "hooks.py"), str(_PACKAGE / "_child_processes.py"))
 
 
 def without_our_frames(hook: Hook) -> Hook:
@@ -44,7 +45,7 @@ def _without_hooks(traceback: types.TracebackType | None) -> types.TracebackType
     if traceback is None:
         return None
     rest = _without_hooks(traceback.tb_next)
-    if traceback.tb_frame.f_code.co_filename == _HOOKS:
+    if traceback.tb_frame.f_code.co_filename in _HOOKS:
         return rest
     traceback.tb_next = rest
     return traceback

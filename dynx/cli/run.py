@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import glob
 import os
 import signal
 import sys
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dynx.cli import program
 from dynx.cli.progress import Progress
+from dynx.records.rank import Rank, rank_in_environment
 
 if TYPE_CHECKING:
     from dynx.comptime import PostMortem
-    from dynx.records import Run
     from dynx.session import Watch
 
 DEFAULT = Path(".dynx") / "last.dynx"
@@ -62,8 +61,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     Its exit code, its output, its exceptions and tracebacks are those it has without dynx. The report comes when the
     interpreter ends, after the program's threads and exit handlers, which may still compile.
     """
-    sys.argv = ["-m" if arguments.module else arguments.target, *arguments.rest]
-    load, module = program.load_module(arguments.target) if arguments.module else program.load_script(arguments.target)
+    load, module = prepare(arguments.target, arguments.rest, is_module=arguments.module)
     saved = arguments.out.absolute()  # the program may change directory
 
     def run() -> int:
@@ -72,84 +70,88 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
 
         command = ["dynx", "run", *(["-m"] if arguments.module else []), arguments.target, *arguments.rest]
         watch = Watch(saved, detail=arguments.detail, command=command)
-        ending = _Ending(watch, PostMortem(), saved, full=arguments.full)
-        if arguments.module:
-            sys.argv[0] = module.__file__ or ""
-        sys.modules["__main__"] = module
-        atexit.register(ending.report)  # the first to be registered is the last to run
-        ending.progress.__enter__()
-        watch.__enter__()
-        if arguments.post_mortem and arguments.detail == "normal":
-            ending.post_mortem.__enter__()
-        try:
-            exec(load(), module.__dict__)
-        except SystemExit as error:
-            ending.outcome = f"exit {_exit_code(error)}"
-            raise
-        except BaseException as error:
-            ending.outcome = f"raised {type(error).__name__}"
-            ending.interrupted = isinstance(error, KeyboardInterrupt)
-            sys.excepthook = program.without_our_frames(sys.excepthook)
-            raise
-        return 0
+        post_mortem = PostMortem() if arguments.post_mortem and arguments.detail == "normal" else None
+        ending = Ending(watch, lambda: _report(watch, full=arguments.full), post_mortem)
+        return execute(load, module, ending, is_module=arguments.module)
 
     return run
 
 
-class _Ending:
-    """What is left to do when the program is over: close the run file and report."""
+def prepare(target: str, rest: Sequence[str], *, is_module: bool) -> tuple[Callable[[], CodeType], ModuleType]:
+    """Set `sys.argv` for a program; return a function that compiles it, and its `__main__`. Raises UsageError."""
+    sys.argv = ["-m" if is_module else target, *rest]
+    return program.load_module(target) if is_module else program.load_script(target)
 
-    def __init__(self, watch: Watch, post_mortem: PostMortem, saved: Path, *, full: bool) -> None:
+
+def execute(load: Callable[[], CodeType], module: ModuleType, ending: Ending, *, is_module: bool) -> int:
+    """Run a program as `__main__` and watched, until the interpreter ends."""
+    from dynx.session import outcome_of
+
+    if is_module:
+        sys.argv[0] = module.__file__ or ""
+    sys.modules["__main__"] = module
+    atexit.register(ending.act)  # the first to be registered is the last to run
+    ending.start()
+    try:
+        exec(load(), module.__dict__)
+    except BaseException as error:
+        ending.outcome = outcome_of(error)
+        if isinstance(error, SystemExit):
+            raise
+        ending.interrupted = isinstance(error, KeyboardInterrupt)
+        sys.excepthook = program.without_our_frames(sys.excepthook)
+        raise
+    return 0
+
+
+class Ending:
+    """What is left to do when the program is over: close the run file and, where there is a `report`, print it."""
+
+    def __init__(self, watch: Watch, report: Callable[[], None] | None, post_mortem: PostMortem | None = None) -> None:
         self.outcome = "finished"
         self.interrupted = False
-        self.progress = Progress()
-        self.post_mortem = post_mortem
-        self._watch, self._saved, self._full = watch, saved, full
+        self._watch, self._report, self._post_mortem = watch, report, post_mortem
+        self._progress: Progress | None = None
         self._pid = os.getpid()
 
-    def report(self) -> None:
-        self.post_mortem.__exit__(None, None, None)
+    def start(self) -> None:
+        # of several ranks on one terminal, one shows progress
+        if self._report is not None and (rank_in_environment() or Rank(0, 1)).rank == 0:
+            self._progress = Progress().__enter__()
+        self._watch.__enter__()
+        if self._post_mortem is not None:
+            self._post_mortem.__enter__()
+
+    def act(self) -> None:
+        if self._post_mortem is not None:
+            self._post_mortem.__exit__(None, None, None)
         self._watch.close(outcome=self.outcome)
-        self.progress.__exit__()
-        if os.getpid() == self._pid:  # a forked child leaves the report to its parent
-            _report(self._watch.run, self._saved, full=self._full)
+        if self._progress is not None:
+            self._progress.__exit__()
+        if self._report is not None and os.getpid() == self._pid:  # a forked child leaves the report to its parent
+            self._report()
         if self.interrupted:
             _end_by_signal()
 
 
-def _exit_code(error: SystemExit) -> int:
-    if error.code is None:
-        return 0
-    return error.code if isinstance(error.code, int) else 1
-
-
-def _report(run: Run, saved: Path, *, full: bool) -> None:
-    from rich.console import Console
+def _report(watch: Watch, *, full: bool) -> None:
+    from rich.console import Console, Group, RenderableType
     from rich.text import Text
 
+    from dynx.cli.children import screen
     from dynx.records.location import short_path
-    from dynx.report import terminal
 
     if sys.stderr is None or sys.stderr.closed:
         return
-    console = Console(stderr=True)
+    run, saved = watch.run, watch.path
+    parts: list[RenderableType] = [Text(""), screen(run, saved, full=full)]
+    if saved is not None and saved.is_file():
+        parts.append(Text(f" saved: dynx show {short_path(str(saved))}", style="dim"))
     _flush(sys.stdout)
     try:
-        console.print()
-        console.print(terminal(run, full=full))
-        if saved.is_file():
-            console.print(Text(f" saved: dynx show {short_path(str(saved))}", style="dim"))
-        for child in _children(saved, run):
-            console.print(Text(f" child: dynx show {short_path(str(child))}", style="dim"))
+        Console(stderr=True).print(Group(*parts))  # at once: several ranks may print on one terminal
     except OSError:
         pass  # nobody reads it any more
-
-
-def _children(saved: Path, run: Run) -> list[Path]:
-    """Find the files that forked and spawned children of this run wrote, not those of earlier runs."""
-    started = datetime.fromisoformat(run.header["started"]).timestamp()
-    files = saved.parent.glob(f"{glob.escape(saved.stem)}.*{saved.suffix}")
-    return sorted(path for path in files if path.stem.rpartition(".")[2].isdigit() and path.stat().st_mtime >= started)
 
 
 def _flush(stream: Any) -> None:

@@ -26,7 +26,7 @@ def act(arguments: argparse.Namespace) -> int:
         return 0
     from rich.console import Console
 
-    from dynx.report import terminal
+    from dynx.cli.children import screen
 
-    Console().print(terminal(run, full=arguments.full))
+    Console().print(screen(run, arguments.file, full=arguments.full))
     return 0

@@ -12,8 +12,10 @@ import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
+from weakref import WeakSet
 
 from dynx.errors import BadRunFile, DynxWarning
+from dynx.records import rank
 from dynx.records.codec import NAMES, InvalidRecord, from_data, to_data, visible
 from dynx.records.record import Record
 
@@ -25,15 +27,45 @@ _MAX_PROBLEMS = 20  # warnings of damaged lines; the others are only counted
 class RunWriter:
     """Appends records to a run file; warns of the first failure to write and ignores further ones.
 
-    A forked child writes its own file beside it: `last.dynx` becomes `last.12345.dynx`.
+    The name of the file depends on the process, which `header` describes:
+
+    - a process of its own writes `last.dynx`;
+    - a rank, whose header has `rank`, writes `last.rank3.dynx` (see `dynx.records.rank`);
+    - a child, whose header has `parent`, and a forked child write `last.12345.dynx`, beside the file of the parent. It is
+      renamed to that of the rank as soon as the child has one, unless the parent has a rank already.
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
         self._path = path
-        self._header = header
+        self._header = dict(header)
         self._pid = os.getpid()
         self._file: BinaryIO | None = None
-        self._open(path)
+        self._is_forked = False
+        self._unranked = path  # the name that a rank is added to
+        self._seeks_rank = "parent" in header and "rank" not in header
+        if "parent" in header:
+            self._open_process_file()
+        elif "rank" in header:
+            self._open(rank.process_file(path))
+            self._claim(rank.Rank(header["rank"], header["world_size"], header.get("restart", 0)))
+        else:
+            self._open(path)
+        _writers.add(self)
+
+    @property
+    def path(self) -> Path:
+        """The file that is written now; its name changes once where the rank becomes known later."""
+        return self._path
+
+    @property
+    def child_path(self) -> Path:
+        """The path that children name their files after: with this process's rank, where it has one."""
+        return self._path if "rank" in self._header else self._unranked
+
+    @property
+    def header(self) -> Mapping[str, Any]:
+        """The header, with the rank as soon as it is known."""
+        return self._header
 
     def write(self, record: Record) -> None:
         """Append a record and flush."""
@@ -43,20 +75,69 @@ class RunWriter:
         """Append the last line and close the file."""
         self._line({"type": "end", **end})
         if self._file is not None:
+            rank.unlock(self._file)
             self._file.close()
             self._file = None
 
+    def is_in_use(self) -> bool:
+        """Return whether this process has a file, or should have one: a forked child has none until it is a rank or writes."""
+        if os.getpid() == self._pid:
+            return self._file is not None
+        return self._is_forked and "rank" not in self._header and rank.current_rank() is not None
+
+    def look_for_rank(self) -> None:
+        """Rename the file of a child whose rank has become known; called before each record and before each fork."""
+        if os.getpid() != self._pid and self.is_in_use():
+            self._move_to_child()
+        if not self._seeks_rank or self._file is None or (own_rank := rank.current_rank()) is None:
+            return
+        self._seeks_rank = False
+        self._header |= own_rank.header()
+        self._write({"type": "header", "dynx_run": SCHEMA, **self._header})  # the later of two headers is read
+        self._claim(own_rank)
+
+    def leave_to_parent(self) -> None:
+        """Close the parent's file in a forked child, which opens a file of its own when it has something to write."""
+        self._is_forked = self._is_forked or self._file is not None
+        if self._file is not None:
+            self._file.close()  # the parent's descriptor stays open in the parent
+            self._file = None
+
     def _open(self, path: Path) -> None:
+        self._path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("wb", buffering=0)
+            rank.lock(self._file)
         except OSError as error:
             self._give_up(error)
-        self._line({"type": "header", "dynx_run": SCHEMA, **self._header})
+        self._write({"type": "header", "dynx_run": SCHEMA, **self._header})
+
+    def _open_process_file(self) -> None:
+        own_rank = rank.current_rank() if self._seeks_rank else None
+        path = rank.process_file(self.child_path)
+        self._header |= {"pid": self._pid, **(own_rank.header() if own_rank is not None else {})}
+        self._open(path)
+        if own_rank is not None:
+            self._seeks_rank = False
+            self._claim(own_rank)
+
+    def _claim(self, own_rank: rank.Rank) -> None:
+        if self._file is None:
+            return
+        try:
+            self._path = rank.claim(self._path, self._unranked, own_rank, self._header)
+        except OSError:
+            pass  # the file keeps the name of its process: nothing is lost
 
     def _line(self, data: Mapping[str, Any]) -> None:
         if os.getpid() != self._pid:
             self._move_to_child()
+        else:
+            self.look_for_rank()
+        self._write(data)
+
+    def _write(self, data: Mapping[str, Any]) -> None:
         if self._file is None:
             return
         try:
@@ -66,13 +147,14 @@ class RunWriter:
 
     def _move_to_child(self) -> None:
         self._pid = os.getpid()
-        if self._file is None:
+        if not self._is_forked:
+            self.leave_to_parent()  # forked by something other than os.fork
+        if not self._is_forked:
             return
-        self._file.close()  # the parent's descriptor stays open in the parent
-        self._file = None
-        self._path = self._path.with_suffix(f".{self._pid}{self._path.suffix}")
-        self._header = {**self._header, "parent": os.getppid()}
-        self._open(self._path)
+        self._is_forked = False
+        self._seeks_rank = "rank" not in self._header
+        self._header |= {"parent": os.getppid()}
+        self._open_process_file()
 
     def _give_up(self, error: OSError) -> None:
         if self._file is not None:
@@ -93,6 +175,23 @@ class RunFile(NamedTuple):
     end: Mapping[str, Any]  # empty when the process was killed
     problems: tuple[str, ...] = ()  # the lines that could not be read, and why; not written
     unknown: tuple[Mapping[str, Any], ...] = ()  # lines of a newer dynx
+
+
+_writers: WeakSet[RunWriter] = WeakSet()
+
+
+def _before_fork() -> None:
+    for writer in tuple(_writers):
+        writer.look_for_rank()  # a child of a rank is no rank itself
+
+
+def _after_fork_in_child() -> None:
+    for writer in tuple(_writers):
+        writer.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
 
 
 def write(contents: RunFile, path: Path) -> None:

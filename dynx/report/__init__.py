@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from rich.console import RenderableType
 
     from dynx.records.cudagraphs import CudagraphReport
@@ -19,6 +22,7 @@ __all__ = [
     "perfetto",
     "post_mortem",
     "post_mortem_html",
+    "processes",
     "record",
     "record_html",
     "terminal",
@@ -32,6 +36,13 @@ def terminal(run: Run, *, full: bool = False) -> RenderableType:
     from dynx.report._terminal import screen
 
     return screen(run, full=full)
+
+
+def processes(children: Sequence[tuple[Path, Run]], *, launcher: Run | None = None) -> RenderableType:
+    """Render one line for each process that a program started; with `launcher` below the title of that run."""
+    from dynx.report._processes import screen
+
+    return screen(children, launcher)
 
 
 def html(run: Run) -> str:

@@ -30,7 +30,7 @@ def screen(run: Run, *, full: bool) -> RenderableType:
 
 
 def _parts(run: Run, *, full: bool) -> Iterator[RenderableType]:
-    yield _title(run)
+    yield title(run)
     yield Text("")
     yield Text("   ".join(words.summary(run)), style="bold")
     for problem in run.problems[:_SHOWN]:
@@ -59,7 +59,7 @@ def _parts(run: Run, *, full: bool) -> Iterator[RenderableType]:
         yield Text(f"dynx rule {rules[0]} explains", style="dim")
 
 
-def _title(run: Run) -> RenderableType:
+def title(run: Run) -> RenderableType:
     line = Table.grid(expand=True)
     line.add_column(ratio=1)
     line.add_column(justify="right", no_wrap=True)
@@ -138,6 +138,12 @@ def _tables(run: Run, *, full: bool) -> Iterator[RenderableType]:
         elif title:
             tables.append(_entries(title, (row for table, records in listed for row in _rows(table, records, full=full))))
     yield from (table for table in tables if table is not None)
+
+
+def troubles(run: Run) -> RenderableType | None:
+    """Render what dynx could not observe; None where there was nothing of the kind."""
+    table = Run.troubles.table
+    return _entries(table.title, _rows(table, run.troubles, full=True)) if table is not None else None
 
 
 def _rows(table: listing.Table[Any], records: tuple[Record, ...], *, full: bool) -> Iterator[tuple[str, Text, Text | None]]:

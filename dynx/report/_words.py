@@ -56,12 +56,22 @@ def command(header: Mapping[str, Any]) -> str:
 
 
 def environment(run: Run) -> list[str]:
-    """Return the version of torch, the device and the duration of a run."""
-    parts = [f"torch {run.header['torch']}"] if "torch" in run.header else []
+    """Say what ran where."""
+    parts = [rank(run.header)] if rank(run.header) else []
+    if "torch" in run.header:
+        parts.append(f"torch {run.header['torch']}")
     if "device" in run.end:
         parts.append(str(run.end["device"]))
     parts.append(seconds(run.seconds) if run.is_complete else "did not finish")
     return parts
+
+
+def rank(header: Mapping[str, Any]) -> str:
+    """Return `rank 1 of 2`, with the restart of the worker group; empty for a process that is no rank."""
+    if "rank" not in header:
+        return ""
+    text = f"rank {header['rank']} of {header.get('world_size', '?')}"
+    return f"{text}, restart {header['restart']}" if header.get("restart") else text
 
 
 def place(location: Location) -> str:

@@ -143,7 +143,9 @@ class Runner:
         outside = {index for index in self.plan.indices("managed") if args[index].data_ptr() not in self._addresses}
         if not outside:
             return self.plan
-        inputs = (replace(spec, has_known_layout=False) if index in outside else spec for index, spec in enumerate(self.plan.inputs))
+        inputs = (
+            replace(spec, has_known_layout=False) if index in outside else spec for index, spec in enumerate(self.plan.inputs)
+        )
         return replace(self.plan, inputs=tuple(inputs))
 
     def _stop_patching(self, plan: GraphPlan, why: str) -> None:

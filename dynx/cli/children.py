@@ -1,0 +1,57 @@
+"""The run files that the processes which a program started wrote beside its own."""
+
+from __future__ import annotations
+
+import glob
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dynx.errors import BadRunFile, DynxWarning
+from dynx.records.rank import read_header
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from dynx.records import Run
+
+
+def screen(run: Run, path: Path | None, *, full: bool) -> RenderableType:
+    """Render a run, and one line for each process that it started.
+
+    A launcher, which compiled nothing itself, has only its title and these lines.
+    """
+    from rich.console import Group
+
+    from dynx.report import processes, terminal
+
+    children = find_children(path, run.header) if path is not None else []
+    if not children:
+        return terminal(run, full=full)
+    if not run.compiles and not full and any(child.compiles for _, child in children):
+        return processes(children, launcher=run)
+    return Group(terminal(run, full=full), processes(children))
+
+
+def find_children(path: Path, header: Mapping[str, Any]) -> list[tuple[Path, Run]]:
+    """Return the files and runs of the children of the run at `path`, not those of earlier runs: ranks first, in order."""
+    from dynx.records import Run
+
+    children = []
+    for file in path.parent.glob(f"{glob.escape(path.stem)}.*{glob.escape(path.suffix)}"):
+        written = read_header(file)
+        if "job" not in header or written.get("job") != header["job"] or "parent" not in written:
+            continue
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DynxWarning)  # a killed process may leave half a line: `dynx show` reports it
+                children.append((file, Run.load(file)))
+        except (BadRunFile, OSError):
+            continue
+    return sorted(children, key=lambda child: _order(*child))
+
+
+def _order(path: Path, run: Run) -> tuple[int, str, str]:
+    rank = run.header.get("rank")
+    return (rank if isinstance(rank, int) else 2**63), str(run.header.get("started", "")), path.name

@@ -1,0 +1,29 @@
+"""A worker of a watched launcher: runs its program as Python would, watched, and leaves the report to the launcher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dynx.cli.run import Ending, execute, prepare
+
+
+def load(target: str, arguments: Sequence[str], *, is_module: bool, settings: Mapping[str, Any]) -> Callable[[], int]:
+    """Load the program and return the function that runs it.
+
+    Args:
+        target: a script, or the name of a module.
+        arguments: those of the program.
+        is_module: whether `target` is run as `python -m` does.
+        settings: the keywords of `Watch`, with the path as text.
+
+    Raises:
+        UsageError: there is no such program; Python itself reports that best.
+    """
+    from dynx.session import Watch
+
+    load_code, module = prepare(target, arguments, is_module=is_module)
+    watch = Watch(Path(settings["out"]), **{name: value for name, value in settings.items() if name != "out"})
+    ending = Ending(watch, report=None)
+    return lambda: execute(load_code, module, ending, is_module=is_module)

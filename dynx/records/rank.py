@@ -1,0 +1,174 @@
+"""The rank of this process in a distributed job, and the run file that belongs to it: `last.rank3.dynx`.
+
+A rank never writes to the file of another process. Every rank first writes to a file named by its process id, which is renamed
+when the rank is known; a file that another process of the same job wrote, or that is open in a live process, is kept, and the
+new file gets a number instead: `last.rank3-2.dynx`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any
+
+# None on Windows, where an open file cannot be renamed either: files keep their process id
+_fcntl: Any = import_module("fcntl") if find_spec("fcntl") is not None else None
+
+# torchrun, accelerate and DeepSpeed set the first pair; mpirun of Open MPI and of MPICH and Intel MPI set the others
+_VARIABLES = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
+_MAX_HEADER = 2**20  # bytes: a header is a few hundred, but repeats the command line
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """The global rank of a process; `restart` counts how often torchrun has restarted the worker group."""
+
+    rank: int
+    world_size: int
+    restart: int = 0
+
+    def header(self) -> dict[str, int]:
+        """Return what the header of a run file says about the rank."""
+        numbers = {"rank": self.rank, "world_size": self.world_size}
+        return {**numbers, "restart": self.restart} if self.restart else numbers
+
+
+def rank_in_environment() -> Rank | None:
+    """Return the rank that a launcher set in the environment variables of this process."""
+    for rank_variable, size_variable in _VARIABLES:
+        rank, world_size = _number(rank_variable), _number(size_variable)
+        if rank is not None and world_size is not None:
+            return Rank(rank, world_size, _number("TORCHELASTIC_RESTART_COUNT") or 0)
+    return None
+
+
+def current_rank() -> Rank | None:
+    """Return the rank of this process as the environment or the default process group has it, or None.
+
+    torch is looked up and never imported: a process without it has no process group.
+    """
+    rank = rank_in_environment()
+    distributed: Any = sys.modules.get("torch.distributed")
+    if rank is not None or distributed is None:
+        return rank
+    try:
+        return Rank(distributed.get_rank(), distributed.get_world_size()) if distributed.is_initialized() else None
+    except (AttributeError, RuntimeError, ValueError):  # built without it, still being imported, or just destroyed
+        return None
+
+
+def _number(variable: str) -> int | None:
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() else None
+
+
+def job_in_environment() -> str | None:
+    """Return what identifies this launch of torchrun: its run id, which may be used again, and the process of its agent."""
+    run_id = os.environ.get("TORCHELASTIC_RUN_ID")
+    return None if run_id is None else f"{run_id}-{os.getppid()}"
+
+
+def process_file(path: Path) -> Path:
+    """Return `last.12345.dynx` for `last.dynx`, the file of this process."""
+    return path.with_suffix(f".{os.getpid()}{path.suffix}")
+
+
+def lock(file: IO[bytes]) -> None:
+    """Mark `file` as being written by a live process until it is unlocked or closed."""
+    _flock(file.fileno(), "LOCK_EX")
+
+
+def unlock(file: IO[bytes]) -> None:
+    """Release the lock also where a forked child still holds the descriptor."""
+    _flock(file.fileno(), "LOCK_UN")
+
+
+def claim(own: Path, path: Path, rank: Rank, header: Mapping[str, Any]) -> Path:
+    """Rename the file of this process to the rank's and return the new path.
+
+    Args:
+        own: the file named by the process id.
+        path: the path without a rank, as `--out` has it.
+        rank: the rank of this process.
+        header: the header in `own`, whose `job` and `pid` tell a file of this launch from that of an earlier one.
+
+    Raises:
+        OSError: the file cannot be renamed; it is unchanged.
+    """
+    with _locked(path.parent):
+        target = next(file for file in _candidates(path, rank) if not _is_taken(file, header))
+        os.replace(own, target)
+    return target
+
+
+def _candidates(path: Path, rank: Rank) -> Iterator[Path]:
+    restart = f".restart{rank.restart}" if rank.restart else ""
+    name = f".rank{rank.rank}{restart}"
+    yield path.with_suffix(f"{name}{path.suffix}")
+    for number in itertools.count(2):
+        yield path.with_suffix(f"{name}-{number}{path.suffix}")
+
+
+def _is_taken(path: Path, header: Mapping[str, Any]) -> bool:
+    """Return whether renaming a file to `path` would lose what another process of this launch, or a live one, wrote."""
+    if not path.exists():
+        return False
+    written = read_header(path)
+    same_job = "job" in written and written["job"] == header.get("job")
+    return (same_job and written.get("pid") != header.get("pid")) or _is_locked(path)
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """Return the first line of a run file; empty where there is none."""
+    try:
+        with path.open("rb") as file:
+            data = json.loads(file.readline(_MAX_HEADER))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) and "dynx_run" in data else {}
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return not _flock(file.fileno(), "LOCK_EX")
+    except OSError:
+        return False
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time choose a name in `folder`; a file system without locks lets all."""
+    if _fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            _fcntl.flock(descriptor, _fcntl.LOCK_EX)
+        except OSError:
+            pass  # NFS locks no directory; the names of different ranks differ anyway
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _flock(descriptor: int, operation: str) -> bool:
+    """Lock or unlock without waiting; False where another open file holds the lock."""
+    if _fcntl is None:
+        return True
+    try:
+        _fcntl.flock(descriptor, getattr(_fcntl, operation) | _fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # a file system without locks
+    return True

@@ -1,0 +1,50 @@
+"""The processes that a program started, one line each: a launcher's ranks, and other children."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dynx.records import Run
+from dynx.records.location import short_path
+from dynx.report import _words as words
+from dynx.report._terminal import title, troubles
+
+
+def screen(children: Sequence[tuple[Path, Run]], launcher: Run | None) -> RenderableType:
+    """Render a line for each child; with `launcher`, whose own process compiled nothing, below its title."""
+    parts: list[RenderableType] = [Padding(_table(children), (0, 1))]
+    if launcher is not None:
+        parts = [Padding(title(launcher), (0, 1)), Text(""), *parts]
+        unobserved = troubles(launcher)
+        if unobserved is not None:
+            parts += [Text(""), Padding(unobserved, (0, 1))]
+    return Group(*parts)
+
+
+def _table(children: Sequence[tuple[Path, Run]]) -> RenderableType:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    for _ in range(3):
+        table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for path, run in children:
+        table.add_row(
+            Text(words.rank(run.header) or f"child {run.header.get('pid', '')}", style="bold"),
+            words.plural(len(run.compiles), "compile"),
+            words.plural(len(run.recompiles), "recompile"),
+            words.plural(len(run.graph_breaks), "graph break"),
+            Text(f"{short_path(str(path))}{_ending(run)}", style="dim"),
+        )
+    return table
+
+
+def _ending(run: Run) -> str:
+    """Return how the process ended, where it did not end well."""
+    outcome = str(run.end.get("outcome", "")) if run.is_complete else "did not finish"
+    return "" if outcome in ("finished", "exit 0") else f"  ({outcome})"

@@ -1,0 +1,288 @@
+"""Every rank of a distributed job leaves a run file of its own, however the job is started and however the rank ends."""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+
+import pytest
+
+from dynx.records import Run
+
+TRAIN = """
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+f = torch.compile(lambda x: x + 1, backend="eager")
+f(torch.ones(3))
+if dist.get_rank() == 1:
+    f(torch.ones(4))
+dist.barrier()
+dist.destroy_process_group()
+"""
+WATCHES_ITSELF = f"""
+import dynx
+with dynx.watch(out=".dynx/last.dynx"):
+{textwrap.indent(TRAIN, "    ")}
+"""
+SPAWNS = """
+import os, sys
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+def work(rank, folder):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    f = torch.compile(lambda x: x + 1, backend="eager")
+    f(torch.ones(3))
+    if rank == 1:
+        f(torch.ones(4))
+    dist.barrier()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    mp.START(work, args=(os.getcwd(),), nprocs=2)
+"""
+# as DeepSpeed's launcher does, and many a shell script
+LAUNCHES = """
+import os, socket, subprocess, sys
+with socket.create_server(("127.0.0.1", 0)) as server:
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.getsockname()[1])}
+workers = []
+for rank in range(2):
+    env = {**os.environ, **address, "WORLD_SIZE": "2", "RANK": str(rank), "LOCAL_RANK": str(rank)}
+    workers.append(subprocess.Popen([sys.executable, "-u", "train.py"], env=env))
+sys.exit(max(worker.wait() for worker in workers))
+"""
+PROGRAMS = {
+    "train.py": TRAIN,
+    "watches.py": WATCHES_ITSELF,
+    "spawns.py": SPAWNS.replace("START", "spawn"),
+    "forks.py": SPAWNS.replace("START", "start_processes").replace("nprocs=2", 'nprocs=2, start_method="fork"'),
+    "launches.py": LAUNCHES,
+}
+TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
+DYNX = ("-m", "dynx", "run")
+
+
+@pytest.fixture
+def start(program, shell):
+    """Write the programs and start a command; gives its result."""
+
+    def run(*command, **sources):
+        for name, source in {**PROGRAMS, **{f"{name}.py": source for name, source in sources.items()}}.items():
+            program(source, name)
+        return shell(*command, env={"OMP_NUM_THREADS": "1"})
+
+    return run
+
+
+def files(tmp_path):
+    return sorted(path.name for path in (tmp_path / ".dynx").iterdir())
+
+
+def load(tmp_path, name):
+    return Run.load(tmp_path / ".dynx" / name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "parent"),
+    [
+        ((*TORCHRUN, "-m", "dynx", "run", "train.py"), False),
+        ((*TORCHRUN, "--no-python", sys.executable, *DYNX, "train.py"), False),
+        ((*TORCHRUN, "watches.py"), False),
+        ((*DYNX, *TORCHRUN, "train.py"), True),
+        ((*DYNX, *TORCHRUN, "--no-python", sys.executable, "train.py"), True),
+        ((*DYNX, *TORCHRUN, "-m", "train"), True),
+        ((*DYNX, *TORCHRUN, "--run-path", "train.py"), True),
+        ((*DYNX, "launches.py"), True),
+        ((*DYNX, "spawns.py"), True),
+        ((*DYNX, "forks.py"), True),
+    ],
+    ids=[
+        "torchrun dynx run",
+        "torchrun no python",
+        "watch()",
+        "dynx run torchrun",
+        "dynx run torchrun no python",
+        "dynx run torchrun -m",
+        "dynx run torchrun --run-path",
+        "own launcher",
+        "mp.spawn",
+        "mp fork",
+    ],
+)
+def test_each_rank_leaves_its_own_file(start, tmp_path, command, parent):
+    """All ranks wrote `.dynx/last.dynx` before, over each other; a launcher reported that nothing was compiled."""
+    done = start(*command)
+    assert done.returncode == 0, done.stderr
+    assert files(tmp_path) == [*(["last.dynx"] if parent else []), "last.rank0.dynx", "last.rank1.dynx"]
+    for rank in (0, 1):
+        run = load(tmp_path, f"last.rank{rank}.dynx")
+        assert (len(run.compiles), len(run.recompiles)) == (rank + 1, rank)
+        assert (run.header["rank"], run.header["world_size"]) == (rank, 2)
+        assert ("parent" in run.header) == parent
+        assert run.end["outcome"] == "finished"
+    if parent:
+        assert "nothing was compiled" not in done.stderr
+        assert re.search(r"rank 0 of 2 +1 compile +0 recompiles +0 graph breaks +.dynx/last.rank0.dynx", done.stderr)
+        assert re.search(r"rank 1 of 2 +2 compiles +1 recompile +0 graph breaks +.dynx/last.rank1.dynx", done.stderr)
+        assert load(tmp_path, "last.dynx").end["outcome"] in ("finished", "exit 0")
+    elif "watches.py" not in command:
+        assert done.stderr.count("rank 0 of 2 · torch") == done.stderr.count("rank 1 of 2 · torch") == 1
+        assert done.stderr.count("saved: dynx show .dynx/last.rank") == 2
+
+
+@pytest.mark.slow
+def test_show_names_the_rank_and_lists_those_of_a_launcher(start, shell):
+    start(*DYNX, *TORCHRUN, "train.py")
+    assert "rank 1 of 2 · torch" in shell("-m", "dynx", "show", ".dynx/last.rank1.dynx").stdout
+    shown = shell("-m", "dynx", "show").stdout
+    assert "rank 0 of 2" in shown
+    assert ".dynx/last.rank1.dynx" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ending", "outcome"),
+    [
+        ("1 / 0", "raised ZeroDivisionError"),
+        ("raise SystemExit(3)", "exit 3"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", None),
+    ],
+    ids=["raises", "exits", "SIGKILL"],
+)
+def test_a_rank_that_dies_leaves_what_it_compiled(start, tmp_path, ending, outcome):
+    source = TRAIN.replace("dist.barrier()\n", f"if dist.get_rank() == 1:\n    {ending}\nelse:\n    dist.barrier()\n")
+    done = start(*DYNX, *TORCHRUN, "dies.py", dies=source)
+    assert done.returncode == 1
+    run = load(tmp_path, "last.rank1.dynx")
+    assert len(run.compiles) == 2
+    assert run.end.get("outcome") == outcome
+    assert len(load(tmp_path, "last.rank0.dynx").compiles) == 1
+    assert f"({outcome or 'did not finish'})" in done.stderr
+    assert "exitcode  : " in done.stderr  # torchrun's own report of the failure
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [(*DYNX, *TORCHRUN), (*TORCHRUN, "-m", "dynx", "run")], ids=["launcher", "workers"])
+def test_a_restarted_worker_group_keeps_the_files_of_the_first_attempt(start, tmp_path, command):
+    """The attempt that failed is the one to look at."""
+    source = """
+import os, pathlib, time
+import torch
+
+torch.compile(lambda x: x + 1, backend="eager")(torch.ones(3))
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    if os.environ["RANK"] == "0":
+        pathlib.Path("compiled").touch()
+        time.sleep(60)  # torchrun kills this rank
+    while not pathlib.Path("compiled").exists():
+        time.sleep(0.01)
+    raise SystemExit(1)
+"""
+    restarting = [*command]
+    position = restarting.index("--nproc-per-node")
+    restarting[position:position] = ["--max-restarts", "1", "--monitor-interval", "1"]
+    done = start(*restarting, "restarts.py", restarts=source)
+    assert done.returncode == 0, done.stderr
+    assert [name for name in files(tmp_path) if name != "last.dynx"] == [
+        "last.rank0.dynx",
+        "last.rank0.restart1.dynx",
+        "last.rank1.dynx",
+        "last.rank1.restart1.dynx",
+    ]
+    assert load(tmp_path, "last.rank1.dynx").end["outcome"] == "exit 1"
+    assert load(tmp_path, "last.rank1.restart1.dynx").end["outcome"] == "finished"
+    assert "rank 1 of 2, restart 1" in done.stderr
+
+
+@pytest.mark.slow
+def test_ranks_of_a_second_group_do_not_overwrite_the_first(start, tmp_path):
+    """Train, then evaluate: two groups of processes in one program."""
+    twice = PROGRAMS["forks.py"] + "    mp.start_processes(work, args=(os.getcwd(),), nprocs=2, start_method='fork')\n"
+    done = start(*DYNX, "twice.py", twice=twice)
+    assert done.returncode == 0, done.stderr
+    names = ["last.rank0-2.dynx", "last.rank0.dynx", "last.rank1-2.dynx", "last.rank1.dynx"]
+    assert files(tmp_path) == ["last.dynx", *names]
+    assert [len(load(tmp_path, name).compiles) for name in names] == [1, 1, 2, 2]
+
+
+@pytest.mark.slow
+def test_a_child_of_a_rank_is_no_rank(start, tmp_path):
+    """A DataLoader's worker has RANK in its environment too."""
+    source = (
+        TRAIN.replace("dist.barrier()\n", "")
+        + """
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return torch.compile(lambda x: x * 2, backend="eager")(torch.ones(2))
+
+list(torch.utils.data.DataLoader(Data(), num_workers=1))
+"""
+    )
+    done = start(*DYNX, *TORCHRUN, "loads.py", loads=source)
+    assert done.returncode == 0, done.stderr
+    names = [name for name in files(tmp_path) if name not in ("last.dynx", "last.rank0.dynx", "last.rank1.dynx")]
+    assert [name.split(".")[1] for name in names] == ["rank0", "rank1"]
+    assert all(name.split(".")[2].isdigit() for name in names)
+    assert [len(load(tmp_path, name).compiles) for name in names] == [1, 1]
+    assert len(load(tmp_path, "last.rank1.dynx").compiles) == 2
+
+
+LOOKS_AROUND = """
+import os, pickle, signal, subprocess, sys, traceback
+
+class Mine:
+    pass
+
+print(sys.argv, __name__, __file__, __package__, __spec__ and __spec__.name, sys.flags, sys.warnoptions)
+print(sys.path, sys.modules["__main__"].__dict__ is globals(), sorted(globals()))
+print(type(pickle.loads(pickle.dumps(Mine()))) is Mine, Mine.__module__)
+print(signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), sys.excepthook is sys.__excepthook__)
+print(sys.stdout.line_buffering, sys.stdout.write_through, os.getpgid(0) == os.getpid())
+print(subprocess.run([sys.executable, "-c", "import sys; print('dynx' in sys.modules)"], capture_output=True).stdout)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [("looks.py",), ("-m", "looks")], ids=["script", "module"])
+def test_a_worker_cannot_tell(start, target):
+    command = ("-m", "torch.distributed.run", "--nproc-per-node", "1", *target)
+    plain = start(*command, "0", "--out", "-m", looks=LOOKS_AROUND)
+    watched = start(*DYNX, *command, "0", "--out", "-m", looks=LOOKS_AROUND)
+    assert plain.returncode == watched.returncode == 0, watched.stderr
+    assert watched.stdout == plain.stdout
+
+
+@pytest.mark.slow
+def test_a_workers_traceback_has_the_programs_frames_only(start):
+    source = "import subprocess\ndef run():\n    subprocess.run(['not-a-command'])\nrun()\n"
+    command = ("-m", "torch.distributed.run", "--nproc-per-node", "1", "raises.py")
+    plain, watched = start(*command, raises=source), start(*DYNX, *command, raises=source)
+    assert "FileNotFoundError" in plain.stderr
+    start_of = 'Traceback (most recent call last):\n  File "'
+    trace = plain.stderr[plain.stderr.index(start_of) : plain.stderr.index("FileNotFoundError")]
+    assert trace in watched.stderr
+
+
+@pytest.mark.slow
+def test_a_script_that_does_not_exist_is_reported_by_python(start):
+    done = start(*DYNX, "-m", "torch.distributed.run", "--nproc-per-node", "1", "gone.py")
+    assert "can't open file" in done.stderr
+    assert "exitcode  : 2" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_not_this_python_is_reported(start):
+    done = start(*DYNX, "-m", "torch.distributed.run", "--nproc-per-node", "1", "--no-python", "echo", "hello")
+    assert done.returncode == 0
+    assert done.stdout == "hello\n"
+    assert "a worker runs echo hello, not a program of" in done.stderr
