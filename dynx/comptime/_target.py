@@ -1,4 +1,4 @@
-"""What a probe is set on: a function, a method, a module class, `"file.py:12"` or `"package.module:qualname"`."""
+"""The location of a probe or breakpoint: a callable, a module class, `"file.py:12"` or `"package.module:qualname"`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pkgutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType
 from typing import Any
 
 from dynx._bytecode import statements
 from dynx._bytecode.statements import Statement, can_hold, nearest_line, statement_at
 from dynx._bytecode.trail import Code
+from dynx._torch.compilation.unwrap import Layer, function_of, unwrap
 from dynx._torch.tracing import line_hook, trace_rules
 from dynx.errors import ProbeFailed
 from dynx.records.location import short_path
@@ -24,10 +25,10 @@ from dynx.records.location import short_path
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A statement to stop at, or the beginning of a function when `statement` is None."""
+    """A statement to stop at, or the beginning of a function if `statement` is None."""
 
     file: str
-    function: FunctionType | None  # None: any function of the file
+    function: FunctionType | None  # None: every function of the file
     statement: Statement | None
 
     @property
@@ -39,10 +40,11 @@ class Target:
 
     @property
     def place(self) -> str:
+        """The location as `file.py:12`."""
         return f"{short_path(self.file)}:{self.line}"
 
     def covers(self, code: CodeType) -> bool:
-        """Tell whether code, as the user wrote it, may hold the place."""
+        """Return whether a code object, before Dynamo rewrote it, may contain the location."""
         if real_path(code.co_filename) != real_path(self.file):
             return False
         if self.statement is not None:
@@ -50,17 +52,25 @@ class Target:
         return self.function is not None and code is self.function.__code__
 
     def begins(self, code: Code) -> tuple[int, ...]:
-        """Give the instructions of the code at which the statement, or the function, begins."""
+        """Return the indices of the instructions at which the statement, or the function, begins."""
         if not self.covers(code.original):
             return ()
         if self.statement is None:
             first = None if code.code is not code.original else statements.entry(line_hook.steps_of(code.code))
-            return () if first is None else (first,)  # a function begins once, not in its rest after a break
+            return () if first is None else (first,)  # a function begins once, not again in its resume functions
         return line_hook.shifted(code, statements.beginnings(line_hook.steps_of(code.original), self.statement))
 
 
 def resolve(target: Any, line: int | None) -> Target:
-    """Find what is meant; raises ProbeFailed, with what can be done, where nothing can be."""
+    """Find the statement or function that a target names.
+
+    Args:
+        target: A callable, a module class, `"file.py:12"` or `"package.module:qualname"`.
+        line: The number of a line in the file of a callable; None for the beginning of the callable.
+
+    Raises:
+        ProbeFailed: No probe can stop there; the second line of the message says what to do instead.
+    """
     if isinstance(target, str):
         file, colon, rest = target.rpartition(":")
         if colon and rest.isdigit():
@@ -76,15 +86,15 @@ def _at_line(file: str, function: FunctionType | None, line: int) -> Target:
     statement = statement_at(file, line)
     near = nearest_line(file, line)
     if near is None:
-        raise ProbeFailed(f"no source of {short_path(file)} can be read, so there is no line {line} to stop at")
+        raise ProbeFailed(f"cannot stop at line {line} of {short_path(file)}: its source cannot be read")
     if statement is None:
-        raise ProbeFailed(f"there is no code at {short_path(file)}:{line}\n  the nearest is line {near}")
+        raise ProbeFailed(f"no statement begins at {short_path(file)}:{line}\n  the nearest line with code is {near}")
     if function is not None:
         lines, first = inspect.getsourcelines(function)
         if not first <= line < first + len(lines):
             raise ProbeFailed(
                 f"line {line} is not in {function.__qualname__}, which is lines {first} to {first + len(lines) - 1} of "
-                f"{short_path(file)}\n  lines are those of the file"
+                f"{short_path(file)}\n  pass the number of a line in the file"
             )
         if not can_hold(function.__code__, statement):  # its `def`, signature or decorators
             return Target(file, function, None)
@@ -93,21 +103,26 @@ def _at_line(file: str, function: FunctionType | None, line: int) -> Target:
 
 @functools.cache
 def real_path(file: str) -> str:
-    """Resolve links, once for each file: every function of the process may be asked for its own."""
+    """Resolve symbolic links. Cached, because the file of every function in the process may be compared."""
     return os.path.realpath(file)
 
 
 def find_file(name: str, target: str = "") -> str:
+    """Return the file that a path, a notebook cell or the last part of a loaded module's path names.
+
+    Raises ProbeFailed, quoting `target`, if no file or more than one matches.
+    """
     if os.path.isfile(name):
         return os.path.abspath(name)
     if name in linecache.cache:
         return name  # a notebook's cell
-    known = [file for file in _module_files() if file.endswith(os.sep + name.lstrip("./"))]
-    if len(known) == 1:
-        return known[0]
-    also = f"; {len(known)} loaded modules end so: {', '.join(known[:3])}" if known else ""
+    matches = [file for file in _module_files() if file.endswith(os.sep + name.lstrip("./"))]
+    if len(matches) == 1:
+        return matches[0]
+    also = f"; {len(matches)} loaded modules have such a path: {', '.join(matches[:3])}" if matches else ""
     raise ProbeFailed(
-        f"probe({target!r}): there is no file {name}{also}\n  give the path from here, or package.module:function"
+        f"probe({target!r}): file {name} does not exist{also}"
+        "\n  pass a path relative to the current directory, or package.module:function"
     )
 
 
@@ -120,7 +135,7 @@ def _module_files() -> Iterator[str]:
 
 def _by_name(name: str) -> Any:
     if ":" not in name:
-        raise ProbeFailed(f'probe({name!r}): write "file.py:12" or "package.module:function"')
+        raise ProbeFailed(f'probe({name!r}): the target is not of the form "file.py:12" or "package.module:function"')
     try:
         return pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:
@@ -128,42 +143,37 @@ def _by_name(name: str) -> Any:
 
 
 def _function(target: Any) -> FunctionType:
-    """Find the Python function that Dynamo would trace. Raises ProbeFailed where there is none."""
-    found = _unwrapped(target)
+    """Return the Python function that Dynamo would trace. Raises ProbeFailed if it would trace none."""
+    traced = _traced(target)
     if trace_rules.is_disabled(target):
-        raise ProbeFailed(f"{_name(target)} is never traced: it is under torch.compiler.disable")
-    if not isinstance(found, FunctionType):
+        raise ProbeFailed(f"{_name(target)} is never traced: torch.compiler.disable was applied to it")
+    if not isinstance(traced, FunctionType):
         raise ProbeFailed(
-            f"{_name(target)} has no Python code to stop in: it is a {type(found).__name__}\n"
+            f"{_name(target)} has no Python code to stop in: it is a {type(traced).__name__}\n"
             "  set the probe on the line that calls it"
         )
-    if reason := trace_rules.why_not_traced(found):
+    if reason := trace_rules.why_not_traced(traced):
         raise ProbeFailed(f"{_name(target)} is never traced: {reason}\n  set the probe on the line that calls it")
-    return found
+    return traced
 
 
-def _unwrapped(target: Any) -> Any:
+def _traced(target: Any) -> Any:
+    """Return the innermost function behind a callable; for C code and classes the callable itself."""
     import torch
 
-    if isinstance(target, torch.nn.Module):
-        return _unwrapped(vars(target).get("forward") or type(target))
     if isinstance(target, type) and issubclass(target, torch.nn.Module):
-        return _unwrapped(getattr(target, "forward"))  # noqa: B009 - mypy knows no forward of a type
-    if isinstance(target, functools.partial):
-        return _unwrapped(target.func)
-    if isinstance(target, MethodType):
-        return _unwrapped(target.__func__)
-    if isinstance(target, (staticmethod, classmethod)):
-        return _unwrapped(target.__func__)
-    inner = getattr(target, "_torchdynamo_orig_callable", None)  # what torch.compile was given
-    if inner is not None:
-        return _unwrapped(inner)
-    if isinstance(target, FunctionType):
-        return inspect.unwrap(target)
-    if isinstance(target, (type, ModuleType)):
-        return target
-    call = inspect.getattr_static(type(target), "__call__", None)
-    return _unwrapped(call) if isinstance(call, FunctionType) else target
+        target = getattr(target, "forward")  # noqa: B009 - mypy knows no `forward` of a class
+    unwrapped = unwrap(target)
+    if unwrapped.module is not None:
+        return _traced(unwrapped.module.forward)
+    layer = next(layer for layer in unwrapped.layers if layer.wraps_by is None or _is_decorating_object(layer))
+    call = function_of(layer.value)
+    return layer.value if call is None or isinstance(layer.value, (type, FunctionType)) else _traced(call)
+
+
+def _is_decorating_object(layer: Layer) -> bool:
+    """Return whether a layer is an object that wraps a function: a call runs the `__call__` of its class first."""
+    return layer.wraps_by == "decorator" and type(layer.value) is not FunctionType
 
 
 def _name(target: Any) -> str:
@@ -171,15 +181,15 @@ def _name(target: Any) -> str:
 
 
 def functions_in(file: str, statement: Statement | None) -> Iterator[FunctionType]:
-    """Find the loaded functions of a file that hold a statement, in their own code or in a function within."""
-    for each in gc.get_objects():
-        is_there = type(each) is FunctionType and real_path(each.__code__.co_filename) == real_path(file)
-        if is_there and (statement is None or any(_codes_with(each.__code__, statement))):
-            yield each
+    """Yield the loaded functions of a file whose code, or code nested in it, contains a statement; all if it is None."""
+    for function in gc.get_objects():
+        is_in_file = type(function) is FunctionType and real_path(function.__code__.co_filename) == real_path(file)
+        if is_in_file and (statement is None or any(_codes_with(function.__code__, statement))):
+            yield function
 
 
 def codes_in(file: str, statement: Statement) -> Iterator[CodeType]:
-    """Find the loaded code objects that hold a statement of a file."""
+    """Yield the loaded code objects that contain a statement of a file."""
     for function in functions_in(file, statement):
         yield from _codes_with(function.__code__, statement)
 

@@ -28,7 +28,7 @@ import models
 import torch
 
 import dynx
-from dynx.guards._cache.owner import owner_of
+from dynx.guards._cache.owner import cache_owner
 from dynx.guards._cost.dict_tags import Marking
 
 SETTINGS = ("in use", "dict tags")
@@ -64,7 +64,7 @@ def is_missed(maker: str, seed: int, change: changes.Change, setting: str) -> bo
     model, args = getattr(models, maker)(seed)
     compiled = torch.compile(model, backend="eager")
     compiled(*args)
-    with Marking(owner_of(compiled)) if setting == "dict tags" else contextlib.nullcontext():
+    with Marking(cache_owner(compiled)) if setting == "dict tags" else contextlib.nullcontext():
         for _ in range(2):
             compiled(*args)
         assert dynx.would_recompile(compiled, *args).hit

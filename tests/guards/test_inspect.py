@@ -222,7 +222,7 @@ def test_versions_that_a_package_loaded_are_not_asked():
     _load_precompile_entry(raw.code, raw.guards, raw.compiled)
     try:
         said = dynx.would_recompile(compiled, torch.ones(3), 2)
-        assert (said.outcome, said.why) == ("unknown", "torch loaded precompiled versions of it")
+        assert (said.outcome, said.why) == ("unknown", "torch loaded precompiled code for it")
     finally:
         _reset_precompile_entries(raw.code)
     assert dynx.would_recompile(compiled, torch.ones(3), 2).hit

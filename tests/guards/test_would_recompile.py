@@ -326,7 +326,8 @@ def test_a_generator_runs_later():
         yield x + 1
 
     said = dynx.would_recompile(torch.compile(numbers, backend="eager"), torch.ones(3))
-    assert (said.outcome, said.why) == ("unknown", "generators and coroutines run when somebody asks for what they give")
+    why = "the body of a generator or coroutine runs after the call, when it is iterated or awaited"
+    assert (said.outcome, said.why) == ("unknown", why)
 
 
 def test_a_change_of_configuration_is_told_of_what_nobody_watched():

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from types import CodeType, FrameType, MethodType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from dynx._torch.cache.entries import entries_of
@@ -20,6 +20,7 @@ from dynx._torch.cache.entry import RawEntry
 from dynx._torch.cache.pinned import pinned_of
 from dynx._torch.cache.profile_hook import free_observer
 from dynx._torch.cache.quiescence import register_reader
+from dynx._torch.compilation.unwrap import code_of
 
 
 class Compiled(NamedTuple):
@@ -70,9 +71,8 @@ def compiled_parts(compiled: Any) -> Compiled | None:
     if "self" not in cells or "fn" not in cells or "callback" not in cells:
         return None
     fn = cells["fn"].cell_contents
-    function = fn.__func__ if isinstance(fn, MethodType) else fn
-    code = getattr(function, "__code__", None)
-    return Compiled(fn, code, cells["self"].cell_contents) if isinstance(code, CodeType) else None
+    code = code_of(fn)
+    return None if code is None else Compiled(fn, code, cells["self"].cell_contents)
 
 
 def _is_function(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What torch.compile wraps around functions, methods and modules: recognize it, see through it, build it."""
+"""What torch.compile wraps around functions, methods and modules: recognize it and build it; `unwrap` sees through it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,6 @@ from collections.abc import Callable
 from functools import cache
 from types import CodeType, MethodType
 from typing import Any
-
-
-def original_module(compiled: Any) -> Any | None:
-    """Give the module that was compiled, as a new one around it or in place; None for anything else."""
-    from torch._dynamo.eval_frame import OptimizedModule
-
-    if issubclass(type(compiled), OptimizedModule):
-        return compiled._orig_mod
-    own = getattr(type(compiled), "_compiled_call_impl", _code_of_module_calls) is None  # as modules have it
-    return compiled if own and vars(compiled).get("_compiled_call_impl") is not None else None
-
-
-def compiled_call(module: Any) -> Any:
-    """Give the compiled function that the call of a compiled module leads to."""
-    return vars(module).get("_compiled_call_impl") or vars(module).get("forward", module)
 
 
 def before_forward(module: Any) -> str | None:
@@ -45,7 +30,7 @@ def is_shared(code: CodeType) -> bool:
 def shared_code() -> CodeType:
     from torch._dynamo.external_utils import wrap_inline
 
-    return wrap_inline(innermost).__code__
+    return wrap_inline(is_shared).__code__
 
 
 def is_module_call(fn: Any) -> bool:
@@ -59,16 +44,6 @@ def _code_of_module_calls() -> CodeType:
     from torch.nn import Module
 
     return Module.__call__.__code__
-
-
-def innermost(fn: Any) -> Any:
-    """Give the function that a compiled one was made of; others, and those of methods, as they are."""
-    from torch._dynamo.eval_frame import innermost_fn
-
-    if isinstance(fn, MethodType):
-        inner = innermost_fn(fn.__func__)
-        return fn if inner is fn.__func__ else MethodType(inner, fn.__self__)
-    return innermost_fn(fn)
 
 
 def optimized_module(module: Any, context: Any) -> Any:
@@ -103,6 +78,5 @@ def pass_for_compiled(wrapper: Any, fn: Any, run: Any) -> None:
 
 
 def has_code_of_torch(fn: Any) -> bool:
-    from torch._dynamo.external_utils import wrap_inline
-
-    return getattr(fn, "__code__", None) in (None, wrap_inline(innermost).__code__)
+    """Return whether Dynamo compiles torch's wrapper around a callable, instead of code of the callable's own."""
+    return getattr(fn, "__code__", None) in (None, shared_code())

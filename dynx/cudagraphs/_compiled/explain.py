@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from dynx._torch.compilation.wrappers import innermost
+from dynx._torch.compilation.unwrap import unwrap
 from dynx.cudagraphs._compiled.backend import backend
 from dynx.cudagraphs._compiled.observers import compiled_graphs
 from dynx.cudagraphs._config import Config, config_or_default
@@ -53,7 +53,8 @@ def explain(fn: Callable[..., Any], /, *args: Any, config: Config | None = None,
     config = config_or_default(config)
     if not callable(fn):
         raise UsageError(f"{fn!r} is not callable\n  pass a module or a function")
-    original = getattr(fn, "_orig_mod", None) or innermost(fn)
+    unwrapped = unwrap(fn)
+    original = unwrapped.original if unwrapped.module is None else unwrapped.module
     compiled = torch.compile(original, backend=backend(config))
     notes = () if runtime_of(config) is not None else ("there is no CUDA device: nothing is captured",)
     with compiled_graphs() as graphs, _without_warnings():

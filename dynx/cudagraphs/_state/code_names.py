@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from dynx._torch.compilation.unwrap import function_of, unwrap
+
 FUNCTIONS = FunctionType, MethodType, partial, _lru_cache_wrapper
 
 
@@ -48,35 +50,14 @@ def names_in(code: CodeType) -> Names:
 
 
 def plain_functions(function: Any) -> list[FunctionType]:
-    """Give the functions behind wrappers, methods and objects that are called; none where they are written in C."""
-    inner = (each.__func__ if type(each) is MethodType else each for each in levels(function))
-    called = (each if issubclass(type(each), (*FUNCTIONS, nn.Module)) else _call_of(type(each)) for each in inner)
-    return [each for each in called if type(each) is FunctionType]
-
-
-def _call_of(kind: type) -> Any:
-    return next((vars(each)["__call__"] for each in kind.__mro__ if "__call__" in vars(each)), None)
-
-
-_DEEP = 100  # wrappers: an object may say that it wraps ever new ones
+    """Return the Python functions that run when a callable is called: its own and those that it wraps."""
+    functions = (function_of(layer.value) for layer in unwrap(function).layers)
+    return list(dict.fromkeys(inner for inner in functions if inner is not None))
 
 
 def levels(function: Any) -> Iterator[Any]:
-    """Give a function, and what it wraps in turn."""
-    seen = set[int]()
-    while function is not None and id(function) not in seen and len(seen) < _DEEP:
-        seen.add(id(function))
-        yield function
-        if issubclass(type(function), partial):
-            function = function.func
-        else:
-            function = _inner(function.__func__ if type(function) is MethodType else function)
-
-
-def _inner(function: Any) -> Any:
-    if type(function) is FunctionType:
-        return function.__dict__.get("__wrapped__")
-    return inspect.getattr_static(function, "__wrapped__", None)  # the user's objects are not asked: they may compute it
+    """Yield a callable, then each callable that it wraps."""
+    return (layer.value for layer in unwrap(function).layers)
 
 
 def given_to(level: Any) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from dynx._torch.cache import guard_tree
 from dynx.guards._cache.on_compile import on_compiled
-from dynx.guards._cache.owner import Owner, owner_of
+from dynx.guards._cache.owner import CacheOwner, cache_owner
 
 
 class Counter:
@@ -72,13 +72,13 @@ def count_hits(fn: Any) -> HitCount:
     >>> sorted(hits.values())
     [1, 2]
     """
-    return HitCount(owner_of(fn))
+    return HitCount(cache_owner(fn))
 
 
 class HitCount(Mapping[str, int]):
     """Calls by compile id, counting until the block ends."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: CacheOwner) -> None:
         self._owner = owner
         self._started: dict[str, tuple[Counter, int]] = {}  # and the calls before
         self._result: dict[str, int] | None = None

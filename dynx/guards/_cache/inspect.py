@@ -10,8 +10,8 @@ from dynx._torch.cache.entries import resumes_of
 from dynx._torch.cache.entry import RawEntry
 from dynx.errors import UsageError
 from dynx.guards._cache.entries import raw_of, record_of
-from dynx.guards._cache.owner import owner_of
-from dynx.guards._cache.target import codes_of, place_of
+from dynx.guards._cache.owner import cache_owner
+from dynx.guards._cache.target import codes_of, definition_of
 from dynx.records import CacheReport, Entry
 
 
@@ -33,7 +33,7 @@ def inspect(fn: Any) -> CacheReport:
     >>> [(each.id, [(g.source, g.expected) for g in each.guards if g.kind == "value"]) for each in guards.inspect(f).entries]
     [('0/0', [('n', '2')]), ('0/1', [('n', '3')])]
     """
-    return CacheReport(place_of(fn), tuple(map(record_of, owner_of(fn).entries())))
+    return CacheReport(definition_of(fn), tuple(map(record_of, cache_owner(fn).entries())))
 
 
 def evict(entry: Entry) -> None:

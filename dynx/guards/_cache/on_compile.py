@@ -12,10 +12,10 @@ from dynx._torch.compilation.frame import compile_call
 from dynx._torch.hooks import After
 from dynx._torch.tracing.line_hook import original_code
 from dynx._trace.dispatch import trouble
-from dynx.guards._cache.owner import Owner
+from dynx.guards._cache.owner import CacheOwner
 
 
-def on_compiled(owner: Owner, tell: Callable[[str, Any], None], *, what: str) -> hooks.Subscription:
+def on_compiled(owner: CacheOwner, tell: Callable[[str, Any], None], *, what: str) -> hooks.Subscription:
     """Call `tell` with the compile id and the guards of each version, rests behind graph breaks included."""
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:

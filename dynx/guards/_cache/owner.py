@@ -1,8 +1,7 @@
-"""Which entries of torch's cache are of a function: torch wraps some in code that all of them share."""
+"""Which entries of torch's cache belong to a callable: Dynamo wraps modules and objects in code that all of them share."""
 
 from __future__ import annotations
 
-import inspect
 import re
 from types import CodeType
 from typing import Any, NamedTuple
@@ -11,44 +10,49 @@ from weakref import ref
 from dynx._torch.cache.entries import with_rests
 from dynx._torch.cache.entry import RawEntry
 from dynx._torch.cache.guard_tree import tree_of
-from dynx._torch.compilation.wrappers import innermost, is_shared, original_module
+from dynx._torch.compilation.unwrap import unwrap
+from dynx._torch.compilation.wrappers import is_shared
 from dynx._trace.guard_records import node_of
 from dynx.guards._cache.target import codes_of, user_code_of
 
 _AN_ID = re.compile(r"\b\d{6,}\b")
 
 
-class Owner(NamedTuple):
-    """A function or module, as its entries know it; keeps nothing alive."""
+class CacheOwner(NamedTuple):
+    """A callable as its cache entries identify it. Holds no strong reference to it."""
 
-    codes_kept: tuple[ref[CodeType], ...]
-    cls: str | None  # of a module or another object
-    user_code: int | None  # id
+    code_refs: tuple[ref[CodeType], ...]
+    class_name: str | None  # `str()` of the class of a module or another callable object
+    user_code_id: int | None
 
     @property
     def codes(self) -> list[CodeType]:
-        return [code for each in self.codes_kept if (code := each()) is not None]
+        return [code for code_ref in self.code_refs if (code := code_ref()) is not None]
 
     def entries(self) -> list[RawEntry]:
-        """List its entries and those of its rests after graph breaks, oldest first of each."""
-        return [each for each in with_rests(self.codes) if self.has(each.guards, each.code)]
+        """List its cache entries and those of its resume functions; for each code object the oldest come first."""
+        return [entry for entry in with_rests(self.codes) if self.has(entry.guards, entry.code)]
 
     def has(self, guards: Any, code: CodeType) -> bool:
-        """Tell whether an entry of its code is its own, by the guards on what the shared wrapper calls."""
+        """Return whether an entry for one of its code objects is its own.
+
+        In code that several callables share, the guards on `fn`, the callable that torch's wrapper calls, decide.
+        """
         if not is_shared(code):
             return True
-        every = (guard for _, node in node_of(tree_of(guards), code, None).walk() for guard in node.guards)
-        mine = [each for each in every if each.source.startswith("fn")]
-        types = {each.expected for each in mine if each.source == "fn" and each.kind == "type"}
+        all_guards = (guard for _, node in node_of(tree_of(guards), code, None).walk() for guard in node.guards)
+        on_callable = [guard for guard in all_guards if guard.source.startswith("fn")]
+        types = {guard.expected for guard in on_callable if guard.source == "fn" and guard.kind == "type"}
         if types:
-            return self.cls in types
-        ids = {int(number) for each in mine if each.kind == "function" for number in _AN_ID.findall(each.text)}
-        return not ids or self.user_code in ids
+            return self.class_name in types
+        code_ids = {int(text) for guard in on_callable if guard.kind == "function" for text in _AN_ID.findall(guard.text)}
+        return not code_ids or self.user_code_id in code_ids
 
 
-def owner_of(fn: Any) -> Owner:
-    """Describe a function, method or module, compiled or not. Raises UsageError for what has no Python code."""
+def cache_owner(fn: Any) -> CacheOwner:
+    """Identify a callable, compiled or not, by its code objects and class. Raises UsageError if it has no Python code."""
     codes, user_code = codes_of(fn), user_code_of(fn)
-    inner = original_module(fn) or inspect.unwrap(innermost(fn))
-    cls = None if hasattr(inner, "__code__") else str(type(inner))
-    return Owner(tuple(map(ref, codes)), cls, user_code and id(user_code))
+    unwrapped = unwrap(fn)
+    called = unwrapped.module if unwrapped.module is not None else unwrapped.through("compiled", "decorator")
+    class_name = None if hasattr(called, "__code__") else str(type(called))
+    return CacheOwner(tuple(map(ref, codes)), class_name, None if user_code is None else id(user_code))

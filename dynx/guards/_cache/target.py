@@ -1,16 +1,16 @@
-"""Which code a compiled function or module runs first."""
+"""Which frame a call of a compiled callable runs first, and which code objects hold cache entries of a callable."""
 
 from __future__ import annotations
 
 import inspect
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, MethodType
 from typing import Any, NamedTuple
 
 from dynx._torch.cache import lookup
 from dynx._torch.cache.pinned import is_precompiled
 from dynx._torch.compilation import isolation, wrappers
 from dynx._torch.compilation.frame import user_name
-from dynx._trace.safe_read import is_module
+from dynx._torch.compilation.unwrap import code_of, function_of, unwrap
 from dynx._trace.user_location import first_line
 from dynx.errors import UsageError
 from dynx.records import Location
@@ -18,83 +18,79 @@ from dynx.records import Location
 _RUNS_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
-class Called(NamedTuple):
-    """What a call leads to: the parts of the compiled function, or why that cannot be told before the call."""
+class CompiledCall(NamedTuple):
+    """The compiled function that a call of a compiled callable runs, or why it is unknown before the call."""
 
-    compiled: lookup.Compiled | None
-    why_not: str | None = None
-    is_off: bool = False  # nothing is compiled
-    first: tuple[Any, ...] = ()  # arguments before those of the call: the object of a method
+    parts: lookup.Compiled | None
+    why_unknown: str | None = None
+    is_disabled: bool = False  # nothing is compiled
+    bound: tuple[Any, ...] = ()  # arguments in front of those of the call: the object of a method
 
 
-def called(target: Any) -> Called:
-    """Find what a call of something compiled runs. Raises UsageError for what is not compiled."""
+def compiled_call_of(target: Any) -> CompiledCall:
+    """Find the compiled function that a call of `target` runs. Raises UsageError if it is not compiled."""
     if isinstance(target, MethodType):
-        return called(target.__func__)._replace(first=(target.__self__,))
+        return compiled_call_of(target.__func__)._replace(bound=(target.__self__,))
     if getattr(target, "_torchdynamo_disable", False):
-        return Called(None, "torch.compiler.disable", is_off=True)
-    module = wrappers.original_module(target)
-    if module is None and is_module(target) and _is_compiled_method(target.forward):
-        before = wrappers.before_forward(target)
-        return Called(None, before) if before else called(target.forward)
-    if module is not None and module is not target and (before := wrappers.before_forward(target)):
-        return Called(None, before)
-    run = target if module is None else wrappers.compiled_call(target)
-    now = getattr(run, "dynx_now", None)
-    parts = lookup.compiled_parts(now() if now is not None else run)
+        return CompiledCall(None, "torch.compiler.disable", is_disabled=True)
+    unwrapped = unwrap(target)
+    module = unwrapped.module
+    if module is not None and not unwrapped.is_compiled and _is_compiled_method(module.forward):
+        why = wrappers.before_forward(module)
+        return CompiledCall(None, why) if why else compiled_call_of(module.forward)
+    if module is not None and module is not target and (why := wrappers.before_forward(target)):
+        return CompiledCall(None, why)
+    run = unwrapped.compiled
+    current = getattr(run, "dynx_now", None)  # of dynx.compile: the compiled function for torch's configuration as it is now
+    parts = lookup.compiled_parts(current() if current is not None else run)
     if parts is None:
-        raise UsageError(
-            f"{_name(target)} is not compiled\n  give what torch.compile or dynx.compile made, not what they were given"
-        )
+        raise UsageError(f"{_name(target)} is not compiled\n  pass what torch.compile or dynx.compile returned for it")
     if module is None or not wrappers.is_module_call(parts.fn):
-        return _unless_precompiled(parts)
-    if before := wrappers.before_forward(module):
-        return Called(None, before)
-    forward = module.forward
-    function = forward.__func__ if isinstance(forward, MethodType) else forward
-    if not isinstance(function, FunctionType):
-        return Called(None, f"{_name(module)}.forward is no Python function")
-    return _unless_precompiled(parts._replace(fn=forward, code=function.__code__))
+        return _unless_unknown(parts)
+    if why := wrappers.before_forward(module):
+        return CompiledCall(None, why)
+    code = code_of(module.forward)
+    if code is None:
+        return CompiledCall(None, f"{_name(module)}.forward is not a Python function")
+    return _unless_unknown(parts._replace(fn=module.forward, code=code))
 
 
-def _unless_precompiled(parts: lookup.Compiled) -> Called:
+def _unless_unknown(parts: lookup.Compiled) -> CompiledCall:
     if parts.code.co_flags & _RUNS_LATER:
-        return Called(None, "generators and coroutines run when somebody asks for what they give")
-    return Called(None, "torch loaded precompiled versions of it") if is_precompiled(parts.code) else Called(parts)
+        return CompiledCall(None, "the body of a generator or coroutine runs after the call, when it is iterated or awaited")
+    return CompiledCall(None, "torch loaded precompiled code for it") if is_precompiled(parts.code) else CompiledCall(parts)
 
 
-def codes_of(target: Any) -> list[CodeType]:
-    """List the code of a function or module, compiled or not, and its copies, without the rests after graph breaks."""
-    module = target if is_module(target) else None
-    original = wrappers.original_module(target) or module
-    function = wrappers.innermost(original.forward if original is not None else target)
+def codes_of(fn: Any) -> list[CodeType]:
+    """List the code objects whose cache entries belong to a callable, compiled or not; without those of its resume functions.
+
+    Raises UsageError if there is none.
+    """
+    module = unwrap(fn).module
+    function = unwrap(fn if module is None else module.forward).original
     functions = [function]
-    if original is not None:
-        functions += [each for each in (wrappers.innermost(vars(target).get("forward", function)),) if each is not function]
-    found: dict[int, CodeType] = {}
-    codes = [getattr(each.__func__ if isinstance(each, MethodType) else each, "__code__", None) for each in functions]
+    if module is not None:
+        call = unwrap(vars(fn).get("forward", function)).original  # torch may call a wrapper of its own instead of `forward`
+        functions += [call] if call is not function else []
+    codes = [code_of(function) for function in functions]
     if callable(function) and (codes[0] is None or hasattr(function, "__wrapped__")):
-        codes += [user_code_of(target), wrappers.shared_code()]  # torch may wrap objects and decorated functions
-    for code in codes:
-        if isinstance(code, CodeType):
-            found.update((id(one), one) for one in (code, *isolation.copies_of(code)))
-    if not found:
-        raise UsageError(f"{_name(target)} has no Python code that torch could compile\n  give a function, method or module")
-    return list(found.values())
+        codes += [user_code_of(fn), wrappers.shared_code()]  # torch may wrap objects and decorated functions
+    copies = [copy for code in codes if code is not None for copy in (code, *isolation.copies_of(code))]
+    if not copies:
+        raise UsageError(f"{_name(fn)} has no Python code that torch could compile\n  pass a function, method or module")
+    return list({id(code): code for code in copies}.values())
 
 
-def user_code_of(target: Any) -> CodeType | None:
-    """Give the code that a person wrote: behind compiled functions and decorators; that of `forward` for a module."""
-    module = wrappers.original_module(target) or (target if is_module(target) else None)
-    function = inspect.unwrap(wrappers.innermost(module.forward if module is not None else target))
-    function = getattr(function, "__func__", function)  # of a method
-    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)  # of an object
-    return code if isinstance(code, CodeType) else None
+def user_code_of(fn: Any) -> CodeType | None:
+    """Return the code that the user wrote, behind torch.compile and decorators; of a module that of its `forward`."""
+    module = unwrap(fn).module
+    function = function_of(unwrap(fn if module is None else module.forward).through("compiled", "method", "decorator"))
+    return None if function is None else function.__code__
 
 
-def place_of(target: Any) -> Location:
-    """Give where a function or module was written. Raises UsageError for what has no Python code."""
-    return location_of(user_code_of(target) or codes_of(target)[0])
+def definition_of(fn: Any) -> Location:
+    """Return the location at which a callable is defined. Raises UsageError if it has no Python code."""
+    return location_of(user_code_of(fn) or codes_of(fn)[0])
 
 
 def location_of(code: CodeType) -> Location:
@@ -102,7 +98,7 @@ def location_of(code: CodeType) -> Location:
 
 
 def _is_compiled_method(method: Any) -> bool:
-    return isinstance(method, MethodType) and wrappers.innermost(method) is not method
+    return isinstance(method, MethodType) and unwrap(method).is_compiled
 
 
 def _name(target: Any) -> str:

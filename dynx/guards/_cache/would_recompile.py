@@ -12,7 +12,7 @@ from dynx._torch.compilation.frame import resumed_at, user_name
 from dynx._trace.cache_keys import changes, in_cache
 from dynx._trace.user_location import call_site
 from dynx.guards._cache.reasons import reasons_of
-from dynx.guards._cache.target import called, codes_of, location_of
+from dynx.guards._cache.target import codes_of, compiled_call_of, location_of
 from dynx.records import Verdict
 
 
@@ -35,10 +35,10 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
     >>> [(each.source, each.expected, each.got) for each in dynx.would_recompile(f, torch.ones(4)).reasons]
     [('x.size()[0]', '3', '4')]
     """
-    target = called(compiled)
-    if target.compiled is None:
-        return Verdict("eager" if target.is_off else "unknown", location_of(codes_of(compiled)[0]), why=target.why_not)
-    code = target.compiled.code
+    target = compiled_call_of(compiled)
+    if target.parts is None:
+        return Verdict("eager" if target.is_disabled else "unknown", location_of(codes_of(compiled)[0]), why=target.why_unknown)
+    code = target.parts.code
     location = location_of(code)
 
     def on_miss(miss: lookup.Missed) -> Verdict:
@@ -50,7 +50,7 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
         why = f"the stance {miss.stance!r} raises instead" if miss.stance == "fail_on_recompile" else None
         return Verdict("recompile" if reasons else "compile", location, reasons=reasons, why=why)
 
-    seen = lookup.look_up(target.compiled, (*target.first, *args), kwargs, on_miss)
+    seen = lookup.look_up(target.parts, (*target.bound, *args), kwargs, on_miss)
     if isinstance(seen.miss, Verdict):
         return seen.miss
     if seen.entry is None:

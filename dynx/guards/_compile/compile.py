@@ -12,6 +12,7 @@ from typing import Any
 from dynx._torch.compilation import backend_key, isolation, wrappers
 from dynx._torch.compilation.config import config_fingerprint, config_values, forced_backend
 from dynx._torch.compilation.recompile_limit import tell_at_limit
+from dynx._torch.compilation.unwrap import unwrap
 from dynx._torch.tracing.render import show_value
 from dynx._trace.cache_keys import CacheKey
 from dynx._trace.safe_read import is_module
@@ -107,7 +108,7 @@ class _Dispatch:
             return fn
         if isinstance(fn, staticmethod):
             return staticmethod(self(fn.__func__))
-        fn = wrappers.innermost(fn)
+        fn = unwrap(fn).original
         if is_module(fn):
             self.compiler()(fn)  # raises what torch raises for a module it does not take
             return wrappers.optimized_module(fn, self)

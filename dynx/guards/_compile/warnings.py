@@ -15,7 +15,7 @@ from dynx._trace.safe_read import is_module
 from dynx._trace.user_location import levels_to_the_user
 from dynx.errors import DynxWarning
 from dynx.guards._cache.reasons import reasons_of
-from dynx.guards._cache.target import location_of, place_of
+from dynx.guards._cache.target import definition_of, location_of
 from dynx.guards._compile.keyed_backend import text_of
 from dynx.records import Reason
 
@@ -28,7 +28,7 @@ def warn_at_limit(key: CacheKey, call: AtLimit) -> None:
 
 
 def _text(key: CacheKey, call: AtLimit) -> str:
-    function = place_of(call.locals["fn"]) if is_shared(call.code) and "fn" in call.locals else location_of(call.code)
+    function = definition_of(call.locals["fn"]) if is_shared(call.code) and "fn" in call.locals else location_of(call.code)
     entries = [each for each in entries_of(call.code) if each.cache_key == key]
     reasons = reasons_of(entries, call.locals, call.globals, None)  # all of this backend
     shown = [f"\n    {each}" for each in dict.fromkeys(map(_words, reasons))]
@@ -69,4 +69,4 @@ def warn_if_forced(fn: Any, backend: Any) -> None:
 def _name(fn: Any) -> str:
     inner = inspect.unwrap(fn)  # torch calls modules through functions of its own
     module = getattr(inner, "__self__", inner)
-    return text_of(type(module)) if is_module(module) else str(place_of(fn))
+    return text_of(type(module)) if is_module(module) else str(definition_of(fn))

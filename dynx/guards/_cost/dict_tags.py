@@ -8,7 +8,7 @@ from weakref import WeakSet
 from dynx._torch.cache import dict_tags, eviction
 from dynx._torch.compilation.wrappers import is_shared
 from dynx.guards._cache.on_compile import on_compiled
-from dynx.guards._cache.owner import Owner
+from dynx.guards._cache.owner import CacheOwner
 
 
 class Marking:
@@ -18,7 +18,7 @@ class Marking:
     code that several share, because torch wraps them, it evicts those that are marked: they count towards the limit.
     """
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: CacheOwner) -> None:
         self._owner = owner
         self._marked: WeakSet[Any] = WeakSet()  # guard managers
         for each in owner.entries():

@@ -17,8 +17,8 @@ from dynx._trace import subscribers
 from dynx._trace.guard_records import node_of
 from dynx.errors import UsageError
 from dynx.guards._cache.hits import not_counting
-from dynx.guards._cache.owner import Owner, owner_of
-from dynx.guards._cache.target import location_of, place_of
+from dynx.guards._cache.owner import CacheOwner, cache_owner
+from dynx.guards._cache.target import definition_of, location_of
 from dynx.guards._cost.dict_tags import Marking
 from dynx.guards._cost.settings import DICT_TAGS, plan, settings
 from dynx.records import CostNode, FrameCost, GuardCosts, GuardNode, GuardSetting, Location
@@ -34,7 +34,7 @@ _TRIES = 3
 class GuardProfile(GuardCosts):
     """What checking guards costs in one call, and a way to have it cheaper."""
 
-    owner: Owner = field(default=Owner((), None, None), compare=False, repr=False, metadata=IN_PROCESS)
+    owner: CacheOwner = field(default=CacheOwner((), None, None), compare=False, repr=False, metadata=IN_PROCESS)
 
     def apply(self, setting: str | None = None) -> Marking:
         """Have the guards of this function checked as `advice` says, or as the setting of this name; gives a handle.
@@ -76,15 +76,15 @@ def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> GuardProfile:
     >>> costs.frames[0].size > 50 and 0 < costs.share < 1
     True
     """
-    owner = owner_of(compiled)
+    owner = cache_owner(compiled)
 
     def call() -> object:
         return compiled(*args, **kwargs)
 
     call()  # compiles, where it has to
-    frames = _measured(call, _entries_run(call, owner, place_of(compiled)))
+    frames = _measured(call, _entries_run(call, owner, definition_of(compiled)))
     return GuardProfile(
-        place_of(compiled),
+        definition_of(compiled),
         _nanoseconds(call),
         tuple(each.cost() for each in frames),
         settings([(each.planned, each.count) for each in frames]),
@@ -92,7 +92,7 @@ def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> GuardProfile:
     )
 
 
-def _entries_run(call: Callable[[], object], owner: Owner, place: Location) -> list[RawEntry]:
+def _entries_run(call: Callable[[], object], owner: CacheOwner, place: Location) -> list[RawEntry]:
     """List the versions that a call runs. Raises UsageError where there are none."""
     before = entries = owner.entries()
     for _ in range(_TRIES):

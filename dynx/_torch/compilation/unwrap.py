@@ -1,0 +1,185 @@
+"""Which code runs when a callable is called: see through torch.compile, partials, methods and decorators.
+
+A callable is a chain of layers: the callable itself, what it wraps, what that wraps in turn. The chain ends at a plain
+function, a `torch.nn.Module`, a class, a callable object or code that is not Python. Features need different parts of it:
+
+- torch's cache belongs to the code object of the frame that Dynamo compiles: the layer behind torch.compile (`original`);
+- a report shows the line that the user wrote: the last layer, behind decorators (`function`, `through`);
+- a module search looks at every layer, since each may hold modules (`layers`).
+
+Attributes are read from instance dictionaries, so that an object that computes its attributes is never asked for one.
+
+Torch: `_dynamo.eval_frame.innermost_fn` and the attributes `_torchdynamo_orig_callable`, `OptimizedModule._orig_mod` and
+`Module._compiled_call_impl`; alike in 2.11, 2.13 and 2.15.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from types import CodeType, FunctionType, MethodType
+from typing import Any, Literal, NamedTuple
+
+Wrapper = Literal["compiled", "partial", "method", "descriptor", "decorator"]
+
+_MAX_LAYERS = 100  # an object may wrap a new object each time that it is asked
+
+
+class Layer(NamedTuple):
+    """One callable of the chain."""
+
+    value: Any
+    wraps_by: Wrapper | None  # how `value` leads to the next layer; None for the last
+
+
+@dataclass(frozen=True, slots=True)
+class Unwrapped:
+    """A callable, taken apart.
+
+    Attributes:
+        target: The callable that was passed to `unwrap`.
+        layers: The callable and everything it wraps, outermost first; never empty.
+        original: The callable without the wrappers that torch.compile put around it; this is what Dynamo compiles. For an
+            `OptimizedModule` the bound `forward`, as in torch; a method whose function is compiled stays a method.
+        module: The `torch.nn.Module` whose call runs, without the `OptimizedModule` around it; None if it is not a module.
+        compiled: The compiled function that a call runs; None if it runs none. Of a compiled method the function; of a module
+            that was compiled, in place or not, the compiled function of its call.
+    """
+
+    target: Any
+    layers: tuple[Layer, ...]
+    original: Any
+    module: Any | None
+    compiled: Any | None
+
+    @property
+    def is_compiled(self) -> bool:
+        return self.compiled is not None
+
+    @property
+    def bound_self(self) -> Any | None:
+        """The object that a method is bound to; None for everything else."""
+        return self.target.__self__ if type(self.target) is MethodType else None
+
+    @property
+    def function(self) -> FunctionType | None:
+        """The Python function at the end of the chain, of a module its `forward`; None for a class and for C code."""
+        return _last_function(self)
+
+    @property
+    def code(self) -> CodeType | None:
+        """The code object of `function`."""
+        return None if self.function is None else self.function.__code__
+
+    def through(self, *wrappers: Wrapper) -> Any:
+        """Return the innermost callable that is reached by seeing through these kinds of wrapper only."""
+        return next(layer.value for layer in self.layers if layer.wraps_by not in wrappers)
+
+
+def unwrap(target: Any) -> Unwrapped:
+    """Take a callable apart: what it wraps, whether it is compiled, which code runs.
+
+    Nothing is called, and no attribute of a user's object is computed. Accepts anything; what cannot be called is one layer
+    without a function.
+    """
+    layers = tuple(_layers(target))
+    module = layers[1].value if _is_optimized_module(target) else target if _is_module(target) else None
+    return Unwrapped(target, layers, _original(target), module, _compiled(target, module))
+
+
+def function_of(value: Any) -> FunctionType | None:
+    """Return the Python function that a call of `value` itself runs first, not what that function wraps.
+
+    None for partials, modules and C code, and for a class unless its metaclass has a `__call__` in Python.
+    """
+    kind = type(value)
+    if kind is FunctionType:
+        return value
+    if kind is MethodType:
+        return function_of(value.__func__)
+    if issubclass(kind, partial) or _is_module(value):
+        return None
+    call = next((vars(base)["__call__"] for base in kind.__mro__ if "__call__" in vars(base)), None)
+    return call if type(call) is FunctionType else None
+
+
+def _last_function(unwrapped: Unwrapped) -> FunctionType | None:
+    if unwrapped.module is not None:
+        return _last_function(unwrap(unwrapped.module.forward))
+    return function_of(unwrapped.layers[-1].value)
+
+
+def code_of(fn: Any) -> CodeType | None:
+    """Return the code object of a function or of the function of a method; None for anything else."""
+    code = getattr(fn.__func__ if isinstance(fn, MethodType) else fn, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def _layers(target: Any) -> Iterator[Layer]:
+    value, seen = target, set[int]()
+    while True:
+        seen.add(id(value))
+        wrapper, inner = _step(value)
+        if inner is None or id(inner) in seen or len(seen) == _MAX_LAYERS:
+            yield Layer(value, None)
+            return
+        yield Layer(value, wrapper)
+        value = inner
+
+
+def _step(value: Any) -> tuple[Wrapper, Any]:
+    """Return what a callable wraps, and how; None if it wraps nothing."""
+    kind = type(value)
+    if issubclass(kind, partial):
+        return "partial", value.func
+    if kind is MethodType:
+        return "method", value.__func__
+    if issubclass(kind, (staticmethod, classmethod)):
+        return "descriptor", value.__func__
+    if _is_optimized_module(value):
+        return "compiled", value._orig_mod
+    if kind is FunctionType:
+        original = _original(value)
+        return ("compiled", original) if original is not value else ("decorator", vars(value).get("__wrapped__"))
+    return "decorator", inspect.getattr_static(value, "__wrapped__", None)
+
+
+def _original(value: Any) -> Any:
+    if type(value) is MethodType:
+        inner = _original(value.__func__)
+        return value if inner is value.__func__ else MethodType(inner, value.__self__)
+    if not _is_marked(value):
+        return value
+    from torch._dynamo.eval_frame import innermost_fn
+
+    return innermost_fn(value)  # not the mark itself: `functools.wraps` copies it to functions that torch did not compile
+
+
+def _is_marked(value: Any) -> bool:
+    marks = vars(value) if type(value) is FunctionType or _is_optimized_module(value) else {}
+    return "_torchdynamo_orig_callable" in marks
+
+
+def _compiled(target: Any, module: Any | None) -> Any | None:
+    """Return the compiled function that a call runs; None if it runs none."""
+    if type(target) is MethodType:
+        return _compiled(target.__func__, None)
+    if module is None:
+        return target if _original(target) is not target else None
+    in_place = vars(target).get("_compiled_call_impl")
+    if module is target:
+        return in_place
+    return in_place or vars(target).get("forward", target)
+
+
+def _is_module(value: Any) -> bool:
+    torch = sys.modules.get("torch")  # without torch there are no modules
+    return torch is not None and issubclass(type(value), torch.nn.Module)
+
+
+def _is_optimized_module(value: Any) -> bool:
+    eval_frame = sys.modules.get("torch._dynamo.eval_frame")  # not imported here: that takes a second
+    return eval_frame is not None and issubclass(type(value), eval_frame.OptimizedModule)
