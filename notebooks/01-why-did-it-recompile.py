@@ -14,9 +14,9 @@
 # %% [markdown]
 # # Why did it recompile?
 #
-# torch keeps what it compiled with *guards*: conditions under which that code may run. When no version fits a call, it compiles
-# again, and after 8 times it gives up and runs the function eagerly. `dynx.guards` makes versions, guards and recompiles objects
-# that one can ask.
+# torch stores compiled code as *cache entries*, each with *guards*: conditions under which the code may run. If no entry fits a
+# call, torch compiles again, and after 8 compilations it gives up and runs the function eagerly. `dynx.guards` shows entries,
+# guards and recompiles.
 
 # %%
 import warnings
@@ -31,9 +31,9 @@ from dynx import guards
 _ = torch.manual_seed(0)
 
 # %% [markdown]
-# ## A decoder with habits
+# ## A decoder that recompiles
 #
-# It counts its steps on itself, and reads a temperature from a global.
+# It counts its steps in an attribute, and reads a temperature from a global.
 
 # %%
 TEMPERATURE = 1.0
@@ -65,15 +65,17 @@ with guards.recompiles() as log:
         decoder(text(length))
 
 # %% [markdown]
-# Every recompile says which guard failed of each version: the value, what was expected, what came, and the line that asked.
+# Every recompile has the guard that failed of each entry: the source, the expected and the actual value, and the line that asked
+# for the guard.
 
 # %%
 for recompile in log:
-    for each in recompile.reasons:
-        print(f"{recompile.id}  {each.source}: {each.expected}, then {each.got}  (line {each.location.line}, {each.rule})")
+    for reason in recompile.reasons:
+        line, rule = reason.location.line, reason.rule
+        print(f"{recompile.id}  {reason.source}: {reason.expected}, then {reason.got}  (line {line}, {rule})")
 
 # %% [markdown]
-# `dynx rule DX101` says what helps against the first: a buffer instead of an int. Then only the length is left.
+# `dynx rule DX101` has advice for the first: a buffer instead of an int. Then only the length is left.
 
 # %%
 torch._dynamo.reset()
@@ -84,12 +86,12 @@ decoder = torch.compile(model, backend="eager", dynamic=False)
 with guards.recompiles() as log:
     for length in (4, 4, 6):
         decoder(text(length))
-[(each.source, each.expected, each.got) for recompile in log for each in recompile.reasons]
+[(reason.source, reason.expected, reason.got) for recompile in log for reason in recompile.reasons]
 
 # %% [markdown]
 # ## Would this call compile?
 #
-# `dynx.would_recompile` asks torch about a call, and nothing is compiled or run.
+# `dynx.would_recompile` makes torch look up a call; nothing is compiled, and the function does not run.
 
 # %%
 dynx.would_recompile(decoder, text(9))
@@ -105,14 +107,14 @@ dynx.would_recompile(decoder, text(4)).hit
 # %% [markdown]
 # ## What is in the cache?
 #
-# Both versions, with the guards that concern the program. `entry.tree` has all of them.
+# Both entries, with the guards on values of the program. `entry.tree` has all guards.
 
 # %%
 cache = guards.inspect(decoder)
 cache
 
 # %% [markdown]
-# Which of them are used? And what if one goes?
+# Which entries are used? And what happens if one is evicted?
 
 # %%
 first, second = cache.entries
@@ -127,15 +129,15 @@ dynx.would_recompile(decoder, text(4)).outcome, dynx.would_recompile(decoder, te
 # %% [markdown]
 # ## What do the guards cost?
 #
-# `guards.profile` times them on copies, and the ways to have them checked that would cost less, with the changes each would miss.
+# `guards.profile` times them on copies, and lists the settings that would check them faster, with the changes that each would miss.
 
 # %%
 costs = guards.profile(decoder, text(6))
 costs
 
 # %% [markdown]
-# Nothing cheaper is safe in every case, so `costs.apply()` refuses. Who does nothing of what dict tags would miss can have them, by
-# name: no guard is dropped, and nothing compiles again.
+# No cheaper setting is safe in every case, so `costs.apply()` refuses. If your program makes none of the changes that dict tags
+# miss, apply them by name: no guard is dropped, and nothing compiles again.
 
 # %%
 with costs.apply("dict tags"):
@@ -143,9 +145,9 @@ with costs.apply("dict tags"):
 print("guards kept:", cheaper.frames[0].size == costs.frames[0].size, " cheaper:", cheaper.ns < costs.ns)
 
 # %% [markdown]
-# ## One cache for each backend and configuration
+# ## Separate entries for each backend and configuration
 #
-# torch.compile knows backends by identity, and does not look at its configuration. `dynx.compile` does.
+# torch.compile compares backends by identity, and ignores its configuration. `dynx.compile` compares both by value.
 
 # %%
 graphs = []
@@ -163,16 +165,16 @@ def f(x):
 for compile in (torch.compile, dynx.compile):
     for _ in range(5):
         compile(f, backend=partial(collect, level=2))(torch.ones(3))
-    print(compile.__module__, "compiled", len(graphs), "times for one backend that was written five times")
+    print(compile.__module__, "compiled", len(graphs), "times for five equal backends")
     graphs.clear()
 
 # %% [markdown]
-# And it says when a limit is reached, and why, where torch goes on eagerly.
+# And it warns when a limit is reached, and why; torch runs the function eagerly without a warning.
 
 # %%
-with warnings.catch_warnings(record=True) as told:
+with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     g = dynx.compile(f, backend="eager", dynamic=False, per_backend_limit=2)
     for size in (1, 2, 3):
         g(torch.ones(size))
-print(told[-1].message)
+print(caught[-1].message)

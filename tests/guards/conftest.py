@@ -1,4 +1,4 @@
-"""Backends that write down who was asked to compile, and a function with a rest."""
+"""Backends that record each compilation, and a function with a graph break."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import torch
 
 
 class Backends:
-    """Backends that write down who was asked to compile."""
+    """Creates named backends; `compiled` lists the name of the backend of each compilation."""
 
     def __init__(self):
-        self.asked = []
+        self.compiled = []
 
     def named(self, name):
-        asked = self.asked
+        compiled = self.compiled
 
         def backend(gm, inputs):
-            asked.append(name)
+            compiled.append(name)
             return gm.forward
 
         return backend

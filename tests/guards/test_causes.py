@@ -1,4 +1,4 @@
-"""Every cause of a recompile is told right: kind, source, both values, the line, the rule; its advice takes it away."""
+"""Every cause of a recompile is reported with kind, source, both values, line and rule, and its advice avoids it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def recompiles_of(cause):
 
 
 def recompiles_after(cause):
-    """Follow the advice of a cause."""
+    """Run the program of a cause again after following its advice."""
     if cause.advised == DYNAMIC:
         return recompiles_of(replace(cause, options={"dynamic": True}))
     if cause.advised == STEADY:
@@ -44,7 +44,8 @@ def marked_line(function):
 
 
 @pytest.mark.parametrize("name", CAUSES)
-def test_a_cause_is_told(name):
+def test_recompile_reason_names_the_cause(name):
+    """A wrong line or value sends the user to the wrong code."""
     cause = CAUSES[name]()
     (recompile,) = recompiles_of(cause)
     reason = recompile.reasons[0]
@@ -56,27 +57,28 @@ def test_a_cause_is_told(name):
         assert (reason.location.file, reason.location.line) == marked_line(cause.asks or cause.function)
 
 
-@pytest.mark.parametrize("name", [name for name, make in CAUSES.items() if make().rule is not None])
-def test_the_advice_takes_it_away(name):
+@pytest.mark.parametrize("name", [name for name, create in CAUSES.items() if create().rule is not None])
+def test_following_the_advice_avoids_the_recompile(name):
+    """Advice that does not help costs the user more than none."""
     assert recompiles_after(CAUSES[name]()) == []
 
 
-def test_another_backend_is_told():
-    def one(gm, inputs):
+def test_recompile_reason_names_both_backends():
+    def first_backend(gm, inputs):
         return gm.forward
 
-    def other(gm, inputs):
+    def second_backend(gm, inputs):
         return gm.forward
 
     with guards.recompiles() as log:
-        torch.compile(CAUSES["size_of_a_tensor"]().function, backend=one)(torch.ones(3))
-        torch.compile(CAUSES["size_of_a_tensor"]().function, backend=other)(torch.ones(3))
+        torch.compile(CAUSES["size_of_a_tensor"]().function, backend=first_backend)(torch.ones(3))
+        torch.compile(CAUSES["size_of_a_tensor"]().function, backend=second_backend)(torch.ones(3))
     (reason,) = log[0].reasons
-    assert (reason.kind, reason.expected, reason.got, reason.rule) == ("backend", "one", "other", "DX112")
+    assert (reason.kind, reason.expected, reason.got, reason.rule) == ("backend", "first_backend", "second_backend", "DX112")
     assert reason.location.file == __file__
 
 
-def test_another_configuration_is_told():
+def test_recompile_reason_names_the_changed_configuration():
     compiled = dynx.compile(CAUSES["size_of_a_tensor"]().function, backend="eager")
     with guards.recompiles() as log:
         compiled(torch.ones(3))

@@ -1,9 +1,10 @@
-"""The cache as records, and what can be done with an entry."""
+"""`inspect`, `evict`, `reset`, `pin`, `count_hits` and `recompiles`."""
 
 from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -23,21 +24,21 @@ def scaled(x, n=1, table=None):
     return y
 
 
-def compiled_for(*values, **named):
+def compiled_for(*values, **options):
     torch._dynamo.reset()
-    compiled = torch.compile(scaled, backend="eager", dynamic=False, **named)
+    compiled = torch.compile(scaled, backend="eager", dynamic=False, **options)
     for n in values:
         compiled(torch.ones(3), n)
     return compiled
 
 
-def test_every_version_is_listed_with_its_guards():
+def test_inspect_lists_every_entry_with_its_guards():
     report = guards.inspect(compiled_for(2, 3))
-    assert [each.id for each in report.entries] == ["0/0", "0/1"]
+    assert [entry.id for entry in report.entries] == ["0/0", "0/1"]
     assert (report.location.function, report.entries[0].location) == ("scaled", report.location)
-    values = [[(each.source, each.expected) for each in entry.guards if each.kind == "value"] for entry in report.entries]
+    values = [[(guard.source, guard.expected) for guard in entry.guards if guard.kind == "value"] for entry in report.entries]
     assert values == [[("n", "2")], [("n", "3")]]
-    (tensor,) = [each for each in report.entries[0].guards if each.kind == "tensor"]
+    (tensor,) = [guard for guard in report.entries[0].guards if guard.kind == "tensor"]
     assert (tensor.source, tensor.expected, tensor.type) == ("x", "float32, [3], stride [1]", "TENSOR_MATCH")
     assert tensor.location.file == __file__
     assert tensor.location.line == scaled.__code__.co_firstlineno + 1
@@ -48,75 +49,79 @@ def test_every_version_is_listed_with_its_guards():
     assert guards.inspect(scaled).entries == report.entries
 
 
-def test_no_guard_is_left_unread():
+def test_every_guard_has_a_kind():
+    """A guard of kind "other" is one that dynx could not parse."""
     compiled = torch.compile(scaled, backend="eager")
     compiled(torch.ones(3), table={"a": 1})
-    assert [each.text for each in guards.inspect(compiled).entries[0].guards if each.kind == "other"] == []
+    assert [guard.text for guard in guards.inspect(compiled).entries[0].guards if guard.kind == "other"] == []
 
 
-def test_all_lines_that_asked_are_known_while_dynx_watches():
+def test_requesters_are_known_inside_watch():
     with dynx.watch():
         compiled = compiled_for(2)
         (entry,) = guards.inspect(compiled).entries
-    (value,) = [each for each in entry.guards if each.kind == "value"]
-    assert [each.line for each in value.requesters] == [scaled.__code__.co_firstlineno + 1]
+    (guard,) = [guard for guard in entry.guards if guard.kind == "value"]
+    assert [location.line for location in guard.requesters] == [scaled.__code__.co_firstlineno + 1]
 
 
-def test_rests_after_graph_breaks_are_listed(broken):
+def test_inspect_lists_resume_functions(broken):
     compiled = torch.compile(broken, backend="eager")
     compiled(torch.ones(3))
-    first, rest = guards.inspect(compiled).entries
+    first, resume = guards.inspect(compiled).entries
     assert first.resumes is None
-    assert rest.resumes == broken.__code__.co_firstlineno + 2
-    assert rest.location.function.endswith("broken")
+    assert resume.resumes == broken.__code__.co_firstlineno + 2
+    assert resume.location.function.endswith("broken")
 
 
 @pytest.mark.parametrize("compile", [torch.compile, dynx.compile], ids=["torch", "dynx"])
-def test_modules_that_share_code_are_told_apart(compile):
+def test_inspect_separates_modules_that_share_code(compile):
     torch._dynamo.reset()
-    relu, tanh = (compile(each, backend="eager") for each in (torch.nn.ReLU(), torch.nn.Tanh()))
+    relu, tanh = (compile(module, backend="eager") for module in (torch.nn.ReLU(), torch.nn.Tanh()))
     relu(torch.ones(3)), tanh(torch.ones(3))
     assert len(guards.inspect(relu).entries) == len(guards.inspect(tanh).entries) == 1
     assert guards.inspect(relu).entries != guards.inspect(tanh).entries
 
 
-def test_backend_and_configuration_of_dynx_compile():
+def test_entry_has_the_settings_of_dynx_compile():
     compiled = dynx.compile(scaled, backend="eager", fullgraph=True)
     compiled(torch.ones(3))
     entry = guards.inspect(compiled).entries[-1]
     assert entry.config["fullgraph"] == "True"
 
 
-def test_an_evicted_version_is_not_run_again():
+def test_evicted_entry_does_not_run_again():
     compiled = compiled_for(2, 3)
     first, second = guards.inspect(compiled).entries
     assert dynx.would_recompile(compiled, torch.ones(3), 2).hit
     guards.evict(first)
-    assert [each.id for each in guards.inspect(compiled).entries] == [second.id]
+    assert [entry.id for entry in guards.inspect(compiled).entries] == [second.id]
     assert dynx.would_recompile(compiled, torch.ones(3), 2)
     assert dynx.would_recompile(compiled, torch.ones(3), 3).hit
-    with pytest.raises(StaleEntry, match=r"entry 0/0 of .*test_inspect.py:\d+ in scaled is not in the cache any more"):
+    with pytest.raises(
+        StaleEntry, match=r"entry 0/0 of .*test_inspect.py:\d+ in scaled is gone: it was evicted, or torch._dynamo was reset"
+    ):
         guards.evict(first)
 
 
-def test_a_record_never_finds_another_entry():
+def test_stale_record_does_not_find_an_equal_entry():
+    """torch uses compile ids again after a reset; evicting by id would remove an entry that the user never saw."""
     compiled = compiled_for(2)
     (entry,) = guards.inspect(compiled).entries
     torch._dynamo.reset()
     compiled(torch.ones(3), 2)
     (again,) = guards.inspect(compiled).entries
-    assert (again.id, again.tree) == (entry.id, entry.tree)  # alike in every word
+    assert (again.id, again.tree) == (entry.id, entry.tree)  # equal in every field
     with pytest.raises(StaleEntry):
         guards.evict(entry)
     assert dynx.would_recompile(compiled, torch.ones(3), 2).hit
 
 
-def test_one_function_is_reset_and_others_stay():
-    def other(x):
+def test_reset_keeps_entries_of_other_functions():
+    def subtract(x):
         return x - 1
 
     compiled = compiled_for(2, 3)
-    second = torch.compile(other, backend="eager")
+    second = torch.compile(subtract, backend="eager")
     second(torch.ones(3))
     guards.reset(compiled)
     assert guards.inspect(compiled).entries == ()
@@ -124,7 +129,7 @@ def test_one_function_is_reset_and_others_stay():
     assert dynx.would_recompile(compiled, torch.ones(3), 2).outcome == "compile"
 
 
-def test_a_reset_takes_back_that_torch_gave_up():
+def test_reset_makes_torch_compile_again_after_a_limit():
     with torch._dynamo.config.patch(recompile_limit=2):
         compiled = compiled_for(2, 3, 4)
         assert dynx.would_recompile(compiled, torch.ones(3), 5).outcome == "eager"
@@ -134,19 +139,21 @@ def test_a_reset_takes_back_that_torch_gave_up():
         assert dynx.would_recompile(compiled, torch.ones(3), 5).hit
 
 
-def test_a_pinned_version_is_outside_of_the_limit():
+def test_pinned_entry_does_not_count_towards_the_limit():
     with torch._dynamo.config.patch(recompile_limit=1):
         compiled = compiled_for(2)
         (entry,) = guards.inspect(compiled).entries
         with pytest.raises(UsageError, match="unsafe_ignore_backend=True"):
             guards.pin(entry, unsafe_ignore_backend=False)
         with guards.pin(entry, unsafe_ignore_backend=True):
-            compiled(torch.ones(3), 3)  # finds room
-            assert [each.is_pinned for each in guards.inspect(compiled).entries] == [True, False]
-            asked = []
-            torch.compile(scaled, backend=lambda gm, inputs: asked.append(1) or gm.forward)(torch.ones(3), 2)
-            assert asked == []  # runs the pinned one, whatever its backend
-        assert dynx.would_recompile(compiled, torch.ones(3), 2).outcome == "eager"  # gone, and no room
+            compiled(torch.ones(3), 3)  # below the limit again
+            assert [entry.is_pinned for entry in guards.inspect(compiled).entries] == [True, False]
+            graphs = []
+            torch.compile(scaled, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)(torch.ones(3), 2)
+            assert graphs == []  # runs the pinned entry, although its backend differs
+        assert (
+            dynx.would_recompile(compiled, torch.ones(3), 2).outcome == "eager"
+        )  # the pinned entry is removed, the limit is reached
 
 
 class Adds:
@@ -165,21 +172,22 @@ def without_grad_too(x):
 
 
 @pytest.mark.parametrize("compile", [torch.compile, dynx.compile], ids=["torch", "dynx"])
-@pytest.mark.parametrize("make", [Adds, lambda: without_grad], ids=["object", "decorated"])
-def test_what_runs_in_code_of_torch_is_told_apart(compile, make):
+@pytest.mark.parametrize("create", [Adds, lambda: without_grad], ids=["object", "decorated"])
+def test_callables_that_run_in_the_shared_wrapper_are_separated(compile, create):
+    """torch runs callable objects and functions with its own decorators in one wrapper, with one list of entries."""
     torch._dynamo.reset()
-    compiled, other = compile(make(), backend="eager"), compile(without_grad_too, backend="eager")
-    compiled(torch.ones(3)), other(torch.ones(3))
+    compiled, second = compile(create(), backend="eager"), compile(without_grad_too, backend="eager")
+    compiled(torch.ones(3)), second(torch.ones(3))
     report = guards.inspect(compiled)
     assert len(report.entries) == 1
     assert report.location.file == __file__
-    assert report.entries[0] not in guards.inspect(other).entries
+    assert report.entries[0] not in guards.inspect(second).entries
     with guards.count_hits(compiled) as hits:
-        compiled(torch.ones(3)), other(torch.ones(3))
+        compiled(torch.ones(3)), second(torch.ones(3))
     assert list(hits.values()) == [1]
 
 
-def test_a_pinned_version_is_known_everywhere():
+def test_every_function_finds_a_pinned_entry():
     def bump(x, n):
         return x.add_(n)
 
@@ -197,44 +205,50 @@ def test_a_pinned_version_is_known_everywhere():
         (again,) = guards.inspect(compiled).entries
         assert again == replace(first, is_pinned=True)
         with pytest.raises(StaleEntry):
-            guards.evict(second)  # forgotten when the first was pinned
+            guards.evict(second)  # removed when the first was pinned
         with pytest.raises(UsageError, match="is pinned\n  call remove"):
             guards.evict(again)
-        with pytest.raises(UsageError, match="is pinned already"):
+        with pytest.raises(UsageError, match="is already pinned"):
             guards.pin(again, unsafe_ignore_backend=True)
         with guards.count_hits(compiled) as hits:
             compiled(x, 1)
         assert hits == {first.id: 1}
         compiled(x, 2)
         with guards.pin(guards.inspect(compiled).entries[1], unsafe_ignore_backend=True):
-            assert [each.is_pinned for each in guards.inspect(compiled).entries] == [True, True]
-        assert [each.id for each in guards.inspect(compiled).entries] == [first.id], "removing one pin leaves the other"
+            assert [entry.is_pinned for entry in guards.inspect(compiled).entries] == [True, True]
+        assert [entry.id for entry in guards.inspect(compiled).entries] == [first.id], (
+            "removing the second pin removed the first"
+        )
     pin.remove()
     assert guards.inspect(compiled).entries == ()
 
 
-def test_versions_that_a_package_loaded_are_not_asked():
-    """Of those torch tells nothing but whether they fit, and what fits would run."""
+def test_precompiled_code_makes_the_verdict_unknown():
+    """torch only runs such code when its guards hold; they cannot be evaluated without the call."""
     from torch._C._dynamo.eval_frame import _load_precompile_entry, _reset_precompile_entries
 
     compiled = compiled_for(2)
     (raw,) = entries_of(scaled.__code__)
     _load_precompile_entry(raw.code, raw.guards, raw.compiled)
     try:
-        said = dynx.would_recompile(compiled, torch.ones(3), 2)
-        assert (said.outcome, said.why) == ("unknown", "torch loaded precompiled code for it")
+        verdict = dynx.would_recompile(compiled, torch.ones(3), 2)
+        assert (verdict.outcome, verdict.why) == ("unknown", "torch loaded precompiled code for it")
     finally:
         _reset_precompile_entries(raw.code)
     assert dynx.would_recompile(compiled, torch.ones(3), 2).hit
 
 
-@pytest.mark.parametrize("what", ["0/0", scaled, None])
-def test_what_is_no_entry_is_told(what):
-    with pytest.raises(UsageError, match=r"is no entry\n  give one of guards.inspect"):
-        guards.evict(what)
+@pytest.mark.parametrize("value", ["0/0", scaled, len, Adds, None])
+def test_evict_and_pin_take_records_only(value):
+    with pytest.raises(UsageError, match=r"is not a cache entry\n  pass one of guards.inspect\(fn\).entries"):
+        guards.evict(value)
+    with pytest.raises(UsageError, match="is not a cache entry"):
+        guards.pin(value, unsafe_ignore_backend=True)
+    with pytest.raises(UsageError, match="unsafe_ignore_backend=True"):
+        guards.pin(value)
 
 
-def test_hits_are_counted_exactly():
+def test_count_hits_counts_every_call():
     compiled = compiled_for(2, 3)
     with guards.count_hits(compiled) as hits:
         for n in (2, 2, 3, 2):
@@ -244,18 +258,42 @@ def test_hits_are_counted_exactly():
             compiled(torch.ones(3), n)
     compiled(torch.ones(3), 2)
     assert dict(hits) == {"0/0": 3, "0/1": 1, "0/2": 2}
-    assert [each.hits for each in guards.inspect(compiled).entries if each.id == "0/0"] == [4]
+    assert [entry.hits for entry in guards.inspect(compiled).entries if entry.id == "0/0"] == [4]
     with guards.count_hits(scaled) as again:
         compiled(torch.ones(3), 3)
     assert again["0/1"] == 1
 
 
-def test_what_has_no_code_is_told():
-    with pytest.raises(UsageError, match="has no Python code that torch could compile"):
-        guards.inspect(3)
+@pytest.mark.parametrize(
+    "function", [guards.inspect, guards.count_hits, guards.reset, guards.profile], ids=lambda fn: fn.__name__
+)
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(None, "NoneType has no Python code"), ("f", "str has no Python code"), (3, "int has no"), (Adds, "Adds is a class")],
+    ids=repr,
+)
+def test_values_without_cache_entries_are_refused(function, value, message):
+    """An empty report, or a reset of the wrapper that all callable objects share, would hide the mistake."""
+    with pytest.raises(UsageError, match=message):
+        function(value)
 
 
-def test_recompiles_name_both_values_and_the_rule():
+@pytest.mark.parametrize("create", [lambda f: guards.count_hits(f), lambda f: guards.recompiles()], ids=["hits", "recompiles"])
+def test_records_of_a_block_are_handles(create):
+    """`remove()` does the same as the end of the block, also twice, and before the block."""
+    compiled = compiled_for(2)
+    handle = create(compiled)
+    handle.remove()
+    with handle:
+        compiled(torch.ones(3), 3)
+        compiled(torch.ones(3), 3)
+        handle.remove()
+        compiled(torch.ones(3), 4)
+        compiled(torch.ones(3), 4)
+    assert len([count for count in handle.values() if count] if isinstance(handle, Mapping) else handle) == 1
+
+
+def test_recompiles_have_both_values_and_the_line():
     torch._dynamo.reset()
     compiled = torch.compile(scaled, backend="eager", dynamic=False)
     with guards.recompiles() as log:
@@ -264,14 +302,14 @@ def test_recompiles_name_both_values_and_the_rule():
         compiled(torch.ones(3), 3)
         compiled(torch.ones(4), 3)
     compiled(torch.ones(5), 3)
-    assert [[(r.source, r.expected, r.got) for r in each.reasons[:1]] for each in log] == [
+    assert [[(reason.source, reason.expected, reason.got) for reason in recompile.reasons[:1]] for recompile in log] == [
         [("n", "2", "3")],
         [("x.size()[0]", "3", "4")],
     ]
     assert log[0].reasons[0].location.line == scaled.__code__.co_firstlineno + 1
 
 
-def test_nothing_is_kept_alive():
+def test_records_keep_no_entry_alive():
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: x + 1, backend="eager")
     compiled(torch.ones(3))

@@ -1,4 +1,4 @@
-"""Each backend has a limit of recompiles of its own, and reaching it is told."""
+"""Each backend has a recompile limit of its own, and reaching it warns."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import dynx
 from dynx._torch.hooks import installed
 from dynx.errors import DynxWarning
 
-pytestmark = pytest.mark.filterwarnings("ignore:backend .* looks like one of before:dynx.errors.DynxWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:backend .* has the same code as an earlier backend:dynx.errors.DynxWarning")
 
 
 def add(x):
     return x.sin() + 1
 
 
-def test_each_backend_has_the_limit_it_was_given(backends):
+def test_each_backend_has_a_limit_of_its_own(backends):
     a = dynx.compile(add, backend=backends.named("a"), dynamic=False, per_backend_limit=4)
     b = dynx.compile(add, backend=backends.named("b"), dynamic=False)
 
@@ -26,32 +26,34 @@ def test_each_backend_has_the_limit_it_was_given(backends):
         for size in range(1, 12):
             a(torch.ones(size)), b(torch.ones(size))
 
-    texts = [str(each.message) for each in warnings_of(call_with_many_sizes)]
-    assert (backends.asked.count("a"), backends.asked.count("b")) == (4, 8)
-    assert [("limit (4)" in each, "limit (8)" in each) for each in texts] == [(True, False), (False, True)]
+    texts = [str(warning.message) for warning in warnings_of(call_with_many_sizes)]
+    assert (backends.compiled.count("a"), backends.compiled.count("b")) == (4, 8)
+    assert [("limit (4)" in text, "limit (8)" in text) for text in texts] == [(True, False), (False, True)]
 
 
-def test_a_module_of_torch_is_named():
+def test_warning_names_a_built_in_module():
     f = dynx.compile(torch.nn.Linear(3, 3), backend="eager", dynamic=False, per_backend_limit=1)
     (warning,) = warnings_of(lambda: [f(torch.ones(n, 3)) for n in (2, 3)])
     assert str(warning.message).startswith("Linear.forward (")
 
 
-def warnings_of(do):
-    with warnings.catch_warnings(record=True) as told:
+def warnings_of(program):
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        do()
-    return [each for each in told if issubclass(each.category, DynxWarning) and "looks like" not in str(each.message)]
+        program()
+    return [
+        warning for warning in caught if issubclass(warning.category, DynxWarning) and "same code" not in str(warning.message)
+    ]
 
 
-def test_a_limit_is_told_with_function_limit_and_reasons(backends):
-    """Torch logs the last reason, and goes on eagerly."""
+def test_limit_warning_has_function_limit_and_reasons(backends):
+    """torch logs only the last reason, and runs the function eagerly."""
     f = dynx.compile(add, backend=backends.named("mine"), dynamic=False, per_backend_limit=2)
     f(torch.ones(1)), f(torch.ones(2))
-    (only,) = warnings_of(lambda: [f(torch.ones(3)), f(torch.ones(4))])  # the second says nothing new
-    assert only.filename == __file__
+    (warning,) = warnings_of(lambda: [f(torch.ones(3)), f(torch.ones(4))])  # Python shows a warning once for each call site
+    assert warning.filename == __file__
     line = add.__code__.co_firstlineno
-    text = str(only.message)
+    text = str(warning.message)
     assert text.startswith(
         f"add ({__file__}:{line}) reached recompile_limit (2) with backend 'Backends.named.<locals>.backend'"
     )
@@ -61,6 +63,6 @@ def test_a_limit_is_told_with_function_limit_and_reasons(backends):
     assert "per_backend_limit" in text
 
 
-def test_nothing_of_torch_is_wrapped_for_that(backends):
+def test_limit_warning_installs_no_hook(backends):
     dynx.compile(add, backend=backends.named("a"))(torch.ones(1))
     assert installed() == ()

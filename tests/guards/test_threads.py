@@ -1,4 +1,4 @@
-"""The cache is looked at and changed while other threads call the function."""
+"""Inspect and change the cache while other threads call the function."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ root = _debug_get_cache_entry_list(f.__code__)[0].guard_manager.root
 root.add_epilogue_lambda_guard(waits, ["waits"], None)
 thread = threading.Thread(target=reset)
 thread.start()
-compiled(torch.ones(3))  # is asking that guard when the other thread resets
+compiled(torch.ones(3))  # evaluates that guard while the other thread resets
 thread.join()
 assert not guards.inspect(f).entries
 print("alive")
@@ -57,19 +57,19 @@ print("alive")
 
 
 @pytest.mark.parametrize("reset", ["torch._dynamo.reset()", "guards.reset(f)", "guards.evict(guards.inspect(f).entries[0])"])
-def test_what_a_reset_does_while_another_thread_asks_a_guard(reset):
-    """Torch frees the guard that is being asked, and crashes; dynx waits until it was."""
+def test_reset_waits_until_another_thread_has_evaluated_its_guards(reset):
+    """torch frees the guard that is being evaluated, and crashes; dynx waits."""
     program = RESET_IN_A_CALL.format(reset=reset)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
     if reset.startswith("torch"):
-        assert done.returncode == -signal.SIGSEGV
+        assert result.returncode == -signal.SIGSEGV
     else:
-        assert (done.returncode, done.stdout) == (0, b"alive\n"), done.stderr
+        assert (result.returncode, result.stdout) == (0, b"alive\n"), result.stderr
 
 
-def test_cycles_under_threads_neither_crash_nor_leak():
+def test_changing_the_cache_under_calls_neither_crashes_nor_leaks():
     over = threading.Event()
-    wrong, failed, evicted, managers = [], [], [], weakref.WeakSet()
+    wrong, errors, evicted, managers = [], [], [], weakref.WeakSet()
     compiled = torch.compile(lambda x, n: x * n, backend="eager", dynamic=False)
 
     def call():
@@ -92,18 +92,18 @@ def test_cycles_under_threads_neither_crash_nor_leak():
         try:
             for turn in range(CYCLES):
                 cycle(turn)
-        except BaseException as error:  # noqa: BLE001 - told below
-            failed.append(error)
+        except BaseException as error:  # noqa: BLE001 - raised by the assertion below
+            errors.append(error)
         over.set()
 
     with torch._dynamo.config.patch(recompile_limit=10**6, accumulated_recompile_limit=10**6):
-        threads = [threading.Thread(target=each) for each in (cycles, *[call] * MORE_CALLERS)]
-        for each in threads:
-            each.start()
+        threads = [threading.Thread(target=target) for target in (cycles, *[call] * MORE_CALLERS)]
+        for thread in threads:
+            thread.start()
         call()
-        for each in threads:
-            each.join()
-    assert (wrong, failed) == ([], [])
+        for thread in threads:
+            thread.join()
+    assert (wrong, errors) == ([], [])
     assert len(evicted) > CYCLES / 2
     guards.reset(compiled)
     gc.collect()
@@ -111,7 +111,7 @@ def test_cycles_under_threads_neither_crash_nor_leak():
     assert guards.inspect(compiled).entries == ()
 
 
-def test_nothing_is_taken_out_while_this_thread_compiles():
+def test_reset_is_refused_while_this_thread_compiles():
     def backend(gm, inputs):
         guards.reset(compiled)
 
@@ -121,15 +121,15 @@ def test_nothing_is_taken_out_while_this_thread_compiles():
     assert isinstance(raised.value.__cause__ or raised.value, (UsageError, torch._dynamo.exc.BackendCompilerFailed))
 
 
-def test_a_thread_that_stays_in_a_call_is_named(monkeypatch):
+def test_error_names_the_thread_that_stays_in_a_call(monkeypatch):
     monkeypatch.setattr("dynx._torch.cache.quiescence._PATIENCE", 0.05)
-    told = []
+    messages = []
 
     def reset():
         try:
             guards.reset(compiled)
         except UsageError as error:
-            told.append(str(error))
+            messages.append(str(error))
 
     @torch.compiler.disable
     def wait():
@@ -143,13 +143,13 @@ def test_a_thread_that_stays_in_a_call_is_named(monkeypatch):
 
     compiled = torch.compile(waits, backend="eager")
     compiled(torch.ones(3))
-    assert "thread 'MainThread' was in calls of compiled code" in told[0]
+    assert "thread 'MainThread' was in calls of compiled code" in messages[0]
     guards.reset(compiled)
     assert guards.inspect(compiled).entries == ()
 
 
-def test_a_call_that_lies_deeper_than_can_be_seen_counts():
-    """In the middle of a compilation the innermost hundred frames are all of torch."""
+def test_thread_with_a_truncated_stack_counts_as_busy():
+    """Stacks show a hundred frames; in the middle of a compilation these are all of torch."""
     inside, over = threading.Event(), threading.Event()
 
     def deep(n):
@@ -159,16 +159,16 @@ def test_a_call_that_lies_deeper_than_can_be_seen_counts():
         return over.wait()
 
     threads = [threading.Thread(target=deep, args=(200,), name="deep"), threading.Thread(target=over.wait)]
-    for each in threads:
-        each.start()
+    for thread in threads:
+        thread.start()
     inside.wait()
-    assert busy() == threads[0].ident
+    assert busy_thread() == threads[0].ident
     over.set()
-    for each in threads:
-        each.join()
-    assert busy() is None
+    for thread in threads:
+        thread.join()
+    assert busy_thread() is None
 
 
-def busy():
+def busy_thread():
     with quiescence._Stacks() as stacks:
         return quiescence._busy_thread(stacks.read(), quiescence._reader_lines())

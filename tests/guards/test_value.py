@@ -1,4 +1,4 @@
-"""When two backends are the same: each row makes two, as a user would make them anew."""
+"""When two backends have equal keys: each row creates a backend twice, as a user would."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dynx
-from dynx.errors import DynxWarning
+from dynx.errors import DynxWarning, UsageError
 from dynx.guards import keyed
 from dynx.guards._compile.backend_value import value_of
 
@@ -101,7 +101,7 @@ def threading_local():
     return threading.local()
 
 
-class OfPartial(functools.partial):
+class PartialSubclass(functools.partial):
     pass
 
 
@@ -131,14 +131,14 @@ class Sets(Options):
         setattr(self, "level", 2)  # noqa: B010 - as users write
 
 
-class OfClass:
+class WithClassAttribute:
     level = 1
 
     def __call__(self, gm, inputs):
         return gm.forward
 
 
-class KeepsItsMethod:
+class StoresItsMethod:
     def __init__(self):
         self.inner = self.go
 
@@ -197,7 +197,7 @@ SAME = {
     "equal": lambda: Equal("a"),
     "method": lambda: Options(2).__call__,
     "method of a list": lambda: SHARED.append,
-    "instance that keeps its method": KeepsItsMethod,
+    "instance that stores its method": StoresItsMethod,
     "namedtuple": lambda: closing_over(Named(1)),
     "attribute of a function": lambda: with_attribute(1),
 }
@@ -219,21 +219,21 @@ DIFFERENT = {
     "equal": lambda n: Equal(str(n)),
     "attribute of a function": lambda n: with_attribute(n),
     "namedtuple": lambda n: closing_over(Named((1, 1.0)[n])),
-    "partial of a kind": lambda n: OfPartial(backend, level=n),
+    "subclass of partial": lambda n: PartialSubclass(backend, level=n),
     "slots": lambda n: WithSlots(n),
     "dtype": lambda n: closing_over((torch.float32, torch.float64)[n]),
 }
 BY_IDENTITY = {
     "closure over a list": lambda: closing_over([]),
     "closure over a tensor": lambda: closing_over(torch.ones(1)),
-    "option that may be filled": lambda: functools.partial(backend, found={}),
-    "list": lambda: functools.partial(backend, found=[1]),
+    "option that may be filled": lambda: functools.partial(backend, results={}),
+    "list": lambda: functools.partial(backend, results=[1]),
     "instance that counts": lambda: Counts(0),
     "instance that holds a list": lambda: Options([1]),
     "slots": lambda: WithSlots(1),
     "static method": lambda: Static(),
     "instance that sets": lambda: Sets(1),
-    "partial of a kind": lambda: OfPartial(backend, level=1),
+    "subclass of partial": lambda: PartialSubclass(backend, level=1),
     "function that counts": counting,
     "function that counts globally": counting_globally,
     "unhashable": lambda: types.SimpleNamespace(a=1),
@@ -241,37 +241,38 @@ BY_IDENTITY = {
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_made_anew_it_is_the_same(name):
-    made = [value_of(SAME[name]()) for _ in range(2)]
-    assert made[0].key == made[1].key
-    assert hash(made[0].key) == hash(made[1].key)
-    assert made[0].by_identity == ()
+def test_equal_backends_have_equal_keys(name):
+    first, second = (value_of(SAME[name]()) for _ in range(2))
+    assert first.key == second.key
+    assert hash(first.key) == hash(second.key)
+    assert first.by_identity == ()
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_what_differs_is_told_apart(name):
+def test_different_backends_have_different_keys(name):
     assert value_of(DIFFERENT[name](0)).key != value_of(DIFFERENT[name](1)).key
 
 
 @pytest.mark.parametrize("name", BY_IDENTITY)
-def test_what_may_change_is_equal_to_itself_only(name):
-    one, other = BY_IDENTITY[name](), BY_IDENTITY[name]()
-    assert value_of(one).key == value_of(one).key
-    assert value_of(one).key != value_of(other).key
-    assert value_of(one).likeness == value_of(other).likeness
-    assert value_of(one).by_identity
+def test_backends_that_can_change_are_compared_by_identity(name):
+    """Equal now, they may compile differently later."""
+    first, second = BY_IDENTITY[name](), BY_IDENTITY[name]()
+    assert value_of(first).key == value_of(first).key
+    assert value_of(first).key != value_of(second).key
+    assert value_of(first).likeness == value_of(second).likeness
+    assert value_of(first).by_identity
 
 
-@pytest.mark.parametrize("make", [lambda: calls_reader, lambda: lambda gm, inputs: calls_reader(gm, inputs)])
-@pytest.mark.parametrize(("where", "what", "now"), [(None, "LEVEL", 2), (math, "pi", 4.0), (None, "backend", print)])
-def test_a_global_that_is_read_on_the_way_counts(monkeypatch, make, where, what, now):
-    before = value_of(make()).key
-    assert value_of(make()).key == before
-    if where is None:
-        monkeypatch.setitem(globals(), what, now)
+@pytest.mark.parametrize("create", [lambda: calls_reader, lambda: lambda gm, inputs: calls_reader(gm, inputs)])
+@pytest.mark.parametrize(("module", "name", "value"), [(None, "LEVEL", 2), (math, "pi", 4.0), (None, "backend", print)])
+def test_globals_of_called_functions_are_part_of_the_key(monkeypatch, create, module, name, value):
+    before = value_of(create()).key
+    assert value_of(create()).key == before
+    if module is None:
+        monkeypatch.setitem(globals(), name, value)
     else:
-        monkeypatch.setattr(where, what, now)
-    assert value_of(make()).key != before
+        monkeypatch.setattr(module, name, value)
+    assert value_of(create()).key != before
 
 
 PLAIN = st.recursive(
@@ -282,21 +283,21 @@ PLAIN = st.recursive(
 
 
 @given(PLAIN, PLAIN)
-def test_plain_values_are_the_same_exactly_when_they_read_alike(one, other):
-    def spelled(value):
+def test_plain_values_have_equal_keys_if_their_reprs_are_equal(first, second):
+    def text_of(value):
         if isinstance(value, frozenset):
-            return f"set {sorted(map(spelled, value))}"
-        return f"tuple {[spelled(each) for each in value]}" if isinstance(value, tuple) else repr(value)
+            return f"set {sorted(map(text_of, value))}"
+        return f"tuple {[text_of(item) for item in value]}" if isinstance(value, tuple) else repr(value)
 
-    same = value_of(closing_over(one)).key == value_of(closing_over(other)).key
-    assert same == (spelled(one) == spelled(other))
+    is_equal = value_of(closing_over(first)).key == value_of(closing_over(second)).key
+    assert is_equal == (text_of(first) == text_of(second))
 
 
-def test_a_class_attribute_counts(monkeypatch):
-    before = value_of(OfClass()).key
-    assert value_of(OfClass()).key == before
-    monkeypatch.setattr(OfClass, "level", 2)
-    assert value_of(OfClass()).key != before
+def test_class_attributes_are_part_of_the_key(monkeypatch):
+    before = value_of(WithClassAttribute()).key
+    assert value_of(WithClassAttribute()).key == before
+    monkeypatch.setattr(WithClassAttribute, "level", 2)
+    assert value_of(WithClassAttribute()).key != before
 
 
 def partial_of_itself():
@@ -313,7 +314,7 @@ def parent_and_child():
 
 
 @pytest.mark.parametrize(
-    "make",
+    "create",
     [
         partial_of_itself,
         parent_and_child,
@@ -325,22 +326,22 @@ def parent_and_child():
         threading_local,
     ],
 )
-def test_odd_backends_have_a_value(make):
-    odd = make()
-    assert value_of(odd).key == value_of(odd).key
+def test_unusual_backends_have_a_key(create):
+    unusual = create()
+    assert value_of(unusual).key == value_of(unusual).key
 
 
-def test_a_key_keeps_nothing_alive():
-    one = Options([1])
-    key = value_of(one).key
-    gone = weakref.ref(one)
-    del one
+def test_key_keeps_its_backend_not_alive():
+    options = Options([1])
+    key = value_of(options).key
+    reference = weakref.ref(options)
+    del options
     gc.collect()
-    assert gone() is None
+    assert reference() is None
     assert key != value_of(Options([1])).key
 
 
-def test_nothing_of_the_users_is_called():
+def test_key_calls_no_code_of_the_user():
     class Loud:
         def __getattribute__(self, name):
             if not name.startswith("__"):
@@ -353,59 +354,65 @@ def test_nothing_of_the_users_is_called():
     value_of(closing_over(Loud()))
 
 
-def test_keyed_gives_one_object():
-    one = keyed(functools.partial(backend, level=5))
-    assert keyed(functools.partial(backend, level=5)) is one
-    assert keyed(functools.partial(backend, level=6)) is not one
-    assert keyed(one) is one
+def test_keyed_returns_one_object_for_equal_backends():
+    first = keyed(functools.partial(backend, level=5))
+    assert keyed(functools.partial(backend, level=5)) is first
+    assert keyed(functools.partial(backend, level=6)) is not first
+    assert keyed(first) is first
     assert keyed("eager") == "eager"
-    assert repr(one) == "<keyed backend partial>"
-    with pytest.raises(TypeError, match="a backend is a name or a function"):
-        keyed(3)
+    assert repr(first) == "<keyed backend partial>"
 
 
-def test_a_keyed_backend_that_was_changed_is_not_shared():
+def test_keyed_refuses_what_is_no_backend_or_key():
+    for value in (None, 3, [backend]):
+        with pytest.raises(UsageError, match="is not a backend\n  pass a name, or a callable"):
+            keyed(value)
+    with pytest.raises(UsageError, match=r"key=\{\} is not hashable: a dict"):
+        keyed(backend, key={})
+
+
+def test_changed_keyed_backend_is_not_shared():
     changed = Options(1)
-    one = keyed(changed)
+    first = keyed(changed)
     changed.level = 2
-    assert keyed(Options(1)) is not one
+    assert keyed(Options(1)) is not first
 
 
-def test_a_keyed_backend_that_compiled_as_another_is_not_shared():
+def test_keyed_backend_that_compiled_while_changed_is_not_shared():
     changed = Options(7)
-    one = keyed(changed)
+    first = keyed(changed)
     changed.level = 2
-    torch.compile(torch.sin, backend=one)(torch.zeros(1))
+    torch.compile(torch.sin, backend=first)(torch.zeros(1))
     changed.level = 7
-    assert keyed(Options(7)) is not one
+    assert keyed(Options(7)) is not first
 
 
-def test_keyed_lets_torch_reuse(count_compiles):
+def test_torch_compile_reuses_code_of_a_keyed_backend(count_compiles):
     for _ in range(5):
         torch.compile(lambda x: x + 1, backend=keyed(lambda gm, inputs: count_compiles(gm, inputs)))
-    f = [torch.compile(torch.sin, backend=keyed(functools.partial(count_compiles))) for _ in range(5)]
-    assert [each(torch.zeros(1)).item() for each in f] == [0.0] * 5
+    functions = [torch.compile(torch.sin, backend=keyed(functools.partial(count_compiles))) for _ in range(5)]
+    assert [f(torch.zeros(1)).item() for f in functions] == [0.0] * 5
     assert count_compiles.count == 1
 
 
-def test_a_chosen_key_decides():
-    one, other = keyed(closing_over([1]), key="mine"), keyed(closing_over([2]), key="mine")
-    assert one is other
-    assert keyed(closing_over([1]), key="yours") is not one
+def test_key_argument_decides():
+    first, second = keyed(closing_over([1]), key="a"), keyed(closing_over([2]), key="a")
+    assert first is second
+    assert keyed(closing_over([1]), key="b") is not first
 
 
-def test_it_says_once_what_sets_two_apart():
-    def made(found):
-        return lambda gm, inputs: found.append(gm) or gm.forward
+def test_warning_names_what_separates_two_backends():
+    def collecting(graphs):
+        return lambda gm, inputs: graphs.append(gm) or gm.forward
 
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        kept = [dynx.compile(torch.sin, backend=made([])) for _ in range(4)]
+        kept = [dynx.compile(torch.sin, backend=collecting([])) for _ in range(4)]
     assert len(kept) == 4
-    assert [(each.category, each.filename) for each in told] == [(DynxWarning, __file__)]
-    text = str(told[0].message)
+    assert [(warning.category, warning.filename) for warning in caught] == [(DynxWarning, __file__)]
+    text = str(caught[0].message)
     assert (
-        "'found', which test_it_says_once_what_sets_two_apart.<locals>.made.<locals>.<lambda> closes over, a list, can change"
-        in text
+        "'graphs', which test_warning_names_what_separates_two_backends.<locals>.collecting.<locals>.<lambda> closes over,"
+        " a list, can change" in text
     )
-    assert text.endswith("reuse one backend object, or say what makes it the same: dynx.compile(..., key=...)")
+    assert text.endswith("reuse one backend object, or pass what identifies it: dynx.compile(..., key=...)")

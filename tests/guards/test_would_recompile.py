@@ -1,9 +1,10 @@
-"""would_recompile says what then happens, and changes nothing."""
+"""`would_recompile` predicts what the call does, and changes nothing."""
 
 from __future__ import annotations
 
 import cProfile
 import gc
+import operator
 import random
 import re
 import sys
@@ -42,11 +43,11 @@ def arithmetic(x, n=1, *rest, k=2, **more):
     return x * n * k * SCALE + len(rest) + sum(more.values())
 
 
-def of_a_list(x, items=(), config=None):
+def sums_a_list(x, items=(), config=None):
     return x + sum(items) if config is None else x * config.scale
 
 
-def of_a_closure(step):
+def with_a_closure(step):
     def stepped(x, n=1):
         return x * step[0] + n
 
@@ -54,7 +55,7 @@ def of_a_closure(step):
 
 
 STEP = [1]
-FUNCTIONS = {"arithmetic": arithmetic, "of_a_list": of_a_list, "of_a_closure": of_a_closure(STEP)}
+FUNCTIONS = {"arithmetic": arithmetic, "sums_a_list": sums_a_list, "with_a_closure": with_a_closure(STEP)}
 TENSORS = (
     torch.ones(3),
     torch.ones(4),
@@ -68,39 +69,37 @@ TENSORS = (
 CONFIGS = (Config(2), Config(3), None)
 
 
-def random_call(chance, name):
-    x = chance.choice(TENSORS)
+def random_call(rng, name):
+    x = rng.choice(TENSORS)
     if name == "arithmetic":
-        args = chance.choice([(x,), (x, 2), (x, 3), (x, 2, 5), (x, 2.5)])
-        return args, chance.choice([{}, {"k": 3}, {"a": 1}, {"k": 2, "b": 4}])
-    if name == "of_a_list":
-        return (x,), chance.choice(
-            [{}, {"items": [1]}, {"items": [1, 2]}, {"items": (1, 2)}, {"config": chance.choice(CONFIGS)}]
-        )
-    return (x,), chance.choice([{}, {"n": 2}, {"n": True}])
+        args = rng.choice([(x,), (x, 2), (x, 3), (x, 2, 5), (x, 2.5)])
+        return args, rng.choice([{}, {"k": 3}, {"a": 1}, {"k": 2, "b": 4}])
+    if name == "sums_a_list":
+        return (x,), rng.choice([{}, {"items": [1]}, {"items": [1, 2]}, {"items": (1, 2)}, {"config": rng.choice(CONFIGS)}])
+    return (x,), rng.choice([{}, {"n": 2}, {"n": True}])
 
 
-def change_something(chance, compiled):
-    """What may happen between two calls."""
-    kind = chance.randrange(20)
+def change_something(rng, compiled):
+    """Change what guards depend on, or the cache, as may happen between two calls."""
+    kind = rng.randrange(20)
     if kind == 0:
         torch._dynamo.reset()
     elif kind == 1:
-        globals()["SCALE"] = chance.choice([2, 3])
+        globals()["SCALE"] = rng.choice([2, 3])
     elif kind == 2:
-        STEP[0] = chance.choice([1, 2])
+        STEP[0] = rng.choice([1, 2])
     elif kind == 3:
-        CONFIGS[0].scale = chance.choice([2, 4])
+        CONFIGS[0].scale = rng.choice([2, 4])
     elif kind == 4:
         guards.reset(compiled)
     elif kind == 5 and (entries := guards.inspect(compiled).entries):
-        guards.evict(chance.choice(entries))
+        guards.evict(rng.choice(entries))
 
 
 @pytest.mark.parametrize("compile", [torch.compile, dynx.compile], ids=["torch", "dynx"])
 @pytest.mark.parametrize("seed", range(6))
-def test_it_says_what_then_happens(compile, seed):
-    chance = random.Random(seed)
+def test_verdict_predicts_the_call(compile, seed):
+    rng = random.Random(seed)
     name = sorted(FUNCTIONS)[seed % 3]
     outcomes = {"hit": 0, "compile": 0, "recompile": 0, "eager": 0}
     for dynamic in (False, None):
@@ -108,62 +107,60 @@ def test_it_says_what_then_happens(compile, seed):
         key = {"key": object()} if compile is dynx.compile else {}
         compiled = compile(FUNCTIONS[name], backend=counting, dynamic=dynamic, **key)
         torch._dynamo.reset()
-        calls = [random_call(chance, name) for _ in range(5)]
+        calls = [random_call(rng, name) for _ in range(5)]
         for _ in range(45):
-            change_something(chance, compiled)
-            args, kwargs = chance.choice(calls) if chance.random() < 0.8 else random_call(chance, name)
-            with torch.set_grad_enabled(chance.random() < 0.9):
-                said = dynx.would_recompile(compiled, *args, **kwargs)
+            change_something(rng, compiled)
+            args, kwargs = rng.choice(calls) if rng.random() < 0.8 else random_call(rng, name)
+            with torch.set_grad_enabled(rng.random() < 0.9):
+                verdict = dynx.would_recompile(compiled, *args, **kwargs)
                 before = counting.compiled
                 compiled(*args, **kwargs)
-            outcomes[said.outcome] += 1
-            assert bool(said) == (counting.compiled > before), (name, said, args, kwargs)
-            assert bool(said.reasons) or said.outcome != "recompile"
-            assert all(each.kind != "other" for each in said.reasons), said.reasons
+            outcomes[verdict.outcome] += 1
+            assert bool(verdict) == (counting.compiled > before), (name, verdict, args, kwargs)
+            assert bool(verdict.reasons) or verdict.outcome != "recompile"
+            assert all(reason.kind != "other" for reason in verdict.reasons), verdict.reasons
     assert min(outcomes["hit"], outcomes["recompile"]) >= 5, outcomes
 
 
-def test_nothing_runs_and_nothing_changes():
-    ran = []
+def test_nothing_is_compiled_or_run():
+    runs = []
 
     def function(x):
-        ran.append(1)
+        runs.append(1)
         return x + 1
 
     counting = Counting()
     compiled = torch.compile(function, backend=counting, dynamic=False)
     assert dynx.would_recompile(compiled, torch.ones(3)).outcome == "compile"
-    assert (ran, counting.compiled) == ([], 0)
+    assert (runs, counting.compiled) == ([], 0)
     compiled(torch.ones(3))
-    ran.clear()
+    runs.clear()
     for size in (3, 4, 3, 5):
         dynx.would_recompile(compiled, torch.ones(size))
-    assert (ran, counting.compiled) == ([], 1)
+    assert (runs, counting.compiled) == ([], 1)
     compiled(torch.ones(3))
     assert counting.compiled == 1
 
 
-def test_reasons_are_those_of_the_recompile():
+def test_reasons_equal_those_of_the_recompile():
     compiled = torch.compile(arithmetic, backend="eager", dynamic=False)
-    with dynx.watch() as seen:
+    with dynx.watch() as watched:
         compiled(torch.ones(3))
-        said = dynx.would_recompile(compiled, torch.ones(4), 2)
+        verdict = dynx.would_recompile(compiled, torch.ones(4), 2)
         compiled(torch.ones(4), 2)
-    (recompile,) = seen.recompiles
-    facts = [(each.kind, each.source, each.expected, each.got, each.against, each.location.line) for each in said.reasons]
-    assert facts == [
-        (each.kind, each.source, each.expected, each.got, each.against, each.location.line) for each in recompile.reasons
-    ]
+    (recompile,) = watched.recompiles
+    fields = operator.attrgetter("kind", "source", "expected", "got", "against", "location.line")
+    assert list(map(fields, verdict.reasons)) == list(map(fields, recompile.reasons))
 
 
-def test_backends_and_configurations_are_respected():
-    function = lambda x: x + 1  # noqa: E731 - a function of this test alone
+def test_verdict_depends_on_backend_and_configuration():
+    function = lambda x: x + 1  # noqa: E731 - a function that only this test compiles
     first, second = Counting(), Counting()
     x = torch.ones(3)
     torch.compile(function, backend=first)(x)
     assert dynx.would_recompile(torch.compile(function, backend=first), x).hit
     assert dynx.would_recompile(torch.compile(function, backend=second), x)
-    compiled = dynx.compile(function, backend=first, key="respected")
+    compiled = dynx.compile(function, backend=first, key="verdict")
     compiled(x)
     assert dynx.would_recompile(compiled, x).hit
     with torch._dynamo.config.patch(capture_scalar_outputs=True):
@@ -171,55 +168,55 @@ def test_backends_and_configurations_are_respected():
     assert dynx.would_recompile(compiled, x).hit
 
 
-def test_stances():
+def test_verdict_depends_on_the_stance():
     compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
     compiled(torch.ones(3))
 
-    def said(size):
+    def outcome_of(size):
         verdict = dynx.would_recompile(compiled, torch.ones(size))
         return verdict.outcome, verdict.why, len(verdict.reasons)
 
     with torch.compiler.set_stance("force_eager"):
-        assert said(3) == ("eager", "the stance 'force_eager'", 0)
+        assert outcome_of(3) == ("eager", "the stance 'force_eager'", 0)
     with torch.compiler.set_stance("eager_on_recompile"):
-        assert said(3) == ("hit", None, 0)
-        assert said(4) == ("eager", "the stance 'eager_on_recompile' compiles nothing", 1)
+        assert outcome_of(3) == ("hit", None, 0)
+        assert outcome_of(4) == ("eager", "the stance 'eager_on_recompile' does not compile", 1)
     with torch.compiler.set_stance("fail_on_recompile"):
-        assert said(3) == ("hit", None, 0)
-        assert said(4) == ("recompile", "the stance 'fail_on_recompile' raises instead", 1)
+        assert outcome_of(3) == ("hit", None, 0)
+        assert outcome_of(4) == ("recompile", "the stance 'fail_on_recompile' raises instead", 1)
         with pytest.raises(RuntimeError, match="Detected recompile"):
             compiled(torch.ones(4))
-    switched_off = dynx.would_recompile(torch.compiler.disable(compiled), torch.ones(3))
-    assert (switched_off.outcome, switched_off.why) == ("eager", "torch.compiler.disable")
+    disabled = dynx.would_recompile(torch.compiler.disable(compiled), torch.ones(3))
+    assert (disabled.outcome, disabled.why) == ("eager", "torch.compiler.disable")
 
 
-def test_an_earlier_failure_is_told():
-    def picky(x, each):
-        return x + each[0]
+def test_verdict_names_an_earlier_failure():
+    def adds_first(x, items):
+        return x + items[0]
 
     torch._dynamo.reset()
-    compiled = torch.compile(picky, backend="eager", dynamic=False)
+    compiled = torch.compile(adds_first, backend="eager", dynamic=False)
     with pytest.raises(TypeError):
         compiled(torch.ones(3), [object()])
-    said = dynx.would_recompile(compiled, torch.ones(3), [1])
-    assert said.outcome == "eager"  # for good
-    assert said.why == "torch gave it up at an earlier call; dynx.guards.reset(function) has it try again"
+    verdict = dynx.would_recompile(compiled, torch.ones(3), [1])
+    assert verdict.outcome == "eager"  # until it is reset
+    assert verdict.why == "torch gave up on it in an earlier call; dynx.guards.reset(fn) makes it try again"
     guards.reset(compiled)
     assert dynx.would_recompile(compiled, torch.ones(3), [1]).outcome == "compile"
 
 
-def test_a_limit_that_raises():
+def test_verdict_says_that_a_limit_raises():
     compiled = torch.compile(lambda x, n: x * n, backend="eager", dynamic=False, fullgraph=True)
     with torch._dynamo.config.patch(recompile_limit=1):
         compiled(torch.ones(3), 2)
-        said = dynx.would_recompile(compiled, torch.ones(3), 3)
-        assert said.why.endswith("is reached; the call raises, since fullgraph=True or fail_on_recompile_limit_hit is set")
+        verdict = dynx.would_recompile(compiled, torch.ones(3), 3)
+        assert verdict.why.endswith("is reached; the call raises, since fullgraph=True or fail_on_recompile_limit_hit is set")
         with pytest.raises(torch._dynamo.exc.FailOnRecompileLimitHit):
             compiled(torch.ones(3), 3)
 
 
 @pytest.mark.parametrize("compile", [torch.compile, dynx.compile], ids=["torch", "dynx"])
-def test_the_limit_of_recompiles(compile):
+def test_verdict_at_the_recompile_limit(compile):
     counting = Counting()
     key = {"key": object()} if compile is dynx.compile else {}
     compiled = compile(lambda x, n: x * n, backend=counting, dynamic=False, **key)
@@ -227,16 +224,20 @@ def test_the_limit_of_recompiles(compile):
         for n in range(2, 5):
             assert dynx.would_recompile(compiled, torch.ones(3), n)
             compiled(torch.ones(3), n)
-        said = dynx.would_recompile(compiled, torch.ones(3), 5)
-        assert (said.outcome, said.why) == ("eager", "torch._dynamo.config.recompile_limit is reached")
+        verdict = dynx.would_recompile(compiled, torch.ones(3), 5)
+        assert (verdict.outcome, verdict.why) == ("eager", "torch._dynamo.config.recompile_limit is reached")
         compiled(torch.ones(3), 5)
         assert counting.compiled == 3
         assert dynx.would_recompile(compiled, torch.ones(3), 2).hit
-        said = dynx.would_recompile(compiled, torch.ones(3), 6)
-        assert (said.outcome, said.why, len(said.reasons)) == ("eager", "torch._dynamo.config.recompile_limit is reached", 3)
+        verdict = dynx.would_recompile(compiled, torch.ones(3), 6)
+        assert (verdict.outcome, verdict.why, len(verdict.reasons)) == (
+            "eager",
+            "torch._dynamo.config.recompile_limit is reached",
+            3,
+        )
 
 
-def test_a_limit_of_its_own():
+def test_verdict_at_a_per_backend_limit():
     compiled = dynx.compile(lambda x, n: x * n, backend="eager", dynamic=False, per_backend_limit=2)
     for n in (2, 3):
         compiled(torch.ones(3), n)
@@ -253,9 +254,9 @@ class Net(torch.nn.Module):
 
 
 @pytest.mark.parametrize("compile", [torch.compile, dynx.compile], ids=["torch", "dynx"])
-@pytest.mark.parametrize("make", [Net, lambda: torch.nn.Linear(3, 3)], ids=["own", "built in"])
-def test_modules(compile, make):
-    compiled = compile(make(), backend="eager", dynamic=False)
+@pytest.mark.parametrize("create", [Net, lambda: torch.nn.Linear(3, 3)], ids=["own", "built in"])
+def test_verdict_of_a_module(compile, create):
+    compiled = compile(create(), backend="eager", dynamic=False)
     assert dynx.would_recompile(compiled, torch.ones(2, 3)).outcome == "compile"
     compiled(torch.ones(2, 3))
     assert dynx.would_recompile(compiled, torch.ones(2, 3)).hit
@@ -263,7 +264,7 @@ def test_modules(compile, make):
     assert (reason.expected, reason.got) == ("2", "5")
 
 
-def test_a_module_compiled_in_place():
+def test_verdict_of_a_module_compiled_in_place():
     net = Net()
     net.compile(backend="eager", dynamic=False)
     assert dynx.would_recompile(net, torch.ones(2, 3)).outcome == "compile"
@@ -272,12 +273,13 @@ def test_a_module_compiled_in_place():
     assert dynx.would_recompile(net, torch.ones(2, 3), scale=2)
 
 
-def test_what_hooks_do_is_not_foretold():
+def test_forward_pre_hooks_make_the_verdict_unknown():
+    """They may change the arguments, and are not run to find out."""
     net = Net()
     net.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
     compiled = torch.compile(net, backend="eager")
-    said = dynx.would_recompile(compiled, torch.ones(2, 3))
-    assert (said.outcome, said.why) == ("unknown", "forward pre-hooks of Net may change the arguments")
+    verdict = dynx.would_recompile(compiled, torch.ones(2, 3))
+    assert (verdict.outcome, verdict.why) == ("unknown", "forward pre-hooks of Net may change the arguments")
 
 
 class Decorated(torch.nn.Module):
@@ -290,7 +292,7 @@ class Decorated(torch.nn.Module):
         return x * n
 
 
-def test_methods_that_were_compiled_where_they_are_written():
+def test_verdict_of_decorated_methods():
     torch._dynamo.reset()
     net = Decorated()
     for compiled in (net, net.forward, net.step):
@@ -311,46 +313,45 @@ def test_methods_that_were_compiled_where_they_are_written():
     assert dynx.would_recompile(net, torch.ones(3)).outcome == "unknown"
 
 
-def test_the_rest_of_a_function_is_named_as_unknown(broken):
+def test_unknown_names_the_resume_function(broken):
     compiled = torch.compile(broken, backend="eager")
     compiled(torch.ones(3))
-    said = dynx.would_recompile(compiled, torch.ones(3))
-    assert said.hit
-    (rest,) = said.unknown
-    assert repr(said) == f"<Verdict: hit {said.entry}; not known: {rest}>"
-    assert re.fullmatch(r"the rest of .*broken after line \d+, and what is called there", rest)
+    verdict = dynx.would_recompile(compiled, torch.ones(3))
+    assert verdict.hit
+    (resume,) = verdict.unknown
+    assert repr(verdict) == f"<Verdict: hit {verdict.entry}; not known: {resume}>"
+    assert re.fullmatch(r"the resume function of .*broken after line \d+, and the functions it calls", resume)
 
 
-def test_a_generator_runs_later():
+def test_generators_make_the_verdict_unknown():
     def numbers(x):
         yield x + 1
 
-    said = dynx.would_recompile(torch.compile(numbers, backend="eager"), torch.ones(3))
+    verdict = dynx.would_recompile(torch.compile(numbers, backend="eager"), torch.ones(3))
     why = "the body of a generator or coroutine runs after the call, when it is iterated or awaited"
-    assert (said.outcome, said.why) == ("unknown", why)
+    assert (verdict.outcome, verdict.why) == ("unknown", why)
 
 
-def test_a_change_of_configuration_is_told_of_what_nobody_watched():
+def test_reasons_name_the_configuration_without_watch():
     compiled = dynx.compile(lambda x: x + 1, backend="eager")
     compiled(torch.ones(3))
     with torch._dynamo.config.patch(capture_scalar_outputs=True):
-        said = dynx.would_recompile(compiled, torch.ones(3))
+        verdict = dynx.would_recompile(compiled, torch.ones(3))
         with guards.recompiles() as log:
             compiled(torch.ones(3))
-    assert said.outcome == "recompile"
-    for (reason,) in (said.reasons, log[0].reasons):
+    assert verdict.outcome == "recompile"
+    for (reason,) in (verdict.reasons, log[0].reasons):
         assert (reason.source, reason.expected, reason.got) == ("torch._dynamo.config.capture_scalar_outputs", "False", "True")
     assert dynx.would_recompile(compiled, torch.ones(3)).hit
 
 
-def test_what_does_not_fit_is_told():
-    def plain(x):
-        return x
+@pytest.mark.parametrize("value", [arithmetic, Net(), Net, len, "arithmetic", None], ids=repr)
+def test_uncompiled_values_are_refused(value):
+    with pytest.raises(UsageError, match=r"is not compiled\n  pass what torch.compile or dynx.compile returned for it"):
+        dynx.would_recompile(value, torch.ones(3))
 
-    with pytest.raises(UsageError, match="plain is not compiled"):
-        dynx.would_recompile(plain, torch.ones(3))
-    with pytest.raises(UsageError, match="is not compiled"):
-        dynx.would_recompile(3)
+
+def test_arguments_that_do_not_fit_raise_as_the_call():
     compiled = torch.compile(arithmetic, backend="eager")
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
         dynx.would_recompile(compiled)
@@ -358,13 +359,13 @@ def test_what_does_not_fit_is_told():
     assert dynx.would_recompile(compiled, torch.ones(3)).hit
 
 
-def test_profilers_and_tracers_stay():
+def test_active_profilers_and_tracers_stay_active():
     compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
     compiled(torch.ones(3))
-    seen = []
+    events = []
 
     def profile(frame, event, argument):
-        seen.append(event)
+        events.append(event)
 
     before = sys.gettrace()
     sys.setprofile(profile)
@@ -382,18 +383,18 @@ def test_profilers_and_tracers_stay():
     assert profiler.getstats()
 
 
-def test_nothing_is_kept_alive():
+def test_verdict_keeps_no_argument_alive():
     compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
     compiled(torch.ones(3))
-    fits, does_not = torch.ones(3), torch.ones(4)
-    dynx.would_recompile(compiled, fits)
-    dynx.would_recompile(compiled, does_not)
-    gone = [weakref.ref(fits), weakref.ref(does_not)]
-    counts = sys.getrefcount(fits), sys.getrefcount(does_not)
+    hit, miss = torch.ones(3), torch.ones(4)
+    dynx.would_recompile(compiled, hit)
+    dynx.would_recompile(compiled, miss)
+    references = [weakref.ref(hit), weakref.ref(miss)]
+    counts = sys.getrefcount(hit), sys.getrefcount(miss)
     for _ in range(20):
-        dynx.would_recompile(compiled, fits)
-        dynx.would_recompile(compiled, does_not)
-    assert (sys.getrefcount(fits), sys.getrefcount(does_not)) == counts
-    del fits, does_not
+        dynx.would_recompile(compiled, hit)
+        dynx.would_recompile(compiled, miss)
+    assert (sys.getrefcount(hit), sys.getrefcount(miss)) == counts
+    del hit, miss
     gc.collect()
-    assert [each() for each in gone] == [None, None]
+    assert [reference() for reference in references] == [None, None]

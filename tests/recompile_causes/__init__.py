@@ -1,7 +1,7 @@
-"""What makes torch compile again: one program each, and what a reason has to say of it.
+"""Causes of recompiles: a small program for each cause, and the reason that dynx has to report for it.
 
-A cause is a function to compile, its first and second arguments, what changes in between, and the failed guard. The line that
-has to be named ends with `# HERE`; where global state or the backend changed it is the line of the call.
+A cause is a function to compile, its arguments in two calls, what changes between the calls, and the guard that fails. The line
+that asked for the guard ends with `# HERE`; for guards on ambient state and the backend it is the line of the call.
 """
 
 from recompile_causes import containers, modules, state, tensors, values

@@ -1,4 +1,4 @@
-"""A cause of a recompile: a program, what changes, and what a reason has to say of it."""
+"""A cause of a recompile: a program, what changes between two calls, and the reason that dynx has to report."""
 
 from __future__ import annotations
 
@@ -9,34 +9,35 @@ from typing import Any
 
 import torch
 
-DYNAMIC = "with dynamic=True"
-STEADY = "as in the second call from the first call on"
+DYNAMIC = "compile with dynamic=True"
+STEADY = "make both calls as the second"
 
 
 @dataclass
 class Cause:
-    """One program, what changes, and the reason to expect."""
+    """A program, what changes between two calls, and the expected reason of the recompile."""
 
     function: Callable[..., Any]
     first: tuple[Any, ...]
     second: tuple[Any, ...]
-    kind: str = ""  # none of the four where following advice leaves nothing to tell
+    kind: str = ""  # this and the next three are left out if the program does not recompile, since it follows the advice
     source: str = ""
     expected: str | None = None
     got: str | None = None
-    change: Callable[[], Any] = contextlib.nullcontext  # a context around the second call
+    change: Callable[[], Any] = contextlib.nullcontext  # a context manager around the second call
     options: dict[str, Any] = field(default_factory=lambda: {"dynamic": False})
     rule: str | None = None
-    advised: Callable[[], Cause] | str | None = None  # the same program after the advice was followed: DYNAMIC, STEADY or one
-    asks: Callable[..., Any] | None = None  # whose line asked for the guard, where it is not the function's
+    advised: Callable[[], Cause] | str | None = None  # how to follow the advice: DYNAMIC, STEADY or a changed program
+    asks: Callable[..., Any] | None = None  # the function with the line that asked for the guard, if not `function`
 
 
 CAUSES: dict[str, Callable[[], Cause]] = {}
 
 
-def cause(make):
-    CAUSES[make.__name__] = make
-    return make
+def cause(create):
+    """Register a function that creates a cause."""
+    CAUSES[create.__name__] = create
+    return create
 
 
 def ones(*size, **options):
@@ -52,10 +53,10 @@ def times(x, n):
 
 
 def changing(function, kind, source, expected, got, change, **more):
-    """Make a cause that lies outside the arguments."""
+    """Create a cause that is not in the arguments: something else changes between the calls."""
     return Cause(function, (ones(3),), (ones(3),), kind, source, expected, got, change, **more)
 
 
 def ambient(name, expected, got, change, rule):
-    """Make a cause that lies in the state of torch: both states need code, so the advice is to stay in one."""
+    """Create a cause in the ambient state of torch; code is needed for each state, so the advice is not to change it."""
     return changing(plus_one, "global_state", name, f"{name} {expected}", f"{name} {got}", change, rule=rule, advised=STEADY)

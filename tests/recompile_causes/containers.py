@@ -12,15 +12,15 @@ from recompile_causes.base import DYNAMIC, STEADY, Cause, cause, changing, ones
 
 @cause
 def the_length_of_a_list():
-    def summed(x, each):
-        return x + sum(each)  # HERE
+    def summed(x, items):
+        return x + sum(items)  # HERE
 
     return Cause(
         summed,
         (ones(3), [1, 2]),
         (ones(3), [1, 2, 3]),
         "length",
-        "each",
+        "items",
         "2",
         "3",
         rule="DX104",
@@ -30,18 +30,18 @@ def the_length_of_a_list():
 
 @cause
 def an_item_of_a_list():
-    def first_of(x, each):
-        return x + each[0]  # HERE
+    def first_of(x, items):
+        return x + items[0]  # HERE
 
-    return Cause(first_of, (ones(3), [1, 2]), (ones(3), [5, 2]), "value", "each[0]", "1", "5", rule="DX114", advised=DYNAMIC)
+    return Cause(first_of, (ones(3), [1, 2]), (ones(3), [5, 2]), "value", "items[0]", "1", "5", rule="DX114", advised=DYNAMIC)
 
 
 @cause
 def an_empty_list():
-    def counted(x, each):
-        return x + len(each)  # HERE
+    def counted(x, items):
+        return x + len(items)  # HERE
 
-    return Cause(counted, (ones(3), []), (ones(3), [1]), "length", "each", "0", "1", rule="DX104", advised=STEADY)
+    return Cause(counted, (ones(3), []), (ones(3), [1]), "length", "items", "0", "1", rule="DX104", advised=STEADY)
 
 
 @cause
@@ -93,7 +93,7 @@ def another_key_of_a_dict():
 
 
 @cause
-def a_key_that_is_not_there():
+def a_missing_key():
     def looked_up(x, table):
         return x + 1 if "a" in table else x + 2  # HERE
 
@@ -138,25 +138,25 @@ def an_ordered_dict_in_another_order():
 
 @cause
 def an_attribute_of_an_object():
-    thing = types.SimpleNamespace(scale=1)
+    holder = types.SimpleNamespace(scale=1)
 
     def scaled(x):
-        return x * thing.scale  # HERE
+        return x * holder.scale  # HERE
 
     return changing(
-        scaled, "value", "thing.scale", "1", "2", lambda: attribute(thing, "scale", 2), rule="DX114", advised=DYNAMIC
+        scaled, "value", "holder.scale", "1", "2", lambda: attribute(holder, "scale", 2), rule="DX114", advised=DYNAMIC
     )
 
 
 @cause
-def an_attribute_that_goes_away():
-    class Thing:
+def a_deleted_attribute():
+    class Holder:
         pass
 
-    thing = Thing()
-    thing.scale = 2
+    holder = Holder()
+    holder.scale = 2
 
     def scaled(x):
-        return x * getattr(thing, "scale", 1)  # HERE
+        return x * getattr(holder, "scale", 1)  # HERE
 
-    return changing(scaled, "attribute", "thing.scale", "present", "absent", lambda: removed(thing, "scale"))
+    return changing(scaled, "attribute", "holder.scale", "present", "absent", lambda: removed(holder, "scale"))

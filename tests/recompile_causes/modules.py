@@ -60,7 +60,7 @@ def training_and_evaluation():
         "self.training",
         "True",
         "False",
-        lambda: attribute(whole, "training", False),
+        lambda: attribute(whole, "training", value=False),
         rule="DX107",
         advised=STEADY,
     )
@@ -99,14 +99,14 @@ def a_replaced_parameter():
         def forward(self, x):
             return x @ self.linear.weight  # HERE
 
-    other = torch.nn.Parameter(torch.ones(3, 5))
+    wider = torch.nn.Parameter(torch.ones(3, 5))
     return changing(
         Holder(),
         "size",
         "self._modules['linear']._parameters['weight'].size()[1]",
         "3",
         "5",
-        lambda: attribute(module, "weight", other),
+        lambda: attribute(module, "weight", wider),
         rule="DX102",
         advised=STEADY,
     )

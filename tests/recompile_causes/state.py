@@ -1,4 +1,4 @@
-"""Globals, and the state of torch around the call."""
+"""Globals, and ambient state of torch."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def deterministic_algorithms():
         "deterministic_algorithms",
         "False",
         "True",
-        lambda: setting(torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, True),
+        lambda: setting(torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, value=True),
         "DX109",
     )
 

@@ -1,4 +1,4 @@
-"""What a tensor is."""
+"""Properties of tensors: sizes, strides, dtype, device, class, aliasing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python values among the arguments, and what functions close over."""
+"""Python values as arguments, defaults and closure variables."""
 
 from __future__ import annotations
 

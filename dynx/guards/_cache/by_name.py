@@ -1,4 +1,4 @@
-"""What was compiled, by the names that reports give it: also functions that nothing but their caller can reach."""
+"""Compiled functions by the names that reports show; also functions that only their caller can reach."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from dynx.records import CacheReport
 
 
 def compiled_functions() -> dict[str, CodeType]:
-    """Give the code of every function that torch has versions of, without rests after graph breaks, in order."""
-    codes = [each for each in compiled_codes() if resumed_at(each) is None and not is_shared(each)]
-    return {user_name(each.co_qualname): each for each in codes}
+    """Return the code object of every function with cache entries, by qualified name, in the order of compilation.
+
+    Resume functions and torch's shared wrapper are left out.
+    """
+    codes = [code for code in compiled_codes() if resumed_at(code) is None and not is_shared(code)]
+    return {user_name(code.co_qualname): code for code in codes}
 
 
 def inspect_code(code: CodeType) -> CacheReport:
+    """List the cache entries of a code object and of its resume functions."""
     return CacheReport(location_of(code), tuple(map(record_of, with_rests([code]))))

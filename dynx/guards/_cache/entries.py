@@ -1,4 +1,4 @@
-"""Entries of torch's cache as records, and back: a record finds its entry as long as that is in the cache."""
+"""Convert cache entries of torch to records, and find the entry of a record as long as it is in the cache."""
 
 from __future__ import annotations
 
@@ -20,42 +20,49 @@ from dynx.guards._cache import hits
 from dynx.guards._cache.target import location_of
 from dynx.records import Entry
 
-_handles: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of guard managers, which end with their entries
+# A guard manager (torch's GuardManagerWrapper, which is not typed) is freed with its entry. Its handle is never used again, so
+# that a record cannot find another entry, also if torch reuses the compile id after a reset.
+_handles: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 _managers: WeakValueDictionary[int, Any] = WeakValueDictionary()
-_codes: WeakKeyDictionary[Any, ref[CodeType]] = WeakKeyDictionary()  # weak: a code object keeps its entries
-_next = itertools.count(1)
+_codes: WeakKeyDictionary[Any, ref[CodeType]] = WeakKeyDictionary()  # weak, because a code object keeps its entries alive
+_next_handle = itertools.count(1)
 
 
 def raw_of(entry: Entry) -> RawEntry:
-    """Find the version that a record describes. Raises StaleEntry when it is not in the cache any more."""
+    """Find the cache entry that a record describes.
+
+    Raises StaleEntry if it is not in the cache any more, UsageError if `entry` is not a record of a cache entry.
+    """
     if not isinstance(entry, Entry):
-        raise UsageError(f"{show_value(entry)} is no entry\n  give one of guards.inspect(function).entries")
+        raise UsageError(f"{show_value(entry)} is not a cache entry\n  pass one of guards.inspect(fn).entries")
     manager = _managers.get(entry.handle)
     code = _codes[manager]() if manager is not None else None
     raw = entry_of(code, manager) if code is not None else None
     if raw is None:
         raise StaleEntry(
-            f"entry {entry.id} of {entry.location} is not in the cache any more: it was evicted, or torch was reset\n"
-            "  call guards.inspect again"
+            f"cache entry {entry.id} of {entry.location} is gone: it was evicted, or torch._dynamo was reset\n"
+            "  call guards.inspect(fn) again"
         )
     return raw
 
 
 def record_of(raw: RawEntry) -> Entry:
+    """Return the record of a cache entry."""
     facts = subscribers.facts_of(raw.compile_id)
     handle = _handles.get(raw.guards)
     if handle is None:
-        handle = _handles[raw.guards] = next(_next)
+        handle = _handles[raw.guards] = next(_next_handle)
         _managers[handle], _codes[raw.guards] = raw.guards, ref(raw.code)
+    settings = {} if raw.cache_key is None else raw.cache_key.settings
     return Entry(
         subscribers.generation(),
         raw.compile_id,
         location_of(raw.code),
         raw.backend,
         node_of(guard_tree.tree_of(raw.guards), raw.code, facts.requests if facts is not None else None),
-        config={} if raw.cache_key is None else {k: v for k, v in raw.cache_key.settings.items() if k != "backend"},
+        config={name: text for name, text in settings.items() if name != "backend"},
         seconds=seconds_of(raw.compile_id),
-        hits=hits.counted(raw.guards),
+        hits=hits.hits_of(raw.guards),
         resumes=resumed_at(raw.code),
         is_pinned=raw.is_pinned,
         handle=handle,

@@ -6,115 +6,137 @@ import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
+from dynx._handle import Handle
+from dynx._torch import hooks
 from dynx._torch.cache import guard_tree
 from dynx.guards._cache.on_compile import on_compiled
 from dynx.guards._cache.owner import CacheOwner, cache_owner
 
 
 class Counter:
-    """Counts how often a guard was evaluated, and what of that were calls."""
+    """Counts the evaluations of a guard, and separately those that were not part of a call."""
 
-    __slots__ = ("_otherwise", "_ticks", "tick")
+    __slots__ = ("_outside_calls", "_ticks", "tick")
 
     def __init__(self) -> None:
-        self._ticks, self._otherwise = itertools.count(1), 0
-        self.tick = partial(next, self._ticks)  # gives a number, which is true
+        self._ticks, self._outside_calls = itertools.count(1), 0
+        self.tick = partial(next, self._ticks)  # the guard: returns a positive number, so it always holds
 
     @property
     def calls(self) -> int:
-        return self._evaluated() - self._otherwise
+        return self._evaluations() - self._outside_calls
 
     @contextmanager
-    def not_counting(self) -> Iterator[None]:
-        before = self._evaluated()
+    def paused(self) -> Iterator[None]:
+        before = self._evaluations()
         try:
             yield
         finally:
-            self._otherwise += self._evaluated() - before
+            self._outside_calls += self._evaluations() - before
 
-    def _evaluated(self) -> int:
-        """Read the count without moving it. CPython shows it as `count(5)`."""
+    def _evaluations(self) -> int:
+        """Read the count without advancing it: CPython's repr of a count is `count(5)`."""
         return int(repr(self._ticks)[6:-1]) - 1
 
 
-_counters: WeakKeyDictionary[Any, Counter] = WeakKeyDictionary()  # of guard managers
+_counters: WeakKeyDictionary[Any, Counter] = WeakKeyDictionary()  # by guard manager
 
 
-def counted(guards: Any) -> int | None:
-    """Give how often an entry was run since it was first counted; None if it never was."""
+def hits_of(guards: Any) -> int | None:
+    """Return how often the entry of a guard manager was run since counting began; None if it was never counted."""
     counter = _counters.get(guards)
     return None if counter is None else counter.calls
 
 
 def not_counting(guards: Any) -> AbstractContextManager[None]:
-    """Let guards be evaluated otherwise than by a call."""
+    """Return a context manager in which evaluations of the guards do not count as hits."""
     counter = _counters.get(guards)
-    return nullcontext() if counter is None else counter.not_counting()
+    return nullcontext() if counter is None else counter.paused()
 
 
 def count_hits(fn: Any) -> HitCount:
-    """Count how often each compiled version of a function is run, while the `with` block runs.
+    """Count how often each cache entry of a callable is run, while the `with` block runs.
 
-    Gives a mapping of compile ids to calls; what is compiled meanwhile is counted from its second call on, since the first ends
-    in compiling. `fn` is a function, method or module, compiled or not. A counter is a guard that always holds, at the end of
-    the entry's guards; torch cannot take guards away, so it stays until the entry goes, and costs each call less than 0.1 µs.
-    Raises UsageError for what has no Python code.
+    Entries that are compiled in the block are counted from their second call on: the first ends in the compilation.
 
-    >>> import torch
-    >>> from dynx import guards
-    >>> f = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
-    >>> y = f(torch.ones(3)), f(torch.ones(4))
-    >>> with guards.count_hits(f) as hits:
-    ...     for size in (3, 3, 4): y = f(torch.ones(size))
-    >>> sorted(hits.values())
-    [1, 2]
+    A counter is a guard that always holds, at the end of the entry's guards. torch cannot remove guards, so the counter stays
+    until the entry is freed; it costs each call less than 0.1 µs.
+
+    Args:
+        fn: A function, method or module, compiled or not.
+
+    Returns:
+        A context manager and mapping of compile ids (`"0/1"`) to numbers of calls. It can be read during the block too.
+
+    Raises:
+        UsageError: `fn` has no Python code.
+
+    Example:
+        >>> import torch
+        >>> from dynx import guards
+        >>> f = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
+        >>> y = f(torch.ones(3)), f(torch.ones(4))
+        >>> with guards.count_hits(f) as hits:
+        ...     for size in (3, 3, 4): y = f(torch.ones(size))
+        >>> sorted(hits.values())
+        [1, 2]
     """
     return HitCount(cache_owner(fn))
 
 
-class HitCount(Mapping[str, int]):
-    """Calls by compile id, counting until the block ends."""
+class _Start(NamedTuple):
+    """A counter, and the calls that it had counted before."""
+
+    counter: Counter
+    calls: int
+
+
+class HitCount(Handle, Mapping[str, int]):
+    """Numbers of calls by compile id, from the beginning of the `with` block to its end, or until `remove()`."""
 
     def __init__(self, owner: CacheOwner) -> None:
         self._owner = owner
-        self._started: dict[str, tuple[Counter, int]] = {}  # and the calls before
+        self._starts: dict[str, _Start] = {}
         self._result: dict[str, int] | None = None
-        self._handle: Any = None
+        self._subscription: hooks.Subscription | None = None
 
     def __enter__(self) -> Self:
-        for each in self._owner.entries():
-            self._count(each.compile_id, each.guards)
-        self._handle = on_compiled(self._owner, self._count, what="count_hits")
+        for entry in self._owner.entries():
+            self._count(entry.compile_id, entry.guards)
+        self._subscription = on_compiled(self._owner, self._count, what="count_hits")
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._handle.remove()
-        self._result = self._now()
+    def remove(self) -> None:
+        """Stop counting; the mapping keeps its numbers."""
+        if self._subscription is not None:
+            self._subscription.remove()
+            self._subscription = None
+            self._result = self._calls_so_far()
 
     def _count(self, compile_id: str, guards: Any) -> None:
         counter = _counters.get(guards)
         if counter is None:
             counter = _counters[guards] = Counter()
             guard_tree.add_last(guards, counter.tick, "counts hits")
-        self._started[compile_id] = counter, counter.calls
+        self._starts[compile_id] = _Start(counter, counter.calls)
 
-    def _now(self) -> dict[str, int]:
-        return {compile_id: counter.calls - before for compile_id, (counter, before) in self._started.items()}
+    def _calls_so_far(self) -> dict[str, int]:
+        return {compile_id: start.counter.calls - start.calls for compile_id, start in self._starts.items()}
 
-    def _known(self) -> dict[str, int]:
-        return self._result if self._result is not None else self._now()
+    def _calls(self) -> dict[str, int]:
+        return self._result if self._result is not None else self._calls_so_far()
 
     def __getitem__(self, compile_id: str) -> int:
-        return self._known()[compile_id]
+        return self._calls()[compile_id]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known())
+        return iter(self._calls())
 
     def __len__(self) -> int:
-        return len(self._known())
+        return len(self._calls())
 
     def __repr__(self) -> str:
-        return f"HitCount({self._known()})"
+        return f"HitCount({self._calls()})"

@@ -1,10 +1,11 @@
-"""Look at torch's cache of a function, and take things out of it."""
+"""List the cache entries of a callable, and remove or pin them."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 from weakref import ref
 
+from dynx._handle import Handle
 from dynx._torch.cache import eviction, pinned
 from dynx._torch.cache.entries import resumes_of
 from dynx._torch.cache.entry import RawEntry
@@ -16,87 +17,115 @@ from dynx.records import CacheReport, Entry
 
 
 def inspect(fn: Any) -> CacheReport:
-    """List what torch has compiled of a function, method or module: every version, with the tree of its guards.
+    """List every cache entry of a callable, with the tree of its guards.
 
-    `fn` may be what was compiled or what torch.compile made of it. Oldest versions stand first, those of the rest of a function
-    after a graph break behind the others. A guard's `location` is the line that torch remembers;
-    `requesters` are all lines that asked for it, known where `dynx.watch()` or `guards.recompiles()` was open when it was
-    compiled. Modules and decorated functions of torch's share code: of theirs those of the same class or function are listed.
+    Entries of the function come first, the oldest in front; those of its resume functions follow. Modules and functions with a
+    decorator of torch share one code object; of its entries those of the same class or function are listed.
 
-    The records are plain data. `guards.evict` and `guards.pin` find the entry of a record as long as it is in the cache.
-    Raises UsageError for what has no Python code.
+    The records are plain data. A guard's `location` is the line that torch keeps; `requesters` are all lines that asked for the
+    guard, known for what was compiled inside `dynx.watch()` or `guards.recompiles()`.
 
-    >>> import torch
-    >>> from dynx import guards
-    >>> f = torch.compile(lambda x, n: x * n, backend="eager", dynamic=False)
-    >>> y = f(torch.ones(3), 2), f(torch.ones(3), 3)
-    >>> [(each.id, [(g.source, g.expected) for g in each.guards if g.kind == "value"]) for each in guards.inspect(f).entries]
-    [('0/0', [('n', '2')]), ('0/1', [('n', '3')])]
+    Args:
+        fn: A function, method or module, compiled or not.
+
+    Returns:
+        A report with `location` and `entries`; pass an entry to `guards.evict` or `guards.pin` as long as it is in the cache.
+
+    Raises:
+        UsageError: `fn` has no Python code.
+
+    Example:
+        >>> import torch
+        >>> from dynx import guards
+        >>> f = torch.compile(lambda x, n: x * n, backend="eager", dynamic=False)
+        >>> y = f(torch.ones(3), 2), f(torch.ones(3), 3)
+        >>> for entry in guards.inspect(f).entries:
+        ...     print([(guard.source, guard.expected) for guard in entry.guards if guard.kind == "value"])
+        [('n', '2')]
+        [('n', '3')]
     """
     return CacheReport(definition_of(fn), tuple(map(record_of, cache_owner(fn).entries())))
 
 
 def evict(entry: Entry) -> None:
-    """Take one compiled version out of use; the next call that it would have fitted compiles again.
+    """Remove one cache entry; the next call that it would have fitted compiles again.
 
-    torch goes on counting it towards the limit of recompiles until the function is reset. Waits for a moment in which no other
-    thread is in a call of compiled code. Raises StaleEntry when it is gone, UsageError when no such moment comes, or from
-    within a compilation.
+    Waits until no other thread is in a call of compiled code. torch still counts the entry towards the recompile limit, until
+    `guards.reset`.
+
+    Args:
+        entry: A record from `guards.inspect`.
+
+    Raises:
+        StaleEntry: The entry is not in the cache any more.
+        UsageError: The entry is pinned, `entry` is not a record, another thread stayed in compiled code for half a minute, or
+            this thread is compiling.
     """
     raw = raw_of(entry)
     if raw.is_pinned:
-        raise UsageError(f"{entry.id} of {entry.location} is pinned\n  call remove() of what guards.pin gave")
+        raise UsageError(f"cache entry {entry.id} of {entry.location} is pinned\n  call remove() of the handle of guards.pin")
     eviction.invalidate(raw.guards, "evicted with dynx.guards.evict")
 
 
 def reset(fn: Any) -> None:
-    """Forget everything that torch compiled of one function, also that it gave the function up; others keep theirs.
+    """Remove all cache entries of one callable and forget that it reached a limit, as `torch._dynamo.reset()` does for all.
 
-    `torch._dynamo.reset()` for one function: its versions, those of its rests after graph breaks, the limits they reached. That
-    crashes when another thread is in a call of the function; this waits for a moment in which none is in a call of compiled
-    code, and raises UsageError when it does not come, or from within a compilation. Modules and decorated functions of torch's
-    share code, which is reset for all of them.
+    Covers resume functions. `torch._dynamo.reset()` crashes if another thread is in a call of the function; this waits until
+    none is in a call of compiled code. Modules and functions with a decorator of torch share one code object, which is reset
+    for all of them.
+
+    Args:
+        fn: A function, method or module, compiled or not.
+
+    Raises:
+        UsageError: `fn` has no Python code, another thread stayed in compiled code for half a minute, or this thread is
+            compiling.
     """
-    eviction.reset(each for code in codes_of(fn) for each in (code, *resumes_of(code)))
+    eviction.reset(code for original in codes_of(fn) for code in (original, *resumes_of(original)))
 
 
-def pin(entry: Entry, *, unsafe_ignore_backend: bool) -> Pin:
-    """Keep one compiled version in front of all others, outside of the limit of recompiles, until the pin is removed.
+def pin(entry: Entry, *, unsafe_ignore_backend: bool = False) -> Pin:
+    """Put one cache entry in front of all others and outside of the recompile limit, until the pin is removed.
 
-    torch asks pinned versions first and **does not compare backends** for them: every torch.compile of this function, with
-    whatever backend and configuration, runs this version when its guards hold. That must be asked for. Those **other versions
-    of the function that are not pinned are forgotten**, which gives their room back. Gives a handle and context manager;
-    `remove()` takes the version out of the cache.
-    Raises StaleEntry when the entry is gone, UsageError without `unsafe_ignore_backend=True` and for what is pinned already.
+    torch asks pinned entries first and **does not compare backends** for them: every torch.compile of this function, with any
+    backend and configuration, runs this entry when its guards hold. Pinning **removes all entries of the function that are not
+    pinned**, which also resets its count of recompiles.
+
+    Args:
+        entry: A record from `guards.inspect`.
+        unsafe_ignore_backend: Has to be True: accept that the entry also runs for other backends.
+
+    Returns:
+        A handle and context manager; `remove()` removes the entry from the cache.
+
+    Raises:
+        StaleEntry: The entry is not in the cache any more.
+        UsageError: `unsafe_ignore_backend` is not True, the entry is already pinned, `entry` is not a record, another thread
+            stayed in compiled code for half a minute, or this thread is compiling.
     """
     if not unsafe_ignore_backend:
         raise UsageError(
-            "torch can only pin a version for every backend at once\n"
-            "  pass unsafe_ignore_backend=True where the function has one backend, or use dynx.compile(per_backend_limit=...)"
+            "torch can only pin a cache entry for all backends at once\n"
+            "  pass unsafe_ignore_backend=True if the function has one backend, or use dynx.compile(per_backend_limit=...)"
         )
     raw = raw_of(entry)
     if raw.is_pinned:
-        raise UsageError(f"{entry.id} of {entry.location} is pinned already\n  use what guards.pin gave for it")
+        raise UsageError(f"cache entry {entry.id} of {entry.location} is already pinned\n  use the handle of that guards.pin")
     pinned.pin(raw)
     return Pin(entry, raw)
 
 
-class Pin:
-    """A pinned version."""
+class Pin(Handle):
+    """A pinned cache entry; `remove()` removes it from the cache."""
 
     def __init__(self, entry: Entry, raw: RawEntry) -> None:
         self._entry, self._code, self._guards = entry, ref(raw.code), ref(raw.guards)
 
     def remove(self) -> None:
+        """Remove the entry from the cache. Raises UsageError as `guards.evict` does."""
         code, guards = self._code(), self._guards()
         if code is not None and guards is not None:
             pinned.unpin(code, guards)
 
     def __repr__(self) -> str:
         return f"<Pin: {self._entry.id} of {self._entry.location}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()

@@ -1,4 +1,4 @@
-"""Hear of every version of a function that torch compiles."""
+"""Notify a listener of every cache entry that is compiled for a callable."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from dynx._trace.dispatch import trouble
 from dynx.guards._cache.owner import CacheOwner
 
 
-def on_compiled(owner: CacheOwner, tell: Callable[[str, Any], None], *, what: str) -> hooks.Subscription:
-    """Call `tell` with the compile id and the guards of each version, rests behind graph breaks included."""
+def on_compiled(owner: CacheOwner, listener: Callable[[str, Any], None], *, what: str) -> hooks.Subscription:
+    """Call `listener` with the compile id and the guard manager of each new entry, also of resume functions.
+
+    `what` names the feature in the report of an error that the listener raises.
+    """
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
         call = compile_call(args, kwargs)
-        mine = call.code, original_code(call.code)
-        if not any(one is code for one in owner.codes for code in mine):
+        compiled_codes = call.code, original_code(call.code)
+        if not any(owned is code for owned in owner.codes for code in compiled_codes):
             return None
 
         def after(result: Any, raised: BaseException | None) -> None:
             guards = None if raised is not None else guards_of_result(result)
             if guards is not None and owner.has(guards, call.code):
-                tell(call.id, guards)
+                listener(call.id, guards)
 
         return after
 

@@ -1,4 +1,4 @@
-"""Why cache entries do not fit a call, for what asks about entries that dynx may not have watched being compiled."""
+"""Why cache entries do not fit a call; also for entries that were compiled before dynx watched."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from dynx._trace.guard_requests import short_source, whole
 from dynx._trace.guard_text import parse_entry
 from dynx._trace.recompile_reason import explain
 from dynx._trace.user_location import call_site
-from dynx.guards._cache.recompiles import ruled
+from dynx.guards._cache.recompiles import with_rule
 from dynx.records import Location, Reason
 
 
 def reasons_of(
     entries: Iterable[RawEntry], locals: Mapping[str, Any], globals: Mapping[str, Any], backend: Any
 ) -> tuple[Reason, ...]:
-    """Give the first failed guard of each entry, with the advice rule that applies."""
+    """Return the first failed guard of each entry, with the advice rule that applies."""
     site = call_site()
-    return tuple(_reason(each, locals, globals, backend, site) for each in entries)
+    return tuple(_reason(entry, locals, globals, backend, site) for entry in entries)
 
 
 def _reason(
@@ -33,11 +33,11 @@ def _reason(
 ) -> Reason:
     failed = parse_entry(why_not(entry.guards, entry.compile_id, locals, backend))
     reason = explain(failed, subscribers.facts_of(entry.compile_id), locals, globals, backend_name(backend), site)
-    return ruled(reason if reason.location is not None else replace(reason, location=_kept_by_torch(entry, reason)))
+    return with_rule(reason if reason.location is not None else replace(reason, location=_location_in_torch(entry, reason)))
 
 
-def _kept_by_torch(entry: RawEntry, reason: Reason) -> Location | None:
-    """Give the line that torch keeps with a guard of the same value, which its message of a tensor leaves out."""
+def _location_in_torch(entry: RawEntry, reason: Reason) -> Location | None:
+    """Return the line that torch keeps with a guard on the same value; its message about a tensor guard leaves it out."""
     source = whole(reason.source)
     for node in tree_of(entry.guards).walk():
         if short_source(node.source) == source:

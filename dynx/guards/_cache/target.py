@@ -64,8 +64,10 @@ def _unless_unknown(parts: lookup.Compiled) -> CompiledCall:
 def codes_of(fn: Any) -> list[CodeType]:
     """List the code objects whose cache entries belong to a callable, compiled or not; without those of its resume functions.
 
-    Raises UsageError if there is none.
+    Raises UsageError if there is none, and for a class.
     """
+    if isinstance(fn, type):
+        raise UsageError(f"{_name(fn)} is a class, which has no cache entries\n  pass an instance or one of its methods")
     module = unwrap(fn).module
     function = unwrap(fn if module is None else module.forward).original
     functions = [function]

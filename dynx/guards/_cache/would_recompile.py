@@ -1,4 +1,4 @@
-"""`dynx.would_recompile`: what torch would do with a call, without the call."""
+"""`dynx.would_recompile`: what torch would do with a call, without making the call."""
 
 from __future__ import annotations
 
@@ -17,57 +17,68 @@ from dynx.records import Verdict
 
 
 def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
-    """Tell whether a call of a compiled function would compile, and why; true when it would.
+    """Return whether a call of a compiled callable would compile, and why; the verdict is true if it would.
 
-    Nothing is compiled or run: torch looks the call up with the backend, configuration, stance and region that it would have,
-    and is stopped before the function begins. `reasons` say of each entry why it does not fit, as recompiles do. What is
-    decided only while the function runs, in its rest after a graph break, is named in `unknown`.
+    Nothing is compiled and the function does not run: torch looks the call up with the backend, configuration, stance and
+    region that it would have, and is stopped before the first instruction. Guards are evaluated as in a call, so they may run
+    properties and `__eq__` of your classes.
 
-    `compiled` is what torch.compile or dynx.compile made of a function, method or module; the arguments are those of the call.
-    Raises UsageError for what is not compiled, TypeError where the arguments do not fit. Guards are evaluated as in a call:
-    they may run properties and `__eq__` of the user.
+    Args:
+        compiled: What torch.compile or dynx.compile returned for a function, method or module.
+        *args: Positional arguments of the call.
+        **kwargs: Keyword arguments of the call.
 
-    >>> import torch, dynx
-    >>> f = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
-    >>> y = f(torch.ones(3))
-    >>> dynx.would_recompile(f, torch.ones(3)).hit
-    True
-    >>> [(each.source, each.expected, each.got) for each in dynx.would_recompile(f, torch.ones(4)).reasons]
-    [('x.size()[0]', '3', '4')]
+    Returns:
+        A verdict with `outcome`, the `reasons` why each cache entry does not fit, in the same form as those of a recompile, and
+        in `unknown` what is decided only while the function runs: its resume functions.
+
+    Raises:
+        UsageError: `compiled` is not compiled.
+        TypeError: The arguments do not fit the signature.
+
+    Example:
+        >>> import torch, dynx
+        >>> f = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
+        >>> y = f(torch.ones(3))
+        >>> dynx.would_recompile(f, torch.ones(3)).hit
+        True
+        >>> verdict = dynx.would_recompile(f, torch.ones(4))
+        >>> [(reason.source, reason.expected, reason.got) for reason in verdict.reasons]
+        [('x.size()[0]', '3', '4')]
     """
-    target = compiled_call_of(compiled)
-    if target.parts is None:
-        return Verdict("eager" if target.is_disabled else "unknown", location_of(codes_of(compiled)[0]), why=target.why_unknown)
-    code = target.parts.code
+    call = compiled_call_of(compiled)
+    if call.parts is None:
+        return Verdict("eager" if call.is_disabled else "unknown", location_of(codes_of(compiled)[0]), why=call.why_unknown)
+    code = call.parts.code
     location = location_of(code)
 
     def on_miss(miss: lookup.Missed) -> Verdict:
         reasons = reasons_of(miss.entries, miss.locals, miss.globals, miss.backend)
         if not reasons and (key := key_of(miss.backend)) is not None:
-            reasons = changes(in_cache(code), key, call_site())  # there are versions for other backends or configurations
+            reasons = changes(in_cache(code), key, call_site())  # there are entries for other backends or configurations
         if (why := _why_eager(miss)) is not None:
             return Verdict("eager", location, reasons=reasons, why=why)
         why = f"the stance {miss.stance!r} raises instead" if miss.stance == "fail_on_recompile" else None
         return Verdict("recompile" if reasons else "compile", location, reasons=reasons, why=why)
 
-    seen = lookup.look_up(target.parts, (*target.bound, *args), kwargs, on_miss)
-    if isinstance(seen.miss, Verdict):
-        return seen.miss
-    if seen.entry is None:
-        return Verdict("eager", location, why=seen.off)
-    return Verdict("hit", location, entry=seen.entry.compile_id, unknown=tuple(map(_rest, resumes_of(code))))
+    result = lookup.look_up(call.parts, (*call.bound, *args), kwargs, on_miss)
+    if isinstance(result.miss, Verdict):
+        return result.miss
+    if result.entry is None:
+        return Verdict("eager", location, why=result.off)
+    return Verdict("hit", location, entry=result.entry.compile_id, unknown=tuple(map(_resume_function, resumes_of(code))))
 
 
 def _why_eager(miss: lookup.Missed) -> str | None:
     if not miss.has_tensor:
         return "no tensor among its arguments"
     if miss.stance == "eager_on_recompile":
-        return f"the stance {miss.stance!r} compiles nothing"
+        return f"the stance {miss.stance!r} does not compile"
     if miss.limit is not None:
         raises = "; the call raises, since fullgraph=True or fail_on_recompile_limit_hit is set" if miss.limit_raises else ""
         return f"torch._dynamo.config.{miss.limit} is reached{raises}"
-    return None if miss.was_asked else "torch gave it up at an earlier call; dynx.guards.reset(function) has it try again"
+    return None if miss.was_asked else "torch gave up on it in an earlier call; dynx.guards.reset(fn) makes it try again"
 
 
-def _rest(code: CodeType) -> str:
-    return f"the rest of {user_name(code.co_qualname)} after line {resumed_at(code)}, and what is called there"
+def _resume_function(code: CodeType) -> str:
+    return f"the resume function of {user_name(code.co_qualname)} after line {resumed_at(code)}, and the functions it calls"

@@ -1,1 +1,1 @@
-"""`dynx.compile`: torch.compile with a cache of its own for each backend, by what the backend does, and each configuration."""
+"""`dynx.compile`: torch.compile with separate cache entries for each backend, compared by value, and each configuration."""

@@ -1,4 +1,4 @@
-"""`dynx.compile`: torch.compile with a cache of its own for each backend and configuration."""
+"""`dynx.compile`: torch.compile with separate cache entries for each backend and configuration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from dynx._torch.compilation import backend_key, isolation, wrappers
 from dynx._torch.compilation.config import config_fingerprint, config_values, forced_backend
@@ -16,14 +16,15 @@ from dynx._torch.compilation.unwrap import unwrap
 from dynx._torch.tracing.render import show_value
 from dynx._trace.cache_keys import CacheKey
 from dynx._trace.safe_read import is_module
+from dynx.errors import UsageError
 from dynx.guards._compile.backend_value import value_of
 from dynx.guards._compile.interned import Interned
-from dynx.guards._compile.keyed_backend import Keyed, key_for, text_of
+from dynx.guards._compile.keyed_backend import Keyed, check_key, key_for, text_of
 from dynx.guards._compile.warnings import warn_at_limit, warn_if_forced
 
-_FOR_TORCH = ("shapes_spec", "dynamic_shapes")  # what torch's context takes besides
+_CONTEXT_KEYWORDS = ("shapes_spec", "dynamic_shapes")  # of torch.compile, that it passes on to its context
 
-_backends = Interned()
+_backends: Interned[Any] = Interned()  # copies of torch's own backend objects, which are not typed
 
 
 def compile(
@@ -40,36 +41,57 @@ def compile(
     per_backend_limit: int | None = None,
     **torch_keywords: Any,
 ) -> Any:
-    """Compile a function, module or class as `torch.compile` does, and never run what was compiled for something else.
+    """Compile a function, module or class as `torch.compile` does, and never run code that was compiled for something else.
 
-    torch keeps what it compiled by function and backend object. Here it is kept by what the backend does (see `keyed`; `key`
-    decides where given), by `fullgraph`, `dynamic`, `mode` and `options`, and by torch's configuration at the time of the call:
-    of `torch._dynamo`, `torch._inductor` and `torch._functorch` what changes compiled code. A change compiles once, changing
-    back finds what was there; parts behind graph breaks and frames called from there are kept apart too. Each of these has a
-    limit of recompiles of its own, `per_backend_limit` or torch's. `guard_config=False` leaves the configuration out, which
-    saves about a microsecond a call.
+    torch keeps compiled code by function and backend object. Here it is kept by what the backend does (see `guards.keyed`), by
+    `fullgraph`, `dynamic`, `mode` and `options`, and by those settings of `torch._dynamo`, `torch._inductor` and
+    `torch._functorch` at the time of the call that change compiled code. A change compiles once; changing back finds the
+    earlier code. This covers resume functions and the frames called from them. Each combination has a recompile limit of its
+    own.
 
-    Otherwise as torch.compile: also a decorator, with or without arguments; modules become an `OptimizedModule`; further
-    keywords go to torch. Raises what torch.compile raises.
+    Args:
+        fn: The function, method, module or class; without it, a decorator is returned.
+        backend: As in torch.compile.
+        fullgraph: As in torch.compile.
+        dynamic: As in torch.compile.
+        mode: As in torch.compile.
+        options: As in torch.compile.
+        disable: As in torch.compile.
+        key: A hashable value that identifies the backend, if what it reads cannot be compared. Default: computed from it.
+        guard_config: False leaves the configuration out, which saves about a microsecond a call.
+        per_backend_limit: Recompile limit of each combination, at least 1. Default: `torch._dynamo.config.recompile_limit`.
+        **torch_keywords: Further keywords of torch.compile.
 
-    >>> import torch, dynx
-    >>> compiled = []
-    >>> def backend(gm, inputs): compiled.append(gm); return gm.forward
-    >>> f = dynx.compile(lambda x: x + 1, backend=backend)
-    >>> for scalars in (False, True, False, True):
-    ...     with torch._dynamo.config.patch(capture_scalar_outputs=scalars): y = f(torch.ones(3))
-    >>> len(compiled)
-    2
+    Returns:
+        What torch.compile returns: a function, an `OptimizedModule`, or the class.
+
+    Raises:
+        UsageError: `key` is not hashable or `per_backend_limit` is not a positive int. What torch.compile raises, otherwise.
+
+    Example:
+        >>> import torch, dynx
+        >>> compiled = []
+        >>> def backend(gm, inputs): compiled.append(gm); return gm.forward
+        >>> f = dynx.compile(lambda x: x + 1, backend=backend)
+        >>> for scalars in (False, True, False, True):
+        ...     with torch._dynamo.config.patch(capture_scalar_outputs=scalars): y = f(torch.ones(3))
+        >>> len(compiled)
+        2
     """
-    given = _Given(backend, fullgraph, dynamic, mode, options, disable, key, guard_config, per_backend_limit, torch_keywords)
-    if fn is None and "model" in torch_keywords:  # as torch names it
+    check_key(key)
+    if per_backend_limit is not None and (type(per_backend_limit) is not int or per_backend_limit < 1):
+        raise UsageError(f"per_backend_limit={per_backend_limit!r} is not a positive int\n  pass how often to compile")
+    arguments = _Arguments(
+        backend, fullgraph, dynamic, mode, options, disable, key, guard_config, per_backend_limit, torch_keywords
+    )
+    if fn is None and "model" in torch_keywords:  # the name in torch.compile
         fn = torch_keywords.pop("model")
-    dispatch = _Dispatch(given)
-    return dispatch if fn is None else dispatch(fn)
+    context = _Context(arguments)
+    return context if fn is None else context(fn)
 
 
 @dataclass(frozen=True)
-class _Given:
+class _Arguments:
     """The arguments of `compile`."""
 
     backend: Any
@@ -84,49 +106,58 @@ class _Given:
     torch_keywords: dict[str, Any]
 
 
-class _Dispatch:
-    """Stands where torch has its context: what it is called with is compiled once for each configuration."""
+class _CompileKey(NamedTuple):
+    """What cache entries are kept by."""
 
-    def __init__(self, given: _Given) -> None:
-        self._given = given
-        keywords, chosen = given.torch_keywords, dict(given.options or {})  # torch takes what it knows out of its dict
-        self._guard_filter_fn = chosen.get("guard_filter_fn")
-        backend = given.backend.backend if isinstance(given.backend, Keyed) else given.backend
-        named = {"mode": given.mode, "options": chosen or None, "dynamic": given.dynamic, "disable": given.disable, **keywords}
-        self._made = backend_key.torch_backend(backend, **named)
-        self._limit = given.per_backend_limit if given.per_backend_limit is not None else keywords.get("recompile_limit")
-        told = {"options": dict(given.options) if given.options else None, "recompile_limit": self._limit}
-        self._said = {"fullgraph": given.fullgraph, **named, **told}
-        self._alone = object() if keywords.get("isolate_recompiles") else None
-        self._fingerprint = config_fingerprint(of_config=given.guard_config)
+    arguments: Hashable  # the backend's key, and the value of the other arguments
+    config: Hashable  # fingerprint of torch's configuration
+
+
+class _Context:
+    """The counterpart of torch's `OptimizeContext`: compiles a callable once for each configuration that it is called under."""
+
+    def __init__(self, arguments: _Arguments) -> None:
+        self._arguments = arguments
+        keywords, options = arguments.torch_keywords, dict(arguments.options or {})  # torch removes options from its dict
+        self._guard_filter_fn = options.get("guard_filter_fn")
+        backend = arguments.backend.backend if isinstance(arguments.backend, Keyed) else arguments.backend
+        named = {"mode": arguments.mode, "options": options or None, "dynamic": arguments.dynamic, "disable": arguments.disable}
+        named |= keywords
+        self._torch_backend = backend_key.torch_backend(backend, **named)
+        limit = arguments.per_backend_limit
+        self._limit = limit if limit is not None else keywords.get("recompile_limit")
+        as_passed = {"options": dict(arguments.options) if arguments.options else None, "recompile_limit": self._limit}
+        self._settings = {"fullgraph": arguments.fullgraph, **named, **as_passed}
+        self._isolation = object() if keywords.get("isolate_recompiles") else None  # equal to nothing else: shares no entries
+        self._fingerprint = config_fingerprint(of_config=arguments.guard_config)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Dispatch, (self._given,)
+        return _Context, (self._arguments,)
 
     def __call__(self, fn: Any) -> Any:
-        if self._made is None:
+        if self._torch_backend is None:
             return fn
         if isinstance(fn, staticmethod):
             return staticmethod(self(fn.__func__))
         fn = unwrap(fn).original
         if is_module(fn):
-            self.compiler()(fn)  # raises what torch raises for a module it does not take
+            self.compiler()(fn)  # raises what torch raises for a module that it does not take
             return wrappers.optimized_module(fn, self)
         if inspect.isclass(fn):
             return wrappers.compile_class(fn, self)
         fingerprint = self._fingerprint
-        now = fingerprint()
-        first = self.compiler(now)(fn)  # at once: what cannot be compiled is told here, as torch does
-        backend = self._given.backend
-        table = {now: first} if forced_backend() is None else {}
+        config = fingerprint()
+        first = self.compiler(config)(fn)  # now, so that errors about `fn` are raised here, as torch does
+        backend = self._arguments.backend
+        table = {config: first} if forced_backend() is None else {}
         compiled_for = table.get
 
         @functools.wraps(fn)
         def compiled(*args: Any, **kwargs: Any) -> Any:
-            run = compiled_for(now := fingerprint())
+            run = compiled_for(config := fingerprint())
             if run is None:
                 warn_if_forced(fn, backend)
-                run = table.setdefault(now, self.compiler(now)(fn))
+                run = table.setdefault(config, self.compiler(config)(fn))
             return run(*args, **kwargs)
 
         wrappers.pass_for_compiled(compiled, fn, first)
@@ -134,28 +165,33 @@ class _Dispatch:
         return compiled
 
     def _value(self) -> Hashable:
-        settings = value_of(partial(_settings, self._alone, **self._said)).key
-        return key_for(self._given.backend, self._given.key), settings
+        settings = value_of(partial(_no_operation, self._isolation, **self._settings)).key
+        return key_for(self._arguments.backend, self._arguments.key), settings
 
     def compiler(self, config: Hashable = None) -> Callable[[Any], Any]:
-        """Make what compiles for a configuration, or that of now: with the backend of others of the same key, if any."""
-        key = self._value(), config or self._fingerprint()
-        mine = _backends.get(key, backend_key.shared_key, lambda: self._keyed(key))
-        keywords = self._given.torch_keywords
+        """Return what compiles a function for a configuration, by default the current one.
+
+        Uses the backend object of other compilations with an equal key, if there is one.
+        """
+        key = _CompileKey(self._value(), config or self._fingerprint())
+        backend = _backends.get(key, backend_key.shared_key, lambda: self._keyed_backend(key))
+        keywords = self._arguments.torch_keywords
         return isolation.compiler(
-            mine,
-            fullgraph=self._given.fullgraph,
-            dynamic=self._given.dynamic,
+            backend,
+            fullgraph=self._arguments.fullgraph,
+            dynamic=self._arguments.dynamic,
             guard_filter_fn=self._guard_filter_fn,
             recompile_limit=self._limit,
-            prepare=partial(tell_at_limit, tell=partial(warn_at_limit, mine.dynx_key)),
-            **{name: keywords[name] for name in _FOR_TORCH if name in keywords},
+            prepare=partial(tell_at_limit, tell=partial(warn_at_limit, backend.dynx_key)),
+            **{name: keywords[name] for name in _CONTEXT_KEYWORDS if name in keywords},
         )
 
-    def _keyed(self, key: tuple[Hashable, Hashable]) -> Any:
-        settings = {**self._said, **(config_values() if self._given.guard_config else {})}
-        words = {"backend": text_of(self._given.backend), **{name: show_value(each) for name, each in settings.items()}}
-        return backend_key.keyed_backend(self._made, CacheKey(key, words), lambda: (self._value(), key[1]))
+    def _keyed_backend(self, key: _CompileKey) -> Any:
+        settings = {**self._settings, **(config_values() if self._arguments.guard_config else {})}
+        texts = {"backend": text_of(self._arguments.backend), **{name: show_value(value) for name, value in settings.items()}}
+        return backend_key.keyed_backend(
+            self._torch_backend, CacheKey(key, texts), lambda: _CompileKey(self._value(), key.config)
+        )
 
 
-def _settings(*_: Any, **__: Any) -> None: ...
+def _no_operation(*_: Any, **__: Any) -> None: ...

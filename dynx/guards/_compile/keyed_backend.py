@@ -1,4 +1,4 @@
-"""Backends that torch can tell apart, and put together, by what they do."""
+"""Backends that are the same object for torch.compile whenever they compile alike."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ import threading
 import warnings
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from dynx._torch.tracing.render import show_value
 from dynx._trace.user_location import levels_to_the_user
-from dynx.errors import DynxWarning
+from dynx.errors import DynxWarning, UsageError
 from dynx.guards._compile.backend_value import Value, value_of
 from dynx.guards._compile.interned import Interned
 
-_CHOSEN = ("chosen",)  # begins keys that the user gave
 
-_lock = threading.Lock()
-_known = Interned()
-_met: dict[int, int] = {}  # of backends that look alike, the hash of the key of the first
-_told: set[int] = set()
+class ChosenKey(NamedTuple):
+    """A key that the user passed; it is trusted, and not compared with what the backend is now."""
+
+    key: Hashable
 
 
 class Keyed:
-    """A backend for `torch.compile`; there is one object for each key."""
+    """A backend for `torch.compile`; exists once for each key."""
 
     def __init__(self, backend: Any, key: Hashable) -> None:
         self.backend, self.key = backend, key
@@ -38,71 +37,100 @@ class Keyed:
         return compiled
 
     def shared_key(self) -> Hashable | None:
-        """Give the key, None once the backend was another, when it compiled or now."""
-        is_chosen = self.key[:1] == _CHOSEN if isinstance(self.key, tuple) else False
-        return self.key if self._is_shared and (is_chosen or value_of(self.backend).key == self.key) else None
+        """Return the key; None if the backend has changed, now or when it compiled, and must not be shared any more."""
+        is_unchanged = type(self.key) is ChosenKey or value_of(self.backend).key == self.key
+        return self.key if self._is_shared and is_unchanged else None
 
     def __repr__(self) -> str:
         return f"<keyed backend {self.__name__}>"
 
 
+_lock = threading.Lock()
+_keyed: Interned[Keyed] = Interned()
+_first_keys: dict[int, int] = {}  # by the hash of the likeness of backends: the hash of the key of the first of them
+_warned: set[int] = set()  # hashes of likenesses
+
+
 def keyed(backend: Any, *, key: Hashable = None) -> Any:
-    """Make a backend that torch takes for the same whenever it would compile alike.
+    """Return a backend that is the same object for all backends that compile alike.
 
-    `torch.compile` compares backends by identity: a lambda or a partial made anew compiles everything again, and counts against
-    the limit. Of two backends with equal code, defaults, closure and globals, or options, this gives the same object. What
-    could change unseen, such as a list that a function closes over, is compared by identity, and a warning says so the first
-    time that it makes a difference; `key`, any hashable value, decides instead. A name is given back as it is. Takes a
-    callable `(GraphModule, list of example inputs) -> callable` or a name; raises TypeError for anything else.
+    `torch.compile` compares backends by identity: a lambda or partial that is created again compiles everything again, and
+    counts towards the recompile limit. This returns one object for backends with equal code, defaults, closure, globals and
+    options. What could change without being noticed, such as a list in a closure, is compared by identity; a warning says so
+    the first time that this separates two backends with the same code.
 
-    >>> import torch, dynx
-    >>> from functools import partial
-    >>> def backend(gm, inputs, level): return gm.forward
-    >>> dynx.guards.keyed(partial(backend, level=1)) is dynx.guards.keyed(partial(backend, level=1))
-    True
+    Args:
+        backend: A name, which is returned unchanged, or a callable `(GraphModule, list of example inputs) -> callable`.
+        key: A hashable value that decides instead: backends with equal keys are the same. Default: computed from the backend.
+
+    Raises:
+        UsageError: `backend` is neither a name nor callable, or `key` is not hashable.
+
+    Example:
+        >>> import torch, dynx
+        >>> from functools import partial
+        >>> def backend(gm, inputs, level): return gm.forward
+        >>> dynx.guards.keyed(partial(backend, level=1)) is dynx.guards.keyed(partial(backend, level=1))
+        True
     """
+    check_key(key)
     if isinstance(backend, (str, Keyed)):
         return backend
     if not callable(backend):
-        raise TypeError(f"a backend is a name or a function of a graph module and example inputs, not {backend!r}")
-    found = key_for(backend, key)
-    return _known.get(found, Keyed.shared_key, lambda: Keyed(backend, found))
+        raise UsageError(
+            f"{show_value(backend)} is not a backend\n  pass a name, or a callable that takes a GraphModule and example inputs"
+        )
+    backend_key = key_for(backend, key)
+    return _keyed.get(backend_key, Keyed.shared_key, lambda: Keyed(backend, backend_key))
+
+
+def check_key(key: Any) -> None:
+    """Raise UsageError unless a key that the user passed is hashable."""
+    try:
+        hash(key)
+    except TypeError:
+        raise UsageError(
+            f"key={show_value(key)} is not hashable: a {type(key).__qualname__}\n  pass a string, a number or a tuple of them"
+        ) from None
 
 
 def key_for(backend: Any, key: Hashable = None) -> Hashable:
-    """Give the key of a backend; warns once if a part that is compared by identity sets it apart from one of the same code."""
+    """Return the key of a backend.
+
+    Warns once if a part that is compared by identity separates it from a backend with the same code.
+    """
     if isinstance(backend, Keyed):
         return backend.key
     if key is not None:
-        return (*_CHOSEN, key)
+        return ChosenKey(key)
     value = value_of(backend)
-    _tell_apart(backend, value)
+    _warn_if_separated(backend, value)
     return value.key
 
 
-def _tell_apart(backend: Any, value: Value) -> None:
+def _warn_if_separated(backend: Any, value: Value) -> None:
     if not value.by_identity:
         return
     likeness, key = hash(value.likeness), hash(value.key)
     with _lock:
-        if _met.setdefault(likeness, key) == key or likeness in _told:
+        if _first_keys.setdefault(likeness, key) == key or likeness in _warned:
             return
-        _told.add(likeness)
+        _warned.add(likeness)
     name = getattr(backend, "__qualname__", type(backend).__qualname__)
     warnings.warn(
-        f"backend {name!r} looks like one of before, but {value.by_identity[0]} can change:"
+        f"backend {name!r} has the same code as an earlier backend, but {value.by_identity[0]} can change:"
         " it is compared by identity, so everything is compiled again\n"
-        "  reuse one backend object, or say what makes it the same: dynx.compile(..., key=...)",
+        "  reuse one backend object, or pass what identifies it: dynx.compile(..., key=...)",
         DynxWarning,
         stacklevel=levels_to_the_user(),
     )
 
 
 def text_of(backend: Any) -> str:
-    """Write a backend as a user would: `eager`, `partial(backend, level=1)`, `backend`."""
+    """Return a backend as a user would write it: `eager`, `partial(backend, level=1)`, `backend`."""
     if isinstance(backend, Keyed):
         return text_of(backend.backend)
     if isinstance(backend, partial):
-        given = [*map(show_value, backend.args), *(f"{name}={show_value(each)}" for name, each in backend.keywords.items())]
-        return f"partial({', '.join([text_of(backend.func), *given])})"
+        keywords = (f"{name}={show_value(value)}" for name, value in backend.keywords.items())
+        return f"partial({', '.join([text_of(backend.func), *map(show_value, backend.args), *keywords])})"
     return backend if isinstance(backend, str) else str(getattr(backend, "__qualname__", type(backend).__qualname__))

@@ -1,4 +1,4 @@
-"""Warn when torch falls back to eager at a recompile limit, and when a stance compiles for another backend."""
+"""Warn when torch runs a function eagerly at a recompile limit, and when a stance compiles it for another backend."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ _SHOWN = 3
 
 
 def warn_at_limit(key: CacheKey, call: AtLimit) -> None:
-    """Warn with the function, the limit, and what the call does not fit of each version for this backend and configuration."""
+    """Warn with the function, the limit, and the guard that failed of each cache entry for this backend and configuration."""
     warnings.warn(_text(key, call), DynxWarning, stacklevel=levels_to_the_user())
 
 
 def _text(key: CacheKey, call: AtLimit) -> str:
     function = definition_of(call.locals["fn"]) if is_shared(call.code) and "fn" in call.locals else location_of(call.code)
-    entries = [each for each in entries_of(call.code) if each.cache_key == key]
-    reasons = reasons_of(entries, call.locals, call.globals, None)  # all of this backend
-    shown = [f"\n    {each}" for each in dict.fromkeys(map(_words, reasons))]
+    entries = [entry for entry in entries_of(call.code) if entry.cache_key == key]
+    reasons = reasons_of(entries, call.locals, call.globals, None)  # None: the backend of all of them matches
+    shown = [f"\n    {text}" for text in dict.fromkeys(map(_reason_text, reasons))]
     more = [f"\n    and {len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
-    rule = next((each.rule for each in reasons if each.rule is not None), None)
+    rule = next((reason.rule for reason in reasons if reason.rule is not None), None)
     return (
         f"{function.function} ({function.file}:{function.line}) reached {call.limit} ({call.allowed}) with backend"
-        f" {key.settings['backend']!r}: calls that fit no version of it run eagerly from now on"
+        f" {key.settings['backend']!r}: calls that fit none of its cache entries run eagerly from now on"
         "\n  this call fits none because of"
         + "".join([*shown[:_SHOWN], *more])
-        + (f"\n  run `dynx rule {rule}` for what helps" if rule else "")
-        + "\n  dynx.compile(..., per_backend_limit=...) gives more room"
+        + (f"\n  run `dynx rule {rule}` for advice" if rule else "")
+        + "\n  raise the limit with dynx.compile(..., per_backend_limit=...)"
     )
 
 
-def _words(reason: Reason) -> str:
+def _reason_text(reason: Reason) -> str:
     where = f"  ({reason.location.file}:{reason.location.line})" if reason.location is not None else ""
     if reason.expected is None:
         return f"{reason.text or reason.kind}{where}"
@@ -52,15 +52,15 @@ def _words(reason: Reason) -> str:
 
 
 def warn_if_forced(fn: Any, backend: Any) -> None:
-    """Warn with the function and both backends; Python shows it once for each call site."""
+    """Warn with the function and both backends if a stance forces another backend; Python shows it once for each call site."""
     forced = forced_backend()
     if forced is None or forced is backend or (type(forced) is str and forced == backend):
         return
     warnings.warn(
-        f"{_name(fn)} is compiled with backend {text_of(forced)!r} besides"
-        f" {text_of(backend)!r}, since torch.compiler.set_stance forces it"
-        "\n  what that compiles stays when the stance is over, in a cache of its own"
-        "\n  dynx.guards.reset(function) frees it, and what is compiled with the other backends",
+        f"{_name(fn)} is compiled with backend {text_of(forced)!r} in addition to"
+        f" {text_of(backend)!r}, because torch.compiler.set_stance forces it"
+        "\n  its cache entries stay after the stance ends, apart from those of the other backend"
+        "\n  free the entries of all backends with dynx.guards.reset(fn)",
         DynxWarning,
         stacklevel=levels_to_the_user(),
     )

@@ -1,4 +1,4 @@
-"""`guards.profile`: what the guards of a call cost, and the cheapest way to have them checked that is safe."""
+"""`guards.profile`: what the guards of a call cost, and the cheapest safe setting to check them."""
 
 from __future__ import annotations
 
@@ -20,155 +20,172 @@ from dynx.guards._cache.hits import not_counting
 from dynx.guards._cache.owner import CacheOwner, cache_owner
 from dynx.guards._cache.target import definition_of, location_of
 from dynx.guards._cost.dict_tags import Marking
-from dynx.guards._cost.settings import DICT_TAGS, plan, settings
+from dynx.guards._cost.settings import DICT_TAGS, FrameSettings, plan, settings
 from dynx.records import CostNode, FrameCost, GuardCosts, GuardNode, GuardSetting, Location
 from dynx.records.record import IN_PROCESS
 
-_SECONDS = 0.8  # of timing guards, shared by the frames of the call
-_CALL_SECONDS = 0.2
-_CALLS = 10
-_TRIES = 3
+_GUARD_SECONDS = 0.8  # spent on timing guards, divided among the frames of the call
+_CALL_SECONDS = 0.2  # after which no further calls are timed
+_MAX_CALLS = 10
+_MIN_CALLS = 3
+_MAX_COMPILES = 3  # calls that may compile before one runs cached code only
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class GuardProfile(GuardCosts):
-    """What checking guards costs in one call, and a way to have it cheaper."""
+    """What checking guards costs in one call, and which settings are cheaper."""
 
     owner: CacheOwner = field(default=CacheOwner((), None, None), compare=False, repr=False, metadata=IN_PROCESS)
 
     def apply(self, setting: str | None = None) -> Marking:
-        """Have the guards of this function checked as `advice` says, or as the setting of this name; gives a handle.
+        """Check the guards of this callable as `advice` says, or with the setting of this name, until the handle is removed.
 
-        Only what drops no guard can be applied to compiled code: "dict tags". Raises UsageError for other settings, and where
-        no cheaper one is safe: then name the one whose `misses` you accept.
+        Args:
+            setting: The name of one of `settings`. Only "dict tags" drops no guard and can be applied to compiled code.
+                Default: `advice`.
+
+        Raises:
+            UsageError: No setting has this name, it can only be chosen when compiling, or no cheaper setting is safe: then pass
+                the name of the one whose `misses` you accept.
         """
-        chosen = self.advice if setting is None else next((each for each in self.settings if each.name == setting), None)
+        chosen = self.advice if setting is None else next((known for known in self.settings if known.name == setting), None)
         if chosen is None:
             raise UsageError(
-                f"no setting {setting!r} was measured, or it is in use\n"
-                f"  there is {', '.join(each.name for each in self.settings)}"
+                f"setting {setting!r} was not measured, or it is in use\n"
+                f"  valid choices are {', '.join(known.name for known in self.settings)}"
             )
         if chosen.name == DICT_TAGS:
             return Marking(self.owner)
         if chosen == self.settings[0]:
             raise UsageError(_nothing_cheaper(self.settings[1:]))
-        raise UsageError(f"{chosen.name} drops guards, which torch can only do when it compiles\n  write {chosen.how}")
+        raise UsageError(f"{chosen.name} drops guards, which torch can only do when it compiles\n  use {chosen.how}")
 
 
 def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> GuardProfile:
-    """Time the guards of a call, part by part, and the ways to have them checked that would cost less.
+    """Time the guards of a call, value by value, and the settings that would check them faster.
 
-    **Makes the call about a dozen times**, to find the frames that it runs and to time the whole of it: what it does to the
-    program, such as an optimizer's step, happens as often. In one of them it stops before each frame, for about a second in
-    all, to time copies of the guards; guards with code of the user's own run thousands of times. Guards are timed as a loop
-    has them, with the processor's cache warm; between long steps they cost more. The frames are those of the function and of
-    its rests after graph breaks, not of functions that these call.
+    **Makes the call about a dozen times**, to find the frames that it runs and to time the whole of it: its side effects, such
+    as a step of an optimizer, happen as often. In one of these calls it stops before each frame, for about a second in all, to
+    time copies of the guards; guards that run code of yours run thousands of times. Guards are timed in a loop, with a warm
+    processor cache; between long steps they cost more. The frames are those of the function and its resume functions, not of
+    functions that these call.
 
-    `settings` are the one in use and what could be chosen instead, with the nanoseconds that each would take and the changes
-    that it would miss; `advice` is the cheapest that misses none, which is the one in use where all others miss something;
-    `apply(name)` has another from then on. Raises UsageError for a call that runs nothing compiled or compiles each time, and
-    what the call raises.
+    Args:
+        compiled: What torch.compile or dynx.compile returned for a function, method or module.
+        *args: Positional arguments of the call.
+        **kwargs: Keyword arguments of the call.
 
-    >>> import torch
-    >>> from dynx import guards
-    >>> model = torch.compile(torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(8))), backend="eager")
-    >>> costs = guards.profile(model, torch.ones(2, 4))
-    >>> costs.frames[0].size > 50 and 0 < costs.share < 1
-    True
+    Returns:
+        A profile: `frames` with nanoseconds per guarded value, `settings` (the first is the one in use) with the nanoseconds
+        that each would take and the changes that it would miss, and `advice`, the cheapest that misses nothing, which is the
+        one in use if all others miss something. `apply(name)` switches to another setting.
+
+    Raises:
+        UsageError: The call runs no compiled code, or compiles each time. What the call raises, otherwise.
+
+    Example:
+        >>> import torch
+        >>> from dynx import guards
+        >>> model = torch.compile(torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(8))), backend="eager")
+        >>> costs = guards.profile(model, torch.ones(2, 4))
+        >>> costs.frames[0].size > 50 and 0 < costs.share < 1
+        True
     """
     owner = cache_owner(compiled)
 
     def call() -> object:
         return compiled(*args, **kwargs)
 
-    call()  # compiles, where it has to
-    frames = _measured(call, _entries_run(call, owner, definition_of(compiled)))
+    call()  # compiles, if no entry fits
+    location = definition_of(compiled)
+    frames = _measured_frames(call, _entries_run(call, owner, location))
     return GuardProfile(
-        definition_of(compiled),
+        location,
         _nanoseconds(call),
-        tuple(each.cost() for each in frames),
-        settings([(each.planned, each.count) for each in frames]),
+        tuple(frame.cost() for frame in frames),
+        settings([FrameSettings(frame.planned, frame.times) for frame in frames]),
         owner=owner,
     )
 
 
-def _entries_run(call: Callable[[], object], owner: CacheOwner, place: Location) -> list[RawEntry]:
-    """List the versions that a call runs. Raises UsageError where there are none."""
+def _entries_run(call: Callable[[], object], owner: CacheOwner, location: Location) -> list[RawEntry]:
+    """List the cache entries that a call runs, once for each run. Raises UsageError if it runs none."""
     before = entries = owner.entries()
-    for _ in range(_TRIES):
+    for _ in range(_MAX_COMPILES):
         if runs := frames_run(call, entries):
             return runs
         before, entries = entries, owner.entries()
     if len(before) != len(entries):
-        raise UsageError(f"every call of {place.function} compiles again\n  dynx.guards.recompiles() says why")
+        raise UsageError(f"every call of {location.function} compiles again\n  dynx.guards.recompiles() reports why")
     raise UsageError(
-        f"this call of {place.function} runs nothing that is compiled\n"
-        "  give what torch.compile made; where it is, dynx.would_recompile(compiled, ...) says why"
+        f"this call of {location.function} runs no compiled code\n"
+        "  pass what torch.compile returned; if you did, dynx.would_recompile(compiled, ...) reports why"
     )
 
 
-def _measured(call: Callable[[], object], runs: list[RawEntry]) -> list[_Frame]:
+def _measured_frames(call: Callable[[], object], runs: list[RawEntry]) -> list[_Frame]:
     """Make a call, and time the guards of each frame right before it begins, when they hold."""
-    counts = Counter(id(each.guards) for each in runs)
-    found: dict[int, _Frame] = {}
+    counts = Counter(id(entry.guards) for entry in runs)
+    frames: dict[int, _Frame] = {}
 
     def measure(run: FrameRun) -> None:
-        if (key := id(run.entry.guards)) not in found:
+        if (key := id(run.entry.guards)) not in frames:
             with not_counting(run.entry.guards):
-                found[key] = frame = _Frame(run, max(1, counts[key]))
-                frame.measure(_SECONDS / len(counts))
+                frames[key] = frame = _Frame(run, max(1, counts[key]))
+                frame.measure(_GUARD_SECONDS / len(counts))
 
     frames_run(call, runs, measure)
-    for each in found.values():
-        if not each.hold:
+    for frame in frames.values():
+        if not frame.hold:
             raise UsageError(
-                f"a guard of {location_of(each.entry.code).function} held in the call and not right after: it cannot be timed"
-                "\n  guards.inspect lists them; one may run code that changes what it looks at"
+                f"a guard of {location_of(frame.entry.code).function} held in the call but not right after: it cannot be timed"
+                "\n  look in guards.inspect(fn) for a guard that runs code which changes what it checks"
             )
-    return list(found.values())
+    return list(frames.values())
 
 
 class _Frame:
-    """A frame of the call, being measured."""
+    """A frame of the call whose guards are timed."""
 
-    def __init__(self, run: FrameRun, count: int) -> None:
-        self.entry, self.count = run.entry, count
+    def __init__(self, run: FrameRun, times: int) -> None:
+        self.entry, self.times = run.entry, times  # times: how often the call runs the entry
         tree = tree_of(run.entry.guards)
         facts = subscribers.facts_of(run.entry.compile_id)
         self._guards = node_of(tree, run.entry.code, facts.requests if facts is not None else None)
-        self._times = GuardTimes(tree, run.locals)
-        self.planned = plan(self._times, tree, self._guards, run.locals, run.globals)
+        self._timing = GuardTimes(tree, run.locals)
+        self.planned = plan(self._timing, tree, self._guards, run.locals, run.globals)
         self.hold = bool(tree.manager.check(dict(run.locals)))
 
     def measure(self, seconds: float) -> None:
-        self._times.measure(seconds)
+        self._timing.measure(seconds)
 
     def cost(self) -> FrameCost:
-        tree = _cost(self._times.parts(), self._guards)
+        tree = _cost(self._timing.parts(), self._guards)
         code = self.entry.code
-        return FrameCost(self.entry.compile_id, location_of(code), self._times.whole, tree, self.count, resumed_at(code))
+        return FrameCost(self.entry.compile_id, location_of(code), self._timing.whole, tree, self.times, resumed_at(code))
 
 
 def _cost(timed: TimedNode, node: GuardNode) -> CostNode:
-    children = tuple(_cost(each, below) for each, below in zip(timed.children, node.children, strict=True))
+    """Combine the times of a guard tree with its record."""
+    children = tuple(_cost(timed_child, child) for timed_child, child in zip(timed.children, node.children, strict=True))
     return CostNode(node.source, node.type, timed.total, timed.own, node.guards, children)
 
 
 def _nanoseconds(call: Callable[[], object]) -> float:
-    """Give the nanoseconds of the fastest of several calls."""
+    """Return the nanoseconds of the fastest of several calls."""
     clock, best, end = time.perf_counter_ns, float("inf"), time.perf_counter() + _CALL_SECONDS
-    for done in range(_CALLS):
+    for number in range(1, _MAX_CALLS + 1):
         start = clock()
         call()
         best = min(best, clock() - start)
-        if done >= 2 and time.perf_counter() > end:
+        if number >= _MIN_CALLS and time.perf_counter() > end:
             break
     return best
 
 
 def _nothing_cheaper(others: tuple[GuardSetting, ...]) -> str:
-    drops_none = [each for each in others if each.name == DICT_TAGS]
-    if not drops_none:
+    dict_tags = next((setting for setting in others if setting.name == DICT_TAGS), None)
+    if dict_tags is None:
         return "no cheaper setting is safe: all that were measured drop guards"
-    misses = "".join(f"\n    {each}" for each in drops_none[0].misses)
-    return f"no cheaper setting is safe in every case\n  {drops_none[0].how} has dict tags, which miss{misses}"
+    misses = "".join(f"\n    {change}" for change in dict_tags.misses)
+    return f"no cheaper setting is safe in every case\n  {dict_tags.how} applies dict tags, which miss{misses}"
