@@ -21,8 +21,8 @@ How a call finds its entry
 
 A compiled wrapper installs its backend as the frame evaluation callback and calls the function. When the frame begins, torch
 
-1. asks the pinned entries of the code object, whose backend it does not compare;
-2. asks the other entries, newest or most recently hit first: the region must be that of the wrapper or none, the backend must
+1. checks the pinned entries of the code object, whose backend it does not compare;
+2. checks the other entries, newest or most recently hit first: the region must be that of the wrapper or none, the backend must
    be the same object (or of the same type and equal), and all guards must hold. A hit moves the entry to the front;
 3. if none fits, compiles, unless the code object has `recompile_limit` (8) entries or was compiled
    `accumulated_recompile_limit` (256) times. At a limit it runs the function eagerly, and keeps doing so for calls that fit no

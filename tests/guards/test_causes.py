@@ -54,7 +54,7 @@ def test_recompile_reason_names_the_cause(name):
     if cause.kind in AMBIENT:
         assert (reason.location.file, reason.location.function) == (__file__, "recompiles_of")
     else:
-        assert (reason.location.file, reason.location.line) == marked_line(cause.asks or cause.function)
+        assert (reason.location.file, reason.location.line) == marked_line(cause.guarded_in or cause.function)
 
 
 @pytest.mark.parametrize("name", [name for name, create in CAUSES.items() if create().rule is not None])

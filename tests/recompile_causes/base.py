@@ -28,7 +28,7 @@ class Cause:
     options: dict[str, Any] = field(default_factory=lambda: {"dynamic": False})
     rule: str | None = None
     advised: Callable[[], Cause] | str | None = None  # how to follow the advice: DYNAMIC, STEADY or a changed program
-    asks: Callable[..., Any] | None = None  # the function with the line that asked for the guard, if not `function`
+    guarded_in: Callable[..., Any] | None = None  # the function with the line that asked for the guard, if not `function`
 
 
 CAUSES: dict[str, Callable[[], Cause]] = {}

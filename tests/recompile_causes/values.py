@@ -147,7 +147,7 @@ def a_partial_argument():
         "3",
         rule="DX114",
         advised=DYNAMIC,
-        asks=times,
+        guarded_in=times,
     )
 
 

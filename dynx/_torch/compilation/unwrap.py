@@ -7,7 +7,7 @@ function, a `torch.nn.Module`, a class, a callable object or code that is not Py
 - a report shows the line that the user wrote: the last layer, behind decorators (`function`, `through`);
 - a module search looks at every layer, since each may hold modules (`layers`).
 
-Attributes are read from instance dictionaries, so that an object that computes its attributes is never asked for one.
+Attributes are read from instance dictionaries, so that an object that computes its attributes is not made to compute one.
 
 Torch: `_dynamo.eval_frame.innermost_fn` and the attributes `_torchdynamo_orig_callable`, `OptimizedModule._orig_mod` and
 `Module._compiled_call_impl`; alike in 2.11, 2.13 and 2.15.
@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple
 
 Wrapper = Literal["compiled", "partial", "method", "descriptor", "decorator"]
 
-_MAX_LAYERS = 100  # an object may wrap a new object each time that it is asked
+_MAX_LAYERS = 100  # an object may wrap a new object each time that `__wrapped__` is read
 
 
 class Layer(NamedTuple):

@@ -87,7 +87,7 @@ def reset(fn: Any) -> None:
 def pin(entry: Entry, *, unsafe_ignore_backend: bool = False) -> Pin:
     """Put one cache entry in front of all others and outside of the recompile limit, until the pin is removed.
 
-    torch asks pinned entries first and **does not compare backends** for them: every torch.compile of this function, with any
+    torch checks pinned entries first and **does not compare backends** for them: every torch.compile of this function, with any
     backend and configuration, runs this entry when its guards hold. Pinning **removes all entries of the function that are not
     pinned**, which also resets its count of recompiles.
 
