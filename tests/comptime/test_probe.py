@@ -64,6 +64,7 @@ def first_line(function):
         (f"{__name__}:Net", Net(), "Net.forward"),
         (f"{__file__}:{first_line(helper) + 1}", program, "helper"),
         (torch.compile(program), program, "program"),
+        (torch.compile(Net()), Net(), "Net.forward"),
     ],
     ids=lambda value: getattr(value, "__qualname__", "") or type(value).__name__,
 )
