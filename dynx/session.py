@@ -145,7 +145,7 @@ class Watch(RunMembers):
         self._writer = RunWriter(self._out, self._header) if self._out is not None else None
         self._started = time.perf_counter()
         self._details = CompileDetails(self._record) if self._detail == "full" else None
-        self._listening = listen(self._record, ended=self._details.on_end if self._details is not None else None)
+        self._listening = listen(self._record, on_end=self._details.on_end if self._details is not None else None)
         if self._detail == "full":
             from dynx.comptime import PostMortem, Timeline
 

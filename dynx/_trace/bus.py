@@ -1,16 +1,17 @@
-"""The trace bus: listens to torch once, tells every listener what was committed.
+"""The entrance to the trace bus: adds listeners, and keeps torch hooked while there is at least one.
 
-Hooks are in place only while somebody listens. Records of a compilation are buffered and told when it ends, so a listener
-never sees an attempt that was thrown away as if it had counted.
+Records of a compilation are buffered and emitted when it ends, so a listener never mistakes an attempt that was discarded for
+one that was committed.
 """
 
 from __future__ import annotations
 
 import threading
 
+from dynx._handle import Handle
 from dynx._torch.capabilities import HOOK_POINTS, hook_point
 from dynx._torch.hooks import Subscription, subscribe
-from dynx._trace.dispatch import Ended, Listener, Starting, emit, end_listeners, listeners, start_listeners
+from dynx._trace.dispatch import EndListener, Listener, StartListener, emit, end_listeners, listeners, start_listeners
 from dynx._trace.subscribers import SUBSCRIBERS, forget
 from dynx.errors import UnsupportedTorch
 from dynx.records import Trouble
@@ -19,41 +20,50 @@ _lock = threading.RLock()
 _subscriptions: list[Subscription] = []
 
 
-class Listening:
-    """A handle: `remove()` stops listening, and takes the hooks away with the last listener."""
+class Listening(Handle):
+    """The handle of a listener; removing the last listener also removes the hooks from torch."""
 
-    def __init__(self, listener: Listener, starting: Starting | None, ended: Ended | None) -> None:
-        self._listener, self._starting, self._ended = listener, starting, ended
+    __slots__ = ("_listener", "_on_end", "_on_start")
+
+    def __init__(self, listener: Listener, on_start: StartListener | None, on_end: EndListener | None) -> None:
+        self._listener, self._on_start, self._on_end = listener, on_start, on_end
 
     def remove(self) -> None:
         with _lock:
-            if self._starting in start_listeners:
-                start_listeners.remove(self._starting)
-            if self._ended in end_listeners:
-                end_listeners.remove(self._ended)
+            if self._on_start in start_listeners:
+                start_listeners.remove(self._on_start)
+            if self._on_end in end_listeners:
+                end_listeners.remove(self._on_end)
             if self._listener in listeners:
                 listeners.remove(self._listener)
                 if not listeners:
                     _detach()
 
 
-def listen(listener: Listener, *, starting: Starting | None = None, ended: Ended | None = None) -> Listening:
+def listen(listener: Listener, *, on_start: StartListener | None = None, on_end: EndListener | None = None) -> Listening:
     """Call `listener` with every record from now on, on the thread that compiled.
 
-    `starting` is called when a compilation begins, `ended` when it ends, before its records are passed on.
+    Args:
+        listener: Called with each record when its compilation has ended. An exception in it becomes a `Trouble` record.
+        on_start: Called when a compilation begins, with its compile id and the location of the function.
+        on_end: Called when a compilation ends, before its records are emitted, with a `CompileEnd`.
+
+    Returns:
+        The handle that removes all of them.
     """
     with _lock:
         listeners.append(listener)
-        if starting is not None:
-            start_listeners.append(starting)
-        if ended is not None:
-            end_listeners.append(ended)
+        if on_start is not None:
+            start_listeners.append(on_start)
+        if on_end is not None:
+            end_listeners.append(on_end)
         if len(listeners) == 1:
             _attach()
-        return Listening(listener, starting, ended)
+        return Listening(listener, on_start, on_end)
 
 
 def _attach() -> None:
+    """Subscribe to every hook point; report those that the installed torch lacks once all others are in place."""
     missing: list[Trouble] = []
     for point in HOOK_POINTS:
         try:

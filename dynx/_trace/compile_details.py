@@ -68,7 +68,7 @@ def _compiled_guards(end: CompileEnd) -> CompiledGuards:
         return tuple(map(named, lines_of(source, requests, None)[:_MAX_REQUESTERS]))
 
     texts = [(guard.type, text) for node in tree_of(end.guards).walk() for guard in node.guards for text in guard.texts]
-    guards = tuple(read_guard(kind, text, end.code, requesters, longest=_MAX_TEXT) for kind, text in texts[:_MAX_GUARDS])
+    guards = tuple(read_guard(kind, text, end.code, requesters, max_length=_MAX_TEXT) for kind, text in texts[:_MAX_GUARDS])
     return CompiledGuards(end.generation, end.id, end.location, guards, len(texts) - len(guards))
 
 

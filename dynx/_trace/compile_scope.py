@@ -1,10 +1,11 @@
-"""One compilation while it happens: a buffer that becomes records when it ends."""
+"""The buffer of a compilation in progress, which becomes records when the compilation ends."""
 
 from __future__ import annotations
 
 import threading
 import time
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from dynx._torch.compilation import metrics
 from dynx._torch.compilation.events import RawCache, RawDynamic
@@ -40,9 +41,16 @@ from dynx.records import (
 from dynx.records.compile import AttemptOutcome
 
 
+class CompileKey(NamedTuple):
+    """The key of a compilation; compile ids repeat after a reset."""
+
+    generation: int
+    compile_id: str
+
+
 @dataclass
 class Scope:
-    """What is known about a compilation that is under way. Lives on the stack of its thread, dies with it."""
+    """What is known about a compilation in progress; kept on a stack of its thread until the compilation ends."""
 
     generation: int
     call: CompileCall
@@ -58,22 +66,23 @@ class Scope:
     dynamic: list[BecameDynamic] = field(default_factory=list)
     caches: list[CacheEvent] = field(default_factory=list)
     warnings: list[TorchWarning] = field(default_factory=list)
-    nested_seconds: float = 0.0  # of compilations inside this one, which have records of their own
+    nested_seconds: float = 0.0  # of compilations started by this one, which have records of their own
     elapsed: float = 0.0
 
     @property
-    def key(self) -> tuple[int, str]:
-        return self.generation, self.call.id
+    def key(self) -> CompileKey:
+        return CompileKey(self.generation, self.call.id)
 
     def begin_attempt(self) -> None:
         self.attempt_started = time.perf_counter()
-        self.requests = Requests()  # what an abandoned attempt asked for guards nothing
+        self.requests = Requests()  # an attempt that was discarded installs no guards
 
     def end_attempt(self, result: object, raised: BaseException | None) -> None:
+        """Add the attempt that ended with the `result` of `trace_frame`, or with the exception it raised."""
         if raised is None:
-            # torch announces every changed number, also those it goes on to specialise
+            # torch reports every changed number as dynamic, including numbers that it specializes later in the attempt
             symbolic = symbolic_sources(result)
-            self.dynamic = [each for each in self.dynamic if any(_is_part(name, each.source) for name in symbolic)]
+            self.dynamic = [change for change in self.dynamic if any(_is_part(name, change.source) for name in symbolic)]
         seconds = time.perf_counter() - self.attempt_started
         outcome: AttemptOutcome = "committed"
         reason = None
@@ -82,22 +91,25 @@ class Scope:
             outcome = "restarted" if restarts else "skipped" if is_skip(raised) else "failed"
         self.attempts.append(Attempt(len(self.attempts), outcome, seconds, reason))
 
-    def note_break(self, found: RawBreak) -> None:
-        self.breaks.append(graph_break(found, self.key, self.call_site, self.location))
+    def add_break(self, raw: RawBreak) -> None:
+        self.breaks.append(graph_break(raw, self.key, self.call_site, self.location))
 
-    def note_event(self, found: RawCache | RawDynamic) -> None:
-        if isinstance(found, RawCache):
-            self.caches.append(
-                CacheEvent(found.cache, found.result, self.generation, self.call.id, self.location, found.reason)
-            )
+    def add_fatal_break(self, raised: BaseException) -> None:
+        """Add the break that made a compilation with fullgraph fail: there torch raises it instead of logging it."""
+        if is_skip(raised):
+            record = graph_break(read_break("", raised), self.key, self.call_site, self.location)
+            self.breaks.append(replace(record, resumable=False, fatal=True))
+
+    def add_event(self, raw: RawCache | RawDynamic) -> None:
+        """Add a lookup in a compile cache, or a size or number that became dynamic."""
+        if isinstance(raw, RawCache):
+            self.caches.append(CacheEvent(raw.cache, raw.result, self.generation, self.call.id, self.location, raw.reason))
             return
         line = user_location(tracing_stack(), self.call_site)
-        self.dynamic.append(
-            BecameDynamic(found.source, found.dim, found.first, found.second, self.generation, self.call.id, line)
-        )
+        self.dynamic.append(BecameDynamic(raw.source, raw.dim, raw.first, raw.second, self.generation, self.call.id, line))
 
     def finish(self, ending: Ending) -> list[Record]:
-        """Give the records of this compilation, in the order in which they make sense."""
+        """Close the scope and return its records: the details first, then `GaveUp`, `Recompile` and `Compile`."""
         self.elapsed = time.perf_counter() - self.started
         seconds = max(0.0, self.elapsed - self.nested_seconds)
         nodes, guards = metrics.sizes(self.call.id)
@@ -125,53 +137,44 @@ class Scope:
                 time.time() - self.elapsed,
             )
         )
-        self.call = replace(self.call, locals={}, globals={})  # whoever still holds the scope must not hold the program's data
+        self.call = replace(self.call, locals={}, globals={})  # a reference to the scope must not keep the program's data alive
         return records
-
-    def note_failure(self, raised: BaseException) -> None:
-        """Under fullgraph torch raises what would break the graph instead of logging it."""
-        if is_skip(raised):
-            self.breaks.append(
-                replace(
-                    graph_break(read_break("", raised), self.key, self.call_site, self.location), resumable=False, fatal=True
-                )
-            )
 
 
 def _is_part(name: str, source: str) -> bool:
-    """Tell whether `name` is `source` or a part of it: `L['x'].size()[0]` of `L['x']`, but not `L['xy']`."""
+    """Return whether `name` is `source` or part of it: `L['x'].size()[0]` is part of `L['x']`, `L['xy']` is not."""
     return name.startswith(source) and (len(name) == len(source) or name[len(source)] in ".[")
 
 
-def graph_break(found: RawBreak, key: tuple[int, str], call_site: Location | None, function: Location) -> GraphBreak:
-    """Make a record of a break; `function` stands in when torch gives no stack."""
-    location = user_location(found.stack, call_site)
+def graph_break(raw: RawBreak, key: CompileKey, call_site: Location | None, function: Location) -> GraphBreak:
+    """Build the record of a graph break; its location is that of the `function` if torch keeps no stack."""
+    location = user_location(raw.stack, call_site)
     return GraphBreak(
         location=named(location) if location is not None else function,
-        chain=tuple(map(named, chain_of(found.stack))),
-        block=enclosing_block(found.stack) if not found.resumable else None,
-        reason=found.headline,
-        kind=found.kind,
-        explanation=found.explanation,
-        hints=found.hints,
-        callee=found.callee or _standard_module(found.stack),
-        resumable=found.resumable,
-        compiles=(key,),
+        chain=tuple(map(named, chain_of(raw.stack))),
+        block=enclosing_block(raw.stack) if not raw.resumable else None,
+        reason=raw.headline,
+        kind=raw.kind,
+        explanation=raw.explanation,
+        hints=raw.hints,
+        callee=raw.callee or _standard_module(raw.stack),
+        resumable=raw.resumable,
+        compiles=((key.generation, key.compile_id),),  # plain tuples: it is part of a record
     )
 
 
 def _standard_module(stack: tuple[RawFrame, ...]) -> str | None:
-    """Name the standard library's module in which it broke: `logging` has no callee of its own."""
-    if not stack or owner_of_file(stack[-1].file)[0] != "python":
+    """Name the module of the standard library in which the break happened: torch names no callee for `logging`."""
+    if not stack or owner_of_file(stack[-1].file).kind != "python":
         return None
     folder, _, name = stack[-1].file.rpartition("/")
     return folder.rpartition("/")[2] if name == "__init__.py" else name.removesuffix(".py")
 
 
 def function_location(call: CompileCall, call_site: Location | None) -> Location:
-    """Give the first line of the function being compiled, or the line that calls it where torch wrote the function.
+    """Return the first line of the function being compiled, or the line that calls it if the function belongs to torch.
 
-    A module's method is named after the module's own class: a library's wrapper or a base class says less.
+    A method of a module is named after the class of the module, not after a base class or a library's wrapper.
     """
     code = call.code
     name = user_name(code.co_qualname)
@@ -188,15 +191,15 @@ def function_location(call: CompileCall, call_site: Location | None) -> Location
 
 
 class Generations:
-    """Counts `torch._dynamo.reset()`: afterwards torch gives the same compile ids again.
+    """The count of calls of `torch._dynamo.reset()`, after which compile ids repeat.
 
-    Nothing is patched for it: ids only grow between resets, so one that is not larger than before tells of a reset.
+    `reset` is not patched: ids only grow between resets, so an id that did not grow means that there was a reset.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._current = 0
-        self._last: dict[int, int] = {}  # frame number -> how often it was compiled
+        self._last: dict[int, int] = {}  # by frame number: the number of its last compilation
         self._newest = -1
 
     @property
@@ -204,6 +207,7 @@ class Generations:
         return self._current
 
     def of(self, frame: int, nth: int) -> int:
+        """Return the generation of the compile id `frame/nth`, which has just begun."""
         with self._lock:
             new_frame = frame not in self._last
             if (new_frame and nth == 0 and frame <= self._newest) or (not new_frame and nth <= self._last[frame]):

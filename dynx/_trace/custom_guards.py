@@ -1,4 +1,4 @@
-"""Guards that users add by `ctx.guard_on`, by name, so that a recompile can tell what they give now."""
+"""The functions of guards added with `ctx.guard_on`, by name, so that a recompile can report the current value."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 from dynx._torch.tracing.render import show_value
 
-_questions: dict[str, Callable[[], Any]] = {}
+_functions: dict[str, Callable[[], Any]] = {}
 
 
-def remember(name: str, question: Callable[[], Any]) -> None:
-    """Keep the function of a guard; a newer one of the same name takes its place."""
-    _questions[name] = question
+def remember(name: str, function: Callable[[], Any]) -> None:
+    """Keep the function of a guard; it replaces an earlier function of the same name."""
+    _functions[name] = function
 
 
-def answer(name: str) -> str | None:
-    """Render what the guard's function gives now; None where it cannot tell."""
-    question = _questions.get(name)
-    if question is None:
+def current_value(name: str) -> str | None:
+    """Call the guard's function and render its result; None if the guard is unknown or the function raises."""
+    function = _functions.get(name)
+    if function is None:
         return None
     try:
-        return show_value(question())
-    except Exception:  # noqa: BLE001 - the user's function; torch has called it just before
+        return show_value(function())
+    except Exception:  # noqa: BLE001 - a function of the user; torch has called it just before, to evaluate the guard
         return None

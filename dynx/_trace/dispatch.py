@@ -1,4 +1,4 @@
-"""Pass each record to every listener."""
+"""Delivery of records to listeners."""
 
 from __future__ import annotations
 
@@ -12,37 +12,38 @@ from dynx.errors import DynxWarning
 from dynx.records import Location, Record, Trouble
 
 Listener = Callable[[Record], None]
-Starting = Callable[[str, Location], None]  # compile id and function of a compilation that begins
+StartListener = Callable[[str, Location], None]  # of a compilation that begins: its compile id, and its function's location
 
 
 class CompileEnd(NamedTuple):
-    """A compilation that has just ended; holds objects of torch and must not outlive the callback."""
+    """A compilation that has just ended; holds objects of torch, so it must not outlive the callback."""
 
     generation: int
     id: str
     location: Location
     code: CodeType
-    guards: Any  # torch's `GuardManagerWrapper`; None where nothing was compiled
-    requests: Mapping[str, list[StackParts]]  # the stacks that asked for guards, by the name of the source
+    guards: Any  # torch's `GuardManagerWrapper`; None if nothing was compiled
+    requests: Mapping[str, list[StackParts]]  # the stacks that requested guards, by the name of the source
 
 
-Ended = Callable[[CompileEnd], None]
+EndListener = Callable[[CompileEnd], None]
 
 listeners: list[Listener] = []
-start_listeners: list[Starting] = []
-end_listeners: list[Ended] = []
+start_listeners: list[StartListener] = []
+end_listeners: list[EndListener] = []
 
 
 def emit(record: Record) -> None:
+    """Pass a record to every listener; an exception in one of them becomes a `Trouble` record."""
     for listener in tuple(listeners):
         try:
             listener(record)
-        except Exception as error:  # noqa: BLE001 - one listener that fails must not stop the others, or the program
+        except Exception as error:  # noqa: BLE001 - a failing listener must not stop the other listeners, or the program
             if not isinstance(record, Trouble):
                 emit(Trouble("a listener", f"{type(error).__name__}: {error}"))
 
 
 def trouble(what: str, error: BaseException) -> None:
-    """Record that a tool could not do its work, and warn: nobody may be watching."""
+    """Record that a tool failed, and warn as well, because there may be no listener."""
     emit(Trouble(what, f"{type(error).__name__}: {error}"))
     warnings.warn(f"{what}: {type(error).__name__}: {error}; the program is not affected", DynxWarning, stacklevel=2)

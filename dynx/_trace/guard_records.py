@@ -1,4 +1,4 @@
-"""The guards of a cache entry as records: what torch's own text of each says."""
+"""The guards of a cache entry as records, read from torch's own text of each guard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import CodeType
 from dynx._torch.cache.guard_tree import RawNode
 from dynx._torch.tracing.stack import RawFrame, StackParts
 from dynx._trace.guard_requests import lines_for, short_source
-from dynx._trace.guard_text import parse_guard
+from dynx._trace.guard_text import GuardLine, parse_guard
 from dynx._trace.user_location import owner_of_file, user_location
 from dynx.records import GuardInfo, GuardNode, Location
 
@@ -19,58 +19,69 @@ _HINT = re.compile(r" \(HINT: type .*\)$")
 
 
 def node_of(raw: RawNode, code: CodeType, requests: Mapping[str, list[StackParts]] | None) -> GuardNode:
-    """Make the record of a guarded value and those below it; `requests` are known where dynx watched the compilation."""
+    """Build the record of a guard node and its children; `requests` is None if there was no listener at the compilation."""
     return GuardNode(
         raw.source,
         raw.type,
         raw.access,
-        tuple(info_of(each.type, text, code, requests) for each in raw.guards for text in each.texts),
-        tuple(node_of(each, code, requests) for each in raw.children),
+        tuple(info_of(guard.type, text, code, requests) for guard in raw.guards for text in guard.texts),
+        tuple(node_of(child, code, requests) for child in raw.children),
     )
 
 
 def info_of(kind: str, text: str, code: CodeType, requests: Mapping[str, list[StackParts]] | None) -> GuardInfo:
-    """Read one guard: torch's name of its kind, and what it says."""
+    """Build the record of one guard from torch's name of its kind and torch's text of it."""
     return read_guard(kind, text, code, lambda source: lines_for(source, requests, None) if requests else ())
 
 
 def read_guard(
-    kind: str, text: str, code: CodeType, requesters_of: Callable[[str], tuple[Location, ...]], longest: int | None = None
+    kind: str,
+    text: str,
+    code: CodeType,
+    requesters_of: Callable[[str], tuple[Location, ...]],
+    max_length: int | None = None,
 ) -> GuardInfo:
-    """Read one guard; `requesters_of` returns the lines that asked for a source, `longest` bounds each text of the record."""
+    """Build the record of one guard, as `info_of` does.
+
+    Args:
+        kind: torch's name of its kind.
+        text: torch's text of it.
+        code: The code object of the compiled function.
+        requesters_of: Returns the lines that requested a guard on a source.
+        max_length: The number of characters to which each text of the record is cut; None for no limit.
+    """
     guard = parse_guard(short_source(_HINT.sub("", text)))
     requesters = requesters_of(guard.source)
-    named_by_torch = _location(*guard.location, code) if guard.location is not None and not requesters else None
+    in_text = _location(guard.line, code) if guard.line is not None and not requesters else None
     return GuardInfo(
         guard.kind,
-        _cut(guard.source, longest),
-        _cut(guard.expected, longest) if guard.expected is not None else None,
-        requesters[0] if requesters else named_by_torch,
+        _cut(guard.source, max_length),
+        _cut(guard.expected, max_length) if guard.expected is not None else None,
+        requesters[0] if requesters else in_text,
         requesters,
         kind,
-        _cut(guard.text, longest),
+        _cut(guard.text, max_length),
     )
 
 
-def _cut(text: str, longest: int | None) -> str:
-    return text if longest is None or len(text) <= longest else f"{text[:longest]}…"
+def _cut(text: str, max_length: int | None) -> str:
+    return text if max_length is None or len(text) <= max_length else f"{text[:max_length]}…"
 
 
-def _location(shortened: str, line: int, function: str, code: CodeType) -> Location | None:
-    """Give the line that torch names; it shortens the path, whose end must be that of a file of the program."""
-    if code.co_filename.endswith(shortened):
-        file: str | None = code.co_filename
-    else:
-        file = _file_ending(shortened, len(sys.modules))
+def _location(line: GuardLine, code: CodeType) -> Location | None:
+    """Return the location that torch names; torch shortens the path, so it must be the end of the path of a loaded file."""
+    file: str | None = code.co_filename
+    if not code.co_filename.endswith(line.file):
+        file = _loaded_file(line.file, len(sys.modules))
     if file is None:
         return None
-    found = user_location((RawFrame(file, line, function),))
-    return found or Location(file, line, function, library=owner_of_file(file)[1] or "torch")
+    location = user_location((RawFrame(file, line.line, line.function),))
+    return location or Location(file, line.line, line.function, library=owner_of_file(file).library or "torch")
 
 
 @cache
-def _file_ending(shortened: str, modules: int) -> str | None:
-    """Find the one loaded file whose path ends so; `modules` makes a later import a new question."""
-    files = {file for each in tuple(sys.modules.values()) if isinstance(file := getattr(each, "__file__", None), str)}
-    known = [file for file in files if file.endswith(shortened)]
-    return known[0] if len(known) == 1 else None
+def _loaded_file(ending: str, modules: int) -> str | None:
+    """Find the one loaded file whose path ends with `ending`; the number of `modules` makes later imports a new cache key."""
+    files = {file for module in tuple(sys.modules.values()) if isinstance(file := getattr(module, "__file__", None), str)}
+    matching = [file for file in files if file.endswith(ending)]
+    return matching[0] if len(matching) == 1 else None

@@ -1,6 +1,6 @@
-"""Who asked for a guard: every line, not only the first.
+"""Every line that requested a guard, not only the first one.
 
-torch keeps one user stack per guard, that of the first request (`GuardsSet.add`); a guard that three lines need names one.
+torch keeps one user stack per guard, that of the first request (`GuardsSet.add`): if three lines need a guard, it names one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dynx._trace.user_location import user_location
 from dynx.records import Location
 
 _LOCAL = re.compile(r"L\[\s*['\"](.*?)['\"]\s*\]")  # as torch shortens sources in its messages
-_PART = re.compile(r"\.(?:size|stride)\(\)\[\d+\]$")
+_DIMENSION = re.compile(r"\.(?:size|stride)\(\)\[\d+\]$")
 
 
 def short_source(source: str) -> str:
@@ -24,22 +24,23 @@ def short_source(source: str) -> str:
 
 
 def whole(source: str) -> str:
-    """Give the tensor that a size or stride belongs to: `x.size()[0]` is of `x`."""
-    return _PART.sub("", source)
+    """Return the source of the tensor whose size or stride `source` is: `x` for `x.size()[0]`."""
+    return _DIMENSION.sub("", source)
 
 
 class Requests:
-    """The guards that one attempt asked for, with the stacks that asked.
+    """The guards that one attempt requested, each with the stacks of its requests.
 
-    Taking a stack must be cheap, since it happens for every guard; lines are only worked out for a guard that fails.
+    A stack is taken for every guard, which must be cheap; lines are worked out only for a guard that fails.
     """
 
     __slots__ = ("_by_source",)
 
     def __init__(self) -> None:
-        self._by_source: dict[Any, list[StackParts]] = {}
+        self._by_source: dict[Any, list[StackParts]] = {}  # by torch's source object
 
     def add(self, guard: Any) -> None:
+        """Keep the current stack for a guard of torch, unless it is the call and line of the previous request."""
         stack = stack_parts()
         if stack is None:
             return
@@ -47,31 +48,32 @@ class Requests:
         if not stacks or not same_place(stacks[-1], stack):
             stacks.append(stack)
 
-    def named(self) -> dict[str, list[StackParts]]:
-        """Give the stacks by the name of the source; torch's own objects are let go."""
+    def by_name(self) -> dict[str, list[StackParts]]:
+        """Return the stacks by the name of the source, without a reference to torch's source objects."""
         return {guard_source(source): stacks for source, stacks in self._by_source.items()}
 
 
 def lines_for(source: str, requests: Mapping[str, list[StackParts]], call_site: Location | None) -> tuple[Location, ...]:
-    """Name every line that asked for a guard on `source`, each once, in order.
+    """List the lines that requested a guard on `source`, without duplicates, in the order of the requests.
 
-    `source` is written as torch's messages write it; the guard on `x.size()[0]` belongs to `x`.
+    `source` is written as in torch's messages. If nothing requested it, its owner is tried: the guard on `x.size()[0]` was
+    requested for `x`.
     """
     return lines_of(source, shortened(requests), call_site)
 
 
 def shortened(requests: Mapping[str, list[StackParts]]) -> dict[str, list[StackParts]]:
-    """Return the requests by the sources as torch's messages write them."""
+    """Return the requests by their sources as written in torch's messages."""
     return {short_source(name): stacks for name, stacks in requests.items()}
 
 
-def lines_of(source: str, by_short: Mapping[str, list[StackParts]], call_site: Location | None) -> tuple[Location, ...]:
-    """Return what `lines_for` returns, from requests that are `shortened` once for many guards."""
-    text = source
-    while text:
-        if stacks := by_short.get(text):
+def lines_of(source: str, by_short_source: Mapping[str, list[StackParts]], call_site: Location | None) -> tuple[Location, ...]:
+    """Return what `lines_for` returns, from requests that were `shortened` once for many guards."""
+    prefix = source
+    while prefix:
+        if stacks := by_short_source.get(prefix):
             lines = (user_location(of_parts(stack), call_site) for stack in stacks)
             return tuple(dict.fromkeys(line for line in lines if line is not None))
-        cut = max(text.rfind("."), text.rfind("["))
-        text = text[:cut] if cut > 0 else ""
+        end = max(prefix.rfind("."), prefix.rfind("["))
+        prefix = prefix[:end] if end > 0 else ""
     return ()

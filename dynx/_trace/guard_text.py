@@ -1,6 +1,6 @@
-"""Torch's words for a failed guard, read into kind, source, expected and got.
+"""Parser of torch's messages about guards: kind, source, expected and actual value.
 
-Pure text: the patterns are held against recorded messages of every supported torch in `tests/trace/test_reasons.py`.
+Works on text only. `tests/trace/test_guard_text.py` checks the patterns against recorded messages of every supported torch.
 """
 
 from __future__ import annotations
@@ -8,25 +8,34 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dynx.records.recompile import GuardKind
 
 
+class GuardLine(NamedTuple):
+    """The line that requested a guard, as torch's message names it."""
+
+    file: str  # torch may shorten the path: only its end is certain
+    line: int
+    function: str
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedGuard:
-    """What the text of a failed guard says."""
+    """The parts of torch's text of a guard; None for what the text does not contain."""
 
     kind: GuardKind
     source: str
     expected: str | None = None
     got: str | None = None
-    location: tuple[str, int, str] | None = None  # file (maybe shortened), line, function: where torch says it was asked
+    line: GuardLine | None = None
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FailedEntry:
-    """One cache entry that did not fit: its compile id, and its first failed guard."""
+    """A cache entry that did not match the call: its compile id, and its first failed guard."""
 
     against: str
     guard: ParsedGuard
@@ -39,32 +48,41 @@ _SIZE = r"(?P<source>\S+?)\.(?P<what>size|stride)\(\)\[(?P<dim>\d+)\]"
 
 
 def parse_entry(text: str) -> FailedEntry:
-    """Read one reason of torch: `0/1: tensor 'x' size mismatch at index 0. expected 3, actual 5`."""
+    """Parse one recompile reason of torch: `0/1: tensor 'x' size mismatch at index 0. expected 3, actual 5`."""
     match = _ENTRY.match(text)
     against = match["id"] if match else ""
     return FailedEntry(against, parse_guard(text[match.end() :] if match else text))
 
 
 def parse_error(text: str) -> tuple[FailedEntry, ...]:
-    """Read the message of `RecompileError`, raised under `error_on_recompile`, which lists the same reasons."""
+    """Parse the message of `RecompileError`, raised under `error_on_recompile`, which lists the same reasons."""
     lines = (line.strip().removeprefix("- ") for line in text.splitlines())
     return tuple(parse_entry(line) for line in lines if _ENTRY.match(line))
 
 
 def parse_guard(text: str) -> ParsedGuard:
+    """Parse the text of one guard; the kind is "other" if no pattern matches.
+
+    The line is taken from the user stack (torch 2.13 and later) or else from the comment behind the guard.
+    """
     body, _, stack = text.partition("\nUser stack trace:\n")
-    frames = [(m["file"], int(m["line"]), m["function"]) for m in _STACK_FRAME.finditer(stack)]
+    frames = [_guard_line(match) for match in _STACK_FRAME.finditer(stack)]
     comment = _COMMENT.search(body)
     code = (body[: comment.start()] if comment else body).strip()
-    where = frames[-1] if frames else ((comment["file"], int(comment["line"]), comment["function"]) if comment else None)
+    line = frames[-1] if frames else (_guard_line(comment) if comment else None)
     for pattern, read in _PATTERNS:
         if match := pattern.match(code):
             kind, source, expected, got = read(match)
-            return ParsedGuard(kind, source, expected, got, where, code)
-    return ParsedGuard("other", code, None, None, where, code)
+            return ParsedGuard(kind, source, expected, got, line, code)
+    return ParsedGuard("other", code, None, None, line, code)
 
 
-Read = Callable[[re.Match[str]], tuple[GuardKind, str, str | None, str | None]]
+def _guard_line(match: re.Match[str]) -> GuardLine:
+    return GuardLine(match["file"], int(match["line"]), match["function"])
+
+
+Fields = tuple[GuardKind, str, str | None, str | None]  # kind, source, expected, got
+Read = Callable[[re.Match[str]], Fields]
 
 _TENSOR_KINDS: dict[str, GuardKind] = {
     "size": "size",
@@ -77,31 +95,31 @@ _TENSOR_KINDS: dict[str, GuardKind] = {
 }
 
 
-def _tensor(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
+def _tensor(match: re.Match[str]) -> Fields:
     kind = _TENSOR_KINDS.get(match["what"], "tensor")
     source = match["source"]
     if match["dim"] is not None:
         source = f"{source}.{kind}()[{match['dim']}]"
     expected, got = match["expected"], match["got"]
     if got is not None:
-        got = got.partition(". Guard failed on a parameter")[0]  # torch's hint follows
+        got = got.partition(". Guard failed on a parameter")[0]  # a hint of torch follows
     if kind == "requires_grad":  # torch prints "requires_grad=0" and no second value
-        wanted = expected.endswith("1")
-        return kind, source, str(wanted), str(not wanted)
+        required = expected.endswith("1")
+        return kind, source, str(required), str(not required)
     return kind, source, expected, got
 
 
-def _whole_tensor(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
-    """Read a guard that holds: everything that torch compares of a tensor; sizes that may vary are None."""
+def _whole_tensor(match: re.Match[str]) -> Fields:
+    """Describe a TENSOR_MATCH guard that holds: all properties that torch compares, where a dynamic size is None."""
     parts = [match["dtype"], match["size"].replace("None", "any"), f"stride {match['stride'].replace('None', 'any')}"]
     parts += [f"device {match['device']}"] if match["device"] != "None" else []
     parts += ["requires_grad"] if match["grad"] == "True" else []
     return "tensor", match["source"], ", ".join(parts), None
 
 
-def _compare(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
+def _compare(match: re.Match[str]) -> Fields:
     source, value = match["source"], match["value"]
-    if "___as_tensor(" in value:  # 2.11, a float that became a tensor: torch has forgotten its value
+    if "___as_tensor(" in value:  # 2.11, a float that became a tensor: torch does not keep its value
         return "value", source, None, None
     return "value", source, value if match["op"] == "==" else f"not {value}", None
 
@@ -109,25 +127,25 @@ def _compare(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | No
 _FUNCTION_TYPES = ("<class 'code'>", "<class 'function'>", "<class 'method'>", "<class 'builtin_function_or_method'>")
 
 
-def _identity(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
+def _identity(match: re.Match[str]) -> Fields:
     source, kind = match["source"], match["type"] or ""
     if source.endswith(".__code__") or kind in _FUNCTION_TYPES:
         return "function", source.removesuffix(".__code__"), None, None
     return "object", source, kind or None, None
 
 
-_PRESENCE = (("absent", "present"), ("present", "absent"))  # expected and got
+_PRESENCE = (("absent", "present"), ("present", "absent"))  # expected and got, by whether presence is required
 
 
-def _contains(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
+def _contains(match: re.Match[str]) -> Fields:
     source, key = match["source"], match["key"]
-    if source.endswith(".__dict__"):  # an attribute that was set on an object, or not yet
+    if source.endswith(".__dict__"):  # the presence of an attribute on an object
         states = ("absent", "present") if match["not"] else ("present", "absent")
         return "attribute", f"{source.removesuffix('.__dict__')}.{key.strip(chr(39))}", *states
     return "keys", source, *((f"no {key}", key) if match["not"] else (key, f"no {key}"))
 
 
-def _shape(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
+def _shape(match: re.Match[str]) -> Fields:
     inner = re.search(_SIZE, match[0])
     source = f"{inner['source']}.{inner['what']}()[{inner['dim']}]" if inner else match[0]
     return "shape", source.lstrip("(-"), match[0], None
@@ -136,13 +154,13 @@ def _shape(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None
 _NAME = re.compile(r"(?<![\w.'\"\]])(?!(?:and|or|not)\b)[A-Za-z_][\w.\[\]'\"]*")
 
 
-def _bounds(match: re.Match[str]) -> tuple[GuardKind, str, str | None, str | None]:
-    """A number that became symbolic, and the branches it took: `2 <= n and n <= 9`."""
+def _bounds(match: re.Match[str]) -> Fields:
+    """Return the bounds of a number that became symbolic, from the branches it took: `2 <= n and n <= 9`."""
     name = _NAME.search(match[0])
     return "shape", name[0] if name else match[0], match[0], None
 
 
-# the first pattern that matches wins; sources keep torch's spelling with `L['x']` shortened to `x`
+# the first matching pattern is used; sources keep torch's spelling, with `L['x']` shortened to `x`
 _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
     (
         re.compile(

@@ -1,4 +1,4 @@
-"""The full name of the function a line belongs to: torch's stacks say `forward`, a user looks for `Block.forward`."""
+"""Names and blocks around a line, from the source file: torch's stacks say `forward`, a user looks for `Block.forward`."""
 
 from __future__ import annotations
 
@@ -6,50 +6,57 @@ import ast
 import linecache
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import NamedTuple
 
 from dynx._torch.tracing.stack import RawFrame
 
 
+class Span(NamedTuple):
+    """The lines of a function or block."""
+
+    first: int
+    last: int
+    name: str
+
+    def covers(self, line: int) -> bool:
+        return self.first <= line <= self.last
+
+
 def qualname_at(file: str, line: int, function: str) -> str:
-    """Give `Class.function` for a line of `file`; `function` itself where the source is not there or disagrees."""
-    spans = _spans(file, len(linecache.getlines(file)))
-    inner = [name for first, last, name in spans if first <= line <= last]
-    return inner[-1] if inner and inner[-1].rpartition(".")[2] == function else function
+    """Return `Class.function` for a line of `file`, or `function` if the source is not available or names another function."""
+    enclosing = [span.name for span in _functions(file, len(linecache.getlines(file))) if span.covers(line)]
+    return enclosing[-1] if enclosing and enclosing[-1].rpartition(".")[2] == function else function
 
 
 @lru_cache(maxsize=64)
-def _spans(file: str, lines: int) -> tuple[tuple[int, int, str], ...]:
-    """List first line, last line and name of every function of a file, outer ones first; `lines` makes an edit a new key."""
+def _functions(file: str, lines: int) -> tuple[Span, ...]:
+    """List the functions of a file, outer functions first; the number of `lines` makes an edited file a new cache key."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError):
         return ()
-    found: list[tuple[int, int, str]] = []
+    spans: list[Span] = []
 
     def visit(node: ast.AST, prefix: str) -> None:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 name = prefix + child.name
                 if not isinstance(child, ast.ClassDef):
-                    found.append((child.lineno, child.end_lineno or child.lineno, name))
+                    spans.append(Span(child.lineno, child.end_lineno or child.lineno, name))
                 visit(child, name + ".")
             elif isinstance(child, (ast.If, ast.Try, ast.With)):
                 visit(child, prefix)
 
     visit(tree, "")
-    return tuple(found)
+    return tuple(spans)
 
 
 def enclosing_block(stack: Iterable[RawFrame]) -> str | None:
-    """Name the innermost `try`, `with`, `for` or `while` around the lines of a stack; torch cannot go on inside one."""
+    """Name the innermost `try`, `with`, `for` or `while` around the lines of a stack; Dynamo cannot resume inside one."""
     for frame in reversed(tuple(stack)):
-        blocks = [
-            name
-            for first, last, name in _blocks(frame.file, len(linecache.getlines(frame.file)))
-            if first <= frame.line <= last
-        ]
-        if blocks:
-            return blocks[-1]
+        enclosing = [span.name for span in _blocks(frame.file, len(linecache.getlines(frame.file))) if span.covers(frame.line)]
+        if enclosing:
+            return enclosing[-1]
     return None
 
 
@@ -57,17 +64,17 @@ _BLOCKS = {ast.Try: "try", ast.With: "with", ast.AsyncWith: "with", ast.For: "fo
 
 
 @lru_cache(maxsize=64)
-def _blocks(file: str, lines: int) -> tuple[tuple[int, int, str], ...]:
-    """List first line, last line and kind of every block inside a function of a file, outer ones first."""
+def _blocks(file: str, lines: int) -> tuple[Span, ...]:
+    """List the blocks inside the functions of a file, outer blocks first; `lines` as in `_functions`."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError):
         return ()
     functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    found = {
-        (node.lineno, node.end_lineno or node.lineno, _BLOCKS[type(node)])
+    spans = {
+        Span(node.lineno, node.end_lineno or node.lineno, _BLOCKS[type(node)])
         for function in functions
         for node in ast.walk(function)
         if type(node) in _BLOCKS and isinstance(node, ast.stmt)
     }
-    return tuple(sorted(found, key=lambda block: (block[0], -block[1])))
+    return tuple(sorted(spans, key=lambda span: (span.first, -span.last)))

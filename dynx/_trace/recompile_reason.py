@@ -1,10 +1,10 @@
-"""From a failed guard to the reason a user understands: both values, and the line."""
+"""The explanation of a recompile: from torch's message about a failed guard to a `Reason` with both values and the line."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from dynx._torch.compilation.metrics import global_state
 from dynx._torch.tracing.stack import RawFrame, StackParts
@@ -14,35 +14,42 @@ from dynx._trace.guard_text import FailedEntry, ParsedGuard
 from dynx._trace.user_location import named, user_location
 from dynx.records import Location, Reason
 
-_AMBIENT = ("global_state", "backend")  # no line asked for these: the call's line is the one to look at
+_AMBIENT = ("global_state", "backend")  # kinds that no line requested: the location is the call site
 
 
 @dataclass(frozen=True, slots=True)
 class EntryFacts:
-    """What was known when an entry was compiled; plain data."""
+    """Facts about a cache entry at the time it was compiled, kept as plain data to explain a later recompile."""
 
     requests: Mapping[str, list[StackParts]]
-    state: Mapping[str, str]
+    state: Mapping[str, str]  # torch's global state
     backend: str
-    objects: Mapping[str, str] = field(default_factory=dict)  # what was guarded by identity, by source as torch shortens it
+    objects: Mapping[str, str] = field(default_factory=dict)  # objects guarded by identity, by source as torch shortens it
+
+
+class FrameKey(NamedTuple):
+    """A frame within one generation."""
+
+    generation: int
+    number: int  # the first part of its compile ids
 
 
 class SeenValues:
-    """The values for which each function has been compiled, by source.
+    """The guarded values for which each frame has been compiled, by source.
 
-    Torch lists one failed guard per cache entry. With several values alternating, most entries fail for a value that has an
-    entry of its own; what made the recompile necessary is a value that has none yet.
+    torch lists one failed guard per cache entry. If a value alternates, most entries fail because of a value that has an entry
+    of its own; the recompile was caused by a value that has no entry yet.
     """
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[int, int], dict[str, set[str]]] = {}
+        self._values: dict[FrameKey, dict[str, set[str]]] = {}
 
     def clear(self) -> None:
-        self._seen.clear()
+        self._values.clear()
 
-    def most_telling_first(self, function: tuple[int, int], reasons: Sequence[Reason]) -> tuple[Reason, ...]:
-        """Put reasons with a value that is new for this function first; otherwise keep torch's order, newest entry first."""
-        seen = self._seen.setdefault(function, {})
+    def new_values_first(self, frame: FrameKey, reasons: Sequence[Reason]) -> tuple[Reason, ...]:
+        """Move reasons with a value new for this frame to the front; otherwise keep torch's order, newest entry first."""
+        seen = self._values.setdefault(frame, {})
         for reason in reasons:
             if reason.expected is not None:
                 seen.setdefault(reason.source, set()).add(reason.expected)
@@ -50,7 +57,7 @@ class SeenValues:
         def rank(reason: Reason) -> int:
             if reason.got is None or reason.got in seen.get(reason.source, ()):
                 return 2
-            # torch does not tell which object it expected, so an alternating one always looks new
+            # torch does not report which object it expected, so an alternating object always looks new
             return 1 if reason.kind in ("object", "function") else 0
 
         ordered = sorted(reasons, key=rank)
@@ -68,8 +75,8 @@ def explain(
     backend: str,
     call_site: Location | None,
 ) -> Reason:
-    """Make the record of one failed guard; `facts` are None for an entry compiled before dynx listened."""
-    guard = _named_attribute(entry.guard, facts, locals, globals)
+    """Build the record of one failed guard; `facts` is None for an entry compiled while there was no listener."""
+    guard = _name_missing_attribute(entry.guard, facts, locals, globals)
     expected, got = _values(guard, facts, locals, globals)
     if guard.kind == "backend":
         expected, got = facts.backend if facts is not None else None, backend
@@ -90,24 +97,25 @@ def explain(
     )
 
 
-def _named_attribute(
+def _name_missing_attribute(
     guard: ParsedGuard, facts: EntryFacts | None, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> ParsedGuard:
-    """Name the attribute that went away, where torch only names the object that had it."""
+    """Name the attribute that no longer exists; torch's message only names the object that had it."""
     if facts is None or not guard.text.startswith("getattr failed"):
         return guard
-    known = (short_source(each) for each in facts.requests)
-    gone = [each for each in known if each.rpartition(".")[0] == guard.source and safe_read.is_absent(each, locals, globals)]
-    return replace(guard, source=gone[0]) if len(gone) == 1 else guard
+    attributes = [source for source in map(short_source, facts.requests) if source.rpartition(".")[0] == guard.source]
+    missing = [attribute for attribute in attributes if safe_read.is_absent(attribute, locals, globals)]
+    return replace(guard, source=missing[0]) if len(missing) == 1 else guard
 
 
 def _values(
     guard: ParsedGuard, facts: EntryFacts | None, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> tuple[str | None, str | None]:
+    """Return the expected and the actual value as text; None for a value that is not known."""
     if guard.kind == "global_state":
         expected, got = _changed_state(guard.source, facts)
         return expected or guard.expected, got
-    if guard.expected == "a tensor type":  # 2.11 and 2.13 say no more
+    if guard.expected == "a tensor type":  # 2.11 and 2.13 give no more detail
         return facts.objects.get(guard.source, guard.expected) if facts is not None else guard.expected, guard.got
     if guard.kind in ("object", "function"):
         return _identities(guard, facts, safe_read.describe(guard.source, locals, globals))
@@ -116,7 +124,7 @@ def _values(
     if guard.kind == "alias" and guard.expected is not None and guard.expected.startswith("is "):
         return guard.expected, guard.expected.replace("is ", "is not ", 1)
     if guard.kind == "custom":
-        return guard.expected, custom_guards.answer(guard.source)
+        return guard.expected, custom_guards.current_value(guard.source)
     if guard.kind == "length":
         return guard.expected, safe_read.length(guard.source, locals, globals)
     if guard.kind == "keys":
@@ -129,7 +137,7 @@ def _values(
 
 
 def _identities(guard: ParsedGuard, facts: EntryFacts | None, got: str | None) -> tuple[str | None, str | None]:
-    """Describe both objects; of what was there torch keeps only the type, and dynx what it saw being compiled."""
+    """Describe both objects. torch keeps only the type of the expected one; dynx described it when the entry was compiled."""
     expected = facts.objects.get(guard.source) if facts is not None else None
     if expected is None:
         return guard.expected, got
@@ -137,20 +145,21 @@ def _identities(guard: ParsedGuard, facts: EntryFacts | None, got: str | None) -
 
 
 def _changed_state(fields: str, facts: EntryFacts | None) -> tuple[str | None, str | None]:
-    """Give both values of the ambient state that changed; torch only names the fields."""
+    """Return both values of the global state that changed; torch's message only names the fields."""
     now = global_state()
     before = facts.state if facts is not None else {}
 
     def text(state: Mapping[str, str]) -> str | None:
-        known = [f"{field} {state[field]}" for field in fields.split() if field in state]
-        return ", ".join(known) or None
+        values = [f"{field} {state[field]}" for field in fields.split() if field in state]
+        return ", ".join(values) or None
 
     return text(before), text(now)
 
 
 def _size(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    owner, _, what = source.rpartition(".")
-    kind, _, dim = what.partition("()[")
+    """Return the current size for a source such as `x.size()[0]`."""
+    owner, _, method = source.rpartition(".")
+    kind, _, dim = method.partition("()[")
     tensor = safe_read.resolve(owner, locals, globals)
     sizes = safe_read.shape_of(tensor) if kind == "size" else None
     index = dim.rstrip("]")
@@ -160,17 +169,17 @@ def _size(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) ->
 def _location(guard: ParsedGuard, requesters: tuple[Location, ...], call_site: Location | None) -> Location | None:
     if guard.kind in _AMBIENT:
         return call_site
-    told = _told_by_torch(guard, requesters, call_site)
-    if guard.kind == "shape" and told is not None:
-        return told  # the branch that made the guard; the requesters only used the tensor
-    return requesters[0] if requesters else told
+    in_message = _location_in_message(guard, requesters, call_site)
+    if guard.kind == "shape" and in_message is not None:
+        return in_message  # the branch that created the guard; the requesters only used the tensor
+    return requesters[0] if requesters else in_message
 
 
-def _told_by_torch(guard: ParsedGuard, requesters: tuple[Location, ...], call_site: Location | None) -> Location | None:
-    """Use the line in torch's message; its path is shortened, so it must be the end of a file that is known otherwise."""
-    if guard.location is None:
+def _location_in_message(guard: ParsedGuard, requesters: tuple[Location, ...], call_site: Location | None) -> Location | None:
+    """Return the line in torch's message; its path is shortened, so a requester or the call site must have the full one."""
+    if guard.line is None:
         return None
-    shortened, line, function = guard.location
-    known = [each.file for each in (*requesters, *((call_site, call_site.own) if call_site is not None else ()))]
-    file = shortened if shortened.startswith(("/", "<")) else next((f for f in known if f.endswith(shortened)), None)
+    path, line, function = guard.line
+    files = [location.file for location in (*requesters, *((call_site, call_site.own) if call_site is not None else ()))]
+    file = path if path.startswith(("/", "<")) else next((file for file in files if file.endswith(path)), None)
     return user_location((RawFrame(file, line, function),), call_site) if file is not None else None

@@ -1,7 +1,7 @@
-"""Read the value a guard looked at, without running any of the user's code.
+"""Reads of guarded values that run none of the user's code.
 
-torch's guards may call properties and `__eq__`; dynx only follows instance dictionaries and built-in containers, and says
-None (unknown) where that does not lead to the value.
+torch's guards may call properties and `__eq__`. These functions only follow instance dictionaries and built-in containers, and
+return None (unknown) if that does not lead to the value. A source is written as in torch's messages: `self.layers[0].scale`.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ Holder = Literal["argument", "global", "module", "optimizer", "object"]
 _UNKNOWN = object()
 _FIELD = type(namedtuple("_Fields", "field").field)  # type: ignore[attr-defined]
 _SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, str)
-_MODULE_DICTS = ("_parameters", "_buffers", "_modules")  # where torch.nn.Module keeps what looks like attributes
-_SHOWN = (type(None), bool, int, float, str, bytes, dict, list, tuple, set)  # torch tells what it expected
-_MAX = 80
-_MAX_KEYS = 8
+_MODULE_DICTS = ("_parameters", "_buffers", "_modules")  # torch.nn.Module.__getattr__ looks here
+_IN_MESSAGE = (type(None), bool, int, float, str, bytes, dict, list, tuple, set)  # torch prints what it expected of these
+_MAX_LENGTH = 80  # characters of a value
+_MAX_KEYS = 8  # of a dict
 
 
 def describe(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Give the value at `source` as short text, None when it cannot be read safely."""
+    """Return the value of `source` as short text; None if it cannot be read safely."""
     value = resolve(source, locals, globals)
     return None if value is _UNKNOWN else text_of(value)
 
 
 def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Give the length of the container at `source`; an overridden `__len__` is not called."""
+    """Return the length of the container at `source`; an overridden `__len__` is not called."""
     value = resolve(source, locals, globals)
     for base in _SIZED:
         if issubclass(type(value), base):
@@ -42,7 +42,7 @@ def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
 
 
 def keys(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Give the keys of the dict at `source`."""
+    """Return the keys of the dict at `source` as text."""
     value = resolve(source, locals, globals)
     if not issubclass(type(value), dict):
         return None
@@ -51,7 +51,7 @@ def keys(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> 
 
 
 def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Holder:
-    """Say what kind of thing holds the value at `source`; that decides what a user can do about it."""
+    """Return the kind of object that holds the value of `source`, on which the advice depends."""
     try:
         node = ast.parse(source.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
@@ -74,21 +74,22 @@ def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
 
 
 def objects(sources: Iterable[str], locals: Mapping[str, Any], globals: Mapping[str, Any]) -> dict[str, str]:
-    """Describe the values that torch guards by identity, of which it keeps no more than the address; of tensors the type."""
-    found = {source: resolve(source, locals, globals) for source in sources}
+    """Describe the values that torch may guard by identity, of which it keeps only the address; for tensors the type."""
+    values = {source: resolve(source, locals, globals) for source in sources}
     return {
         source: str(type(value)) if _is_a(value, "torch", "Tensor") else text_of(value)
-        for source, value in found.items()
-        if value is not _UNKNOWN and type(value) not in _SHOWN
+        for source, value in values.items()
+        if value is not _UNKNOWN and type(value) not in _IN_MESSAGE
     }
 
 
 def is_absent(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> bool:
+    """Return whether `source` cannot be resolved."""
     return resolve(source, locals, globals) is _UNKNOWN
 
 
 def is_module(value: Any) -> bool:
-    """Tell whether a value is a torch.nn.Module, by the names of its bases: nothing of the user's runs."""
+    """Return whether a value is a torch.nn.Module, by the names of its base classes; none of the user's code runs."""
     return _is_a(value, "torch.nn", "Module")
 
 
@@ -97,10 +98,10 @@ def _is_a(value: Any, package: str, name: str) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """Render a value shortly; the `repr` of the user's own classes is not called."""
+    """Render a value as short text; the `__repr__` of the user's own classes is not called."""
     if value is None or type(value) in (bool, int, float, complex, str, bytes):
         text = repr(value)
-        return text if len(text) <= _MAX else text[: _MAX - 1] + "…"
+        return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
     if issubclass(type(type(value)), EnumMeta):
         return f"{type(value).__qualname__}.{object.__getattribute__(value, '_name_')}"
     if type(value) in (type, FunctionType, BuiltinFunctionType, MethodType):
@@ -109,6 +110,7 @@ def text_of(value: Any) -> str:
 
 
 def resolve(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
+    """Return the value of `source`, or a sentinel that is no value of the program."""
     try:
         tree = ast.parse(source.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
@@ -120,7 +122,7 @@ def _follow(node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any
     if isinstance(node, ast.Name):
         return locals.get(node.id, _UNKNOWN)
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Constant):
-        scope = {"G": globals, "L": locals}.get(node.value.id, {})  # as torch writes them; else names of the user
+        scope = {"G": globals, "L": locals}.get(node.value.id, {})  # torch's names of both; a local may have the same name
         key = node.slice.value
         if isinstance(key, str) and key in scope:
             return scope[key]
@@ -134,7 +136,7 @@ def _follow(node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any
 
 
 def _only_element(tensor: Any) -> Any:
-    """Read a plain tensor of one element, as the guard did; a subclass may run the user's code for it."""
+    """Read a plain tensor of one element, as the guard did; a subclass might run the user's code."""
     sizes = shape_of(tensor)
     return tensor.item() if sizes is not None and math.prod(sizes) == 1 else _UNKNOWN
 
@@ -150,23 +152,23 @@ def _attribute(owner: Any, name: str) -> Any:
         return own
     if name in own:
         return own[name]
-    for place in _MODULE_DICTS:
-        inner = own.get(place)
-        if isinstance(inner, dict) and name in inner:
-            return inner[name]
+    for name_of_dict in _MODULE_DICTS:
+        members = own.get(name_of_dict)
+        if isinstance(members, dict) and name in members:
+            return members[name]
     if type(owner) is partial and name in ("func", "args", "keywords"):
         return getattr(owner, name)
     for base in type(owner).__mro__:
-        found = vars(base).get(name, _UNKNOWN)
-        if type(found) is _FIELD and issubclass(type(owner), tuple):  # of a namedtuple
-            return found.__get__(owner)
-        if found is not _UNKNOWN:
-            return _UNKNOWN if hasattr(type(found), "__get__") else found
+        attribute = vars(base).get(name, _UNKNOWN)
+        if type(attribute) is _FIELD and issubclass(type(owner), tuple):  # a field of a namedtuple
+            return attribute.__get__(owner)
+        if attribute is not _UNKNOWN:
+            return _UNKNOWN if hasattr(type(attribute), "__get__") else attribute  # a descriptor may run the user's code
     return _UNKNOWN
 
 
 def _item(owner: Any, key: Any) -> Any:
-    """Read an item with the built-in method; `isinstance` would ask the object for its `__class__`."""
+    """Return an item, read with the built-in method; `isinstance` is avoided because it may run the user's `__class__`."""
     kind = type(owner)
     try:
         if issubclass(kind, dict):
@@ -180,13 +182,13 @@ def _item(owner: Any, key: Any) -> Any:
 
 
 def type_name(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Give the type of the value at `source` as Python prints it."""
+    """Return the type of the value of `source` as Python prints it."""
     value = resolve(source, locals, globals)
     return None if value is _UNKNOWN else str(type(value))
 
 
 def shape_of(value: Any) -> tuple[int, ...] | None:
-    """Give the sizes of a plain tensor; subclasses may run the user's code for that and give None."""
+    """Return the sizes of a plain tensor; None for a subclass, which might run the user's code."""
     if type(value).__module__ not in ("torch", "torch.nn.parameter"):
         return None
     try:

@@ -1,10 +1,11 @@
-"""What the bus does at each hook point of torch: collect what belongs to one compilation, emit its records when it ends."""
+"""The subscriber of each hook point: it collects the events of one compilation, and emits its records when it ends."""
 
 from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from types import CodeType
+from typing import Any, NamedTuple
 
 from dynx._torch.cache.entries import guards_of_result
 from dynx._torch.cache.guard_failures import recompile_call
@@ -14,48 +15,61 @@ from dynx._torch.compilation.messages import listen_to_messages
 from dynx._torch.compilation.metrics import global_state
 from dynx._torch.hooks import After, Before
 from dynx._torch.tracing.graph_breaks import read_break
-from dynx._trace.cache_keys import CompiledFor
-from dynx._trace.compile_scope import Generations, Scope, function_location
-from dynx._trace.dispatch import CompileEnd, Starting, emit, end_listeners, start_listeners
+from dynx._trace.cache_keys import CompiledKeys
+from dynx._trace.compile_scope import CompileKey, Generations, Scope, function_location
+from dynx._trace.dispatch import CompileEnd, StartListener, emit, end_listeners, start_listeners
 from dynx._trace.guard_requests import short_source
 from dynx._trace.guard_text import parse_entry, parse_error
-from dynx._trace.recompile_reason import EntryFacts, SeenValues, explain
+from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, explain
 from dynx._trace.safe_read import objects
 from dynx._trace.user_location import call_site, first_line, owner_of_file, user_location
 from dynx.records import Backward, CacheEvent, GraphBreak, Location, Skipped, TorchWarning, Trouble
 
-_under_way = threading.local()
+
+class BackwardInProgress(NamedTuple):
+    """A backward graph that is being compiled after its forward, at the first `backward()`."""
+
+    compile_id: str
+    started: float
+
+
+_in_progress = threading.local()  # of each thread: `scopes`, and `backward` while there is one
 _generations = Generations()
-_facts: dict[tuple[int, str], EntryFacts] = {}
-_history = SeenValues()
-_compiled_for = CompiledFor()
+_facts: dict[CompileKey, EntryFacts] = {}
+_seen_values = SeenValues()
+_compiled_keys = CompiledKeys()
 
 
 def facts_of(compile_id: str) -> EntryFacts | None:
-    """Give what was known when an entry was compiled; None where nobody listened."""
-    return _facts.get((_generations.current, compile_id))
+    """Return the facts about an entry of the current generation; None if it was compiled while there was no listener."""
+    return _facts.get(CompileKey(_generations.current, compile_id))
 
 
 def generation() -> int:
-    """Count the resets of torch that were noticed so far."""
+    """Return the number of resets of torch that were noticed so far."""
     return _generations.current
 
 
 def forget() -> None:
-    """Drop what explains later recompiles."""
+    """Drop everything that is kept to explain later recompiles."""
     _facts.clear()
-    _history.clear()
-    _compiled_for.clear()
+    _seen_values.clear()
+    _compiled_keys.clear()
 
 
 def _scopes() -> list[Scope]:
-    scopes: list[Scope] = _under_way.__dict__.setdefault("scopes", [])
+    """Return the compilations in progress on this thread, the innermost last."""
+    scopes: list[Scope] = _in_progress.__dict__.setdefault("scopes", [])
     return scopes
 
 
 def _scope() -> Scope | None:
     scopes = _scopes()
     return scopes[-1] if scopes else None
+
+
+def _backward() -> BackwardInProgress | None:
+    return _in_progress.__dict__.get("backward")
 
 
 def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
@@ -65,7 +79,9 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
     state = global_state()
     for start in tuple(start_listeners):
         _notify_start(start, call.id, scope.location)
-    messages = listen_to_messages(lambda text, origin: scope.warnings.append(TorchWarning(text, origin, _here(scope))))
+    messages = listen_to_messages(
+        lambda text, origin: scope.warnings.append(TorchWarning(text, origin, _current_location(scope)))
+    )
     scopes = _scopes()
     scopes.append(scope)
 
@@ -73,16 +89,16 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
         messages.remove()
         scopes.remove(scope)
         if raised is not None and call.fullgraph:
-            scope.note_failure(raised)
+            scope.add_fatal_break(raised)
         end = ending(result, raised, fullgraph=call.fullgraph)
         if call.cache_key is not None:
-            if all(each.kind == "backend" for each in scope.reasons):  # torch sees no more than another backend, if anything
-                scope.reasons = _compiled_for.changes(scope.generation, call.code, call.cache_key, site)
-            _compiled_for.remember(scope.generation, call.code, call.cache_key, call.id)
+            if all(reason.kind == "backend" for reason in scope.reasons):  # torch reports at most that the backend differs
+                scope.reasons = _compiled_keys.changes(scope.generation, call.code, call.cache_key, site)
+            _compiled_keys.add(scope.generation, call.code, call.cache_key, call.id)
         if end.outcome == "compiled":
-            requests = scope.requests.named()
-            seen = {short_source(name): text for name, text in objects(requests, call.locals, call.globals).items()}
-            _remember(scope.key, EntryFacts(requests, state, call.backend, seen))
+            requests = scope.requests.by_name()
+            described = {short_source(name): text for name, text in objects(requests, call.locals, call.globals).items()}
+            _add_facts(scope.key, EntryFacts(requests, state, call.backend, described))
         if end_listeners:
             _notify_end(scope, result if end.outcome == "compiled" else None)
         records = scope.finish(end)
@@ -94,31 +110,31 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
     return after
 
 
-def _remember(key: tuple[int, str], facts: EntryFacts) -> None:
-    """Keep what explains a later recompile; what was compiled before a reset cannot recompile any more."""
-    for old in [known for known in _facts if known[0] < key[0]]:
+def _add_facts(key: CompileKey, facts: EntryFacts) -> None:
+    """Keep the facts about a new entry, and drop those of earlier generations: a reset has removed their entries."""
+    for old in [old for old in _facts if old.generation < key.generation]:
         del _facts[old]
     _facts[key] = facts
 
 
-def _notify_start(start: Starting, compile_id: str, location: Location) -> None:
+def _notify_start(start: StartListener, compile_id: str, location: Location) -> None:
     try:
         start(compile_id, location)
-    except Exception as error:  # noqa: BLE001 - who shows progress must not stop it
+    except Exception as error:  # noqa: BLE001 - a failing progress display must not stop the compilation
         emit(Trouble("progress", f"{type(error).__name__}: {error}"))
 
 
 def _notify_end(scope: Scope, result: Any) -> None:
     guards = guards_of_result(result)
-    end = CompileEnd(*scope.key, scope.location, scope.call.code, guards, scope.requests.named())
-    for ended in tuple(end_listeners):
+    end = CompileEnd(*scope.key, scope.location, scope.call.code, guards, scope.requests.by_name())
+    for on_end in tuple(end_listeners):
         try:
-            ended(end)
-        except Exception as error:  # noqa: BLE001 - an observer that fails must not fail the program
+            on_end(end)
+        except Exception as error:  # noqa: BLE001 - a failing observer must not fail the program
             emit(Trouble("guards and graph code", f"{type(error).__name__}: {error}"))
 
 
-def _here(scope: Scope) -> Location | None:
+def _current_location(scope: Scope) -> Location | None:
     from dynx._torch.tracing.stack import tracing_stack
 
     return user_location(tracing_stack(), scope.call_site)
@@ -140,20 +156,20 @@ def _on_recompile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
 
     def after(result: Any, raised: BaseException | None) -> None:
         failed = tuple(map(parse_entry, result)) if raised is None else parse_error(str(raised))
-        facts = {entry.against: _facts.get((scope.generation, entry.against)) for entry in failed}
+        facts = {entry.against: _facts.get(CompileKey(scope.generation, entry.against)) for entry in failed}
         reasons = [
             explain(entry, facts[entry.against], locals, globals, scope.call.backend, scope.call_site) for entry in failed
         ]
-        scope.reasons = _history.most_telling_first((scope.generation, scope.call.frame_number), reasons)
+        scope.reasons = _seen_values.new_values_first(FrameKey(scope.generation, scope.call.frame_number), reasons)
 
     return after
 
 
 def _on_graph_break(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    given = dict(zip(("self", "code_options", "reason", "exc"), args, strict=False)) | kwargs
+    arguments = dict(zip(("self", "code_options", "reason", "exc"), args, strict=False)) | kwargs
     scope = _scope()
-    if scope is not None and not getattr(given["exc"], "logged", False):
-        scope.note_break(read_break(given["reason"], given["exc"]))
+    if scope is not None and not getattr(arguments["exc"], "logged", False):
+        scope.add_break(read_break(arguments["reason"], arguments["exc"]))
 
 
 def _on_guard_added(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -163,30 +179,32 @@ def _on_guard_added(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _on_event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    scope, found = _scope(), read_event(args, kwargs)
-    if found is None:
+    scope, event = _scope(), read_event(args, kwargs)
+    if event is None:
         return
     if scope is not None:
-        scope.note_event(found)
-    elif isinstance(found, RawCache) and (backward := _under_way.__dict__.get("backward")):
-        emit(CacheEvent(found.cache, found.result, _generation_of(backward[0]), backward[0], None, found.reason))
+        scope.add_event(event)
+    elif isinstance(event, RawCache) and (backward := _backward()):
+        compile_id = backward.compile_id
+        emit(CacheEvent(event.cache, event.result, _generation_of(compile_id), compile_id, None, event.reason))
 
 
 def _on_backward_start(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if compile_id := backward_of(args):
-        _under_way.backward = compile_id, time.perf_counter()
+        _in_progress.backward = BackwardInProgress(compile_id, time.perf_counter())
 
 
 def _on_backward_end(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    backward = _under_way.__dict__.pop("backward", None)
+    backward = _backward()
     if backward is not None:
-        seconds = time.perf_counter() - backward[1]
-        emit(Backward(_generation_of(backward[0]), backward[0], seconds, time.time() - seconds))
+        del _in_progress.backward
+        seconds = time.perf_counter() - backward.started
+        emit(Backward(_generation_of(backward.compile_id), backward.compile_id, seconds, time.time() - seconds))
 
 
 def _generation_of(compile_id: str) -> int:
-    """Give the generation in which the forward was compiled; a reset may have come between."""
-    return max((generation for generation, known in _facts if known == compile_id), default=_generations.current)
+    """Return the generation in which the forward was compiled; there may have been a reset since."""
+    return max((key.generation for key in _facts if key.compile_id == compile_id), default=_generations.current)
 
 
 def _on_no_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
@@ -194,20 +212,20 @@ def _on_no_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
 
     def after(result: Any, raised: BaseException | None) -> None:
         if raised is None and not result:
-            _skipped(code, "no tensor among its arguments")
+            _emit_skipped(code, "no tensor among its arguments")
 
-    return after if owner_of_file(code.co_filename)[0] == "user" else None
+    return after if owner_of_file(code.co_filename).kind == "user" else None
 
 
 def _on_skip(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     _, result, frame = args
     reason = result.skip_reason
-    if result.guarded_code is None and reason is not None and not reason.startswith(_TOLD_ELSEWHERE):
-        _skipped(frame.f_code, reason)
+    if result.guarded_code is None and reason is not None and not reason.startswith(_REPORTED_ELSEWHERE):
+        _emit_skipped(frame.f_code, reason)
 
 
-# these come with a record of their own, or with one of `no_tensor`
-_TOLD_ELSEWHERE = (
+# skips with these reasons have a record already: their own, or that of `no_tensor`
+_REPORTED_ELSEWHERE = (
     "no tensor-related objects",
     "an error was suppressed",
     "Dynamo decided to skip the frame while tracing",
@@ -215,8 +233,8 @@ _TOLD_ELSEWHERE = (
 )
 
 
-def _skipped(code: Any, reason: str) -> None:
-    if owner_of_file(code.co_filename)[0] == "user":
+def _emit_skipped(code: CodeType, reason: str) -> None:
+    if owner_of_file(code.co_filename).kind == "user":
         location = Location(code.co_filename, first_line(code), user_name(code.co_qualname))
         emit(Skipped(location, reason))
 
@@ -227,7 +245,7 @@ def _on_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
     def after(result: Any, raised: BaseException | None) -> None:
         if raised is None and result and is_compiled_itself(code):
             site = call_site()
-            library = owner_of_file(code.co_filename)[1]
+            library = owner_of_file(code.co_filename).library
             location = Location(
                 code.co_filename,
                 first_line(code),

@@ -1,4 +1,4 @@
-"""Whose code a line is, and the line to show the user."""
+"""The owner of a file (user, torch, dynx, Python or a library), and the line of a stack to show the user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from types import CodeType, FrameType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dynx._torch.compilation.frame import user_name
 from dynx._torch.tracing.stack import RawFrame
@@ -21,35 +21,46 @@ from dynx.records import Location
 Owner = Literal["user", "torch", "dynx", "python", "library"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# files of the package that play a user's program
-_PLAYED = tuple(os.path.join(_PACKAGE, *name) for name in (("_doctor", "canaries.py"), ("cli", "demo_program.py")))
-_LONGEST_DECORATORS = 40  # lines between a first decorator and its def
+# programs of dynx that are treated as a user's
+_USER_PROGRAMS = tuple(os.path.join(_PACKAGE, *name) for name in (("_doctor", "canaries.py"), ("cli", "demo_program.py")))
+_MAX_DECORATOR_LINES = 40  # between the first decorator and `def`
 _SITE = ("site-packages", "dist-packages")
 
 
-@cache
-def owner_of_file(file: str) -> tuple[Owner, str | None]:
-    """Say whose file it is, and for a library its name: the folder or module right under site-packages.
+class FileOwner(NamedTuple):
+    """The owner of a file."""
 
-    Code without a file (a notebook cell, a string given to exec) is the user's.
-    """
+    kind: Owner
+    library: str | None = None  # the name of the folder or module directly under site-packages
+
+
+class CallingFrame(NamedTuple):
+    """A Python frame, and its number of frames above the caller of `frame_of_call`."""
+
+    frame: FrameType | None
+    depth: int
+
+
+@cache
+def owner_of_file(file: str) -> FileOwner:
+    """Return the owner of a file; code without a file (a notebook cell, a string passed to `exec`) belongs to the user."""
     if file.startswith("<frozen"):
-        return "python", None
+        return FileOwner("python")
     if file.startswith("<"):
-        return "user", None
+        return FileOwner("user")
     path = os.path.abspath(file)
-    if path in _PLAYED:
-        return "user", None
+    if path in _USER_PROGRAMS:
+        return FileOwner("user")
     for root, owner in _roots():
         if path.startswith(root):
-            return owner, None
+            return FileOwner(owner)
     parts = path.split(os.sep)
     for index, part in enumerate(parts[:-1]):
         if part in _SITE:
-            return "library", parts[index + 1].removesuffix(".py")
+            return FileOwner("library", parts[index + 1].removesuffix(".py"))
     if path.startswith(_standard_library()):
-        return "python", None
-    return "user", None
+        return FileOwner("python")
+    return FileOwner("user")
 
 
 @cache
@@ -72,30 +83,30 @@ def _standard_library() -> tuple[str, ...]:
 
 
 def is_visible(file: str) -> bool:
-    """Tell whether a line there means something to the user: their own code or a library's."""
-    return owner_of_file(file)[0] in ("user", "library")
+    """Return whether lines of this file are shown to the user: their own code, or a library's."""
+    return owner_of_file(file).kind in ("user", "library")
 
 
 def user_location(stack: Sequence[RawFrame], call_site: Location | None = None) -> Location | None:
-    """Give the innermost line of `stack` (outermost first) that is not torch's, dynx's or the standard library's.
+    """Return the innermost line of `stack` (outermost first) that is not in torch, dynx or the standard library.
 
-    When it stands in a library, `caller` is the innermost line of the user's own code further out, in the stack or else at
-    `call_site`, the line that called the compiled function.
+    If that line is in a library, its `caller` is the innermost line of the user's own code in the stack, or else `call_site`,
+    the line that called the compiled function.
     """
-    visible = [frame for frame in stack if is_visible(frame.file) and not _generated(frame)]
+    visible = [frame for frame in stack if is_visible(frame.file) and not _is_generated(frame)]
     if not visible:
         return call_site
     innermost = visible[-1]
     owner, library = owner_of_file(innermost.file)
     if owner == "user":
         return location_of(innermost)
-    own = next((frame for frame in reversed(visible) if owner_of_file(frame.file)[0] == "user"), None)
+    own = next((frame for frame in reversed(visible) if owner_of_file(frame.file).kind == "user"), None)
     caller = location_of(own) if own is not None else (call_site.own if call_site is not None else None)
     return location_of(innermost, library, caller)
 
 
-def _generated(frame: RawFrame) -> bool:
-    """Tell methods that dataclasses and namedtuple write into a string from a program given with `python -c`."""
+def _is_generated(frame: RawFrame) -> bool:
+    """Return whether a frame is a method generated by dataclass or namedtuple; `python -c` programs have the same file name."""
     return frame.file == "<string>" and frame.function.startswith("__")
 
 
@@ -112,76 +123,77 @@ def location_of(frame: RawFrame, library: str | None = None, caller: Location | 
 
 
 def named(location: Location) -> Location:
-    """Give the location with the full name of its function: torch's stacks say `forward`, a user looks for `Block.forward`.
+    """Return the location with the qualified name of its function: `Block.forward`, where torch's stacks say `forward`.
 
-    Reads the source file, so only for what becomes a record.
+    Reads the source file, so call it only for a location that becomes part of a record.
     """
     caller = named(location.caller) if location.caller is not None else None
     return replace(location, function=qualname_at(location.file, location.line, location.function), caller=caller)
 
 
 def first_line(code: CodeType) -> int:
-    """Give the line of `def`; `co_firstlineno` is that of the first decorator."""
+    """Return the line of `def`; `co_firstlineno` is the line of the first decorator."""
     first = code.co_firstlineno
     if not linecache.getline(code.co_filename, first).lstrip().startswith("@"):
         return first
-    within = range(first, first + _LONGEST_DECORATORS)
+    candidates = range(first, first + _MAX_DECORATOR_LINES)
     return next(
-        (n for n in within if linecache.getline(code.co_filename, n).lstrip().startswith(("def ", "async def "))), first
+        (line for line in candidates if linecache.getline(code.co_filename, line).lstrip().startswith(("def ", "async def "))),
+        first,
     )
 
 
 def chain_of(stack: Iterable[RawFrame]) -> tuple[Location, ...]:
-    """Give every visible line of a stack, outermost first."""
-    return tuple(location_of(frame, owner_of_file(frame.file)[1]) for frame in stack if is_visible(frame.file))
+    """Return every visible line of a stack, outermost first."""
+    return tuple(location_of(frame, owner_of_file(frame.file).library) for frame in stack if is_visible(frame.file))
 
 
 def call_site() -> Location | None:
-    """Give the line that is calling compiled code right now: the innermost visible line of the Python stack."""
+    """Return the line that is calling compiled code now: the innermost visible line of the Python stack."""
     frame: FrameType | None = sys._getframe(1)
     stack: list[RawFrame] = []
     while frame is not None:
         file = frame.f_code.co_filename
         if is_visible(file):
             stack.append(RawFrame(file, frame.f_lineno or frame.f_code.co_firstlineno, frame.f_code.co_qualname))
-            if owner_of_file(file)[0] == "user":
+            if owner_of_file(file).kind == "user":
                 break
         frame = frame.f_back
     return user_location(stack[::-1])
 
 
-def frame_of_call() -> tuple[FrameType | None, int]:
-    """Give the frame of the user's that calls compiled code right now, and how far it is from the frame that asks.
+def frame_of_call() -> CallingFrame:
+    """Return the frame of the user's code that is calling compiled code now.
 
-    The compiled code itself is the user's too, as far as its frame tells: it is a frame that torch has called.
+    The frame of the compiled function belongs to the user's files too; it is recognised by its caller, a frame of torch.
     """
     frame: FrameType | None = sys._getframe(1)
-    found: tuple[FrameType | None, int] = None, 0
+    calling = CallingFrame(None, 0)
     depth = 0
     while frame is not None:
         outer = frame.f_back
-        if owner_of_file(frame.f_code.co_filename)[0] == "user":
-            is_called_by_torch = outer is not None and owner_of_file(outer.f_code.co_filename)[0] == "torch"
-            if not is_called_by_torch or found[0] is None:
-                found = frame, depth
+        if owner_of_file(frame.f_code.co_filename).kind == "user":
+            is_called_by_torch = outer is not None and owner_of_file(outer.f_code.co_filename).kind == "torch"
+            if not is_called_by_torch or calling.frame is None:
+                calling = CallingFrame(frame, depth)
             if not is_called_by_torch:
                 break
         frame, depth = outer, depth + 1
-    return found
+    return calling
 
 
 def location_of_call() -> Location | None:
-    """Give the line of the user's that calls compiled code right now."""
-    frame, _ = frame_of_call()
+    """Return the line of the user's code that is calling compiled code now."""
+    frame = frame_of_call().frame
     return None if frame is None else location_of(RawFrame(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname))
 
 
 def levels_to_the_user() -> int:
-    """Give the `stacklevel` of a warning that names the user's line, for who calls this and `warnings.warn`."""
+    """Return the `stacklevel` with which `warnings.warn`, called by the caller of this function, names the user's line."""
     frame: FrameType | None = sys._getframe(1)
     level = 1
     while frame is not None:
-        if owner_of_file(frame.f_code.co_filename)[0] == "user":
+        if owner_of_file(frame.f_code.co_filename).kind == "user":
             return level
         frame, level = frame.f_back, level + 1
     return 1

@@ -20,7 +20,7 @@ class Progress:
         self._lock = threading.Lock()
 
     def __enter__(self) -> Progress:
-        self._listening = listen(self._record, starting=self._start) if self._on else None
+        self._listening = listen(self._record, on_start=self._start) if self._on else None
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -1,4 +1,4 @@
-"""The bus on real compilations: keys, attempts, commits, and nothing left behind."""
+"""The trace bus on real compilations: keys, attempts, outcomes, and no leftovers in torch."""
 
 from __future__ import annotations
 
@@ -25,37 +25,36 @@ def printing(x):
     return y * 2
 
 
-def test_the_generation_grows_with_each_reset():
-    """torch gives the same compile ids again after a reset; the pair is unique."""
-    keys = []
+def test_generation_grows_with_each_reset():
+    """Compile ids repeat after a reset; together with the generation they are unique."""
     with dynx.watch() as w:
         for _ in range(3):
             torch.compile(add, backend="eager")(torch.ones(3))
             torch._dynamo.reset()
-    keys = [each.key for each in w.compiles]
-    assert {key[1] for key in keys} == {"0/0"}
-    assert len({key[0] for key in keys}) == 3
+    assert {compile.id for compile in w.compiles} == {"0/0"}
+    assert len({compile.generation for compile in w.compiles}) == 3
 
 
-def test_generations_from_ids_alone():
+def test_generations_are_derived_from_compile_ids():
+    """`torch._dynamo.reset` is not patched: an id that does not grow means that there was a reset."""
     ids = Generations()
-    assert [ids.of(*pair) for pair in [(0, 0), (1, 0), (0, 1), (2, 0)]] == [0, 0, 0, 0]
-    assert [ids.of(*pair) for pair in [(0, 0), (0, 1), (1, 0)]] == [1, 1, 1]
+    assert [ids.of(frame, nth) for frame, nth in [(0, 0), (1, 0), (0, 1), (2, 0)]] == [0, 0, 0, 0]
+    assert [ids.of(frame, nth) for frame, nth in [(0, 0), (0, 1), (1, 0)]] == [1, 1, 1]
     assert ids.of(0, 1) == 2
     assert ids.of(0, 2) == 2
 
 
-def test_thrown_away_attempts_are_labelled_and_counted_once():
+def test_discarded_attempts_are_labelled_and_their_breaks_counted_once():
     with dynx.watch() as w:
         torch.compile(printing, backend="eager")(torch.ones(3))
-    first, rest = w.compiles
+    first, resume_function = w.compiles
     assert [attempt.outcome for attempt in first.attempts] == ["restarted", "committed"]
     assert first.attempts[0].reason == "Failed to trace builtin operator"
-    assert rest.resumes == printing.__code__.co_firstlineno + 2
-    assert [(each.count, each.location.function) for each in w.graph_breaks] == [(1, "printing")]
+    assert resume_function.resumes == printing.__code__.co_firstlineno + 2
+    assert [(graph_break.count, graph_break.location.function) for graph_break in w.graph_breaks] == [(1, "printing")]
 
 
-def test_an_attempt_that_fails_is_not_a_compile():
+def test_backend_error_fails_the_compile():
     def backend(graph_module, inputs):
         raise RuntimeError("no such device")
 
@@ -66,13 +65,13 @@ def test_an_attempt_that_fails_is_not_a_compile():
     assert "no such device" in compile.reason
 
 
-def test_a_break_under_fullgraph_fails_the_compile():
+def test_graph_break_with_fullgraph_fails_the_compile():
     with dynx.watch() as w, pytest.raises(torch._dynamo.exc.Unsupported):
         torch.compile(printing, backend="eager", fullgraph=True)(torch.ones(3))
-    assert [each.outcome for each in w.compiles] == ["failed"]
+    assert [compile.outcome for compile in w.compiles] == ["failed"]
 
 
-def test_a_function_without_operations_is_skipped_and_says_why():
+def test_function_without_operations_is_skipped_with_a_reason():
     def identity(x):
         return x
 
@@ -83,8 +82,8 @@ def test_a_function_without_operations_is_skipped_and_says_why():
     assert compile.reason
 
 
-def test_a_function_without_tensors_is_left_alone_and_told():
-    """After a break the helper is called as a plain function; Dynamo looks at it and says nothing."""
+def test_function_without_tensors_is_recorded_as_skipped():
+    """After a graph break the helper is called as a plain function; Dynamo skips it without a message."""
 
     def shout(text):
         print(text, end="")
@@ -97,11 +96,11 @@ def test_a_function_without_tensors_is_left_alone_and_told():
     with dynx.watch() as w:
         torch.compile(f, backend="eager")(torch.ones(3))
     assert w.skipped[0].location.function.endswith("shout")
-    assert [each.reason for each in w.skipped] == ["no tensor among its arguments"]
+    assert [skipped.reason for skipped in w.skipped] == ["no tensor among its arguments"]
 
 
-def test_every_line_that_asked_for_a_guard_is_named():
-    """torch names the first; the second may be the one to change."""
+def test_all_lines_that_requested_a_guard_are_listed():
+    """torch names the first line; the line to change may be another one."""
 
     class Net(torch.nn.Module):
         def __init__(self):
@@ -121,11 +120,11 @@ def test_every_line_that_asked_for_a_guard_is_named():
     (reason,) = w.recompiles[0].reasons
     line = Net.forward.__code__.co_firstlineno
     assert reason.location.line == line + 1
-    assert line + 1 in [each.line for each in reason.requesters]
+    assert line + 1 in [location.line for location in reason.requesters]
 
 
-def test_an_entry_compiled_before_the_watch_is_explained_too():
-    """People start watching when it is already slow."""
+def test_recompile_of_an_entry_compiled_before_the_watch_is_explained():
+    """Users start a watch when the program is already slow."""
     compiled = torch.compile(add, backend="eager")
     compiled(torch.ones(3))
     with dynx.watch() as w:
@@ -134,7 +133,8 @@ def test_an_entry_compiled_before_the_watch_is_explained_too():
     assert (reason.kind, reason.expected, reason.got) == ("size", "3", "4")
 
 
-def test_ambient_state_from_before_the_watch_is_said_to_be_unknown():
+def test_global_state_from_before_the_watch_is_unknown():
+    """A guess would be wrong: torch does not keep the state."""
     compiled = torch.compile(add, backend="eager")
     compiled(torch.ones(3))
     with dynx.watch() as w, torch.no_grad():
@@ -143,7 +143,7 @@ def test_ambient_state_from_before_the_watch_is_said_to_be_unknown():
     assert (reason.expected, reason.got) == (None, "grad_mode False")
 
 
-def test_error_on_recompile_is_explained():
+def test_recompile_under_error_on_recompile_is_explained():
     compiled = torch.compile(add, backend="eager")
     with dynx.watch() as w, torch._dynamo.config.patch(error_on_recompile=True):
         compiled(torch.ones(3))
@@ -153,7 +153,7 @@ def test_error_on_recompile_is_explained():
     assert (recompile.outcome, recompile.reasons[0].kind) == ("failed", "size")
 
 
-def test_threads_are_seen():
+def test_compilations_on_other_threads_are_recorded():
     with dynx.watch() as w:
         thread = threading.Thread(target=lambda: torch.compile(add, backend="eager")(torch.ones(3)))
         thread.start()
@@ -162,7 +162,7 @@ def test_threads_are_seen():
 
 
 def test_nothing_of_torch_is_kept_alive():
-    """Records outlive the program's tensors, frames and graphs. torch itself keeps some: dynx must add none."""
+    """Records outlive tensors, frames and graphs. torch keeps some of these objects alive itself; dynx must add none."""
 
     def program():
         compiled = torch.compile(printing, backend="eager")
@@ -175,22 +175,22 @@ def test_nothing_of_torch_is_kept_alive():
             torch._dynamo.reset()
         gc.collect()
         names = ("FakeTensor", "InstructionTranslator", "OutputGraph", "ShapeEnv", "CodeType")
-        return sum(type(each).__name__ in names for each in gc.get_objects())
+        return sum(type(object).__name__ in names for object in gc.get_objects())
 
     def growth():
         before = alive_after(0)
         return alive_after(5) - before
 
-    growth()  # torch warms up
+    growth()  # warm-up of torch
     plain = [growth()]
     with dynx.watch() as w:
         watched = growth()
     plain.append(growth())
     assert w.recompiles
-    assert watched - max(plain) < 5, "one object a run is a leak; torch's own count varies by one or two"
+    assert watched - max(plain) < 5, "one object per run is a leak; torch's own count varies by one or two"
 
 
-def test_hooks_are_in_place_only_while_somebody_listens():
+def test_hooks_are_installed_only_while_there_is_a_listener():
     assert not installed()
     with dynx.watch():
         inside = installed()
@@ -201,7 +201,7 @@ def test_hooks_are_in_place_only_while_somebody_listens():
     assert not installed()
 
 
-def test_a_listener_that_fails_does_not_disturb_the_others(count_compiles):
+def test_failing_listener_does_not_affect_the_other_listeners(count_compiles):
     seen = []
 
     def fails(record):

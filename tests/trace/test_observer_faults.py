@@ -1,4 +1,4 @@
-"""Ways in which an observer could disturb the program: each was found once, none may come back."""
+"""Regressions: ways in which an observer once affected the program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add(x):
     return x + 1
 
 
-def test_a_hooked_function_that_lost_its_skip_parameter(monkeypatch):
+def test_hooked_function_without_the_expected_skip_parameter_is_called(monkeypatch):
     module = types.ModuleType("hook_target")
     module.f = lambda x: x
     module.g = lambda x, skip=0: skip
@@ -36,7 +36,9 @@ def test_a_hooked_function_that_lost_its_skip_parameter(monkeypatch):
         assert module.g(3, skip=2) == 3
 
 
-def test_a_log_message_that_cannot_be_rendered_is_the_programs_business():
+def test_log_message_that_cannot_be_formatted_is_ignored():
+    """torch's loggers are the program's too: a bad format string must not fail the compilation because dynx listens."""
+
     def backend(graph_module, inputs):
         logging.getLogger("torch._dynamo").warning("%d items", "x")
         return graph_module.forward
@@ -49,8 +51,8 @@ def test_a_log_message_that_cannot_be_rendered_is_the_programs_business():
         logging.raiseExceptions = raising
 
 
-def test_a_saved_showwarning_holds_nothing_of_the_program():
-    """Another thread may save it while torch compiles and put it back afterwards."""
+def test_saved_showwarning_holds_no_reference_to_the_program():
+    """Another thread may save `warnings.showwarning` while torch compiles, and restore it afterwards."""
     saved = []
 
     def backend(graph_module, inputs):
@@ -68,39 +70,39 @@ def test_a_saved_showwarning_holds_nothing_of_the_program():
     assert saved[0].__self__._tell is None
 
 
-def test_a_listener_to_beginnings_that_fails_leaves_nothing_behind():
+def test_failing_start_listener_leaves_no_hook_behind():
     def fails(compile_id, location):
         raise RuntimeError("no terminal")
 
     seen = []
     handlers = list(logging.getLogger("torch._dynamo").handlers)
-    listening = bus.listen(seen.append, starting=fails)
+    listening = bus.listen(seen.append, on_start=fails)
     try:
         assert torch.compile(add, backend="eager")(torch.ones(3)).sum() == 6
     finally:
         listening.remove()
-    assert [type(each).__name__ for each in seen] == ["Trouble", "Compile"]
+    assert [type(record).__name__ for record in seen] == ["Trouble", "Compile"]
     assert logging.getLogger("torch._dynamo").handlers == handlers
     assert not installed()
 
 
-def test_values_are_read_without_asking_objects_for_their_class():
-    asked = []
+def test_values_are_read_without_reading___class__():
+    calls = []
 
-    class Sly:
+    class OverriddenClass:
         @property
         def __class__(self):
-            asked.append("class")
+            calls.append("__class__")
             return dict
 
-    locals = {"o": Sly(), "G": 7}
+    locals = {"o": OverriddenClass(), "G": 7}
     assert safe_read.describe("o[0]", locals, {}) is None
     assert safe_read.holder("o.v", locals, {}) == "object"
     assert safe_read.describe("G", locals, {"x": 1}) == "7"
-    assert not asked
+    assert not calls
 
 
-def test_a_recursive_function_can_be_decorated(tmp_path):
+def test_recursive_function_can_be_decorated(tmp_path):
     @dynx.watch(out=tmp_path / "run.dynx")
     def down(n):
         torch.compile(lambda x: x * n, backend="eager")(torch.ones(n + 1))
@@ -111,7 +113,7 @@ def test_a_recursive_function_can_be_decorated(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["generator", "coroutine"])
-def test_bodies_that_run_later_are_refused(kind):
+def test_decorating_a_generator_or_coroutine_raises(kind):
     def generator():
         yield 1
 
@@ -122,7 +124,7 @@ def test_bodies_that_run_later_are_refused(kind):
         dynx.watch()(generator if kind == "generator" else coroutine)
 
 
-def test_warnings_as_errors_do_not_stop_the_program(capsys):
+def test_unwritable_run_file_does_not_raise_when_warnings_are_errors(capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with dynx.watch(out="/proc/nope/run.dynx") as w:
@@ -131,7 +133,7 @@ def test_warnings_as_errors_do_not_stop_the_program(capsys):
     assert "cannot write /proc/nope/run.dynx" in capsys.readouterr().err
 
 
-def test_threads_that_reach_the_limit_together_give_up_once():
+def test_limit_reached_by_several_threads_is_recorded_once():
     class Counter(torch.nn.Module):
         def __init__(self):
             super().__init__()

@@ -1,4 +1,4 @@
-"""torch's words for a failed guard, as recorded from 2.11, 2.13 and 2.15."""
+"""The parser of torch's messages about failed guards, on messages recorded from 2.11, 2.13 and 2.15."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECORDED = [
     ("GLOBAL_STATE changed: grad_mode default_dtype ", "global_state", "grad_mode default_dtype", None, None),
     ("BACKEND_MATCH failure: torch.compile detected different backend callables. If this", "backend", "backend", None, None),
     ("len(l) == 1", "length", "l", "1", None),
-    ("len(d) != 1", "length", "d", "1", None),  # C++ tells the failure, with the length that was expected
+    ("len(d) != 1", "length", "d", "1", None),  # the C++ message states the failure, with the expected length
     ("2 <= n and n <= 9", "shape", "n", "2 <= n and n <= 9", None),
     ("n <= 9", "shape", "n", "n <= 9", None),
     ("(step % 10) != 0", "value", "(step % 10)", "not 0", None),
@@ -68,21 +68,21 @@ RECORDED = [
     ("6 <= x.size()[0]", "shape", "x.size()[0]", "6 <= x.size()[0]", None),
     ("2 <= x.size()[0] <= 5", "shape", "x.size()[0]", "2 <= x.size()[0] <= 5", None),
     ("not hasattr(self, 'cache')", "attribute", "self.cache", "absent", "present"),
-    ("something torch will say one day", "other", "something torch will say one day", None, None),
+    ("a message of a future torch", "other", "a message of a future torch", None, None),
 ]
 
 
 @pytest.mark.parametrize(("text", "kind", "source", "expected", "got"), RECORDED, ids=[row[0][:40] for row in RECORDED])
-def test_what_torch_says_is_read(text, kind, source, expected, got):
+def test_recorded_message_is_parsed(text, kind, source, expected, got):
     guard = parse_guard(text)
     assert (guard.kind, guard.source, guard.expected, guard.got) == (kind, source, expected, got)
 
 
-def test_a_chained_comparison_does_not_swap_expected_and_got():
+def test_chained_comparison_does_not_swap_expected_and_got():
     assert parse_guard("6 <= x.size()[0]").expected == "6 <= x.size()[0]"
 
 
-def test_the_line_is_taken_from_the_user_stack_where_there_is_one():
+def test_line_is_taken_from_the_user_stack():
     text = (
         "0/1: self.step == 0                  # self.step += 1  # examples/mistakes.py:16 in forward (HINT: ...)\n"
         "User stack trace:\n"
@@ -91,20 +91,20 @@ def test_the_line_is_taken_from_the_user_stack_where_there_is_one():
     )
     entry = parse_entry(text)
     assert entry.against == "0/1"
-    assert entry.guard.location == ("/home/me/examples/mistakes.py", 16, "forward")
+    assert entry.guard.line == ("/home/me/examples/mistakes.py", 16, "forward")
     assert entry.guard.text == "self.step == 0"
 
 
-def test_the_line_is_taken_from_the_comment_before_torch_2_13():
+def test_line_is_taken_from_the_comment_before_torch_2_13():
     guard = parse_guard("self.step == 0                  # self.step += 1  # examples/mistakes.py:16 in forward")
-    assert guard.location == ("examples/mistakes.py", 16, "forward")
+    assert guard.line == ("examples/mistakes.py", 16, "forward")
 
 
-def test_compile_ids_of_compiled_autograd_are_read():
+def test_compile_id_of_compiled_autograd_is_parsed():
     assert parse_entry("!0/1/2: len(l) == 1").against == "!0/1/2"
 
 
-def test_error_on_recompile_tells_the_same_reasons():
+def test_message_of_error_on_recompile_is_parsed():
     text = (
         "Recompiling function f in a.py:3\n    triggered by the following guard failure(s):\n"
         "    - 0/0: tensor 'x' size mismatch at index 0. expected 3, actual 4"

@@ -1,4 +1,4 @@
-"""Whose code a line is."""
+"""The owner of a file, and the line of a stack that is shown to the user."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dynx.records import Location
 
 TORCH = torch.nn.functional.__file__
 LIBRARY = sysconfig.get_path("purelib") + "/transformers/modeling.py"
-MINE = RawFrame("/home/me/train.py", 3, "main")
+USER = RawFrame("/home/me/train.py", 3, "main")
 
 
-def test_owners():
+def test_owner_of_file():
     assert owner_of_file(TORCH) == ("torch", None)
     assert owner_of_file(dynx.__file__) == ("dynx", None)
     assert owner_of_file(json.__file__) == ("python", None)
@@ -28,52 +28,52 @@ def test_owners():
     assert owner_of_file("/tmp/ipykernel_12/345.py") == ("user", None)
 
 
-def test_the_innermost_line_of_the_user_is_shown():
-    stack = (MINE, RawFrame("/home/me/model.py", 7, "forward"), RawFrame(TORCH, 9, "relu"), RawFrame(json.__file__, 1, "x"))
+def test_innermost_line_of_the_user_is_returned():
+    stack = (USER, RawFrame("/home/me/model.py", 7, "forward"), RawFrame(TORCH, 9, "relu"), RawFrame(json.__file__, 1, "x"))
     assert user_location(stack) == Location("/home/me/model.py", 7, "forward")
 
 
-def test_a_library_line_names_the_users_line_that_called_it():
-    stack = (MINE, RawFrame(LIBRARY, 40, "forward"), RawFrame(TORCH, 9, "relu"))
-    found = user_location(stack)
-    assert (found.library, found.line) == ("transformers", 40)
-    assert found.caller == Location("/home/me/train.py", 3, "main")
+def test_line_in_a_library_names_the_users_line_that_called_it():
+    stack = (USER, RawFrame(LIBRARY, 40, "forward"), RawFrame(TORCH, 9, "relu"))
+    location = user_location(stack)
+    assert (location.library, location.line) == ("transformers", 40)
+    assert location.caller == Location("/home/me/train.py", 3, "main")
 
 
-def test_a_library_that_is_compiled_itself_is_called_from_the_call_site():
-    """The traced stack then holds no line of the user."""
+def test_compiled_library_function_is_called_from_the_call_site():
+    """The traced stack then contains no line of the user."""
     site = Location("/home/me/train.py", 12, "main")
     assert user_location((RawFrame(LIBRARY, 40, "forward"),), site).caller == site
     assert user_location((RawFrame(TORCH, 40, "forward"),), site) == site
 
 
-def test_methods_generated_into_a_string_are_nobodys_line():
-    """dataclasses write `__init__` with exec; `python -c` programs have the same file name."""
-    assert user_location((MINE, RawFrame("<string>", 4, "__init__"))) == Location("/home/me/train.py", 3, "main")
+def test_generated_methods_are_not_shown():
+    """dataclasses create `__init__` with exec; `python -c` programs have the same file name."""
+    assert user_location((USER, RawFrame("<string>", 4, "__init__"))) == Location("/home/me/train.py", 3, "main")
     assert user_location((RawFrame("<string>", 4, "main"),)) == Location("<string>", 4, "main")
 
 
-def test_names_of_resume_functions_are_those_of_the_user():
+def test_resume_function_has_the_name_of_the_users_function():
     stack = (RawFrame("/home/me/model.py", 7, "torch_dynamo_resume_in_forward_at_7"),)
     assert user_location(stack).function == "forward"
     assert chain_of(stack)[0].function == "forward"
 
 
-def test_the_call_site_is_this_line():
-    assert call_site().function.endswith("test_the_call_site_is_this_line")
+def test_call_site_is_the_current_line():
+    assert call_site().function.endswith("test_call_site_is_the_current_line")
 
 
-def test_a_function_is_named_with_its_class():
+def test_function_gets_its_qualified_name():
     def here():
         return call_site()
 
-    found = here()
-    plain = Location(found.file, found.line, "here")
-    assert named(plain).function == "test_a_function_is_named_with_its_class.here"
+    site = here()
+    plain = Location(site.file, site.line, "here")
+    assert named(plain).function == "test_function_gets_its_qualified_name.here"
     assert named(Location("/gone.py", 3, "f")).function == "f"
 
 
-def test_the_first_line_of_a_decorated_function_is_its_def():
+def test_first_line_of_a_decorated_function_is_its_def():
     @torch.compiler.disable(
         recursive=True,
     )

@@ -1,4 +1,4 @@
-"""Which guard is blamed when several cache entries do not fit, and what the advice then says."""
+"""The guard that is reported first when several cache entries fail, and the advice that follows."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def act(x, mode, name):
     return x * len(name)
 
 
-def test_the_value_that_is_new_is_blamed():
-    """With values alternating, most entries fail for a value that has an entry of its own."""
+def test_value_without_an_entry_is_reported_first():
+    """If a value alternates, most entries fail because of a value that has an entry of its own."""
     compiled = torch.compile(act, backend="eager")
     x = torch.ones(2)
     with dynx.watch() as w:
         compiled(x, Mode.EXPLORE, "a")
         compiled(x, Mode.EXPLOIT, "a")
         compiled(x, Mode.EXPLORE, "bb")
-    blamed = [(each.reasons[0].source, each.reasons[0].got) for each in w.recompiles]
-    assert blamed == [("mode", "Mode.EXPLOIT"), ("name", "'bb'")]
+    first = [recompile.reasons[0] for recompile in w.recompiles]
+    assert [(reason.source, reason.got) for reason in first] == [("mode", "Mode.EXPLOIT"), ("name", "'bb'")]
 
 
-def test_a_number_that_became_symbolic_is_named_by_its_branches():
+def test_branch_on_a_symbolic_number_names_the_number():
     def f(x, n):
         return x + n if n < 10 else x - n
 
@@ -45,7 +45,7 @@ def test_a_number_that_became_symbolic_is_named_by_its_branches():
 
 
 def test_sizes_that_change_together_are_marked_together():
-    """Marking one of them raises ConstraintViolationError."""
+    """Marking only one of them raises ConstraintViolationError."""
 
     def loss(x, y):
         return (x - y).sum()
@@ -58,7 +58,7 @@ def test_sizes_that_change_together_are_marked_together():
     assert finding.advice == "mark_dynamic(x, 0) with mark_dynamic(y, 0), or pad to one size"
 
 
-def test_size_one_is_not_advised_to_be_marked():
+def test_size_one_gets_no_advice_to_mark_it():
     compiled = torch.compile(lambda x: x + 1, backend="eager")
     with dynx.watch() as w:
         for size in (1, 2):
@@ -66,8 +66,8 @@ def test_size_one_is_not_advised_to_be_marked():
     assert w.findings[0].advice == "size 1 always compiles on its own: warm up with 2 or more"
 
 
-def test_only_what_really_became_dynamic_is_told():
-    """torch announces a changed int on a module as dynamic and then specialises it."""
+def test_specialized_number_is_not_reported_as_dynamic():
+    """torch logs a changed int on a module as dynamic and then specializes it."""
 
     class Net(torch.nn.Module):
         def __init__(self):
@@ -84,11 +84,11 @@ def test_only_what_really_became_dynamic_is_told():
         compiled(torch.ones(2))
         net.n, net.nums = 2, torch.ones(4)
         compiled(torch.ones(2))
-    assert [(each.source, each.dim) for each in w.dynamic] == [("L['self'].nums", "size 0")]
+    assert [(change.source, change.dim) for change in w.dynamic] == [("L['self'].nums", "size 0")]
 
 
-def test_what_became_dynamic_is_told_also_when_the_attempt_was_thrown_away():
-    """torch tells it in the first attempt only."""
+def test_dynamic_size_of_a_discarded_attempt_is_reported():
+    """torch logs it in the first attempt only."""
 
     def f(x):
         y = x + 1
@@ -99,10 +99,10 @@ def test_what_became_dynamic_is_told_also_when_the_attempt_was_thrown_away():
     with dynx.watch() as w:
         for size in (3, 4):
             compiled(torch.ones(size))
-    assert ("L['x']", "size 0", "3", "4") in [(each.source, each.dim, each.first, each.second) for each in w.dynamic]
+    assert ("L['x']", "size 0", "3", "4") in [(change.source, change.dim, change.first, change.second) for change in w.dynamic]
 
 
-def test_a_break_under_fullgraph_gets_its_advice():
+def test_graph_break_with_fullgraph_gets_its_advice():
     def f(x):
         if x.sum() > 0:
             return x + 1
@@ -118,7 +118,7 @@ def test_a_break_under_fullgraph_gets_its_advice():
     assert finding.evidence[0].startswith("the compilation failed")
 
 
-def test_a_break_in_a_loop_names_the_function_that_runs_eagerly():
+def test_graph_break_in_a_loop_names_the_function_that_runs_eagerly():
     def callback(x):
         print(end="")
         return x + 1
@@ -130,14 +130,14 @@ def test_a_break_in_a_loop_names_the_function_that_runs_eagerly():
 
     with dynx.watch() as w:
         torch.compile(train_step, backend="eager")(torch.ones(2))
-    finding = next(each for each in w.findings if each.rule == "DX206")
+    finding = next(finding for finding in w.findings if finding.rule == "DX206")
     assert "inside a for: " in finding.title
     assert "train_step goes on eagerly" in finding.title
     assert len(w.run.eager) == 1
 
 
-def test_generators_met_on_the_way_are_nobodys_mistake():
-    """torch.save runs generators of the standard library; so do many programs."""
+def test_generators_of_the_standard_library_are_not_reported():
+    """torch.save runs generators of the standard library, and so do many programs: only a compiled generator is a mistake."""
 
     def f(x):
         torch.save(x, "/dev/null")
@@ -148,7 +148,7 @@ def test_generators_met_on_the_way_are_nobodys_mistake():
     assert "DX207" not in {finding.rule for finding in w.findings}
 
 
-def test_nested_compilations_are_not_counted_twice():
+def test_seconds_of_nested_compilations_are_not_counted_twice():
     import time
 
     inner = torch.compile(lambda x: x * 2, backend="eager")
@@ -163,5 +163,5 @@ def test_nested_compilations_are_not_counted_twice():
         torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
         wall = time.perf_counter() - start
     assert w.compile_seconds <= wall
-    for each in w.compiles:
-        assert abs(sum(each.phases.values()) - each.seconds) < 1e-6
+    for compile in w.compiles:
+        assert abs(sum(compile.phases.values()) - compile.seconds) < 1e-6

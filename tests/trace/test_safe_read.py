@@ -1,4 +1,4 @@
-"""Values are read without running the user's code."""
+"""Reads of guarded values: none of the user's code runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dynx._trace import safe_read
 
 
 class Trap:
-    """Everything a value can run when somebody looks at it."""
+    """A value with every method that reading it could run."""
 
     def __init__(self):
         self.plain = 3
@@ -33,7 +33,7 @@ class Trap:
         raise AssertionError("__len__ was called")
 
 
-class LyingList(list):
+class OverriddenList(list):
     def __len__(self):
         raise AssertionError("__len__ was called")
 
@@ -43,7 +43,15 @@ class LyingList(list):
 
 MODULE = torch.nn.Sequential(torch.nn.Linear(2, 2))
 MODULE.step = 7
-LOCALS = {"self": MODULE, "t": Trap(), "l": LyingList([1, 2]), "d": {"a": {"b": 5}}, "n": "x" * 100, "f": len, "none": None}
+LOCALS = {
+    "self": MODULE,
+    "t": Trap(),
+    "l": OverriddenList([1, 2]),
+    "d": {"a": {"b": 5}},
+    "n": "x" * 100,
+    "f": len,
+    "none": None,
+}
 GLOBALS = {"STEP": 4, "torch": torch}
 
 
@@ -74,11 +82,11 @@ GLOBALS = {"STEP": 4, "torch": torch}
         ("(" * 500, None),
     ],
 )
-def test_a_value_is_found_or_unknown(source, text):
+def test_value_is_read_or_unknown(source, text):
     assert safe_read.describe(source, LOCALS, GLOBALS) == text
 
 
-def test_lengths_ignore_overridden_len():
+def test_length_ignores_overridden_len():
     assert safe_read.length("l", LOCALS, GLOBALS) == "2"
     assert safe_read.length("t", LOCALS, GLOBALS) is None
 
@@ -100,11 +108,11 @@ OPTIMIZER = torch.optim.SGD(MODULE.parameters(), lr=0.1)
         ("len(x) (", "object"),
     ],
 )
-def test_what_holds_a_value(source, holder):
+def test_holder_of_a_value(source, holder):
     assert safe_read.holder(source, {**LOCALS, "opt": OPTIMIZER}, GLOBALS) == holder
 
 
-def test_sizes_of_plain_tensors_only():
+def test_shape_is_read_from_plain_tensors_only():
     class Subclass(torch.Tensor):
         pass
 
