@@ -1,6 +1,11 @@
 """See, prove and fix what torch.compile does with your code.
 
-`import dynx` is cheap: torch is imported when a verb that needs it is first used.
+- `dynx.watch` records what torch.compile does: compilations, recompiles, graph breaks, and advice on how to avoid them.
+- `dynx.compile` is torch.compile with backends that are compared by value.
+- `dynx.would_recompile` checks whether a call would recompile, without compiling or running the function.
+- `dynx.doctor` checks that the installed torch has everything that dynx needs.
+
+`import dynx` does not import torch: a function is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Run", "__version__", "compile", "doctor", "watch", "would_recompile"]
 
-_HOMES = {
+_MODULES = {
     "Run": "dynx.records",
     "compile": "dynx.guards",
     "doctor": "dynx._doctor.doctor",
@@ -27,10 +32,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module 'dynx' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
+    value = getattr(import_module(module), name)
     globals()[name] = value
     return value
 

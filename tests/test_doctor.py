@@ -1,4 +1,4 @@
-"""`dynx doctor` on the installed torch, healthy and not."""
+"""`dynx doctor`, on the installed torch and on a torch with missing or changed names."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dynx.cli import main
 
 def test_the_installed_torch_is_healthy():
     report = dynx.doctor(canaries=True)
-    assert report.healthy, [each for each in report.canaries if each.failure]
+    assert report.healthy, [canary for canary in report.canaries if canary.failure]
     assert len(report.canaries) == len(canaries.CANARIES)
     assert repr(report).startswith("<DoctorReport torch 2.")
 
 
-def test_canaries_leave_compiled_functions_alone(count_compiles):
-    """Somebody may call the doctor in the middle of their work."""
+def test_canaries_do_not_evict_compiled_functions(count_compiles):
+    """`dynx.doctor` may be called in the middle of a session."""
     import torch
 
     compiled = torch.compile(lambda x: x + 1, backend=count_compiles)
@@ -31,7 +31,7 @@ def test_canaries_leave_compiled_functions_alone(count_compiles):
     assert count_compiles.count == 1
 
 
-def test_a_missing_hook_point_makes_it_unwell(monkeypatch, capsys):
+def test_missing_hook_point_fails(monkeypatch, capsys):
     owner, name = hooks.owner_of(HOOK_POINTS[1].path)
     monkeypatch.delattr(owner, name)
     assert not dynx.doctor().healthy
@@ -39,27 +39,27 @@ def test_a_missing_hook_point_makes_it_unwell(monkeypatch, capsys):
     assert "some of what dynx needs is missing" in capsys.readouterr().out
 
 
-def test_a_changed_signature_fails_only_strictly(monkeypatch):
+def test_changed_signature_fails_only_with_strict(monkeypatch):
     owner, name = hooks.owner_of(HOOK_POINTS[1].path)
     monkeypatch.setattr(owner, name, lambda other: None)
     assert main(["doctor"]) == 0
     assert main(["doctor", "--strict"]) == 1
 
 
-def test_a_canary_that_dies_is_named(monkeypatch, capsys):
-    def dies():
-        raise RuntimeError("gas")
+def test_failing_canary_is_reported(monkeypatch, capsys):
+    def fails():
+        raise RuntimeError("wrong value")
 
-    monkeypatch.setitem(canaries.CANARIES, "gas", dies)
+    monkeypatch.setitem(canaries.CANARIES, "values are right", fails)
     assert main(["doctor", "--canaries"]) == 1
-    assert "RuntimeError: gas" in capsys.readouterr().out
+    assert "RuntimeError: wrong value" in capsys.readouterr().out
 
 
-def test_json(capsys):
+def test_report_as_json(capsys):
     assert main(["doctor", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["healthy"] is True
-    assert {each["state"] for each in data["capabilities"]} <= {"ok", "missing"}
+    assert {capability["state"] for capability in data["capabilities"]} <= {"ok", "missing"}
 
 
 @pytest.mark.parametrize("strict", [[], ["--strict"]])

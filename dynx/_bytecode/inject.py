@@ -1,4 +1,4 @@
-"""Put calls into a function's bytecode, at the beginnings of statements."""
+"""Injection of calls into a function's bytecode, at the beginning of statements."""
 
 from __future__ import annotations
 
@@ -8,41 +8,49 @@ from types import CodeType
 from typing import Any
 
 from bytecode import Bytecode, Instr
+from bytecode.instr import InstrLocation
 
 from dynx._bytecode.statements import Statement, beginnings, can_hold, entry, step_at
 
 
 def with_call(code: CodeType, name: str, statement: Statement | None) -> tuple[CodeType, int]:
-    """Give the code with a call of the global `name`, without arguments, and at how many places it was put.
+    """Inject a call of the global `name`, without arguments, at the beginning of a statement.
 
-    It stands where `statement` begins, in nested code too, or at the beginning of the function when that is None. The call's
-    value is dropped; line numbers, exception table and stack size stay right. Uses the `bytecode` library; the code is
-    returned unchanged when nothing was put in.
+    The result of the call is discarded. Line numbers, exception table and stack size stay correct (the `bytecode` library
+    computes them).
+
+    Args:
+        code: The code object of a function; nested code objects are searched for the statement too.
+        name: The global to call.
+        statement: The statement; None for the beginning of the function.
+
+    Returns:
+        The new code object and the number of injected calls; `code` itself and 0 if the statement has no bytecode here.
     """
     body = Bytecode.from_code(code)
-    places = set(_places(body, statement))
-    count = len(places)
-    out: list[Any] = []
-    position = 0
+    targets = set(_targets(body, statement))
+    count = len(targets)
+    items: list[Any] = []  # instructions, labels, and the other items of a `Bytecode`
+    index = 0
     for item in body:
         if isinstance(item, Instr):
-            if position in places:
-                out += _call(name, item.location)
-            position += 1
+            if index in targets:
+                items += _call(name, item.location)
+            index += 1
             if statement is not None and isinstance(item.arg, CodeType) and can_hold(item.arg, statement):
-                inner, found = with_call(item.arg, name, statement)
-                if found:
-                    item.arg = inner
-                    count += found
-        out.append(item)
+                nested, nested_count = with_call(item.arg, name, statement)
+                if nested_count:
+                    item.arg = nested
+                    count += nested_count
+        items.append(item)
     if not count:
         return code, 0
-    body[:] = out
+    body[:] = items
     return body.to_code(), count
 
 
-def _places(body: Bytecode, statement: Statement | None) -> tuple[int, ...]:
-    """Give the indices among the instructions, labels not counted."""
+def _targets(body: Bytecode, statement: Statement | None) -> tuple[int, ...]:
+    """Return the indices of the instructions before which to call, not counting labels."""
     steps = [step_at(item.name, item.arg, item.location) for item in body if isinstance(item, Instr)]
     if statement is not None:
         return beginnings(steps, statement)
@@ -50,7 +58,7 @@ def _places(body: Bytecode, statement: Statement | None) -> tuple[int, ...]:
     return () if first is None else (first,)
 
 
-def _call(name: str, location: Any) -> list[Instr]:
-    make: Callable[..., Instr] = lambda opname, *arg: Instr(opname, *arg, location=location)  # noqa: E731 - one expression
-    precall = [make("PRECALL", 0)] if sys.version_info < (3, 12) else []
-    return [make("LOAD_GLOBAL", (True, name)), *precall, make("CALL", 0), make("POP_TOP")]
+def _call(name: str, location: InstrLocation | None) -> list[Instr]:
+    create: Callable[..., Instr] = lambda opname, *arg: Instr(opname, *arg, location=location)  # noqa: E731 - one expression
+    precall = [create("PRECALL", 0)] if sys.version_info < (3, 12) else []
+    return [create("LOAD_GLOBAL", (True, name)), *precall, create("CALL", 0), create("POP_TOP")]

@@ -1,8 +1,8 @@
-"""Statements of a source file, and where each begins in bytecode.
+"""The statements of a source file, and the instructions at which each of them begins.
 
-A line is not enough: one statement can span several lines, and its bytecode goes back and forth between them. Here a statement
-begins at its first instruction, and again wherever the compiler has put a copy of it (the bodies of `finally`), but not where
-a loop or a `with` comes back to its own first line.
+A line number is not enough: one statement can span several lines, and its bytecode switches back and forth between them. Here a
+statement begins at its first instruction, and again at each copy of it that the compiler emits (the body of `finally`), but not
+where a loop or a `with` returns to its own first line.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
-# instructions that belong to no statement though they have a line
+# instructions that belong to no statement although they have a line number
 PRELUDE = frozenset(
     "CACHE RESUME MAKE_CELL COPY_FREE_VARS RETURN_GENERATOR END_FOR END_SEND POP_ITER END_ASYNC_FOR CLEANUP_THROW "  # noqa: SIM905
     "PUSH_EXC_INFO POP_EXCEPT EXTENDED_ARG".split()
@@ -23,7 +23,7 @@ PRELUDE = frozenset(
 
 
 class Step(NamedTuple):
-    """One instruction, whoever it comes from; lines and columns are None where Python gives none."""
+    """One instruction, from `dis`, `bytecode` or Dynamo; lines and columns are None if Python records none."""
 
     name: str
     argument: object
@@ -33,17 +33,30 @@ class Step(NamedTuple):
     end_column: int | None = None
 
 
-def step_at(name: str, argument: object, place: Any) -> Step:
-    """Make a step of an instruction; `place` has Python's names for positions, or is None."""
-    known = argument if isinstance(argument, str) else None
-    if place is None or place.lineno is None:
-        return Step(name, known, None)
-    return Step(name, known, place.lineno, place.end_lineno, place.col_offset, place.end_col_offset)
+class Positions(Protocol):
+    """The source range of an instruction, as `dis.Positions` and the `bytecode` library name its parts."""
+
+    @property
+    def lineno(self) -> int | None: ...
+    @property
+    def end_lineno(self) -> int | None: ...
+    @property
+    def col_offset(self) -> int | None: ...
+    @property
+    def end_col_offset(self) -> int | None: ...
+
+
+def step_at(name: str, argument: object, positions: Positions | None) -> Step:
+    """Build the step of an instruction; of the arguments only names are kept."""
+    text = argument if isinstance(argument, str) else None
+    if positions is None or positions.lineno is None:
+        return Step(name, text, None)
+    return Step(name, text, positions.lineno, positions.end_lineno, positions.col_offset, positions.end_col_offset)
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The lines of a statement; of a compound one its header. `body` are the lines of what it repeats or encloses."""
+    """The lines of a statement: for a compound statement those of its header, and in `body` those of the statements inside."""
 
     first: int
     last: int
@@ -56,21 +69,21 @@ class Statement:
 def statement_at(file: str, line: int) -> Statement | None:
     """Find the innermost statement of a file at a line; None for a line without code, or a file without source.
 
-    A line in the middle of a statement belongs to the statement; a decorator's line belongs to its `def`.
+    Every line of a multi-line statement belongs to it; the line of a decorator belongs to its `def`.
     """
-    found = [each for each in statements(file) if line in each]
-    # of several on one line the outermost comes first: `if x: y`
-    return min(found, key=lambda each: each.last - each.first) if found else None
+    enclosing = [statement for statement in statements(file) if line in statement]
+    # if several begin on one line, the outermost is listed first: `if x: y`
+    return min(enclosing, key=lambda statement: statement.last - statement.first) if enclosing else None
 
 
 def nearest_line(file: str, line: int) -> int | None:
-    """Give the nearest line at which a statement begins; the next one when two are as near."""
-    lines = [each.first for each in statements(file)]
-    return min(lines, key=lambda each: (abs(each - line), each < line)) if lines else None
+    """Return the nearest line at which a statement begins; of two at the same distance, the later one."""
+    lines = [statement.first for statement in statements(file)]
+    return min(lines, key=lambda first: (abs(first - line), first < line)) if lines else None
 
 
 def statements(file: str) -> tuple[Statement, ...]:
-    """List the statements of a file in the order they begin."""
+    """List the statements of a file in the order in which they begin."""
     return _parse("".join(linecache.getlines(file)))
 
 
@@ -80,18 +93,18 @@ def _parse(source: str) -> tuple[Statement, ...]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return ()
-    found = [_statement(node) for node in ast.walk(tree) if isinstance(node, ast.stmt) and not _is_docstring(node)]
-    return tuple(sorted(found, key=lambda each: (each.first, -each.last)))
+    parsed = [_statement(node) for node in ast.walk(tree) if isinstance(node, ast.stmt) and not _is_docstring(node)]
+    return tuple(sorted(parsed, key=lambda statement: (statement.first, -statement.last)))
 
 
 def _statement(node: ast.stmt) -> Statement:
-    first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+    first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
     end = node.end_lineno or node.lineno
     body: Sequence[ast.AST] = getattr(node, "body", None) or getattr(node, "cases", None) or ()
     if not body:
         return Statement(first, end)
-    inner = getattr(body[0], "lineno", None) or body[0].pattern.lineno  # type: ignore[attr-defined]  # a match_case has none
-    inner = min([inner, *(each.lineno for each in getattr(body[0], "decorator_list", ()))])
+    inner = getattr(body[0], "lineno", None) or body[0].pattern.lineno  # type: ignore[attr-defined]  # a match_case has no lineno
+    inner = min([inner, *(decorator.lineno for decorator in getattr(body[0], "decorator_list", ()))])
     return Statement(first, max(first, inner - 1), (inner, end))
 
 
@@ -100,21 +113,21 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 
 def can_hold(code: CodeType, statement: Statement) -> bool:
-    """Tell whether a statement may stand in this code; a lambda or comprehension within the statement is a part of it."""
+    """Return whether this code may contain a statement; a lambda or comprehension inside the statement is part of it."""
     return code.co_firstlineno not in statement
 
 
 def beginnings(steps: Sequence[Step], statement: Statement) -> tuple[int, ...]:
-    """Give the indices of the instructions at which the statement begins; empty when it has no bytecode here."""
+    """Return the indices of the instructions at which the statement begins; empty if it has no bytecode here."""
     runs = list(_runs(steps, statement))
     if not runs:
         return ()
     start = steps[runs[0]]
-    return tuple(index for index in runs if steps[index] == start and not _comes_back(steps, index, statement))
+    return tuple(index for index in runs if steps[index] == start and not _is_return_to_header(steps, index, statement))
 
 
 def entry(steps: Iterable[Step]) -> int | None:
-    """Give the index of the first instruction of a function's own code."""
+    """Return the index of the first instruction of a function's body, behind its prelude."""
     before: str | None = None
     for index, step in enumerate(steps):
         if step.line is not None and step.name not in PRELUDE and not (step.name == "POP_TOP" and before == "RETURN_GENERATOR"):
@@ -124,7 +137,7 @@ def entry(steps: Iterable[Step]) -> int | None:
 
 
 def _runs(steps: Sequence[Step], statement: Statement) -> Iterable[int]:
-    """Give where bytecode of the statement follows bytecode that is not its own."""
+    """Yield the index of each instruction of the statement that follows an instruction of another statement."""
     inside = False
     before: str | None = None
     for index, step in enumerate(steps):
@@ -140,8 +153,8 @@ def _runs(steps: Sequence[Step], statement: Statement) -> Iterable[int]:
             inside = False
 
 
-def _comes_back(steps: Sequence[Step], index: int, statement: Statement) -> bool:
-    """Tell whether the bytecode before belongs to the statement's own body: the end of a loop, not a new beginning."""
+def _is_return_to_header(steps: Sequence[Step], index: int, statement: Statement) -> bool:
+    """Return whether the bytecode before belongs to the statement's own body: the end of a loop, not another beginning."""
     if statement.body is None:
         return False
     before = next((step.line for step in reversed(steps[:index]) if step.line is not None), None)

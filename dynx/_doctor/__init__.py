@@ -1,1 +1,1 @@
-"""What the installed torch offers: `doctor` checks every private name that dynx uses, `canaries` try what they do."""
+"""Checks of the installed torch: `doctor` checks that private names exist, `canaries` check that they behave as expected."""

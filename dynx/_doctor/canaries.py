@@ -1,6 +1,7 @@
-"""Behaviours of torch that dynx builds on, each tried on a program of a few lines.
+"""Canaries: behaviours of torch that dynx relies on, each tested with a program of a few lines.
 
-A canary raises when torch behaves otherwise. None resets or configures anything: every one compiles a function of its own.
+A canary raises AssertionError if torch behaves differently. No canary resets or configures torch: each compiles a function of
+its own.
 """
 
 from __future__ import annotations
@@ -17,20 +18,17 @@ from dynx.records import Record, Run
 
 
 def _watched(program: Callable[[], object]) -> Run:
-    """Run `program` and give what was seen."""
+    """Run `program` and return the records of what it compiled."""
     events: list[Record] = []
-    listening = listen(events.append)
-    try:
+    with listen(events.append):
         program()
-    finally:
-        listening.remove()
     run = Run(tuple(events))
-    expect(not run.troubles, f"dynx could not see: {[f'{each.what}: {each.why}' for each in run.troubles]}")
+    _expect("no trouble in dynx", [f"{trouble.what}: {trouble.why}" for trouble in run.troubles], holds=not run.troubles)
     return run
 
 
 def _called(fn: Callable[..., Any], *calls: tuple[Any, ...]) -> Run:
-    """Compile `fn` and give what was seen while it was called."""
+    """Compile `fn`, call it with each tuple of arguments, and return the records."""
     compiled: Any = torch.compile(fn, backend="eager")
 
     def program() -> None:
@@ -40,29 +38,31 @@ def _called(fn: Callable[..., Any], *calls: tuple[Any, ...]) -> Run:
     return _watched(program)
 
 
-def expect(held: bool, otherwise: str) -> None:
-    if not held:
-        raise AssertionError(otherwise)
+def _expect(expected: str, actual: object, *, holds: bool) -> None:
+    if not holds:
+        raise AssertionError(f"expected {expected}, got {actual}")
 
 
-def compile_is_seen() -> None:
+def compile_is_recorded() -> None:
     run = _called(lambda x: x + 1, (torch.ones(3),))
     (compile,) = run.compiles
-    expect(compile.outcome == "compiled" and compile.seconds > 0, f"one successful compile expected, got {compile}")
-    expect(compile.nodes == 1 and bool(compile.guards), f"one node and some guards expected, got {compile}")
-    expect(compile.phases["trace"] > 0 and compile.phases["guards"] > 0, f"seconds by phase expected, got {compile.phases}")
+    _expect("one successful compile", compile, holds=compile.outcome == "compiled" and compile.seconds > 0)
+    _expect("one node and some guards", compile, holds=compile.nodes == 1 and bool(compile.guards))
+    phases = compile.phases
+    _expect("seconds by phase", phases, holds=phases["trace"] > 0 and phases["guards"] > 0)
 
 
-def recompile_tells_both_values() -> None:
+def recompile_has_both_values() -> None:
     run = _called(lambda x: x + 1, (torch.ones(3),), (torch.ones(4),))
     (reason,) = run.recompiles[0].reasons
-    expect((reason.kind, reason.expected, reason.got) == ("size", "3", "4"), f"size 3, then 4 expected, got {reason}")
-    expect(reason.location is not None and reason.location.library is None, f"the line that uses x expected, got {reason}")
+    _expect("size 3, then 4", reason, holds=(reason.kind, reason.expected, reason.got) == ("size", "3", "4"))
+    _expect("the line that uses x", reason, holds=reason.location is not None and reason.location.library is None)
     (dynamic,) = run.dynamic
-    expect((dynamic.dim, dynamic.first, dynamic.second) == ("size 0", "3", "4"), f"size 0 became dynamic, got {dynamic}")
+    values = (dynamic.dim, dynamic.first, dynamic.second)
+    _expect("size 0 became dynamic", dynamic, holds=values == ("size 0", "3", "4"))
 
 
-def ambient_state_tells_both_values() -> None:
+def global_state_has_both_values() -> None:
     def f(x: Any) -> Any:
         return x * 2
 
@@ -75,30 +75,26 @@ def ambient_state_tells_both_values() -> None:
 
     (reason,) = _watched(program).recompiles[0].reasons
     values = (reason.kind, reason.expected, reason.got)
-    expect(
-        values == ("global_state", "grad_mode True", "grad_mode False"),
-        f"grad_mode with both values expected, got {reason}",
-    )
+    _expect("grad_mode with both values", reason, holds=values == ("global_state", "grad_mode True", "grad_mode False"))
 
 
-def break_tells_line_and_callee() -> None:
+def graph_break_has_line_and_callee() -> None:
     def f(x: Any) -> Any:
         y = x + 1
-        print(end="")  # noqa: T201 - the break under test
+        print(end="")  # noqa: T201 - the graph break under test
         return y * 2
 
     run = _called(f, (torch.ones(3),))
-    (found,) = run.graph_breaks
-    expect(found.location.line == f.__code__.co_firstlineno + 2, f"the line of print expected, got {found.location}")
-    expect(found.callee == "print" and found.resumable, f"print, resumable expected, got {found}")
-    expect(
-        run.compiles[0].attempts[0].outcome == "restarted",
-        f"a restarted attempt expected, got {run.compiles[0].attempts}",
-    )
-    expect(run.compiles[1].resumes == found.location.line, f"a resume function expected, got {run.compiles[1]}")
+    (graph_break,) = run.graph_breaks
+    location = graph_break.location
+    _expect("the line of print", location, holds=location.line == f.__code__.co_firstlineno + 2)
+    _expect("print, resumable", graph_break, holds=graph_break.callee == "print" and graph_break.resumable)
+    attempts = run.compiles[0].attempts
+    _expect("a restarted attempt", attempts, holds=attempts[0].outcome == "restarted")
+    _expect("a resume function", run.compiles[1], holds=run.compiles[1].resumes == location.line)
 
 
-def break_in_try_is_not_resumed() -> None:
+def graph_break_in_try_is_not_resumed() -> None:
     def f(x: Any) -> Any:
         try:
             print(end="")  # noqa: T201
@@ -107,19 +103,19 @@ def break_in_try_is_not_resumed() -> None:
         return x
 
     run = _called(f, (torch.ones(3),))
-    expect(not run.graph_breaks[0].resumable, f"a break that cannot be resumed expected, got {run.graph_breaks}")
-    expect(run.compiles[0].outcome == "skipped", f"a skipped frame expected, got {run.compiles}")
+    _expect("a graph break without a resume function", run.graph_breaks, holds=not run.graph_breaks[0].resumable)
+    _expect("a skipped frame", run.compiles, holds=run.compiles[0].outcome == "skipped")
 
 
-def generator_is_seen() -> None:
+def generator_is_recorded() -> None:
     def f(x: Any) -> Any:
         yield x + 1
 
     run = _called(f, (torch.ones(3),))
-    expect(len(run.graph_breaks) == 1, f"one break at the generator expected, got {run.graph_breaks}")
+    _expect("one graph break at the generator", run.graph_breaks, holds=len(run.graph_breaks) == 1)
 
 
-def giving_up_is_seen() -> None:
+def recompile_limit_is_recorded() -> None:
     class Counter(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -131,32 +127,28 @@ def giving_up_is_seen() -> None:
 
     limit = limit_value("recompile_limit") or 8
     run = _called(Counter(), *[(torch.ones(3),)] * (limit + 1))
-    expect(
-        len(run.gave_up) == 1 and run.compiles[-1].outcome == "gave_up",
-        f"giving up after {limit} expected, got {run.compiles}",
-    )
+    gave_up = len(run.gave_up) == 1 and run.compiles[-1].outcome == "gave_up"
+    _expect(f"no more compiles after {limit} of them", run.compiles, holds=gave_up)
     reason = run.recompiles[0].reasons[0]
-    expect(
-        (reason.holder, reason.expected, reason.got) == ("module", "0", "1"),
-        f"module int 0, then 1 expected, got {reason}",
-    )
+    values = (reason.holder, reason.expected, reason.got)
+    _expect("an int on a module: 0, then 1", reason, holds=values == ("module", "0", "1"))
 
 
-def hooks_leave_no_trace() -> None:
+def hooks_are_removed() -> None:
     _called(lambda x: x + 2, (torch.ones(3),))
-    expect(not installed(), f"no hook expected after watching, still there: {installed()}")
+    _expect("no hook without a listener", installed(), holds=not installed())
 
 
 CANARIES: dict[str, Callable[[], None]] = {
-    each.__name__.replace("_", " "): each
-    for each in (
-        compile_is_seen,
-        recompile_tells_both_values,
-        ambient_state_tells_both_values,
-        break_tells_line_and_callee,
-        break_in_try_is_not_resumed,
-        generator_is_seen,
-        giving_up_is_seen,
-        hooks_leave_no_trace,
+    canary.__name__.replace("_", " "): canary
+    for canary in (
+        compile_is_recorded,
+        recompile_has_both_values,
+        global_state_has_both_values,
+        graph_break_has_line_and_callee,
+        graph_break_in_try_is_not_resumed,
+        generator_is_recorded,
+        recompile_limit_is_recorded,
+        hooks_are_removed,
     )
 }

@@ -1,26 +1,30 @@
-"""`dynx doctor`: what dynx can see on the installed torch."""
+"""`dynx.doctor()`: which parts of dynx work with the installed torch."""
 
 from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dynx._torch.capabilities import Capability, capabilities
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """One behaviour of torch that dynx builds on, tried on a tiny program."""
+    """The result of one canary: a behaviour of torch that dynx relies on, tested with a small program."""
 
     name: str
-    failure: str | None  # None: torch behaves as expected
+    failure: str | None  # None if torch behaves as expected
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorReport:
-    """What the installed torch offers dynx; `canaries` are empty unless asked for."""
+    """The result of `dynx.doctor`: one capability per private name of torch, and the canaries if they were run."""
 
     torch: str
     python: str
@@ -29,55 +33,61 @@ class DoctorReport:
 
     @property
     def healthy(self) -> bool:
-        """True when nothing that dynx needs is missing and every canary sang."""
-        return not any(each.state == "missing" and not each.optional for each in self.capabilities) and not any(
-            each.failure for each in self.canaries
-        )
+        """Whether nothing that dynx needs is missing, and no canary failed."""
+        missing = any(capability.state == "missing" and not capability.optional for capability in self.capabilities)
+        return not missing and not any(canary.failure for canary in self.canaries)
 
     @property
     def unchanged(self) -> bool:
-        """True when torch is exactly as dynx knows it: the condition of `dynx doctor --strict`."""
-        return self.healthy and all(each.state == "ok" or each.optional for each in self.capabilities)
+        """Whether torch also has every signature that dynx expects: the condition of `dynx doctor --strict`."""
+        return self.healthy and all(capability.state == "ok" or capability.optional for capability in self.capabilities)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self) | {"healthy": self.healthy, "unchanged": self.unchanged}, indent=1)
 
-    def __rich__(self) -> Any:
+    def __rich__(self) -> RenderableType:
         from dynx.report._doctor import screen
 
         return screen(self)
 
     def __repr__(self) -> str:
-        bad = [each.name for each in self.capabilities if each.state != "ok"] + [
-            each.name for each in self.canaries if each.failure
-        ]
-        verdict = "healthy" if self.healthy else "unwell"
-        return f"<DoctorReport torch {self.torch}: {', look at '.join([verdict, ', '.join(bad)]) if bad else verdict}>"
+        deviations = [capability.name for capability in self.capabilities if capability.state != "ok"]
+        deviations += [canary.name for canary in self.canaries if canary.failure]
+        verdict = "healthy" if self.healthy else "unhealthy"
+        return f"<DoctorReport torch {self.torch}: {verdict}{', check ' if deviations else ''}{', '.join(deviations)}>"
 
 
-def doctor(canaries: bool = False) -> DoctorReport:
-    """Check that the installed torch has what dynx needs.
+def doctor(*, canaries: bool = False) -> DoctorReport:
+    """Check that the installed torch has everything that dynx needs.
 
-    Looks at attributes and signatures only; with `canaries` it also compiles a few tiny functions (seconds) to see that they
-    still mean what they meant. Nothing is reset or changed.
+    Nothing is reset or changed, and compiled functions keep their cache entries.
 
-    >>> import dynx
-    >>> dynx.doctor().healthy
-    True
+    Args:
+        canaries: False (default) checks only that attributes exist and have the expected signatures, which takes milliseconds.
+            True also compiles a few small functions to check that they behave as expected, which takes seconds: use it after
+            an upgrade of torch.
+
+    Returns:
+        A report with one capability for each private name of torch, `healthy`, `unchanged` and `to_json()`.
+
+    Example:
+        >>> import dynx
+        >>> dynx.doctor().healthy
+        True
     """
     import torch
 
-    sung: tuple[Canary, ...] = ()
+    results: tuple[Canary, ...] = ()
     if canaries:
         from dynx._doctor.canaries import CANARIES
 
-        sung = tuple(_try(name, canary) for name, canary in CANARIES.items())
-    return DoctorReport(str(torch.__version__), platform.python_version(), capabilities(), sung)
+        results = tuple(_run(name, canary) for name, canary in CANARIES.items())
+    return DoctorReport(str(torch.__version__), platform.python_version(), capabilities(), results)
 
 
-def _try(name: str, canary: Any) -> Canary:
+def _run(name: str, canary: Callable[[], None]) -> Canary:
     try:
         canary()
-    except Exception as error:  # noqa: BLE001 - whatever goes wrong is the finding
+    except Exception as error:  # noqa: BLE001 - any exception is the result
         return Canary(name, f"{type(error).__name__}: {error}")
     return Canary(name, None)

@@ -1,4 +1,4 @@
-"""The pages of the rules: `docs/rules/` in a checkout, inside the package when installed."""
+"""The documentation pages of the rules, in `docs/rules/` of a checkout or inside the installed package."""
 
 from __future__ import annotations
 
@@ -8,14 +8,24 @@ from pathlib import Path
 from dynx.errors import UnknownRule
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_PLACES = (_PACKAGE / "_pages", _PACKAGE.parent / "docs" / "rules")
+_FOLDERS = (_PACKAGE / "_pages", _PACKAGE.parent / "docs" / "rules")
 
 
 def page(rule: str) -> str:
-    """Give the Markdown page of a rule. Raises UnknownRule."""
+    """Return the page of a rule.
+
+    Args:
+        rule: The id of the rule: "DX101".
+
+    Returns:
+        The page as Markdown text.
+
+    Raises:
+        UnknownRule: No rule has this id.
+    """
     if re.fullmatch(r"DX\d{3}", rule):
-        for place in _PLACES:
-            path = place / f"{rule}.md"
+        for folder in _FOLDERS:
+            path = folder / f"{rule}.md"
             if path.is_file():
                 return path.read_text(encoding="utf-8")
-    raise UnknownRule(f"there is no rule {rule}\n  list them: dynx rule")
+    raise UnknownRule(f"no rule has the id {rule}\n  list all rules: dynx rule")

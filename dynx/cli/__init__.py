@@ -1,4 +1,4 @@
-"""The command line: `dynx run script.py` and what reads its run file."""
+"""The command line: `dynx run script.py`, and the commands that read its run file."""
 
 from __future__ import annotations
 
@@ -6,27 +6,35 @@ import argparse
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TextIO
 
 from dynx.cli import run
+from dynx.cli.command import Command
 from dynx.errors import DynxError, DynxWarning
 
 __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit code: 0 fine, 1 the answer is no, 2 the command makes no sense.
+    """Run one command.
 
-    `dynx run` takes the process over, as the program would: its exceptions come out of here, its report comes at exit.
+    `dynx run` and `dynx guards` run the user's program in this process: exceptions of the program are raised from here. The
+    report of `dynx run` is printed when the interpreter exits.
+
+    Args:
+        argv: The arguments behind the name of the command; those of the process by default.
+
+    Returns:
+        The exit code: 0 for success, 1 if a check failed, 2 for a usage error or a file that cannot be read.
     """
-    given = sys.argv[1:] if argv is None else list(argv)
-    own, rest = run.split(given)
+    command_line = sys.argv[1:] if argv is None else list(argv)
+    own, rest = run.split(command_line)
     arguments = _parser().parse_args(own)
     arguments.rest = rest
     try:
-        done = _act(arguments)
+        result = _act(arguments)
     except BrokenPipeError:
-        sys.stdout = None  # nobody reads any more; Python must not try to flush
+        sys.stdout = None  # the reader of the pipe is gone; Python must not try to flush
         return 0
     except DynxError as error:
         print(f"dynx: {error}", file=sys.stderr)
@@ -34,11 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"dynx: {error.strerror or error}: {error.filename}", file=sys.stderr)
         return 2
-    return done() if callable(done) else done
+    return result() if callable(result) else result
 
 
 def _act(arguments: argparse.Namespace) -> int | Callable[[], int]:
-    """Do what is asked, or give the program to run: its errors are its own, not ours to explain."""
+    """Run the command, or return the function that runs the user's program: its errors must not be handled as ours."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", DynxWarning)
         warnings.showwarning = _show_warning
@@ -46,7 +54,15 @@ def _act(arguments: argparse.Namespace) -> int | Callable[[], int]:
     return result
 
 
-def _show_warning(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning as one line, without the location in dynx."""
     print(f"dynx: {message}", file=sys.stderr)
 
 
@@ -54,9 +70,10 @@ def _parser() -> argparse.ArgumentParser:
     from dynx import __version__
     from dynx.cli import asserts, demo, doctor, guards, rule, show, trace
 
-    parser = argparse.ArgumentParser(prog="dynx", description="See what torch.compile does with your code.")
+    parser = argparse.ArgumentParser(prog="dynx", description="Show what torch.compile does with your code.")
     parser.add_argument("--version", action="version", version=f"dynx {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (run, show, trace, guards, asserts, rule, doctor, demo):
+    modules: tuple[Command, ...] = (run, show, trace, guards, asserts, rule, doctor, demo)
+    for command in modules:
         command.add_to(commands)
     return parser

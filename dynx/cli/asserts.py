@@ -1,31 +1,44 @@
-"""`dynx assert FILE --max-recompiles 0`: a saved run as a check in CI."""
+"""`dynx assert FILE --max-recompiles 0`: check a saved run, for use in CI."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dynx.cli.run import DEFAULT
 from dynx.errors import UnknownRule, UsageError
 
-# option, what it counts, the records that show it
+if TYPE_CHECKING:
+    from dynx.cli.command import Subparsers
+
+# properties of a run that have an option --max-NAME
 _LIMITS = ("compiles", "recompiles", "graph_breaks", "gave_up", "eager", "findings")
+_HELP = {
+    "compiles": "number of compilations",
+    "recompiles": "number of recompiles",
+    "graph_breaks": "number of graph breaks",
+    "gave_up": "number of functions that reached the recompile limit",
+    "eager": "number of functions that run eagerly",
+    "findings": "number of findings, of any rule",
+}
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser("assert", help="exit 1 when a saved run exceeds a limit")
-    parser.add_argument("file", type=Path, nargs="?", default=DEFAULT)
+def add_to(commands: Subparsers) -> None:
+    parser = commands.add_parser("assert", help="check a saved run: exit with code 1 if it exceeds a limit")
+    parser.add_argument("file", type=Path, nargs="?", default=DEFAULT, help="the run file (default: %(default)s)")
     for name in _LIMITS:
-        parser.add_argument(f"--max-{name.replace('_', '-')}", type=_count, metavar="N")
-    parser.add_argument("--max-compile-seconds", type=float, metavar="S")
-    parser.add_argument("--forbid", metavar="RULE", action="append", default=[], help="fail when this rule has a finding")
+        parser.add_argument(f"--max-{name.replace('_', '-')}", type=_count, metavar="N", help=_HELP[name])
+    parser.add_argument("--max-compile-seconds", type=float, metavar="S", help="total time of all compilations")
+    parser.add_argument(
+        "--forbid", metavar="RULE", action="append", default=[], help="fail if this rule has a finding; repeatable"
+    )
     parser.set_defaults(act=act)
 
 
 def _count(text: str) -> int:
     if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text} is not a count")
+        raise argparse.ArgumentTypeError(f"{text} is not a non-negative integer")
     return int(text)
 
 
@@ -33,17 +46,17 @@ def act(arguments: argparse.Namespace) -> int:
     from dynx.advice import RULES
     from dynx.records import Run
 
-    asked = {name: getattr(arguments, f"max_{name}") for name in _LIMITS}
+    limits = {name: getattr(arguments, f"max_{name}") for name in _LIMITS}
     seconds = arguments.max_compile_seconds
-    if all(limit is None for limit in asked.values()) and seconds is None and not arguments.forbid:
-        raise UsageError("nothing to assert\n  say what: dynx assert FILE --max-recompiles 0 --max-graph-breaks 0")
+    if all(limit is None for limit in limits.values()) and seconds is None and not arguments.forbid:
+        raise UsageError("no limit to check\n  pass at least one: dynx assert FILE --max-recompiles 0 --max-graph-breaks 0")
     unknown = [rule for rule in arguments.forbid if rule not in RULES]
     if unknown:
-        raise UnknownRule(f"there is no rule {unknown[0]}\n  list them: dynx rule")
+        raise UnknownRule(f"no rule has the id {unknown[0]}\n  list all rules: dynx rule")
     run = Run.load(arguments.file)
     failures = [
         f"{name.replace('_', ' ')}: {len(getattr(run, name))}, at most {limit} allowed"
-        for name, limit in asked.items()
+        for name, limit in limits.items()
         if limit is not None and len(getattr(run, name)) > limit
     ]
     if seconds is not None and run.compile_seconds > seconds:
@@ -54,12 +67,14 @@ def act(arguments: argparse.Namespace) -> int:
         if finding.rule in arguments.forbid
     ]
     failures += [
-        f"{each.location}: compile {each.id} failed: {each.reason}" for each in run.compiles if each.outcome == "failed"
+        f"{compile.location}: compile {compile.id} failed: {compile.reason}"
+        for compile in run.compiles
+        if compile.outcome == "failed"
     ]
     if not run.compiles:
-        failures.append("VACUOUS: nothing was compiled in this run, so nothing was checked")
+        failures.append("VACUOUS: the run compiled nothing, so nothing was checked")
     if not run.is_complete:
-        failures.append("the run did not finish: the file has no end")
+        failures.append("the run did not finish: the file has no end record")
     for failure in failures:
         print(f"FAILED {failure}")
     if not failures:

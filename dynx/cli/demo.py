@@ -1,23 +1,26 @@
-"""`dynx demo`: the main job on a program that makes common mistakes."""
+"""`dynx demo`: `dynx run` on a small program with common mistakes."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dynx.cli import run
 
+if TYPE_CHECKING:
+    from dynx.cli.command import Subparsers
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser("demo", help="watch a small program that makes common mistakes")
+
+def add_to(commands: Subparsers) -> None:
+    parser = commands.add_parser("demo", help="run a small program with common mistakes, to see a report")
     parser.set_defaults(act=act)
 
 
 def act(arguments: argparse.Namespace) -> Callable[[], int]:
     program = Path(__file__).with_name("demo_program.py")
-    print(f"$ dynx run {program.name}      # a GPT-like model with mistakes people make; needs no download\n", flush=True)
+    print(f"$ dynx run {program.name}      # a GPT-like model with common mistakes; downloads nothing\n", flush=True)
     return run.act(
         argparse.Namespace(
             target=str(program), rest=[], out=run.DEFAULT, full=False, detail="normal", post_mortem=False, module=False

@@ -1,11 +1,11 @@
-"""A language model that generates text, with three mistakes that make torch.compile slow. `dynx demo` runs it."""
+"""A language model that generates text, with three mistakes that slow torch.compile down. `dynx demo` runs it."""
 
 import torch
 from torch import nn
 
 
 def gpt2():
-    """GPT-2 of transformers with random weights where that is installed, else a small model of the same shape."""
+    """Return GPT-2 of transformers with random weights if that is installed, else a small model of the same shape."""
     try:
         from transformers import GPT2Config, GPT2LMHeadModel
     except ImportError:
@@ -15,7 +15,7 @@ def gpt2():
 
 
 class SmallGPT(nn.Module):
-    """Two transformer layers over 128 tokens; gives logits as transformers' models do."""
+    """Two transformer layers over 128 tokens; returns logits as the models of transformers do."""
 
     def __init__(self):
         super().__init__()
@@ -30,7 +30,7 @@ class SmallGPT(nn.Module):
 
 
 class Generator(nn.Module):
-    """Picks the next token, a little more boldly with every step."""
+    """A module that picks the next token, with a temperature that changes at every step."""
 
     def __init__(self, model):
         super().__init__()
@@ -39,12 +39,12 @@ class Generator(nn.Module):
 
     def forward(self, tokens):
         logits = self.model(tokens).logits[:, -1]
-        self.step += 1  # mistake: the number is compiled into the graph
+        self.step += 1  # mistake: an int attribute is a constant of the graph
         return (logits * (1 + 0.1 * self.step)).argmax(-1, keepdim=True)
 
 
 def finished(token):
-    if token.item() == 0:  # mistake: the graph stops to read a value
+    if token.item() == 0:  # mistake: reading the value breaks the graph
         return True
     return False
 
@@ -56,7 +56,7 @@ def main():
     tokens = torch.randint(1, 128, (1, 8))
     with torch.no_grad():
         for _ in range(5):
-            token = generator(tokens)  # mistake: one token longer each time, and nobody said so
+            token = generator(tokens)  # mistake: the length changes, and is not marked as dynamic
             if done(token):
                 break
             tokens = torch.cat([tokens, token], dim=1)

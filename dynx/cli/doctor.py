@@ -1,15 +1,20 @@
-"""`dynx doctor`: can dynx see what it needs to on this torch?"""
+"""`dynx doctor`: check that the installed torch has everything that dynx needs."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dynx.cli.command import Subparsers
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser("doctor", help="check that the installed torch has what dynx needs")
-    parser.add_argument("--canaries", action="store_true", help="also try the behaviour on tiny programs (under a minute)")
-    parser.add_argument("--strict", action="store_true", help="exit 1 also when a signature has changed")
+def add_to(commands: Subparsers) -> None:
+    parser = commands.add_parser("doctor", help="check that the installed torch has everything that dynx needs")
+    parser.add_argument(
+        "--canaries", action="store_true", help="also check the behaviour of torch on small programs (under a minute)"
+    )
+    parser.add_argument("--strict", action="store_true", help="exit with code 1 also if a signature has changed")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.set_defaults(act=act)
 

@@ -1,4 +1,4 @@
-"""`dynx guards script.py::function`: what torch has compiled of a function when the program is over."""
+"""`dynx guards script.py::function`: the cache entries of a function when the program has ended, with their guards."""
 
 from __future__ import annotations
 
@@ -7,30 +7,35 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, redirect_stdout
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynx.cli import program
 from dynx.errors import DynxError, UsageError
 from dynx.records import CacheReport
 
+if TYPE_CHECKING:
+    from dynx.cli.command import Subparsers
 
-def add_to(commands: Any) -> None:
+
+def add_to(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "guards",
-        help="run a program and list what torch compiled of one function, with its guards",
+        help="run a program, then list the cache entries and guards of one function",
         usage="dynx guards [--json] script.py::function [arguments of the program …]",
     )
-    parser.add_argument("--json", action="store_true", help="print the records as JSON; what the program prints goes to stderr")
-    parser.add_argument("target", metavar="script.py::function", help="a name in the script: train_step, Model.forward, model")
+    parser.add_argument("--json", action="store_true", help="print the records as JSON; output of the program goes to stderr")
+    parser.add_argument(
+        "target", metavar="script.py::function", help="a compiled function in the script: train_step, Model.forward, model"
+    )
     parser.set_defaults(act=act)
 
 
 def act(arguments: argparse.Namespace) -> Callable[[], int]:
-    """Load the program and give the function that runs it, then lists."""
+    """Load the program, and return the function that runs it and then prints the cache entries."""
     script, _, name = arguments.target.rpartition("::")
     if not script or not name:
         file, _, function = arguments.target.rstrip(":").partition(":")
-        raise UsageError(f"{arguments.target} names no function\n  say which: dynx guards {file}::{function or 'function'}")
+        raise UsageError(f"{arguments.target} names no function\n  name one: dynx guards {file}::{function or 'function'}")
     sys.argv = [script, *arguments.rest]
     load, module = program.load_script(script, "dynx guards path/to/file.py::function")
 
@@ -39,27 +44,27 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
 
         sys.modules["__main__"] = module
         code: object = 0
-        with watch():  # knows every line that asked for a guard
+        with watch():  # records every line that requested a guard
             try:
-                # what the program prints must not stand between the records
+                # with --json, stdout holds the records only
                 with redirect_stdout(sys.stderr) if arguments.json else nullcontext():
                     exec(load(), module.__dict__)
-            except SystemExit as ended:
-                code = ended.code
+            except SystemExit as error:
+                code = error.code
             except BaseException:
-                _tell(module, name, script, as_json=arguments.json)
+                _print_entries(module, name, script, as_json=arguments.json)
                 sys.excepthook = program.without_our_frames(sys.excepthook)
                 raise
-            told = _tell(module, name, script, as_json=arguments.json)
+            own_code = _print_entries(module, name, script, as_json=arguments.json)
         if code not in (None, 0):
             sys.exit(code)  # type: ignore[arg-type]
-        return told
+        return own_code
 
     return run
 
 
-def _tell(module: ModuleType, name: str, script: str, *, as_json: bool) -> int:
-    """Show what was compiled; gives the exit code."""
+def _print_entries(module: ModuleType, name: str, script: str, *, as_json: bool) -> int:
+    """Print the cache entries of the function, and return the exit code."""
     from rich.console import Console
 
     from dynx.report import record
@@ -77,18 +82,18 @@ def _tell(module: ModuleType, name: str, script: str, *, as_json: bool) -> int:
 
 
 def _report_of(names: Mapping[str, Any], name: str, script: str) -> CacheReport:
-    """Find a function by what the script would write, or by the name that reports give it."""
+    """Find a function by its expression in the script, or by its name in reports."""
     from dynx.guards import inspect
     from dynx.guards._cache.by_name import compiled_functions, inspect_code
 
     first, *rest = name.split(".")
-    found = names.get(first)
-    for each in rest:
-        found = getattr(found, each, None)
+    target = names.get(first)
+    for attribute in rest:
+        target = getattr(target, attribute, None)
     compiled = compiled_functions()
-    if found is not None and (callable(found) or name not in compiled):
-        return inspect(found)
+    if target is not None and (callable(target) or name not in compiled):
+        return inspect(target)
     if name in compiled:
         return inspect_code(compiled[name])
-    told = f"compiled were {', '.join(compiled)}" if compiled else "nothing was compiled"
-    raise UsageError(f"{script} has no {name}\n  {told}")
+    choices = f"compiled functions: {', '.join(compiled)}" if compiled else "the program compiled nothing"
+    raise UsageError(f"{script} has no {name}\n  {choices}")

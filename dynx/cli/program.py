@@ -1,4 +1,4 @@
-"""The program that a command runs in this process, as Python would."""
+"""The user's program, loaded into this process as Python itself would load it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _HOOKS = (str(_PACKAGE / "_torch" / "hooks.py"), str(_PACKAGE / "_child_processe
 
 
 def without_our_frames(hook: Hook) -> Hook:
-    """Let the program's own excepthook, or Python's, show the exception as if dynx were not there."""
+    """Return an excepthook that calls `hook`, the program's or Python's, without the frames of dynx in the traceback."""
 
     def show(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
-        program = traceback
-        while program is not None and not _is_ours(program):
-            program = program.tb_next
-        while program is not None and _is_ours(program):
-            program = program.tb_next
-        error.__traceback__ = _without_hooks(program)
+        first = traceback
+        while first is not None and not _is_ours(first):
+            first = first.tb_next
+        while first is not None and _is_ours(first):
+            first = first.tb_next
+        error.__traceback__ = _without_hooks(first)
         hook(kind, error, error.__traceback__)
 
     return show
@@ -41,7 +41,7 @@ def _is_ours(traceback: types.TracebackType) -> bool:
 
 
 def _without_hooks(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """Leave out the frames in which dynx passed a call of torch on."""
+    """Remove the frames of hook wrappers, in which dynx forwards a call of torch."""
     if traceback is None:
         return None
     rest = _without_hooks(traceback.tb_next)
@@ -52,14 +52,22 @@ def _without_hooks(traceback: types.TracebackType | None) -> types.TracebackType
 
 
 def load_script(target: str, usage: str = "") -> tuple[Callable[[], types.CodeType], types.ModuleType]:
-    """Give what compiles a file, and an empty `__main__` for it. Raises UsageError when there is no such file."""
+    """Return a function that compiles a file, and an empty `__main__` module for it.
+
+    Args:
+        target: The path of a file, or of a folder with a `__main__.py`.
+        usage: The command line to suggest if there is no such file; by default the one that runs a module.
+
+    Raises:
+        UsageError: There is no such file.
+    """
     path = Path(target)
     folder = path if path.is_dir() else None
     if folder is not None:
-        path = folder / "__main__.py"  # as Python runs a folder
+        path = folder / "__main__.py"  # as Python does for a folder
     if not path.is_file():
         module_run = f"to run a module: dynx run -m {target.removesuffix('.py')}"
-        raise UsageError(f"there is no file {target}\n  {f'write {usage}' if usage else module_run}")
+        raise UsageError(f"the file {target} does not exist\n  {f'usage: {usage}' if usage else module_run}")
     file = os.path.abspath(path)  # as Python does since 3.9, also in tracebacks
     module = _main_module(file)
     module.__loader__ = SourceFileLoader("__main__", file)
@@ -70,14 +78,18 @@ def load_script(target: str, usage: str = "") -> tuple[Callable[[], types.CodeTy
 
 
 def _main_module(file: str | None) -> types.ModuleType:
-    """Make an empty `__main__` with the globals that Python gives it."""
+    """Create an empty `__main__` module with the same globals that Python sets."""
     module = types.ModuleType("__main__")
     vars(module).update(__file__=file, __builtins__=builtins, __cached__=None, __annotations__={})
     return module
 
 
 def load_module(name: str) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
-    """As `python -m`. Raises UsageError when there is no such module."""
+    """Return a function that compiles a module, and an empty `__main__` module for it, as `python -m` does.
+
+    Raises:
+        UsageError: There is no such module, or it has no code.
+    """
     if not sys.flags.safe_path:
         sys.path[0] = os.getcwd()
     try:
@@ -85,7 +97,7 @@ def load_module(name: str) -> tuple[Callable[[], types.CodeType], types.ModuleTy
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{name}.__main__")
     except (ImportError, ValueError) as error:
-        raise UsageError(f"no module named {name}: {error}") from None
+        raise UsageError(f"no module named {name}: {error}\n  to run a file: dynx run path/to/file.py") from None
     loader: Any = spec.loader if spec is not None else None
     if spec is None or not hasattr(loader, "get_code"):
         raise UsageError(f"no module named {name} that can be run\n  to run a file: dynx run path/to/file.py")

@@ -1,4 +1,4 @@
-"""A line on the terminal while a function compiles; gone before the program can print."""
+"""A progress line on the terminal while a function compiles."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _ERASE = "\r\x1b[2K"
 
 
 class Progress:
-    """Writes to stderr, and only when that is a terminal. A context manager."""
+    """A context manager that shows the current compilation on stderr, if that is a terminal, and erases it when it ends."""
 
     def __init__(self) -> None:
         self._on = sys.stderr.isatty()
         self._lock = threading.Lock()
 
     def __enter__(self) -> Progress:
-        self._listening = listen(self._record, on_start=self._start) if self._on else None
+        self._listening = listen(self._end, on_start=self._start) if self._on else None
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -31,7 +31,7 @@ class Progress:
         own = location.own
         self._write(f"{_ERASE} compiling {compile_id} {location.function} {short_path(own.file)}:{own.line}")
 
-    def _record(self, record: Record) -> None:
+    def _end(self, record: Record) -> None:
         if isinstance(record, Compile):
             self._write(_ERASE)
 
@@ -41,4 +41,4 @@ class Progress:
                 sys.stderr.write(text)
                 sys.stderr.flush()
             except (OSError, ValueError):
-                self._on = False  # the terminal is gone; the program goes on
+                self._on = False  # the terminal was closed; the program continues

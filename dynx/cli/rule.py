@@ -1,14 +1,17 @@
-"""`dynx rule DX101`: what a rule means and what to do about it."""
+"""`dynx rule DX101`: print the page of an advice rule, or list all rules."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dynx.cli.command import Subparsers
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser("rule", help="explain a rule, or list all")
-    parser.add_argument("id", nargs="?", help="for example DX101")
+def add_to(commands: Subparsers) -> None:
+    parser = commands.add_parser("rule", help="explain an advice rule, or list all rules")
+    parser.add_argument("id", nargs="?", help="a rule, for example DX101; all rules if omitted")
     parser.set_defaults(act=act)
 
 

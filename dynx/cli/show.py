@@ -1,18 +1,21 @@
-"""`dynx show FILE`: a saved run, also where torch is not installed."""
+"""`dynx show FILE`: print a saved run; does not need torch."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dynx.cli.run import DEFAULT
 
+if TYPE_CHECKING:
+    from dynx.cli.command import Subparsers
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser("show", help="show a saved run")
-    parser.add_argument("file", type=Path, nargs="?", default=DEFAULT)
-    parser.add_argument("--full", action="store_true", help="show every table")
+
+def add_to(commands: Subparsers) -> None:
+    parser = commands.add_parser("show", help="print the report of a saved run")
+    parser.add_argument("file", type=Path, nargs="?", default=DEFAULT, help="the run file (default: %(default)s)")
+    parser.add_argument("--full", action="store_true", help="show every table, not only what needs attention")
     parser.add_argument("--json", action="store_true", help="print the run with its findings as JSON")
     parser.set_defaults(act=act)
 

@@ -1,18 +1,23 @@
-"""`dynx trace FILE -o run.json`: a saved run along time, for Perfetto; also where torch is not installed."""
+"""`dynx trace FILE -o run.json`: write a saved run as a timeline for Perfetto; does not need torch."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dynx.cli.run import DEFAULT
 
+if TYPE_CHECKING:
+    from dynx.cli.command import Subparsers
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser("trace", help="write a saved run as a trace for Perfetto")
-    parser.add_argument("file", type=Path, nargs="?", default=DEFAULT)
-    parser.add_argument("-o", "--out", type=Path, default=Path("dynx-trace.json"), help="default: %(default)s")
+
+def add_to(commands: Subparsers) -> None:
+    parser = commands.add_parser("trace", help="write a saved run as a timeline for Perfetto")
+    parser.add_argument("file", type=Path, nargs="?", default=DEFAULT, help="the run file (default: %(default)s)")
+    parser.add_argument(
+        "-o", "--out", type=Path, default=Path("dynx-trace.json"), help="the file to write (default: %(default)s)"
+    )
     parser.set_defaults(act=act)
 
 

@@ -1,4 +1,4 @@
-"""Run a program with and without dynx, as a user at a shell does."""
+"""Fixtures that run a program with and without dynx in a subprocess, as from a shell."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ f(torch.ones(3))
 
 @pytest.fixture
 def program(tmp_path):
-    """Write a program; gives its path."""
+    """Return a function that writes a program to a file and returns its path."""
 
     def write(source, name="program.py"):
         path = tmp_path / name
@@ -30,7 +30,7 @@ def program(tmp_path):
 
 @pytest.fixture
 def shell(tmp_path):
-    """Run a command in an empty folder."""
+    """Return a function that runs Python with the given arguments in the temporary folder."""
 
     def run(*command, **options):
         environment = {**os.environ, "COLUMNS": "200", "PYTHONFAULTHANDLER": "0", **options.pop("env", {})}
@@ -50,7 +50,7 @@ def shell(tmp_path):
 
 @pytest.fixture
 def both(shell):
-    """Run a program as Python does, then under dynx; gives both results."""
+    """Return a function that runs a program with Python, then with `dynx run`, and returns both results."""
 
     def run(path, *arguments, **options):
         return shell(path, *arguments, **options), shell("-m", "dynx", "run", path, *arguments, **options)

@@ -1,4 +1,4 @@
-"""The commands that read a run, in process."""
+"""The commands that read a saved run, called in this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HERE = Location("train.py", 41, "main")
 
 @pytest.fixture
 def saved(tmp_path):
-    """A run with one recompile by a size and one break by print."""
+    """Save a run with one recompile caused by a size and one graph break caused by print."""
     reason = Reason("size", "x.size()[1]", "3", "4", HERE, holder="argument")
     events = (
         Compile(0, "0/0", HERE, "compiled", 1.5),
@@ -26,17 +26,17 @@ def saved(tmp_path):
     return str(path)
 
 
-def test_show(saved, capsys):
+def test_show_prints_the_advice(saved, capsys):
     assert main(["show", saved]) == 0
     assert "mark_dynamic(x, 1)" in capsys.readouterr().out
 
 
-def test_show_json(saved, capsys):
+def test_show_json_prints_the_findings(saved, capsys):
     assert main(["show", saved, "--json"]) == 0
     assert [finding["rule"] for finding in json.loads(capsys.readouterr().out)["findings"]] == ["DX102", "DX201"]
 
 
-def test_trace(saved, tmp_path, capsys):
+def test_trace_writes_a_perfetto_file(saved, tmp_path, capsys):
     out = tmp_path / "trace.json"
     assert main(["trace", saved, "-o", str(out)]) == 0
     assert "perfetto" in capsys.readouterr().out
@@ -44,7 +44,7 @@ def test_trace(saved, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "said"),
+    ("options", "code", "output"),
     [
         (["--max-recompiles", "1", "--max-graph-breaks", "1", "--max-gave-up", "0"], 0, "ok: <Run"),
         (["--max-recompiles", "0"], 1, "FAILED recompiles: 1, at most 0 allowed"),
@@ -55,61 +55,61 @@ def test_trace(saved, tmp_path, capsys):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_assert(saved, capsys, options, code, said):
+def test_assert_checks_limits_and_rules(saved, capsys, options, code, output):
     assert main(["assert", saved, *options]) == code
-    assert said in capsys.readouterr().out
+    assert output in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("options", [["--max-recompiles", "-1"], ["--max-recompiles", "many"]], ids=" ".join)
-def test_a_limit_that_is_no_count_is_refused(saved, capsys, options):
+def test_limit_must_be_a_non_negative_integer(saved, capsys, options):
     with pytest.raises(SystemExit, match="2"):
         main(["assert", saved, *options])
-    assert "is not a count" in capsys.readouterr().err or options[1] == "-1"
+    assert "is not a non-negative integer" in capsys.readouterr().err or options[1] == "-1"
 
 
-def test_a_rule_that_does_not_exist_cannot_be_forbidden(saved, capsys):
-    """A typo would pass for ever."""
+def test_forbidding_an_unknown_rule_is_an_error(saved, capsys):
+    """Otherwise an assertion with a typo would always pass."""
     assert main(["assert", saved, "--forbid", "DX999"]) == 2
-    assert "there is no rule DX999" in capsys.readouterr().err
+    assert "no rule has the id DX999" in capsys.readouterr().err
 
 
-def test_a_failed_compile_fails_every_assertion(tmp_path, capsys):
+def test_failed_compile_fails_every_assertion(tmp_path, capsys):
     failed = Compile(0, "0/0", HERE, "failed", 1.0, reason="Unsupported: print")
     Run((failed,), {}, {"seconds": 1.0}).save(tmp_path / "failed.dynx")
     assert main(["assert", str(tmp_path / "failed.dynx"), "--max-recompiles", "0"]) == 1
     assert "compile 0/0 failed: Unsupported: print" in capsys.readouterr().out
 
 
-def test_assert_without_a_limit_is_refused(saved, capsys):
+def test_assert_without_a_limit_is_an_error(saved, capsys):
     assert main(["assert", saved]) == 2
-    assert "nothing to assert" in capsys.readouterr().err
+    assert "no limit to check" in capsys.readouterr().err
 
 
-def test_a_run_that_compiled_nothing_proves_nothing(tmp_path, capsys):
-    """A test that never reached the model must not be green."""
+def test_run_that_compiled_nothing_fails(tmp_path, capsys):
+    """A CI job that never reached the model must not pass."""
     Run((), {"torch": "2.13.0"}, {"seconds": 1.0}).save(tmp_path / "empty.dynx")
     assert main(["assert", str(tmp_path / "empty.dynx"), "--max-recompiles", "0"]) == 1
     assert "VACUOUS" in capsys.readouterr().out
 
 
-def test_a_run_that_was_killed_fails(tmp_path, capsys):
+def test_run_that_was_killed_fails(tmp_path, capsys):
     Run((Compile(0, "0/0", HERE, "compiled", 1.5),), {"torch": "2.13.0"}).save(tmp_path / "cut.dynx")
     assert main(["assert", str(tmp_path / "cut.dynx"), "--max-recompiles", "0"]) == 1
     assert "did not finish" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [["show"], ["assert", "--max-recompiles", "0"]], ids=" ".join)
-def test_a_file_that_is_not_there_or_no_run(command, tmp_path, capsys):
-    gone = str(tmp_path / "gone.dynx")
-    assert main([command[0], gone, *command[1:]]) == 2
-    assert capsys.readouterr().err == f"dynx: No such file or directory: {gone}\n"
+def test_missing_file_or_other_file_is_an_error(command, tmp_path, capsys):
+    missing = str(tmp_path / "missing.dynx")
+    assert main([command[0], missing, *command[1:]]) == 2
+    assert capsys.readouterr().err == f"dynx: No such file or directory: {missing}\n"
     other = tmp_path / "model.pt"
     other.write_bytes(b"PK\x03\x04")
     assert main([command[0], str(other), *command[1:]]) == 2
     assert "is not a dynx run file" in capsys.readouterr().err
 
 
-def test_a_damaged_file_is_shown_with_one_line_of_warning(saved, capsys):
+def test_damaged_file_is_shown_with_a_warning(saved, capsys):
     with open(saved, "a") as file:
         file.write("{broken\n")
     assert main(["show", saved]) == 0
@@ -126,20 +126,20 @@ def test_rules_are_listed_and_explained(capsys):
     assert main(["rule", "dx102"]) == 0
     assert "mark_dynamic" in capsys.readouterr().out
     assert main(["rule", "DX999"]) == 2
-    assert "there is no rule DX999" in capsys.readouterr().err
+    assert "no rule has the id DX999" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_the_demo_shows_its_mistakes(shell):
-    told = shell("-m", "dynx", "demo")
-    assert told.returncode == 0
-    assert "tokens:" in told.stdout
+def test_demo_reports_its_mistakes(shell):
+    done = shell("-m", "dynx", "demo")
+    assert done.returncode == 0
+    assert "tokens:" in done.stdout
     for rule in ("DX101", "DX102", "DX202"):
-        assert rule in told.stderr
+        assert rule in done.stderr
 
 
 @pytest.mark.slow
-def test_the_demo_works_without_transformers(shell):
-    told = shell("-c", "import sys; sys.modules['transformers'] = None; from dynx.cli import main; main(['demo'])")
-    assert told.returncode == 0
-    assert "DX101" in told.stderr
+def test_demo_works_without_transformers(shell):
+    done = shell("-c", "import sys; sys.modules['transformers'] = None; from dynx.cli import main; main(['demo'])")
+    assert done.returncode == 0
+    assert "DX101" in done.stderr

@@ -26,27 +26,27 @@ print("done")
 
 
 @pytest.mark.slow
-def test_a_function_is_listed_when_the_program_is_over(shell, program):
+def test_entries_are_listed_when_the_program_has_ended(shell, program):
     program(PROGRAM)
     done = shell("-m", "dynx", "guards", "program.py::scaled", "2", "3")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("done\nscaled  program.py:4  2 versions")
     assert "n      3" in done.stdout
     data = json.loads(shell("-m", "dynx", "guards", "--json", "program.py::step", "2").stdout)
-    assert [each["id"] for each in data["entries"]] == ["0/0"]
+    assert [entry["id"] for entry in data["entries"]] == ["0/0"]
     assert "Model.forward  program.py:8  1 version" in shell("-m", "dynx", "guards", "program.py::model").stdout
 
 
 @pytest.mark.slow
-def test_what_is_not_there_is_told(shell, program):
+def test_unknown_target_is_an_error_with_a_next_step(shell, program):
     program(PROGRAM)
     for target, words in (
         ("program.py", "names no function"),
-        ("other.py::f", "there is no file other.py"),
-        ("program.py:step", "say which: dynx guards program.py::step"),
-        ("program.py::", "say which: dynx guards program.py::function"),
-        ("program.py::f", "program.py has no f\n  compiled were Model.forward"),
-        ("program.py::Model.backward", "has no Model.backward\n  compiled were"),
+        ("other.py::f", "the file other.py does not exist"),
+        ("program.py:step", "name one: dynx guards program.py::step"),
+        ("program.py::", "name one: dynx guards program.py::function"),
+        ("program.py::f", "program.py has no f\n  compiled functions: Model.forward"),
+        ("program.py::Model.backward", "has no Model.backward\n  compiled functions:"),
     ):
         done = shell("-m", "dynx", "guards", target)
         assert done.returncode == 2
@@ -69,7 +69,7 @@ main()
 """
 
 
-def test_an_error_of_the_program_is_its_own_and_the_cache_is_listed(shell, program):
+def test_entries_are_listed_when_the_program_raises(shell, program):
     program(INSIDE.format(end="raise ValueError('mine')"))
     done = shell("-m", "dynx", "guards", "program.py::main.<locals>.step")
     assert done.returncode == 1
@@ -78,7 +78,7 @@ def test_an_error_of_the_program_is_its_own_and_the_cache_is_listed(shell, progr
     assert "dynx" not in done.stderr
 
 
-def test_the_exit_code_of_the_program_is_kept(shell, program):
+def test_exit_code_of_the_program_is_kept(shell, program):
     program(INSIDE.format(end="sys.exit(7)"))
     done = shell("-m", "dynx", "guards", "program.py::main.<locals>.step")
     assert (done.returncode, done.stdout.split()[0]) == (7, "main.<locals>.step")

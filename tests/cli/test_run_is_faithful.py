@@ -1,4 +1,4 @@
-"""A program under `dynx run` cannot tell, and neither can what started it."""
+"""A program behaves under `dynx run` as under Python: its environment, output, exit code and tracebacks are the same."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-LOOKS_AROUND = """
+PRINTS_ITS_ENVIRONMENT = """
 import os, pickle, signal, sys
 
-class Mine:
+class Value:
     def __eq__(self, other):
         return type(self) is type(other)
 
 print(sys.argv, __name__, __file__, __package__, __spec__)
 print(sys.path[0] == os.path.dirname(os.path.abspath(__file__)), sys.modules["__main__"].__dict__ is globals())
-print(pickle.loads(pickle.dumps(Mine())) == Mine(), Mine.__module__)
+print(pickle.loads(pickle.dumps(Value())) == Value(), Value.__module__)
 print(signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), sys.excepthook is sys.__excepthook__)
 print(sys.stdout is sys.__stdout__, sys.stderr is sys.__stderr__, sys.gettrace(), __builtins__.__name__)
 print(sorted(globals()), type(__loader__), __doc__, __cached__)
@@ -23,15 +23,15 @@ print(sys.stdin.read())
 """
 
 
-def test_a_program_sees_what_it_sees_under_python(program, both):
-    program(LOOKS_AROUND)
+def test_script_has_the_same_environment_as_under_python(program, both):
+    program(PRINTS_ITS_ENVIRONMENT)
     plain, watched = both("program.py", "--flag", "value", "--", "-x", "--out", input="typed")
     assert plain.returncode == 0, plain.stderr
     assert watched.stdout == plain.stdout
     assert watched.returncode == 0
 
 
-def test_a_module_sees_what_it_sees_under_python(program, shell):
+def test_module_has_the_same_environment_as_under_python(program, shell):
     folder = program("").parent / "package"
     folder.mkdir()
     (folder / "__init__.py").write_text("")
@@ -46,7 +46,7 @@ def test_a_module_sees_what_it_sees_under_python(program, shell):
         assert watched.returncode == plain.returncode == code
 
 
-def test_a_folder_is_run_as_python_runs_it(program, both):
+def test_folder_is_run_as_python_runs_it(program, both):
     folder = program("").parent / "app"
     folder.mkdir()
     (folder / "__main__.py").write_text("import sys, inner\nprint(sys.argv, __name__, inner.__name__)")
@@ -100,14 +100,14 @@ def test_a_folder_is_run_as_python_runs_it(program, both):
         "DynxError",
     ],
 )
-def test_it_ends_as_it_does_under_python(program, both, source, code):
+def test_exit_code_and_output_are_those_of_python(program, both, source, code):
     plain, watched = both(program(source))
     assert plain.returncode == code
     assert watched.returncode == code
     assert watched.stdout == plain.stdout
 
 
-def test_a_traceback_has_the_programs_frames_only(program, both):
+def test_traceback_has_only_frames_of_the_program(program, both):
     source = """
     def inner():
         raise ValueError("wrong")
@@ -122,7 +122,7 @@ def test_a_traceback_has_the_programs_frames_only(program, both):
     assert "dynx/cli" not in watched.stderr
 
 
-def test_a_syntax_error_is_told_as_python_tells_it(program, shell):
+def test_syntax_error_is_printed_as_by_python(program, shell):
     done = shell("-m", "dynx", "run", program("def f(:\n"))
     plain = shell(program("def f(:\n"))
     assert done.returncode == plain.returncode == 1
@@ -130,7 +130,7 @@ def test_a_syntax_error_is_told_as_python_tells_it(program, shell):
 
 
 @pytest.mark.parametrize("target", [["gone.py"], ["-m", "gone"], ["-m", "a..b"], ["-m", "os.path.gone"]], ids=" ".join)
-def test_a_target_that_does_not_exist_gets_one_next_step(shell, target):
+def test_missing_target_is_an_error_with_a_next_step(shell, target):
     done = shell("-m", "dynx", "run", *target)
     assert done.returncode == 2
     assert done.stderr.startswith("dynx: ")

@@ -1,4 +1,4 @@
-"""`dynx run --post-mortem`: the state at each break, on the screen and in the file."""
+"""`dynx run --post-mortem`: the state of the tracer at each graph break, in the report and in the run file."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ print(f(torch.ones(2)).tolist())
 """
 
 
-def test_the_state_at_each_break(program, shell, tmp_path):
+def test_state_at_each_graph_break_is_reported_and_saved(program, shell, tmp_path):
     done = shell("-m", "dynx", "run", "--post-mortem", "--out", "run.dynx", program(SOURCE))
     assert done.stdout == "hello\n[4.0, 4.0]\n"
-    assert "(post-mortem 1)" in done.stderr, "the finding names it"
+    assert "(post-mortem 1)" in done.stderr, "the finding refers to the post-mortem"
     assert '▶    7      print("hello")' in done.stderr
     (state,) = Run.load(tmp_path / "run.dynx").post_mortem
     assert state.frames[0].locals == {"x": "Tensor(float32, [2])", "y": "Tensor(float32, [2])"}
 
 
-def test_full_detail_adds_the_cost_of_every_line(program, shell, tmp_path):
+def test_detail_full_adds_the_cost_of_every_line(program, shell, tmp_path):
     done = shell("-m", "dynx", "run", "--detail", "full", "--out", "run.dynx", program(SOURCE), "--detail", "mine")
     assert done.stdout == "hello\n[4.0, 4.0]\n"
     assert "(post-mortem 1)" in done.stderr
     assert "in discarded attempts" in done.stderr
     run = Run.load(tmp_path / "run.dynx")
-    assert {each.location.line for each in run.timeline} >= {6, 7, 8}
+    assert {line.location.line for line in run.timeline} >= {6, 7, 8}
     page = run._repr_html_()
     (anchor,) = re.findall(r'<a href="#([^"]*)">post-mortem 1</a>', page)
-    assert f'id="{anchor}"' in page, "the finding leads to it"
+    assert f'id="{anchor}"' in page, "the finding links to the post-mortem"
     assert "Tracing, line by line" in page
 
 
-def test_nothing_is_kept_without_it(program, shell, tmp_path):
+def test_no_state_is_saved_without_the_option(program, shell, tmp_path):
     shell("-m", "dynx", "run", "--out", "run.dynx", program(SOURCE))
     assert Run.load(tmp_path / "run.dynx").post_mortem == ()
