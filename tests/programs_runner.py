@@ -1,4 +1,4 @@
-"""Runs a program of mistakes and compares what dynx says with the markers in its text."""
+"""Runner of programs with mistakes, and the findings that the comments in a program expect."""
 
 from __future__ import annotations
 
@@ -22,26 +22,30 @@ _MARKER = re.compile(r"#\s*(DX\d{3}(?:\s*,\s*DX\d{3})*)(?:\s*\[torch(.*)\])?\s*$
 
 
 def expected(source: str) -> set[tuple[str, int]]:
-    """Read the markers: `(rule, line)` for every line that ends with `# DX101` or `# DX101, DX202`.
+    """Return `(rule, line)` for every line that ends with a marker: `# DX101` or `# DX101, DX202`.
 
-    `# DX402 [torch>=2.13,<2.15]` holds only there: elsewhere torch itself behaves in another way.
+    A marker such as `# DX402 [torch>=2.13,<2.15]` applies to these versions only: others behave differently.
     """
-    found = set()
+    findings = set()
     for number, line in enumerate(source.splitlines(), 1):
         match = _MARKER.search(line)
-        if match and _holds_here(match[2]):
-            found |= {(rule.strip(), number) for rule in match[1].split(",")}
-    return found
+        if match and _is_installed(match[2]):
+            findings |= {(rule.strip(), number) for rule in match[1].split(",")}
+    return findings
 
 
-def _holds_here(versions: str | None) -> bool:
-    here = torch.torch_version.TorchVersion(torch.__version__)
+def _is_installed(versions: str | None) -> bool:
+    """Return whether the installed torch is in the range of versions."""
+    installed = torch.torch_version.TorchVersion(torch.__version__)
     bounds = versions.split(",") if versions else []
-    return all(here >= each.removeprefix(">=") if each.startswith(">=") else here < each.removeprefix("<") for each in bounds)
+    return all(
+        installed >= bound.removeprefix(">=") if bound.startswith(">=") else installed < bound.removeprefix("<")
+        for bound in bounds
+    )
 
 
 def run(source: str, file: str) -> dynx.Run:
-    """Run the program as `__main__`-like module code under `dynx.watch()`, its output swallowed."""
+    """Run a program as the code of a module under `dynx.watch()`; its output is discarded."""
     module = types.ModuleType("program")
     module.__file__ = file
     with (
@@ -57,14 +61,14 @@ def run(source: str, file: str) -> dynx.Run:
     return watch.run
 
 
-def said(run: dynx.Run) -> set[tuple[str, int]]:
-    """Give the findings as `(rule, line of the user's own code)`."""
+def findings_of(run: dynx.Run) -> set[tuple[str, int]]:
+    """Return the findings as `(rule, line of the user's own code)`."""
     return {(finding.rule, finding.location.own.line) for finding in run.findings}
 
 
 @contextlib.contextmanager
 def restored_torch():
-    """Undo what a program sets: torch's global state and configuration, the environment, sys.path, the compile cache."""
+    """Restore what a program may change: torch's global state and configuration, the environment, sys.path, the compile cache."""
     torch._dynamo.reset()
     environment, path, modules = dict(os.environ), list(sys.path), set(sys.modules)
     states = [

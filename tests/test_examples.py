@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from programs_runner import run, said
+from programs_runner import findings_of, run
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -25,7 +25,7 @@ def line_with(name, text):
 def test_mistakes_has_exactly_its_five_findings(monkeypatch):
     """The first program a newcomer runs: a missing finding or one too many would be read as how dynx works."""
     watched = run_example("mistakes.py", monkeypatch)
-    assert said(watched) == {
+    assert findings_of(watched) == {
         ("DX301", line_with("mistakes.py", "self.step += 1")),
         ("DX201", line_with("mistakes.py", "print(")),
         ("DX102", line_with("mistakes.py", "return table[tokens]")),

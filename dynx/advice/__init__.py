@@ -1,4 +1,4 @@
-"""Rules: pure functions from what happened to what to change. One file per family, no torch."""
+"""Advice: rules that map the records of a run to findings. Pure functions, one file per family of rules, without torch."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ RULES: Mapping[str, Rule] = {
 
 
 def advise(run: Run) -> tuple[Finding, ...]:
-    """Give the findings of a run, most expensive first.
+    """Return the findings of a run, those that cost the most seconds first.
 
-    A function that gave up is one finding with its cause's advice, not two.
+    A function that reached a recompile limit is one finding, with the advice of its cause, not two findings.
     """
     causes = recompiles.causes(run.recompiles, run.dynamic)
-    found: list[Finding] = []
-    used_up = set()
+    findings: list[Finding] = []
+    causes_of_limits = set()
     for gave_up in run.gave_up:
         cause = limits.cause_of(gave_up, causes)
-        used_up.add(id(cause))
-        found.append(limits.find(gave_up, cause))
-    found += recompiles.find_all(cause for cause in causes if id(cause) not in used_up)
-    found += breaks.find(run.graph_breaks, run.compiles)
-    found += caches.find(run.caches, run.compiles)
-    found += cudagraphs.find(run.cudagraph_skips, run.address_changes)
-    return tuple(sorted(found, key=lambda finding: -finding.seconds))
+        causes_of_limits.add(id(cause))
+        findings.append(limits.find(gave_up, cause))
+    findings += recompiles.find_all(cause for cause in causes if id(cause) not in causes_of_limits)
+    findings += breaks.find(run.graph_breaks, run.compiles)
+    findings += caches.find(run.caches, run.compiles)
+    findings += cudagraphs.find(run.cudagraph_skips, run.address_changes)
+    return tuple(sorted(findings, key=lambda finding: -finding.seconds))
 
 
 def rule_of_reason(reason: Reason) -> str | None:
-    """Name the rule that applies to a failed guard."""
+    """Return the id of the rule that applies to a failed guard, or None."""
     rule = first_match(recompiles.RULES, reason)
     return rule.id if rule is not None else None
 
 
-def rule_of_break(found: GraphBreak) -> str | None:
-    """Name the rule that applies to a graph break."""
-    rule = breaks.rule_of(found)
+def rule_of_break(graph_break: GraphBreak) -> str | None:
+    """Return the id of the rule that applies to a graph break, or None."""
+    rule = breaks.rule_of(graph_break)
     return rule.id if rule is not None else None

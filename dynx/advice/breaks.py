@@ -1,11 +1,12 @@
-"""DX2xx and DX5xx: why a graph ended early, and what keeps it whole."""
+"""DX2xx and DX5xx: causes of graph breaks, and how to avoid them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
-from dynx.advice.rule import BreakRule
+from dynx.advice.rule import BreakRule, RuleAtLine
 from dynx.records.compile import Compile
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
@@ -13,39 +14,40 @@ from dynx.records.graph_break import GraphBreak
 _PRINTS = re.compile(
     r"^(?:print|_?warnings\.warn\w*|logging(?:\.\w+)*|loguru(?:\.\w+)*|builtins\.print|sys\.std(?:out|err)\.\w+)$"
 )
-# by kind alone: explanations of other breaks mention mutation too
+# matched against the kind only: explanations of other graph breaks mention mutation too
 _MUTATION = re.compile(r"^(?:Failed to (?:mutate|set tensor)|setattr\(\) on|.*\b[Mm]utating\b|.*STORE_ATTR|missing_mp_ass)")
 _MUTATED = re.compile(r"in-?place view|item assignment|__(?:set|del)(?:item|attr)__")
 _MUTATED_KINDS = ("Unsupported function call (delayed)", "Unsupported method call", "C-implemented special method")
 
 
-def _is_print(found: GraphBreak) -> bool:
-    return bool(_PRINTS.match(found.callee or "")) or found.kind.startswith(("logging.Logger", "warnings.warn"))
+def _is_print(graph_break: GraphBreak) -> bool:
+    return bool(_PRINTS.match(graph_break.callee or "")) or graph_break.kind.startswith(("logging.Logger", "warnings.warn"))
 
 
-def _is_item(found: GraphBreak) -> bool:
-    reads = found.kind.startswith("Data dependent operator") and "_local_scalar_dense" in found.explanation
-    return reads or bool(re.search(r"Tensor\.(?:item|tolist)|\.item\(\)|tolist", f"{found.kind} {found.reason}"))
+def _is_item(graph_break: GraphBreak) -> bool:
+    reads = graph_break.kind.startswith("Data dependent operator") and "_local_scalar_dense" in graph_break.explanation
+    return reads or bool(re.search(r"Tensor\.(?:item|tolist)|\.item\(\)|tolist", f"{graph_break.kind} {graph_break.reason}"))
 
 
-def _is_mutation(found: GraphBreak) -> bool:
-    told = found.kind.startswith(_MUTATED_KINDS) and _MUTATED.search(found.explanation)
-    return bool(_MUTATION.match(found.kind) or told)
+def _is_mutation(graph_break: GraphBreak) -> bool:
+    explained = graph_break.kind.startswith(_MUTATED_KINDS) and _MUTATED.search(graph_break.explanation)
+    return bool(_MUTATION.match(graph_break.kind) or explained)
 
 
-def _is_data_dependent(found: GraphBreak) -> bool:
-    return found.kind.lower().startswith(("data-dependent", "data dependent", "could not guard on data-dependent"))
+def _is_data_dependent(graph_break: GraphBreak) -> bool:
+    return graph_break.kind.lower().startswith(("data-dependent", "data dependent", "could not guard on data-dependent"))
 
 
-def _is_builtin(found: GraphBreak) -> bool:
-    text = found.explanation
-    return found.kind.startswith(("Failed to trace builtin operator", "Call to a time function")) or (
-        found.kind.startswith("Attempted to call function marked as skipped") and bool(re.search(r"builtin `|C/C\+\+", text))
+def _is_builtin(graph_break: GraphBreak) -> bool:
+    text = graph_break.explanation
+    return graph_break.kind.startswith(("Failed to trace builtin operator", "Call to a time function")) or (
+        graph_break.kind.startswith("Attempted to call function marked as skipped")
+        and bool(re.search(r"builtin `|C/C\+\+", text))
     )
 
 
-def _is_disabled(found: GraphBreak) -> bool:
-    return found.kind.startswith(
+def _is_disabled(graph_break: GraphBreak) -> bool:
+    return graph_break.kind.startswith(
         (
             "Skip calling `torch.compiler.disable()`",
             "Attempted to call function marked as skipped",
@@ -55,34 +57,34 @@ def _is_disabled(found: GraphBreak) -> bool:
     )
 
 
-def _name(found: GraphBreak) -> str:
-    if found.kind.startswith("logging.Logger"):
+def _name(graph_break: GraphBreak) -> str:
+    if graph_break.kind.startswith("logging.Logger"):
         return "a log call"
-    return f"{found.callee}()" if found.callee else found.reason
+    return f"{graph_break.callee}()" if graph_break.callee else graph_break.reason
 
 
 def _advise(text: str) -> Callable[[GraphBreak], str]:
-    return lambda found: text.format(name=_name(found), library=found.location.library)
+    return lambda graph_break: text.format(name=_name(graph_break), library=graph_break.location.library)
 
 
-def _builtin_advice(found: GraphBreak) -> str:
-    if (found.callee or "").startswith(("time.", "random.")):
+def _builtin_advice(graph_break: GraphBreak) -> str:
+    if (graph_break.callee or "").startswith(("time.", "random.")):
         return "call it outside and pass the value in"
     return "call it outside, or wrap it as a torch.library.custom_op"
 
 
-def _library_advice(found: GraphBreak) -> str:
-    return f"report it to {found.location.library}, or call it outside the compiled function"
+def _library_advice(graph_break: GraphBreak) -> str:
+    return f"report it to {graph_break.location.library}, or call it outside the compiled function"
 
 
-# the first rule that applies wins: where and how it broke comes before what broke
+# the first rule that applies is used: rules about where the break happened come before rules about what broke
 RULES: tuple[BreakRule, ...] = (
     BreakRule(
         "DX207",
         "torch.compile on a generator function",
         lambda b: b.kind == "Attempt to trace generator",
         lambda b: f"{b.location.function} is a generator: it runs eagerly",
-        _advise("compile the work of one round, not the generator"),
+        _advise("compile the body of one iteration, not the generator"),
     ),
     BreakRule(
         "DX501",
@@ -93,9 +95,9 @@ RULES: tuple[BreakRule, ...] = (
     ),
     BreakRule(
         "DX206",
-        "a break where torch cannot resume",
+        "a graph break where torch cannot resume",
         lambda b: b.block is not None and not (b.resumable or b.fatal or b.kind == "Observed exception"),
-        lambda b: f"{_name(b)} inside a {b.block}: {b.chain[0].function if b.chain else 'the function'} goes on eagerly",
+        lambda b: f"{_name(b)} inside a {b.block}: {b.chain[0].function if b.chain else 'the function'} continues eagerly",
         lambda b: f"move it out of the {b.block}, or out of the function",
     ),
     BreakRule(
@@ -107,28 +109,28 @@ RULES: tuple[BreakRule, ...] = (
     ),
     BreakRule(
         "DX202",
-        "a tensor becomes a Python number",
+        "a tensor is converted to a Python number",
         _is_item,
-        lambda b: "the graph stops to read a tensor's value",
+        lambda b: "reading a tensor's value breaks the graph",
         _advise("keep it a tensor; or config.capture_scalar_outputs = True"),
     ),
     BreakRule(
         "DX203",
         "Python branches on the value of a tensor",
         _is_data_dependent,
-        lambda b: "Python decides by the value of a tensor",
+        lambda b: "a Python branch depends on a tensor's value",
         _advise("use torch.where or torch.cond"),
     ),
     BreakRule(
         "DX209",
-        "the size of a result depends on data",
+        "an output size depends on the data",
         lambda b: b.kind.startswith("Dynamic shape operator"),
-        lambda b: f"{b.callee or 'the operator'} gives as many elements as the data say",
+        lambda b: f"the output size of {b.callee or 'the operator'} depends on the data",
         _advise("config.capture_dynamic_output_shape_ops = True, or mask with torch.where"),
     ),
     BreakRule(
         "DX204",
-        "a C function has no Python to trace",
+        "a C function has no Python code to trace",
         _is_builtin,
         lambda b: f"{_name(b)} has no Python code to trace",
         _builtin_advice,
@@ -137,12 +139,12 @@ RULES: tuple[BreakRule, ...] = (
         "DX205",
         "a disabled or skipped function is called",
         _is_disabled,
-        lambda b: f"{_name(b)} is not traced on purpose",
+        lambda b: f"{_name(b)} is disabled or skipped: it is not traced",
         _advise("call it outside the compiled function"),
     ),
     BreakRule(
         "DX208",
-        "a mutation the tracer refuses",
+        "a mutation that Dynamo does not support",
         _is_mutation,
         lambda b: b.explanation.splitlines()[0] if b.explanation else b.reason,
         _advise("make this change before the call"),
@@ -150,71 +152,79 @@ RULES: tuple[BreakRule, ...] = (
 )
 
 
-def rule_of(found: GraphBreak) -> BreakRule | None:
-    return next((rule for rule in RULES if rule.applies(found)), None)
+def rule_of(graph_break: GraphBreak) -> BreakRule | None:
+    """Return the rule that applies to a graph break."""
+    return next((rule for rule in RULES if rule.applies(graph_break)), None)
 
 
-def find(found: Iterable[GraphBreak], compiles: Iterable[Compile]) -> tuple[Finding, ...]:
-    """Give one finding per rule and line, with what it cost."""
-    merged: dict[tuple[str, str, int], Finding] = {}
-    bill = _Bill(tuple(compiles))
-    for each in found:
-        rule = rule_of(each)
+def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile]) -> tuple[Finding, ...]:
+    """Return one finding for each rule and line, with the seconds that it cost."""
+    merged: dict[RuleAtLine, Finding] = {}
+    costs = _Costs(tuple(compiles))
+    for graph_break in breaks:
+        rule = rule_of(graph_break)
         if rule is None:
             continue
-        new = Finding(
+        finding = Finding(
             rule.id,
-            rule.happened(each),
-            each.location,
-            bill.seconds(each),
-            _evidence(each),
-            rule.advice(each),
-            each.count,
+            rule.title_of(graph_break),
+            graph_break.location,
+            costs.seconds(graph_break),
+            _evidence(graph_break),
+            rule.advice(graph_break),
+            graph_break.count,
         )
-        key = (rule.id, each.location.own.file, each.location.own.line)
-        merged[key] = _join(merged[key], new) if key in merged else new
+        key = RuleAtLine(rule.id, graph_break.location.own.file, graph_break.location.own.line)
+        merged[key] = _join(merged[key], finding) if key in merged else finding
     return tuple(merged.values())
 
 
-class _Bill:
-    """Charges every second of compilation to one break at most.
+class _AttemptKey(NamedTuple):
+    """An attempt: the key of its compile, and its number there."""
 
-    A break costs the attempt that it threw away and the compilation of what comes after it; one that cannot be resumed costs
-    the whole compilation. Recompiles have a guard to answer for them.
+    compile: tuple[int, str]
+    number: int
+
+
+class _Costs:
+    """The seconds that graph breaks cost; every second of compilation is counted for one graph break at most.
+
+    A graph break costs the attempt that was discarded because of it and the compilation of its resume function; one that cannot
+    be resumed costs the whole compilation. Recompiles are not counted: their cost belongs to the guard that failed.
     """
 
     def __init__(self, compiles: tuple[Compile, ...]) -> None:
         self._first = [compile for compile in compiles if not compile.is_recompile]
-        self._charged: set[tuple[int, str]] = set()
-        self._attempts: set[tuple[tuple[int, str], int]] = set()
+        self._counted: set[tuple[int, str]] = set()  # keys of compiles
+        self._attempts: set[_AttemptKey] = set()
 
-    def seconds(self, found: GraphBreak) -> float:
+    def seconds(self, graph_break: GraphBreak) -> float:
         total = 0.0
         for compile in self._first:
-            if compile.key in self._charged:
+            if compile.key in self._counted:
                 continue
-            if _made_by(compile, found):
-                self._charged.add(compile.key)
+            if _is_caused_by(compile, graph_break):
+                self._counted.add(compile.key)
                 total += compile.seconds - sum(
-                    attempt.seconds for attempt in compile.attempts if (compile.key, attempt.index) in self._attempts
+                    attempt.seconds for attempt in compile.attempts if _AttemptKey(compile.key, attempt.index) in self._attempts
                 )
-            elif compile.key in found.compiles and compile.resumes is None:
-                total += self._thrown_away(compile, found)
+            elif compile.key in graph_break.compiles and compile.resumes is None:
+                total += self._discarded(compile, graph_break)
         return total
 
-    def _thrown_away(self, compile: Compile, found: GraphBreak) -> float:
+    def _discarded(self, compile: Compile, graph_break: GraphBreak) -> float:
         for attempt in compile.attempts:
-            key = (compile.key, attempt.index)
-            if attempt.outcome == "restarted" and attempt.reason == found.reason and key not in self._attempts:
+            key = _AttemptKey(compile.key, attempt.index)
+            if attempt.outcome == "restarted" and attempt.reason == graph_break.reason and key not in self._attempts:
                 self._attempts.add(key)
                 return attempt.seconds
         return 0.0
 
 
-def _made_by(compile: Compile, found: GraphBreak) -> bool:
+def _is_caused_by(compile: Compile, graph_break: GraphBreak) -> bool:
     if compile.resumes is None:
-        return not found.resumable and compile.outcome in ("skipped", "failed") and compile.key in found.compiles
-    return any(line.file == compile.location.file and line.line == compile.resumes for line in found.chain)
+        return not graph_break.resumable and compile.outcome in ("skipped", "failed") and compile.key in graph_break.compiles
+    return any(line.file == compile.location.file and line.line == compile.resumes for line in graph_break.chain)
 
 
 def _join(first: Finding, second: Finding) -> Finding:
@@ -229,9 +239,9 @@ def _join(first: Finding, second: Finding) -> Finding:
     )
 
 
-def _evidence(found: GraphBreak) -> tuple[str, ...]:
-    fatal = "the compilation failed: fullgraph=True allows no break" if found.fatal else ""
-    lines = [fatal, found.reason, found.explanation, *(f"torch suggests: {hint}" for hint in found.hints)]
-    if len(found.chain) > 1:
-        lines.append("reached through " + " > ".join(map(str, found.chain)))
+def _evidence(graph_break: GraphBreak) -> tuple[str, ...]:
+    fatal = "the compilation failed: fullgraph=True allows no graph break" if graph_break.fatal else ""
+    lines = [fatal, graph_break.reason, graph_break.explanation, *(f"torch suggests: {hint}" for hint in graph_break.hints)]
+    if len(graph_break.chain) > 1:
+        lines.append("reached through " + " > ".join(map(str, graph_break.chain)))
     return tuple(line for line in lines if line)

@@ -12,14 +12,14 @@ RULES = (GAVE_UP,)
 
 
 def cause_of(gave_up: GaveUp, causes: tuple[Cause, ...]) -> Cause | None:
-    """Find what used up the limit: the cause with the most recompiles of that function."""
-    frame = (gave_up.generation, gave_up.id.rpartition("/")[0])
-    own = [cause for cause in causes if (cause.recompiles[0].generation, cause.recompiles[0].id.rpartition("/")[0]) == frame]
-    return max(own, key=lambda cause: len(cause.recompiles), default=None)
+    """Return the cause that reached the limit: the one with the most recompiles of that function."""
+    frame = recompiles.frame_of(gave_up)
+    candidates = [cause for cause in causes if recompiles.frame_of(cause.recompiles[0]) == frame]
+    return max(candidates, key=lambda cause: len(cause.recompiles), default=None)
 
 
 def find(gave_up: GaveUp, cause: Cause | None) -> Finding:
-    """Say that it gave up; with the cause come its line and its advice."""
+    """Return the finding of a function that reached a limit, with the line and the advice of the cause."""
     limit = f"{gave_up.limit} = {gave_up.allowed}"
     if cause is None:
         return Finding(
@@ -30,20 +30,20 @@ def find(gave_up: GaveUp, cause: Cause | None) -> Finding:
             (),
             "see the recompiles of this function below",
         )
-    found = recompiles.find(cause)
+    of_cause = recompiles.find(cause)
     subject, last = recompiles.subject_of(cause.last), cause.last
     times = f"{gave_up.allowed} compiles" if gave_up.allowed is not None else "too many compiles"
     title = f"gave up after {times} ({cause.rule.id}): {subject} {last.expected}, now {last.got or 'another value'}"
     return Finding(
         GAVE_UP.id,
         title,
-        found.location,
-        found.seconds,
+        of_cause.location,
+        of_cause.seconds,
         (
-            f"reached {limit}; new inputs run eagerly from here on",
+            f"reached {limit}; calls that match no entry run eagerly from now on",
             f"cause: {cause.rule.id}, {cause.rule.title}",
-            *found.evidence,
+            *of_cause.evidence,
         ),
-        found.advice,
-        found.count,
+        of_cause.advice,
+        of_cause.count,
     )

@@ -1,12 +1,14 @@
-"""DX1xx: why a function was compiled again, and what keeps it compiled once."""
+"""DX1xx: causes of recompiles, and how to avoid them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
-from dynx.advice.rule import Cause, RecompileRule, first_match
+from dynx.advice.rule import Cause, RecompileRule, RuleAtLine, first_match
+from dynx.records.compile import GaveUp
 from dynx.records.finding import Finding
 from dynx.records.observed import BecameDynamic
 from dynx.records.recompile import GuardKind, Reason, Recompile
@@ -32,7 +34,7 @@ def _kind(*kinds: str, holder: str | None = None) -> Callable[[Reason], bool]:
 def _grad_mode(reason: Reason) -> bool:
     if reason.kind == "global_state":
         return "grad_mode" in reason.source.split()
-    # an inference tensor has all dispatch keys of a normal one but those of autograd
+    # an inference tensor has the dispatch keys of a normal tensor without those of autograd
     keys = [_AUTOGRAD_KEYS.sub("", value or "").replace(", )", ")") for value in (reason.expected, reason.got)]
     return reason.kind == "tensor" and "dispatch key" in reason.text and keys[0] == keys[1]
 
@@ -70,9 +72,9 @@ def _requires_grad_advice(cause: Cause) -> str:
 def _container_advice(cause: Cause) -> str:
     reason = cause.first
     if reason.holder == "optimizer":
-        return "expected once: the first step makes the optimizer's state; else call step() uncompiled"
+        return "expected once: the first step creates the optimizer's state; else call step() uncompiled"
     if reason.kind == "keys":
-        return f"give {spoken(reason.source)} the same keys on every call"
+        return f"use the same keys in {spoken(reason.source)} on every call"
     if reason.holder == "argument":
         return f"pass {spoken(reason.source)} as one tensor, padded or with mark_dynamic(it, 0)"
     return f"change {spoken(reason.source)} outside the compiled function, or keep it at one length"
@@ -86,7 +88,7 @@ def _value_advice(cause: Cause) -> str:
     if source.endswith(_ITEM):
         return f"index with {source.removesuffix(_ITEM)}.view(1): a tensor without dims becomes a Python number there"
     if _NUMBER.match(reason.expected or ""):
-        if len(cause.recompiles) > 1:  # torch has tried to make it dynamic, and needed the value all the same
+        if len(cause.recompiles) > 1:  # torch made it dynamic, but the code needed its value
             return f"the code needs {source} exact, as an index or a length: index a tensor by a 1-element tensor"
         return f"pass {source} as a tensor, or compile with dynamic=True"
     return "expected once per value; else choose outside the compiled function"
@@ -99,9 +101,9 @@ def _global_advice(cause: Cause) -> str:
 
 
 def spoken(source: str) -> str:
-    """Write a source for a person: `self._modules['blocks']._modules['0']` is `self.blocks[0]`.
+    """Return a guard source as the user writes it: `self.blocks[0]` for `self._modules['blocks']._modules['0']`.
 
-    Behind a wrapper's `*args`, and after a graph break, a value has no name of its own.
+    A value passed through a wrapper's `*args`, or left on the stack by a graph break, has no name and is described.
     """
     source = _LOCAL.sub(r"\1", source)
     if source.startswith("___stack"):
@@ -117,7 +119,7 @@ def _always(text: str) -> Callable[[Cause], str]:
     return lambda cause: text.format(source=spoken(cause.first.source), name=cause.first.source.rpartition(".")[2])
 
 
-# the first rule that applies wins: the more specific stand first
+# the first rule that applies is used: more specific rules come first
 RULES: tuple[RecompileRule, ...] = (
     RecompileRule(
         "DX113",
@@ -147,7 +149,7 @@ RULES: tuple[RecompileRule, ...] = (
         "DX112",
         "a new backend object on every compile",
         _kind("backend"),
-        _always("make the backend once and pass the same object"),
+        _always("create the backend once and pass the same object"),
     ),
     RecompileRule("DX102", "a tensor's size changes", _is_size, _size_advice),
     RecompileRule(
@@ -193,64 +195,89 @@ RULES: tuple[RecompileRule, ...] = (
 )
 
 
+class FrameKey(NamedTuple):
+    """A frame within one generation."""
+
+    generation: int
+    frame: str  # "0" of the compile id "0/1"
+
+
+class CauseKey(NamedTuple):
+    """The key by which recompiles are grouped into causes."""
+
+    frame: FrameKey
+    rule: str
+    subject: str
+
+
 def causes(recompiles: Iterable[Recompile], dynamic: Iterable[BecameDynamic] = ()) -> tuple[Cause, ...]:
-    """Group recompiles by function, rule and what changed; those without a rule are left out."""
+    """Group recompiles by function, rule and changed value; recompiles without a rule are omitted."""
     dynamic = tuple(dynamic)
-    groups: dict[tuple[object, ...], list[Recompile]] = {}
+    groups: dict[CauseKey, list[Recompile]] = {}
     rules: dict[str, RecompileRule] = {rule.id: rule for rule in RULES}
-    for each in recompiles:
-        if each.id.startswith("!"):
-            continue  # compiled autograd: what changed is no variable of the user
-        rule = first_match(RULES, each.reasons[0]) if each.reasons else None
+    for recompile in recompiles:
+        if recompile.id.startswith("!"):
+            continue  # compiled autograd: the changed value is no variable of the user
+        rule = first_match(RULES, recompile.reasons[0]) if recompile.reasons else None
         if rule is not None:
-            groups.setdefault((each.generation, _frame(each.id), rule.id, _subject(each.reasons[0])), []).append(each)
-    return tuple(Cause(rules[str(key[2])], tuple(group), _together(group[0], dynamic)) for key, group in groups.items())
+            key = CauseKey(frame_of(recompile), rule.id, _subject(recompile.reasons[0]))
+            groups.setdefault(key, []).append(recompile)
+    return tuple(Cause(rules[key.rule], tuple(group), _together(group[0], dynamic)) for key, group in groups.items())
+
+
+def frame_of(record: Recompile | GaveUp) -> FrameKey:
+    """Return the frame of a record: the compile id without the number of the compilation, in its generation."""
+    return FrameKey(record.generation, record.id.rpartition("/")[0])
 
 
 def _together(recompile: Recompile, dynamic: tuple[BecameDynamic, ...]) -> tuple[str, ...]:
-    """Name the other dimensions that changed alike: a batch has the same size everywhere, and marking one is an error."""
+    """Return the advice for other dimensions that changed in the same way.
+
+    A batch has the same size in several tensors, and marking only one of them raises ConstraintViolationError.
+    """
     reason = recompile.reasons[0]
     if reason.kind != "size":
         return ()
     alike = [
-        each
-        for each in dynamic
-        if (each.generation, each.id) == recompile.key and (each.first, each.second) == (reason.expected, reason.got)
+        change
+        for change in dynamic
+        if (change.generation, change.id) == recompile.key and (change.first, change.second) == (reason.expected, reason.got)
     ]
-    names = ((_LOCAL.sub(r"\1", each.source), each.dim.removeprefix("size ")) for each in alike if each.dim.startswith("size "))
+    sizes = [change for change in alike if change.dim.startswith("size ")]
+    dimensions = ((_LOCAL.sub(r"\1", change.source), change.dim.removeprefix("size ")) for change in sizes)
     return tuple(
-        f"mark_dynamic({spoken(tensor)}, {dim})" for tensor, dim in names if f"{tensor}.size()[{dim}]" != reason.source
+        f"mark_dynamic({spoken(tensor)}, {dim})" for tensor, dim in dimensions if f"{tensor}.size()[{dim}]" != reason.source
     )
 
 
 def find_all(causes: Iterable[Cause]) -> tuple[Finding, ...]:
-    """Give one finding per cause; causes that are the same change seen from several functions become one.
+    """Return one finding per cause; causes in several functions that are the same change are merged.
 
-    A graph break cuts a function into pieces, and each of them recompiles when the size of its common input changes.
+    A graph break splits a function, and each of its resume functions recompiles when the size of a common input changes.
     """
-    merged: dict[tuple[object, ...], Finding] = {}
+    merged: dict[tuple[RuleAtLine, str | None, str | None], Finding] = {}
     for cause in causes:
-        found = find(cause)
-        own = found.location.own
-        key = (found.rule, own.file, own.line, cause.first.expected, cause.first.got)
-        merged[key] = _join(merged[key], found) if key in merged else found
+        finding = find(cause)
+        own = finding.location.own
+        key = (RuleAtLine(finding.rule, own.file, own.line), cause.first.expected, cause.first.got)
+        merged[key] = _join(merged[key], finding) if key in merged else finding
     return tuple(merged.values())
 
 
 def _join(a: Finding, b: Finding) -> Finding:
-    """Keep the words of the one in the user's own code: that is the one the user can act on."""
-    speaker, other = (b, a) if a.location.library is not None and b.location.library is None else (a, b)
-    return replace(speaker, seconds=a.seconds + b.seconds, count=a.count + b.count, evidence=speaker.evidence + other.evidence)
+    """Merge two findings; title, location and advice are those of the one in the user's own code, which the user can change."""
+    kept, merged = (b, a) if a.location.library is not None and b.location.library is None else (a, b)
+    return replace(kept, seconds=a.seconds + b.seconds, count=a.count + b.count, evidence=kept.evidence + merged.evidence)
 
 
 def find(cause: Cause) -> Finding:
-    """Say what changed, what it cost, and what to do about it."""
+    """Return the finding of a cause: what changed, the seconds that it cost, and the advice."""
     reason = cause.first
     return Finding(
         cause.rule.id,
         f"{subject_of(reason)} {changes(cause)}",
         reason.location or cause.recompiles[0].location,
-        sum(each.seconds for each in cause.recompiles),
+        sum(recompile.seconds for recompile in cause.recompiles),
         evidence(cause),
         _with_partners(cause.rule.advice(cause), cause.together),
         len(cause.recompiles),
@@ -266,11 +293,11 @@ def _with_partners(advice: str, together: tuple[str, ...]) -> str:
 
 
 def subject_of(reason: Reason) -> str:
-    """Name what changed as the user writes it: `x.size(1)`."""
+    """Return the changed value as the user writes it: `x.size(1)`."""
     if _grad_mode(reason):
         return "grad mode"
     if reason.kind == "global_state":
-        return "ambient state" if " " in reason.source else reason.source
+        return "global torch state" if " " in reason.source else reason.source
     if match := _SIZE.match(reason.source):
         return f"{spoken(match['tensor'])}.size({match['dim']})"
     source = spoken(reason.source)
@@ -284,7 +311,7 @@ def subject_of(reason: Reason) -> str:
 
 
 def changes(cause: Cause) -> str:
-    """Give the values in the order they came: `7, then 8, 9, … 14`."""
+    """Return the values in the order in which they occurred: `7, then 8, 9, … 14`."""
     reason = cause.first
     if _grad_mode(reason):
         return _grad_change(reason)
@@ -294,7 +321,7 @@ def changes(cause: Cause) -> str:
     if reason.kind == "function":
         last = cause.last.got
         return f"is another function: {last}" if last else "is another function"
-    later = list(dict.fromkeys(_value(reason, each.reasons[0].got) for each in cause.recompiles))
+    later = list(dict.fromkeys(_value(reason, recompile.reasons[0].got) for recompile in cause.recompiles))
     later = [value for value in later if value != "not seen"]
     if not later:
         return "changed" if reason.expected is None else f"is no longer {reason.expected}"
@@ -304,31 +331,28 @@ def changes(cause: Cause) -> str:
 
 
 def _value(reason: Reason, value: str | None) -> str:
-    """Give a value without the name that the subject has already."""
+    """Return a value without the name of the state, which the subject contains already."""
     return "not seen" if value is None else value.removeprefix(f"{reason.source} ") if reason.kind == "global_state" else value
 
 
 def _grad_change(reason: Reason) -> str:
     if reason.kind == "tensor":
-        return "differs: the tensor was made under inference_mode, or was not"
+        return "differs: only one of the tensors was created under inference_mode"
     words = {"grad_mode True": "enabled", "grad_mode False": "disabled"}
     values = [words.get((value or "").partition(",")[0], "not seen") for value in (reason.expected, reason.got)]
     return f"{values[0]}, then {values[1]}"
 
 
 def evidence(cause: Cause) -> tuple[str, ...]:
-    """Give one line per recompile, and the other guards that failed."""
+    """Return one line for each recompile, and for up to two more guards that failed."""
     lines: list[str] = []
-    for each in cause.recompiles:
-        head, *others = each.reasons
-        lines.append(f"{each.id}: {head.text} (was {head.expected}, now {head.got})")
-        lines += [f"{each.id}: also against {other.against}: {other.text}" for other in others[:2]]
+    for recompile in cause.recompiles:
+        first, *further = recompile.reasons
+        lines.append(f"{recompile.id}: {first.text} (was {first.expected}, now {first.got})")
+        lines += [f"{recompile.id}: also against {reason.against}: {reason.text}" for reason in further[:2]]
     return tuple(lines)
 
 
-def _frame(compile_id: str) -> str:
-    return compile_id.rpartition("/")[0]
-
-
 def _subject(reason: Reason) -> str:
+    """Return what groups recompiles into one cause; guards on symbolic shapes are grouped by the branch that created them."""
     return reason.source if reason.kind != "shape" else str(reason.location)

@@ -1,4 +1,4 @@
-"""Every rule's page proves itself: its mistake fires, its advice removes the cost, its near miss stays quiet."""
+"""The programs on the page of each rule: the mistake has a finding, the advice removes its cost, the near miss has no finding."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from programs_runner import PROGRAMS, expected, run, said
+from programs_runner import PROGRAMS, expected, findings_of, run
 
 from dynx.advice import RULES, page
 from dynx.errors import UnknownRule
@@ -16,7 +16,7 @@ SECTIONS = ("Fires on", "Do this", "Does not fire on")
 
 
 def program(rule: str, section: str) -> str:
-    """Give the code block of a section of a rule's page."""
+    """Return the code block of a section of a rule's page."""
     text = page(rule).partition(f"## {section}\n")[2].partition("\n## ")[0]
     (code,) = re.findall(r"```python\n(.*?)```", text, re.S)
     return code
@@ -24,16 +24,16 @@ def program(rule: str, section: str) -> str:
 
 @pytest.fixture(autouse=True)
 def library(monkeypatch):
-    """The page about libraries imports one."""
+    """Make the library importable that the page of DX501 uses."""
     monkeypatch.syspath_prepend(PROGRAMS / "site-packages")
 
 
 def run_block(rule, section, tmp_path):
     path = tmp_path / "program.py"
     path.write_text(program(rule, section))
-    seen = run(path.read_text(), str(path))
-    assert not seen.troubles
-    return path, seen
+    watched = run(path.read_text(), str(path))
+    assert not watched.troubles
+    return path, watched
 
 
 def test_every_rule_has_a_page_and_every_page_a_rule():
@@ -44,33 +44,33 @@ def test_every_rule_has_a_page_and_every_page_a_rule():
         assert [section for section in SECTIONS if f"## {section}\n" in page(rule.id)] == list(SECTIONS)
 
 
-def test_an_unknown_rule_is_refused():
-    with pytest.raises(UnknownRule, match="there is no rule DX999"):
+def test_page_of_an_unknown_rule_raises():
+    with pytest.raises(UnknownRule, match="no rule has the id DX999"):
         page("DX999")
     with pytest.raises(UnknownRule):
         page("../../README")
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_the_mistake_fires(rule, tmp_path):
-    path, seen = run_block(rule, "Fires on", tmp_path)
-    assert (rule, next(line for found, line in expected(path.read_text()) if found == rule)) in said(seen)
-    assert said(seen) == expected(path.read_text())
+def test_mistake_has_the_finding(rule, tmp_path):
+    path, watched = run_block(rule, "Fires on", tmp_path)
+    assert (rule, next(line for id, line in expected(path.read_text()) if id == rule)) in findings_of(watched)
+    assert findings_of(watched) == expected(path.read_text())
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_following_the_advice_removes_the_cost(rule, tmp_path):
     """Advice that does not help is worse than none."""
-    _, seen = run_block(rule, "Do this", tmp_path)
-    assert seen.compiles, "nothing was compiled, so nothing is proven"
-    assert not seen.findings
-    assert not seen.recompiles
-    assert not seen.graph_breaks
-    assert not seen.gave_up
+    _, watched = run_block(rule, "Do this", tmp_path)
+    assert watched.compiles, "nothing was compiled, so nothing is tested"
+    assert not watched.findings
+    assert not watched.recompiles
+    assert not watched.graph_breaks
+    assert not watched.gave_up
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_the_near_miss_stays_quiet(rule, tmp_path):
-    _, seen = run_block(rule, "Does not fire on", tmp_path)
-    assert seen.compiles, "nothing was compiled, so nothing is proven"
-    assert not seen.findings
+def test_near_miss_has_no_finding(rule, tmp_path):
+    _, watched = run_block(rule, "Does not fire on", tmp_path)
+    assert watched.compiles, "nothing was compiled, so nothing is tested"
+    assert not watched.findings

@@ -1,17 +1,17 @@
-"""The rules against programs that were written before them: what each must name, and what none may."""
+"""The rules on programs that were written before them: marked lines have a finding, other lines have none."""
 
 from __future__ import annotations
 
 import pytest
-from programs_runner import PROGRAMS, expected, run, said
+from programs_runner import PROGRAMS, expected, findings_of, run
 
 FILES = sorted(path for family in PROGRAMS.iterdir() if family.name != "site-packages" for path in family.glob("*.py"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_findings_are_exactly_the_marked_lines(path):
-    """A user acts on every line of the report: a missing finding costs them time, a wrong one their trust."""
+    """A missing finding costs the user time; a wrong one costs trust in the report."""
     source = path.read_text()
-    seen = run(source, str(path))
-    assert not seen.troubles
-    assert said(seen) == expected(source)
+    watched = run(source, str(path))
+    assert not watched.troubles
+    assert findings_of(watched) == expected(source)

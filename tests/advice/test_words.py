@@ -1,4 +1,4 @@
-"""Sources as a person writes them."""
+"""Guard sources as a user writes them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dynx.records import Reason
         ("batch['mask']", "batch['mask']"),
     ],
 )
-def test_a_source_is_spoken_as_the_user_wrote_it(source, text):
+def test_source_is_shown_as_the_user_wrote_it(source, text):
     assert spoken(source) == text
 
 
@@ -34,9 +34,9 @@ def test_a_source_is_spoken_as_the_user_wrote_it(source, text):
         ("dtype", "self._buffers['b']", "self.b.dtype"),
         ("length", "history", "len(history)"),
         ("global_state", "deterministic_algorithms", "deterministic_algorithms"),
-        ("global_state", "default_dtype num_threads", "ambient state"),
+        ("global_state", "default_dtype num_threads", "global torch state"),
         ("global_state", "grad_mode", "grad mode"),
     ],
 )
-def test_what_changed_is_named(kind, source, text):
+def test_subject_of_a_recompile(kind, source, text):
     assert subject_of(Reason(kind, source, None, None, None)) == text

@@ -132,7 +132,7 @@ def test_graph_break_in_a_loop_names_the_function_that_runs_eagerly():
         torch.compile(train_step, backend="eager")(torch.ones(2))
     finding = next(finding for finding in w.findings if finding.rule == "DX206")
     assert "inside a for: " in finding.title
-    assert "train_step goes on eagerly" in finding.title
+    assert "train_step continues eagerly" in finding.title
     assert len(w.run.eager) == 1
 
 
