@@ -68,7 +68,7 @@ def findings_of(run: dynx.Run) -> set[tuple[str, int]]:
 
 @contextlib.contextmanager
 def restored_torch():
-    """Restore what a program may change: torch's global state and configuration, the environment, sys.path, the compile cache."""
+    """Restore what a program may change: torch's global state, configuration and cache, the environment, sys.path."""
     torch._dynamo.reset()
     environment, path, modules = dict(os.environ), list(sys.path), set(sys.modules)
     states = [

@@ -22,7 +22,7 @@ _OF_CACHE = {
 def find(events: Iterable[CacheEvent], compiles: Iterable[Compile]) -> tuple[Finding, ...]:
     """Return one finding per function; it costs the backend's seconds, which every new process spends again.
 
-    AOTAutograd's cache looks into the FX graph cache first: a graph that the FX graph cache cannot store, it cannot store either.
+    AOTAutograd's cache asks the FX graph cache first: a graph that the latter cannot store is not stored by the former either.
     """
     by_key = {compile.key: compile for compile in compiles}
     merged: dict[tuple[str, int], Finding] = {}

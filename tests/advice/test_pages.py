@@ -1,4 +1,4 @@
-"""The programs on the page of each rule: the mistake has a finding, the advice removes its cost, the near miss has no finding."""
+"""The programs on the page of each rule: the mistake has a finding, the advice removes it, the near miss has none."""
 
 from __future__ import annotations
 
