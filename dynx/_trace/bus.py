@@ -12,7 +12,7 @@ from dynx._handle import Handle
 from dynx._torch.capabilities import HOOK_POINTS, hook_point
 from dynx._torch.hooks import Subscription, subscribe
 from dynx._trace.dispatch import EndListener, Listener, StartListener, emit, end_listeners, listeners, start_listeners
-from dynx._trace.subscribers import SUBSCRIBERS, forget
+from dynx._trace.subscribers import SUBSCRIBERS, clear_facts
 from dynx.errors import UnsupportedTorch
 from dynx.records import Trouble
 
@@ -78,7 +78,7 @@ def _attach() -> None:
 def _detach() -> None:
     while _subscriptions:
         _subscriptions.pop().remove()
-    forget()
+    clear_facts()
 
 
 def _report(hook: str, error: BaseException) -> None:

@@ -50,7 +50,7 @@ def generation() -> int:
     return _generations.current
 
 
-def forget() -> None:
+def clear_facts() -> None:
     """Drop everything that is kept to explain later recompiles."""
     _facts.clear()
     _seen_values.clear()

@@ -19,7 +19,7 @@ RULES = (OPERATOR, VALUE, SIZE, LIMIT, ADDRESS, CAPTURE)
 _OF_KIND = {"operator": OPERATOR, "value": VALUE, "size": SIZE, "limit": LIMIT, "capture": CAPTURE}
 
 
-def find(skips: Iterable[Skip], moves: Iterable[AddressChange]) -> tuple[Finding, ...]:
+def find(skips: Iterable[Skip], changes: Iterable[AddressChange]) -> tuple[Finding, ...]:
     """Return one finding for each rule and line; its seconds are 0, because they are not measured."""
     findings = [
         Finding(_OF_KIND[skip.kind].id, skip.reason, skip.location, 0.0, (), skip.advice, skip.count)
@@ -35,7 +35,7 @@ def find(skips: Iterable[Skip], moves: Iterable[AddressChange]) -> tuple[Finding
             (f"from {change.before:#x} to {change.after:#x}",),
             "update it in place with copy_; without gradients, params='patch'",
         )
-        for change in moves
+        for change in changes
         if change.is_copied and change.location is not None
     ]
     merged: dict[RuleAtLine, Finding] = {}

@@ -58,7 +58,7 @@ def _size_advice(cause: Cause) -> str:
             return f"{mark}, and warm up with 2 or more: size 1 always compiles on its own"
         return "size 1 always compiles on its own: warm up with 2 or more"
     if "_parameters[" in match["tensor"]:
-        return "compile each module on its own: parameters keep their size"
+        return "compile each module separately: the sizes of its parameters do not change"
     return f"{mark}, or pad to one size"
 
 
@@ -322,7 +322,7 @@ def changes(cause: Cause) -> str:
         last = cause.last.got
         return f"is another function: {last}" if last else "is another function"
     later = list(dict.fromkeys(_value(reason, recompile.reasons[0].got) for recompile in cause.recompiles))
-    later = [value for value in later if value != "not seen"]
+    later = [value for value in later if value != "unknown"]
     if not later:
         return "changed" if reason.expected is None else f"is no longer {reason.expected}"
     shown = later if len(later) <= 3 else [*later[:2], f"… {later[-1]}"]
@@ -332,14 +332,14 @@ def changes(cause: Cause) -> str:
 
 def _value(reason: Reason, value: str | None) -> str:
     """Return a value without the name of the state, which the subject contains already."""
-    return "not seen" if value is None else value.removeprefix(f"{reason.source} ") if reason.kind == "global_state" else value
+    return "unknown" if value is None else value.removeprefix(f"{reason.source} ") if reason.kind == "global_state" else value
 
 
 def _grad_change(reason: Reason) -> str:
     if reason.kind == "tensor":
         return "differs: only one of the tensors was created under inference_mode"
     words = {"grad_mode True": "enabled", "grad_mode False": "disabled"}
-    values = [words.get((value or "").partition(",")[0], "not seen") for value in (reason.expected, reason.got)]
+    values = [words.get((value or "").partition(",")[0], "unknown") for value in (reason.expected, reason.got)]
     return f"{values[0]}, then {values[1]}"
 
 

@@ -1,4 +1,4 @@
-"""The interface of a command of the command line: one module of this package each."""
+"""The interface of the command modules of this package: one module for each command."""
 
 from __future__ import annotations
 

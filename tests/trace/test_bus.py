@@ -202,16 +202,16 @@ def test_hooks_are_installed_only_while_there_is_a_listener():
 
 
 def test_failing_listener_does_not_affect_the_other_listeners(count_compiles):
-    seen = []
+    records = []
 
     def fails(record):
         raise RuntimeError("full")
 
-    first, second = bus.listen(fails), bus.listen(seen.append)
+    first, second = bus.listen(fails), bus.listen(records.append)
     try:
         assert torch.compile(add, backend=count_compiles)(torch.ones(3)).sum() == 6
     finally:
         first.remove()
         second.remove()
     assert count_compiles.count == 1
-    assert any(isinstance(record, Trouble) and "full" in record.why for record in seen)
+    assert any(isinstance(record, Trouble) and "full" in record.why for record in records)

@@ -74,14 +74,14 @@ def test_failing_start_listener_leaves_no_hook_behind():
     def fails(compile_id, location):
         raise RuntimeError("no terminal")
 
-    seen = []
+    records = []
     handlers = list(logging.getLogger("torch._dynamo").handlers)
-    listening = bus.listen(seen.append, on_start=fails)
+    listening = bus.listen(records.append, on_start=fails)
     try:
         assert torch.compile(add, backend="eager")(torch.ones(3)).sum() == 6
     finally:
         listening.remove()
-    assert [type(record).__name__ for record in seen] == ["Trouble", "Compile"]
+    assert [type(record).__name__ for record in records] == ["Trouble", "Compile"]
     assert logging.getLogger("torch._dynamo").handlers == handlers
     assert not installed()
 
