@@ -16,11 +16,11 @@ from typing import NamedTuple
 NOTHING = -1  # in a table of integers: no value
 
 
-class Place(NamedTuple):
+class Instruction(NamedTuple):
     """One instruction of a code object, with its line and columns in the source."""
 
     number: int  # its index in the code
-    instruction: str  # "CALL 1"
+    text: str  # "CALL 1"
     line: int
     column: int | None
     end_column: int | None
@@ -61,10 +61,10 @@ class Frame(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One instruction about to be traced."""
+    """One traced instruction: the state of the tracer before it, as indices into the tables."""
 
     frame: int
-    place: int
+    instruction: int
     caller: int  # row of the instruction that is calling this frame; NOTHING in the compiled function
     stack: int  # the link at the top of the value stack
     bindings: int  # the newest binding
@@ -72,7 +72,7 @@ class Row(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The size of the graph and of the guards before an instruction."""
+    """The size of the graph and of the guards before an instruction, and the exception being handled."""
 
     graph: int
     nodes: int  # of that graph so far
@@ -96,7 +96,7 @@ class Trail:
         self._numbers: dict[str, int] = {}
         self._rows = array("i")
         self.add = self._rows.frombytes  # takes a packed row
-        self._frames, self._places, self._progress = array("i"), array("i"), array("i")
+        self._frames, self._instructions, self._progress = array("i"), array("i"), array("i")
         self._below, self._values = array("i"), array("i")
         self._before, self._names, self._bound = array("i"), array("i"), array("i")
 
@@ -125,11 +125,11 @@ class Trail:
             self.texts.append(text)
         return number
 
-    def add_place(self, number: int, instruction: str, line: int, column: int | None, end_column: int | None) -> int:
+    def add_instruction(self, index: int, text: str, line: int, column: int | None, end_column: int | None) -> int:
         """Add an instruction of a code object and return its index."""
         start, end = NOTHING if column is None else column, NOTHING if end_column is None else end_column
-        self._places.extend((number, self.text(instruction), line, start, end))
-        return len(self._places) // len(Place._fields) - 1
+        self._instructions.extend((index, self.text(text), line, start, end))
+        return len(self._instructions) // len(Instruction._fields) - 1
 
     def add_frame(self, code: int, attempt: int, ordinal: int) -> int:
         """Add a frame and return its index."""
@@ -157,10 +157,10 @@ class Trail:
     def row(self, number: int) -> Row:
         return Row(*self._rows[number * _WIDTH : (number + 1) * _WIDTH])
 
-    def place(self, number: int) -> Place:
-        width = len(Place._fields)
-        index, text, line, column, end = self._places[number * width : (number + 1) * width]
-        return Place(index, self.texts[text], line, *(None if offset == NOTHING else offset for offset in (column, end)))
+    def instruction(self, number: int) -> Instruction:
+        width = len(Instruction._fields)
+        index, text, line, column, end = self._instructions[number * width : (number + 1) * width]
+        return Instruction(index, self.texts[text], line, *(None if offset == NOTHING else offset for offset in (column, end)))
 
     def frame(self, number: int) -> Frame:
         """Return the frame of a row."""

@@ -23,7 +23,7 @@ def short_source(source: str) -> str:
     return _LOCAL.sub(r"\1", source)
 
 
-def whole(source: str) -> str:
+def tensor_source(source: str) -> str:
     """Return the source of the tensor whose size or stride `source` is: `x` for `x.size()[0]`."""
     return _DIMENSION.sub("", source)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from dynx._torch.compilation.metrics import global_state
 from dynx._torch.tracing.stack import RawFrame, StackParts
 from dynx._trace import custom_guards, safe_read
-from dynx._trace.guard_requests import lines_for, short_source, whole
+from dynx._trace.guard_requests import lines_for, short_source, tensor_source
 from dynx._trace.guard_text import FailedEntry, ParsedGuard
 from dynx._trace.user_location import named, user_location
 from dynx.records import Location, Reason
@@ -91,7 +91,7 @@ def explain(
         got,
         named(location) if location is not None else None,
         against=entry.against or None,
-        holder=safe_read.holder(whole(guard.source), locals, globals) if guard.kind not in _AMBIENT else None,
+        holder=safe_read.holder(tensor_source(guard.source), locals, globals) if guard.kind not in _AMBIENT else None,
         requesters=tuple(map(named, requesters)),
         text=guard.text,
     )

@@ -188,7 +188,7 @@ def location_of_call() -> Location | None:
     return None if frame is None else location_of(RawFrame(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname))
 
 
-def levels_to_the_user() -> int:
+def user_stacklevel() -> int:
     """Return the `stacklevel` with which `warnings.warn`, called by the caller of this function, names the user's line."""
     frame: FrameType | None = sys._getframe(1)
     level = 1

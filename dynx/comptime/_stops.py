@@ -101,7 +101,7 @@ class Stops:
 
     def is_return(self, row: int) -> bool:
         """Return whether the function is about to return."""
-        text = instruction_at(self._trail, row).instruction
+        text = instruction_at(self._trail, row).text
         return text.startswith("RETURN_") and "GENERATOR" not in text
 
     def returning(self, start: int) -> Stop:

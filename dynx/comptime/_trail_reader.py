@@ -9,7 +9,7 @@ import linecache
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from dynx._bytecode.trail import NOTHING, Attempt, Place, Trail
+from dynx._bytecode.trail import NOTHING, Attempt, Instruction, Trail
 from dynx._torch.compilation.frame import user_name
 from dynx._torch.tracing.stack import RawFrame
 from dynx._trace.user_location import is_visible, location_of, named, owner_of_file
@@ -117,9 +117,9 @@ def line_of(trail: Trail, row: int) -> int:
     return instruction_at(trail, row).line
 
 
-def instruction_at(trail: Trail, row: int) -> Place:
+def instruction_at(trail: Trail, row: int) -> Instruction:
     """Return the instruction of a row."""
-    return trail.place(trail.row(row).place)
+    return trail.instruction(trail.row(row).instruction)
 
 
 def _recorded_guards(attempt: Attempt, count: int) -> Iterator[_RecordedGuard]:
@@ -137,7 +137,7 @@ def _requested_at(trail: Trail, row: int) -> Location | None:
 
 def _frame(trail: Trail, row: int) -> FrameState:
     recorded = trail.row(row)
-    instruction = instruction_at(trail, row).instruction
+    instruction = instruction_at(trail, row).text
     return frame_state(_raw_frame(trail, row), instruction, trail.stack(recorded.stack), trail.locals(recorded.bindings))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from dynx._trace.user_location import levels_to_the_user
+from dynx._trace.user_location import user_stacklevel
 from dynx.cudagraphs._config import Config
 from dynx.errors import CaptureError, DynxWarning
 
@@ -13,4 +13,4 @@ def warn_or_raise(text: str, config: Config) -> None:
     """Warn at the user's line, or raise CaptureError where `config.or_error` is set."""
     if config.or_error:
         raise CaptureError(f"{text}\n  leave out or_error to run it uncaptured")
-    warnings.warn(text, DynxWarning, stacklevel=levels_to_the_user())
+    warnings.warn(text, DynxWarning, stacklevel=user_stacklevel())

@@ -221,9 +221,9 @@ class Recorder:
         text = translator.instruction_text(instruction)
         if positions is None or positions.lineno is None:
             line = tx.lineno if tx.lineno > 0 else tx.f_code.co_firstlineno
-            return self.trail.add_place(index, text, line, None, None)
+            return self.trail.add_instruction(index, text, line, None, None)
         end = positions.end_col_offset if positions.end_lineno == positions.lineno else None
-        return self.trail.add_place(index, text, positions.lineno, positions.col_offset, end)
+        return self.trail.add_instruction(index, text, positions.lineno, positions.col_offset, end)
 
 
 def _is_as_before(frame: RecordedFrame) -> bool:

@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 
 from dynx._torch.autograd.aot import graph_facts
 from dynx._torch.ops.schemas import schema_of
-from dynx._trace.user_location import levels_to_the_user
+from dynx._trace.user_location import user_stacklevel
 from dynx.cudagraphs._graph.fx import placeholders, value_of
 from dynx.errors import DynxWarning
 from dynx.records.cudagraphs import GraphPlan
@@ -125,4 +125,4 @@ def _write(path: Path, plan: GraphPlan) -> None:
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, DynxWarning, stacklevel=levels_to_the_user())
+    warnings.warn(text, DynxWarning, stacklevel=user_stacklevel())

@@ -12,7 +12,7 @@ from dynx._torch.cache.guard_tree import tree_of
 from dynx._torch.compilation.frame import backend_name
 from dynx._trace import subscribers
 from dynx._trace.guard_records import info_of
-from dynx._trace.guard_requests import short_source, whole
+from dynx._trace.guard_requests import short_source, tensor_source
 from dynx._trace.guard_text import parse_entry
 from dynx._trace.recompile_reason import explain
 from dynx._trace.user_location import call_site
@@ -38,7 +38,7 @@ def _reason(
 
 def _location_in_torch(entry: RawEntry, reason: Reason) -> Location | None:
     """Return the line that torch keeps with a guard on the same value; its message about a tensor guard leaves it out."""
-    source = whole(reason.source)
+    source = tensor_source(reason.source)
     for node in tree_of(entry.guards).walk():
         if short_source(node.source) == source:
             for guard in node.guards:

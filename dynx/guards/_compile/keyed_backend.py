@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from dynx._torch.tracing.render import show_value
-from dynx._trace.user_location import levels_to_the_user
+from dynx._trace.user_location import user_stacklevel
 from dynx.errors import DynxWarning, UsageError
 from dynx.guards._compile.backend_value import Value, value_of
 from dynx.guards._compile.interned import Interned
@@ -122,7 +122,7 @@ def _warn_if_separated(backend: Any, value: Value) -> None:
         " it is compared by identity, so everything is compiled again\n"
         "  reuse one backend object, or pass what identifies it: dynx.compile(..., key=...)",
         DynxWarning,
-        stacklevel=levels_to_the_user(),
+        stacklevel=user_stacklevel(),
     )
 
 

@@ -12,7 +12,7 @@ from dynx._torch.compilation.recompile_limit import AtLimit
 from dynx._torch.compilation.wrappers import is_shared
 from dynx._trace.cache_keys import CacheKey
 from dynx._trace.safe_read import is_module
-from dynx._trace.user_location import levels_to_the_user
+from dynx._trace.user_location import user_stacklevel
 from dynx.errors import DynxWarning
 from dynx.guards._cache.reasons import reasons_of
 from dynx.guards._cache.target import definition_of, location_of
@@ -24,7 +24,7 @@ _SHOWN = 3
 
 def warn_at_limit(key: CacheKey, call: AtLimit) -> None:
     """Warn with the function, the limit, and the guard that failed of each cache entry for this backend and configuration."""
-    warnings.warn(_text(key, call), DynxWarning, stacklevel=levels_to_the_user())
+    warnings.warn(_text(key, call), DynxWarning, stacklevel=user_stacklevel())
 
 
 def _text(key: CacheKey, call: AtLimit) -> str:
@@ -62,7 +62,7 @@ def warn_if_forced(fn: Any, backend: Any) -> None:
         "\n  its cache entries stay after the stance ends, apart from those of the other backend"
         "\n  free the entries of all backends with dynx.guards.reset(fn)",
         DynxWarning,
-        stacklevel=levels_to_the_user(),
+        stacklevel=user_stacklevel(),
     )
 
 
