@@ -19,7 +19,8 @@ The path of a compilation, module by module:
    then `GaveUp`, `Recompile` and `Compile`. Events outside of any compilation (a skipped frame, a generator function, a
    backward graph compiled late) become records at once.
 5. Listeners (`dispatch`). `emit` passes each record to every listener, on the thread that compiled. `bus.listen` adds a
-   listener; the first one installs the hooks, and removing the last one restores torch.
+   listener; the first one installs the hooks, and removing the last one restores torch. Optional callbacks run when
+   a compilation begins (`on_start`) and when it ends, before its records (`on_end`: `compile_details` reads guards there).
 
 The other modules turn torch's data into readable values: `guard_text` parses messages of failed guards, `guard_requests` keeps
 the stacks that asked for a guard, `recompile_reason` joins both with the current values (`safe_read`), `guard_records` does it
@@ -32,11 +33,12 @@ Invariants:
   variable.
 - The key of a compilation is (generation, compile id). The generation counts resets, which are recognised by ids that do not
   grow, so that `reset` need not be patched.
-- Nothing of the program or of torch stays alive because somebody listened. Records hold text and numbers. Live objects (locals,
-  globals, guard sources) are referenced only by the scope, which drops them when it is closed. What must outlive a compilation,
-  to explain a later recompile, is plain data (`EntryFacts`, `SeenValues`); only `cache_keys` holds code objects, of functions
-  compiled with `dynx.compile`. All of it is dropped with the last listener; after a reset, the facts about entries of the
-  previous generation are dropped at the next compilation.
+- Nothing of the program or of torch stays alive because there was a listener. Records hold text and numbers. Live objects
+  (locals, globals, guard sources) are referenced only by the scope, which drops them when it is closed, and by the
+  `CompileEnd` that is passed to `on_end`, which must not keep it. What must outlive a compilation, to explain a later
+  recompile, is plain data (`EntryFacts`, `SeenValues`); only `cache_keys` holds code objects, of functions compiled with
+  `dynx.compile`. All of it is dropped with the last listener; after a reset, the facts about entries of the previous
+  generation are dropped at the next compilation.
 - A failing observer does not affect the program. An exception in a subscriber, in a listener or in a start listener becomes a
   `Trouble` record, and the remaining ones still run. A hook point that the installed torch lacks becomes a `Trouble` record
   when the hooks are installed, unless it is optional. An exception in a listener that receives a `Trouble` record is dropped.
