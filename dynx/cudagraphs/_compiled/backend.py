@@ -26,7 +26,7 @@ from dynx.cudagraphs._graph.plan_cache import load_or_store
 from dynx.cudagraphs._notices import warn_or_raise
 from dynx.cudagraphs._recording.replayable import Call
 from dynx.cudagraphs._runtime.interface import Runtime
-from dynx.cudagraphs._runtime.select import check_bindings, runtime_of
+from dynx.cudagraphs._runtime.select import check_bindings, select_runtime
 from dynx.cudagraphs._stats import count_skip
 from dynx.errors import UsageError
 from dynx.records.cudagraphs import GraphPlan, Part
@@ -74,7 +74,7 @@ class _Backend:
         self.__name__ = "dynx_cudagraphs"
 
     def __call__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> Any:
-        runtime = runtime_of(self.config, device=_cuda_device(example_inputs))
+        runtime = select_runtime(self.config, device=_cuda_device(example_inputs))
         check_bindings(self.config, runtime)
         if self.config.buckets:
             raise UsageError("buckets are for cudagraphs.fast_path\n  with torch.compile, mark sizes as dynamic")

@@ -14,7 +14,7 @@ from dynx._torch.compilation.unwrap import unwrap
 from dynx.cudagraphs._compiled.backend import backend
 from dynx.cudagraphs._compiled.observers import compiled_graphs
 from dynx.cudagraphs._config import Config, config_or_default
-from dynx.cudagraphs._runtime.select import runtime_of
+from dynx.cudagraphs._runtime.select import select_runtime
 from dynx.cudagraphs._state.find_modules import modules_of
 from dynx.errors import DynxWarning, UsageError
 from dynx.records.cudagraphs import CudagraphReport
@@ -56,7 +56,7 @@ def explain(fn: Callable[..., Any], /, *args: Any, config: Config | None = None,
     unwrapped = unwrap(fn)
     original = unwrapped.original if unwrapped.module is None else unwrapped.module
     compiled = torch.compile(original, backend=backend(config))
-    notes = () if runtime_of(config) is not None else ("there is no CUDA device: nothing is captured",)
+    notes = () if select_runtime(config) is not None else ("there is no CUDA device: nothing is captured",)
     with compiled_graphs() as graphs, _without_warnings():
         for _ in range(3):
             _forward_backward(compiled, original, args, kwargs)

@@ -109,7 +109,7 @@ class Runner:
             return None
         try:
             found = self._cache.find(self._key(args), lambda recording: recording.fits(args))
-            if found is not None or not self._runtime.is_warm():
+            if found is not None or not self._runtime.is_warmed_up():
                 return found
             if self._unpatched_plan is None and (plan := self._address_watch.note(args)) is not self.plan:
                 self._cache.close_free()

@@ -12,7 +12,7 @@ from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._functions.buckets import Bucketed, check_buckets
 from dynx.cudagraphs._functions.patched_params import PatchedParams
 from dynx.cudagraphs._functions.recorded_function import RecordedCallable, RecordedFunction, RecordingPolicy
-from dynx.cudagraphs._runtime.select import check_bindings, runtime_of
+from dynx.cudagraphs._runtime.select import check_bindings, select_runtime
 from dynx.cudagraphs._state.code_names import name_of, signature_of
 from dynx.cudagraphs._state.find_modules import modules_of, unset
 from dynx.cudagraphs._state.module_state import ModuleState, Unchecked
@@ -66,7 +66,7 @@ def fast_path(
         raise UsageError(f"{fn!r} is not callable\n  pass a module or a function")
     if any(isinstance(example, Config) for example in examples):
         raise UsageError("a Config is among the examples\n  pass it as config=")
-    runtime, modules = runtime_of(config), modules_of(fn)
+    runtime, modules = select_runtime(config), modules_of(fn)
     check_bindings(config, runtime)
     if not unsafe_skip_checks and (names := unset(fn)):
         raise UsageError(

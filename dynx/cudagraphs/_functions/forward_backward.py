@@ -17,7 +17,7 @@ from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._functions.autograd_tape import AutogradTape, Leaves
 from dynx.cudagraphs._recording.recording import Recording
 from dynx.cudagraphs._recording.replayable import Call
-from dynx.cudagraphs._runtime.interface import Captured, Runtime
+from dynx.cudagraphs._runtime.interface import CapturedGraph, Runtime
 from dynx.cudagraphs._state.params import may_be_replaced
 from dynx.errors import UsageError
 from dynx.records.cudagraphs import GraphInput, GraphPlan, Part
@@ -177,7 +177,7 @@ class ForwardBackward:
             raise UsageError(f"{', '.join(unused)} gets no gradient\n  pass allow_unused_input=True if that is intended")
 
     @property
-    def captured(self) -> list[tuple[Part, Captured]]:
+    def captured(self) -> list[tuple[Part, CapturedGraph]]:
         return [graph for recording in self._all() for graph in recording.captured]
 
     def _all(self) -> list[Recording]:

@@ -19,7 +19,7 @@ from dynx.cudagraphs._functions.recorded_function import RecordedFunction, Recor
 from dynx.cudagraphs._recording.recording import Recording
 from dynx.cudagraphs._recording.replayable import Call, Replayable
 from dynx.cudagraphs._runtime.interface import Runtime
-from dynx.cudagraphs._runtime.select import check_bindings, runtime_of
+from dynx.cudagraphs._runtime.select import check_bindings, select_runtime
 from dynx.cudagraphs._state.code_names import name_of
 from dynx.cudagraphs._state.find_modules import modules_of
 from dynx.cudagraphs._state.module_state import GradState
@@ -95,7 +95,7 @@ def graphed(
             kind = type(function).__name__
             raise UsageError(f"an object of type {kind} is not callable\n  pass a function or a module, or a tuple of them")
     check_for_training(config)
-    runtime = runtime_of(config, pool=pool, stream=stream, capture_error_mode=capture_error_mode)
+    runtime = select_runtime(config, pool=pool, stream=stream, capture_error_mode=capture_error_mode)
     check_bindings(config, runtime)
     make = partial(
         _graphed,

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from dynx.cudagraphs._runtime.interface import Captured
+from dynx.cudagraphs._runtime.interface import CapturedGraph
 from dynx.errors import UsageError
 from dynx.records.cudagraphs import Part
 
@@ -18,14 +18,14 @@ class RawGraph:
     """A captured CUDA graph; `part` says what it computes: "call", "forward", "backward", "inference" or "step"."""
 
     part: Part
-    _captured: Captured
+    _captured: CapturedGraph
 
     def raw_cuda_graph(self) -> int:
         """Return the graph as a cudaGraph_t, like `torch.cuda.CUDAGraph.raw_cuda_graph`; valid as long as the recording.
 
         Raises UsageError for a graph of the emulator.
         """
-        return self._captured.raw()
+        return self._captured.raw_cuda_graph()
 
     def instantiate(self) -> None:
         """Instantiate the graph again after changes, like `torch.cuda.CUDAGraph.instantiate`; synchronizes with the device.

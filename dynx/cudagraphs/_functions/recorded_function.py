@@ -212,7 +212,7 @@ class RecordedFunction:
         first = self._first_calls[key]
         try:
             recording = self._cache.find(key, lambda recording: not recording.is_pending)
-            if recording is not None or self._runtime is None or not self._runtime.is_warm():
+            if recording is not None or self._runtime is None or not self._runtime.is_warmed_up():
                 return recording
             if not first.is_key_valid():
                 del self._first_calls[key]

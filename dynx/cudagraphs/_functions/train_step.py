@@ -19,7 +19,7 @@ from dynx.cudagraphs._functions.recorded_function import RecordedCallable, Recor
 from dynx.cudagraphs._recording.recording import Recording
 from dynx.cudagraphs._recording.replayable import Call, Replayable
 from dynx.cudagraphs._runtime.interface import Runtime
-from dynx.cudagraphs._runtime.select import check_bindings, runtime_of
+from dynx.cudagraphs._runtime.select import check_bindings, select_runtime
 from dynx.cudagraphs._state.code_names import signature_of
 from dynx.cudagraphs._state.find_modules import modules_holding, modules_of
 from dynx.cudagraphs._state.module_state import State, Unchecked
@@ -98,7 +98,7 @@ def train_step(
         raise UsageError("a scaler needs an optimizer\n  pass optimizer=")
     config = config_or_default(config)
     check_for_training(config)
-    runtime = runtime_of(config)
+    runtime = select_runtime(config)
     check_bindings(config, runtime)
     all_named = named_params(params)
     all_params = [param for _, param in all_named]

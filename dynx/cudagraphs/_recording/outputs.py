@@ -12,7 +12,7 @@ from dynx.cudagraphs._recording.inputs import is_dense, own_copy
 from dynx.cudagraphs._recording.overlapping_outputs import group_cloner, overlapping_groups
 from dynx.cudagraphs._recording.staging import FEW, OutputKind
 from dynx.cudagraphs._recording.stale_outputs import alias_maker
-from dynx.cudagraphs._runtime.interface import Captured
+from dynx.cudagraphs._runtime.interface import CapturedGraph
 from dynx.records.cudagraphs import GraphPlan
 
 Clones = Sequence[torch.Tensor]  # memory for the results that the graph clones itself
@@ -55,7 +55,7 @@ class Results:
             return None
         return next((index for index in _tensors(outputs) if index >= self._plan.user_outputs), None)
 
-    def before_and_after(self, captured: Captured) -> tuple[Callable[[], Clones], Callable[[Clones], list[Any]]]:
+    def before_and_after(self, captured: CapturedGraph) -> tuple[Callable[[], Clones], Callable[[Clones], list[Any]]]:
         """Return a function to call before a replay, and one that makes the list of results after it."""
         outputs = captured.outputs if self._plan.returns_all_outputs else captured.outputs[: self._plan.user_outputs]
         in_graph, cloned = self._in_graph(outputs), self._cloned(outputs)
@@ -76,7 +76,7 @@ def _tensors(outputs: Sequence[Any]) -> list[int]:
     return [index for index, output in enumerate(outputs) if isinstance(output, torch.Tensor)]
 
 
-def _clone_allocator(captured: Captured, outputs: list[torch.Tensor]) -> Callable[[], Clones]:
+def _clone_allocator(captured: CapturedGraph, outputs: list[torch.Tensor]) -> Callable[[], Clones]:
     """Return a function that allocates memory for the clones that the graph makes, and sets the graph's pointers to it."""
     set_targets, empty_like = captured.set_targets, torch.empty_like
 

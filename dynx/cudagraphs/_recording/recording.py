@@ -16,7 +16,7 @@ from dynx.cudagraphs._recording.inputs import StagedInputs, copyable_in_graph, r
 from dynx.cudagraphs._recording.outputs import Results
 from dynx.cudagraphs._recording.replayable import Call
 from dynx.cudagraphs._recording.staging import choose_staging
-from dynx.cudagraphs._runtime.interface import Captured, Runtime
+from dynx.cudagraphs._runtime.interface import CapturedGraph, Runtime
 from dynx.cudagraphs._runtime.memcpy import CopiesNotFound
 from dynx.cudagraphs._runtime.pointer_scan import NotPatchable
 from dynx.cudagraphs._stats import Tally, count_recording
@@ -68,7 +68,7 @@ class Recording:
         run = self._run if self._token is None else self._run_and_wait
         aliases_of_args = [*graph.aliases, *(OutputAlias(result, argument, None) for result, argument in plan.passed)]
         self.run: Run = with_aliases(aliases_of_args, run) if aliases_of_args else run
-        self.captured: list[tuple[Part, Captured]] = [(plan.part, graph.captured)]
+        self.captured: list[tuple[Part, CapturedGraph]] = [(plan.part, graph.captured)]
         self.close: Callable[[], None] = graph.captured.close
         self.kept_outputs: Sequence[torch.Tensor] = graph.captured.outputs[plan.user_outputs :]
         self.held: Any = None
@@ -145,7 +145,7 @@ class _Graph(NamedTuple):
 
     inputs: list[Any]
     staged: StagedInputs
-    captured: Captured
+    captured: CapturedGraph
     results: Results
     aliases: list[OutputAlias]
     staging: Staging
@@ -193,7 +193,7 @@ def _capture_with_copies(
     return _Graph(inputs, staged, captured, results, aliases, staging, is_released=is_released)
 
 
-def _release(captured: Captured, results: Results) -> bool:
+def _release(captured: CapturedGraph, results: Results) -> bool:
     """Let other graphs of the pool use the memory of results, if the graph clones all of them itself."""
     outputs = [output for output in captured.outputs if isinstance(output, torch.Tensor)]
     cloned = results.in_graph(captured.outputs)
@@ -216,7 +216,7 @@ def _capture_patched(
         inputs = [tensor_at.get(index, arg) for index, arg in enumerate(args)]
         return _without_aliases(call, inputs, args, plan, aliases)
 
-    captured = runtime.capture_reading(function, [args[index] for index in dynamic], results.in_graph, pool)
+    captured = runtime.capture_patched(function, [args[index] for index in dynamic], results.in_graph, pool)
     read_ranges = [] if config.outputs == "clone" else _ranges(captured.outputs)
     return _Graph(list(args), read_in_place(dynamic), captured, results, aliases, staging, read_ranges=read_ranges)
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._runtime.interface import Captured, Runtime
+from dynx.cudagraphs._runtime.interface import CapturedGraph, Runtime
 from dynx.records.cudagraphs import GraphPlan, Part
 
 Call = Callable[[list[Any]], Sequence[Any]]
@@ -42,7 +42,7 @@ class Replayable(Protocol):
         """Tensors besides the results that a replay writes, in the recording's memory."""
 
     @property
-    def captured(self) -> list[tuple[Part, Captured]]:
+    def captured(self) -> list[tuple[Part, CapturedGraph]]:
         """The captured graphs, and what they are of."""
 
     @property

@@ -50,7 +50,7 @@ def choose_staging(
             option = "params" if plan.patches_params else "inputs"
             return Staging("patch", f"the configuration has {option}='patch'", outputs, outputs_reason, clones_in_graph=True)
     kind, reason = _copies(plan, config, runtime, args, failures)
-    uses_memcpy_nodes = config.inputs != "copy" and "memcpy_node" not in failures and runtime.copies_in_graph()
+    uses_memcpy_nodes = config.inputs != "copy" and "memcpy_node" not in failures and runtime.can_set_memcpy_nodes()
     return Staging(kind, reason, outputs, outputs_reason, clones_in_graph=uses_memcpy_nodes, why_not_patched=why_not_patched)
 
 
@@ -84,7 +84,7 @@ def _copies(
         return "copy", "the configuration has inputs='copy'"
     if failure := failures.get("memcpy_node"):
         return "copy", failure
-    if not runtime.copies_in_graph():
+    if not runtime.can_set_memcpy_nodes():
         return "copy", "the source of a memcpy node can only be set with cuda-bindings"
     if config.inputs != "memcpy_node" and count > FEW:
         return "copy", f"{count} dynamic inputs: more than {FEW} memcpy nodes, which run one after another, take longer"

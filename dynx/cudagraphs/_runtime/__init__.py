@@ -1,1 +1,1 @@
-"""Where graphs are captured: `cuda` on a CUDA device, `emulator` on the CPU for tests; `interface` is what both offer."""
+"""Capture and replay of graphs: `interface` is the protocol, `cuda` implements it with CUDA graphs, `emulator` on the CPU."""

@@ -1,7 +1,8 @@
-"""One capture at a time in a process, during which no graph ends, and nothing is captured apart.
+"""A lock that allows one capture at a time in a process, during which no other graph is destroyed.
 
-CUDA breaks a capture off where a graph is destroyed or a device waited for meanwhile, and torch has one generator of random
-numbers for all captures. Whatever drops the last reference to a graph destroys it; a garbage collection may do so at any time.
+CUDA invalidates a capture if a graph is destroyed or the device is synchronized meanwhile, and torch has one random number
+generator for all captures of a device. A graph is destroyed with its last reference, which a garbage collection may drop at any
+time.
 """
 
 from __future__ import annotations
@@ -13,37 +14,37 @@ from threading import RLock, get_ident
 from typing import Any
 from weakref import finalize
 
-underway: list[int] = []  # the threads of captures
-alone = RLock()
-_kept: dict[int, Any] = {}
-_ended: list[int] = []  # while something was captured
+capturing_threads: list[int] = []  # identifiers of the threads of captures in progress
+capture_lock = RLock()
+_graphs: dict[int, Any] = {}  # by id; kept alive until they may be destroyed
+_expired: list[int] = []  # ids of graphs whose owner was deleted during a capture
 
 
-def keep_while_captured(owner: Any, graph: Any) -> None:
-    """Destroy a graph when its owner is gone and nothing is being captured."""
-    _kept[id(graph)] = graph
-    finalize(owner, _end, id(graph)).atexit = False
+def destroy_outside_of_captures(owner: Any, graph: Any) -> None:
+    """Keep a graph alive until its owner is deleted and no capture is in progress."""
+    _graphs[id(graph)] = graph
+    finalize(owner, _destroy, id(graph)).atexit = False
 
 
-def _end(graph: int) -> None:
-    if underway:
-        _ended.append(graph)
+def _destroy(graph_id: int) -> None:
+    if capturing_threads:
+        _expired.append(graph_id)
     else:
-        _kept.pop(graph)
+        _graphs.pop(graph_id)
 
 
 @contextmanager
-def capturing() -> Iterator[None]:
-    """Wait for other captures, and keep for later what ends meanwhile."""
-    with alone:
+def exclusive_capture() -> Iterator[None]:
+    """Wait for captures of other threads, and defer garbage collection and the destruction of graphs until the end."""
+    with capture_lock:
         was_enabled = gc.isenabled()
         gc.disable()
-        underway.append(get_ident())
+        capturing_threads.append(get_ident())
         try:
             yield
         finally:
-            underway.pop()
-            while _ended and not underway:
-                _kept.pop(_ended.pop())
+            capturing_threads.pop()
+            while _expired and not capturing_threads:
+                _graphs.pop(_expired.pop())
             if was_enabled:
                 gc.enable()

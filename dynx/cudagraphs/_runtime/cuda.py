@@ -1,6 +1,6 @@
-"""CUDA graphs of torch: one stream and one memory pool for all captures of a runtime.
+"""The runtime that captures CUDA graphs, on one side stream for each thread and one memory pool.
 
-Torch: `torch.cuda.CUDAGraph`; the guide on CUDA graphs of the CUDA documentation says what may be captured.
+Torch: `torch.cuda.CUDAGraph`; the chapter on CUDA graphs of the CUDA programming guide says what may be captured.
 """
 
 from __future__ import annotations
@@ -16,192 +16,218 @@ import torch
 
 from dynx._torch.ops.cuda_graphs import Pool, is_plain, recover, replay_of
 from dynx.cudagraphs._runtime import driver
-from dynx.cudagraphs._runtime.capture_lock import alone, capturing, keep_while_captured
-from dynx.cudagraphs._runtime.cpu_ops import NothingOnCpu
-from dynx.cudagraphs._runtime.driver import Executable, Setter
-from dynx.cudagraphs._runtime.interface import Copied, Function, no_results
+from dynx.cudagraphs._runtime.capture_lock import capture_lock, destroy_outside_of_captures, exclusive_capture
+from dynx.cudagraphs._runtime.cpu_ops import RejectCpuOps
+from dynx.cudagraphs._runtime.driver import ExecutableGraph, SetAddresses
+from dynx.cudagraphs._runtime.interface import Capturable, MemoryPool, SelectClones, no_clones
 from dynx.cudagraphs._runtime.memcpy import copy_of, run_with_copies
-from dynx.cudagraphs._runtime.patching import patching
+from dynx.cudagraphs._runtime.patching import make_verified_setter
 from dynx.cudagraphs._runtime.pointer_scan import NotPatchable
 from dynx.errors import CaptureFailed
 
 
-class Cuda:
-    """Captures on a CUDA device: that which is the current one when it is made, if none is given."""
+class CudaRuntime:
+    """Captures on a CUDA device.
+
+    Args:
+        device: The device; None for the device that is current now.
+        pool: Memory pool of all graphs; None creates one that lives as long as graphs use it.
+        stream: Stream to capture on; None for a side stream of each thread.
+        capture_error_mode: As of `torch.cuda.graph`.
+    """
 
     def __init__(
         self,
         device: torch.device | None = None,
-        pool: Any = None,
-        stream: Any = None,
+        pool: MemoryPool = None,
+        stream: torch.cuda.Stream | None = None,
         capture_error_mode: str = "thread_local",
     ) -> None:
         self.device = device or torch.device("cuda", torch.cuda.current_device())
-        self._given_stream = stream
-        self._warm: set[int] = set()  # threads
-        self._given_pool = pool
-        self._shared_pool: Callable[[], Any] = _none  # kept by what is captured in it
-        self._error_mode = capture_error_mode
+        self._user_stream = stream
+        self._warmed_up: set[int] = set()  # identifiers of threads
+        self._user_pool = pool
+        self._shared_pool: Callable[[], MemoryPool] = _no_pool  # a weak reference: the graphs captured in the pool own it
+        self._capture_error_mode = capture_error_mode
 
     @property
     def _stream(self) -> torch.cuda.Stream:
-        """Each thread captures on a stream of its own, since what others do on it would be captured too."""
-        return self._given_stream or _stream_of(self.device)
+        """The stream to capture on: one for each thread, since what other threads launch on it would be captured too."""
+        return self._user_stream or _side_stream(self.device)
 
     def warm_up(self, function: Callable[[], Any]) -> Any:
-        caller, own = torch.cuda.current_stream(self.device), self._stream
-        own.wait_stream(caller)
-        with torch.cuda.stream(own):  # and its device
+        current_stream, side_stream = torch.cuda.current_stream(self.device), self._stream
+        side_stream.wait_stream(current_stream)
+        with torch.cuda.stream(side_stream):  # makes its device current too
             result = function()
-        caller.wait_stream(own)
-        self._warm.add(threading.get_ident())
+        current_stream.wait_stream(side_stream)
+        self._warmed_up.add(threading.get_ident())
         return result
 
-    def is_warm(self) -> bool:
-        return threading.get_ident() in self._warm
+    def is_warmed_up(self) -> bool:
+        return threading.get_ident() in self._warmed_up
 
-    is_capturing = staticmethod(torch.cuda.is_current_stream_capturing)  # asked in each call
+    is_capturing = staticmethod(torch.cuda.is_current_stream_capturing)  # without a wrapper: it is called in each call
 
-    def copies_in_graph(self) -> bool:
+    def can_set_memcpy_nodes(self) -> bool:
         return driver.is_available()
 
-    def new_pool(self) -> Any:
-        return self._given_pool or Pool(self.device.index)
+    def new_pool(self) -> MemoryPool:
+        return self._user_pool or Pool(self.device.index)
 
     def capture(
-        self, function: Function, sources: Sequence[torch.Tensor] = (), results: Copied = no_results, pool: Any = None
-    ) -> CudaCaptured:
-        with capturing(), torch.cuda.device(self.device):
-            return self._capture(function, sources, results, pool or self._shared())
+        self,
+        function: Capturable,
+        sources: Sequence[torch.Tensor] = (),
+        select_clones: SelectClones = no_clones,
+        pool: MemoryPool = None,
+    ) -> CudaCapturedGraph:
+        with exclusive_capture(), torch.cuda.device(self.device):
+            return self._capture(function, sources, select_clones, pool or self._get_shared_pool())
 
-    def _capture(self, function: Function, inputs: Sequence[torch.Tensor], results: Copied, pool: Any) -> CudaCaptured:
+    def _capture(
+        self, function: Capturable, inputs: Sequence[torch.Tensor], select_clones: SelectClones, pool: MemoryPool
+    ) -> CudaCapturedGraph:
         handle = pool.handle if isinstance(pool, Pool) else pool
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         torch.cuda.synchronize()
-        torch.clear_autocast_cache()  # copies of parameters in it would be read by the graph, but not kept
-        chance = torch.get_rng_state()
+        torch.clear_autocast_cache()  # the graph would read cached casts of parameters without keeping them alive
+        rng_state = torch.get_rng_state()
         try:
-            with self._on(graph, handle), NothingOnCpu():
-                outputs, copies, handed = run_with_copies(function, inputs, results)
+            with self._graph_context(graph, handle), RejectCpuOps():
+                outputs, copies, clones = run_with_copies(function, inputs, select_clones)
             graph.instantiate()
-            executable = Executable(graph)
-            sources = driver.addresses_of(executable, copies, "from") if copies else nothing
-            targets = driver.addresses_of(executable, handed, "to") if handed else nothing
+            executable = ExecutableGraph(graph)
+            set_sources = driver.make_address_setter(executable, copies, "source") if copies else _set_nothing
+            set_targets = driver.make_address_setter(executable, clones, "target") if clones else _set_nothing
         except BaseException as error:
             recover(self.device.index, handle)
-            torch.set_rng_state(chance)
+            torch.set_rng_state(rng_state)
             if isinstance(error, RuntimeError):
-                raise CaptureFailed(f"CUDA did not capture it: {_first_cause(error)}") from error
+                raise CaptureFailed(f"CUDA graph capture failed: {_root_cause(error)}") from error
             raise
         finally:
             torch.clear_autocast_cache()
-        return CudaCaptured(executable, outputs, sources, targets, pool, self.device.index)
+        return CudaCapturedGraph(executable, outputs, set_sources, set_targets, pool, self.device.index)
 
-    def _on(self, graph: torch.cuda.CUDAGraph, handle: Any) -> AbstractContextManager[None]:
-        return torch.cuda.graph(graph, pool=handle, stream=self._stream, capture_error_mode=self._error_mode)
+    def _graph_context(self, graph: torch.cuda.CUDAGraph, handle: Any) -> AbstractContextManager[None]:
+        return torch.cuda.graph(graph, pool=handle, stream=self._stream, capture_error_mode=self._capture_error_mode)
 
-    def _shared(self) -> Any:
+    def _get_shared_pool(self) -> MemoryPool:
         pool = self._shared_pool()
         if pool is None:
             pool = self.new_pool()
             self._shared_pool = ref(pool) if isinstance(pool, Pool) else lambda: pool
         return pool
 
-    def capture_reading(
-        self, function: Callable[[Sequence[torch.Tensor]], Any], inputs: Sequence[torch.Tensor], results: Copied, pool: Any
-    ) -> CudaCaptured:
+    def capture_patched(
+        self, function: Capturable, inputs: Sequence[torch.Tensor], select_clones: SelectClones, pool: MemoryPool
+    ) -> CudaCapturedGraph:
         if not driver.is_available():
-            raise NotPatchable("cuda-bindings is not there\n  pip install 'dynx[cuda]'")
-        sets = [[copy_of(each) for each in inputs] for _ in range(2)]
-        first = self.capture(lambda _: function(sets[0]), results=results, pool=pool)
-        spare, others = self.new_pool(), list[CudaCaptured]()
+            raise NotPatchable("cuda-bindings is not installed\n  pip install 'dynx[cuda]'")
+        input_sets = [[copy_of(tensor) for tensor in inputs] for _ in range(2)]
+        first = self.capture(lambda _: function(input_sets[0]), select_clones=select_clones, pool=pool)
+        spare_pool, others = self.new_pool(), list[CudaCapturedGraph]()
 
-        def capture(given: Sequence[torch.Tensor]) -> CudaCaptured:
-            others.append(self.capture(lambda _: function(given), results=results, pool=spare))
+        def capture(tensors: Sequence[torch.Tensor]) -> CudaCapturedGraph:
+            others.append(self.capture(lambda _: function(tensors), select_clones=select_clones, pool=spare_pool))
             return others[-1]
 
         try:
             with torch.cuda.device(self.device):
-                first.set_sources = patching(first, capture(sets[1]), partial(capture, sets[0]), sets, inputs, results)
+                first.set_sources = make_verified_setter(
+                    first, capture(input_sets[1]), partial(capture, input_sets[0]), input_sets, inputs, select_clones
+                )
         except BaseException:
             first.close()
             raise
         finally:
-            for each in others:
-                each.close()
+            for graph in others:
+                graph.close()
         return first
 
 
-class _Streams(threading.local):
+class _SideStreams(threading.local):
+    """The streams for captures of one thread."""
+
     def __init__(self) -> None:
-        self.found: dict[torch.device, torch.cuda.Stream] = {}
+        self.by_device: dict[torch.device, torch.cuda.Stream] = {}
 
 
-_streams = _Streams()
+_side_streams = _SideStreams()
 
 
-def _stream_of(device: torch.device) -> torch.cuda.Stream:
-    """Give the stream for captures of this thread: cuBLAS keeps memory for each stream that it was used on."""
-    if device not in _streams.found:
-        _streams.found[device] = torch.cuda.Stream(device)
-    return _streams.found[device]
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    """Return the side stream of this thread, always the same: cuBLAS keeps a workspace for each stream it has run on."""
+    if device not in _side_streams.by_device:
+        _side_streams.by_device[device] = torch.cuda.Stream(device)
+    return _side_streams.by_device[device]
 
 
-def _none() -> None:
+def _no_pool() -> None:
     return None
 
 
-def nothing(tensors: Sequence[torch.Tensor]) -> None:
-    """Set no address."""
+def _set_nothing(tensors: Sequence[torch.Tensor]) -> None:
+    """Set no address: the graph has no such copies."""
 
 
-def _first_cause(error: BaseException) -> str:
-    """Give the first line of what went wrong first; what CUDA says at the end of a capture follows from that."""
+def _root_cause(error: BaseException) -> str:
+    """Return the first line of the first exception in a chain: the error at the end of a capture follows from it."""
     while error.__context__ is not None:
         error = error.__context__
     return str(error).partition("\n")[0]
 
 
-class CudaCaptured:
-    """A captured CUDA graph."""
+class CudaCapturedGraph:
+    """A captured and instantiated CUDA graph."""
 
-    def __init__(self, executable: Executable, outputs: Any, sources: Setter, targets: Setter, pool: Any, device: int) -> None:
+    def __init__(
+        self,
+        executable: ExecutableGraph,
+        outputs: Any,
+        set_sources: SetAddresses,
+        set_targets: SetAddresses,
+        pool: MemoryPool,
+        device: int,
+    ) -> None:
         self.executable, self.graph = executable, executable.graph
         self.outputs, self._pool, self._device = outputs, pool, device
-        keep_while_captured(self, self.graph)
-        self.set_sources, self.set_targets = sources, targets
+        destroy_outside_of_captures(self, self.graph)
+        self.set_sources, self.set_targets = set_sources, set_targets
         self.replay: Callable[[], None] = self._replay_first
 
     def _replay_first(self) -> None:
-        """Replay, and see whether torch has anything to do besides: with random numbers it moves the generator on."""
+        """Replay, and choose how later replays launch: through torch if it also advances the RNG offset or runs hooks."""
         generator = torch.cuda.default_generators[self._device]
-        before, replay = generator.get_offset(), replay_of(self.graph)
+        offset, replay = generator.get_offset(), replay_of(self.graph)
         replay()
-        is_bare = generator.get_offset() == before and is_plain(self.graph)
-        self.replay = driver.launching(self.executable, self._device) if is_bare and driver.is_available() else replay
+        is_bare = generator.get_offset() == offset and is_plain(self.graph)
+        self.replay = driver.make_launcher(self.executable, self._device) if is_bare and driver.is_available() else replay
 
     def release(self, tensors: Sequence[torch.Tensor]) -> None:
         handle = self._pool.handle if isinstance(self._pool, Pool) else self._pool
-        segments = [each for each in torch.cuda.memory_snapshot() if tuple(each["segment_pool_id"]) == tuple(handle)]
-        for each in tensors:
-            memory = each.untyped_storage()
-            address = memory.data_ptr()
+        snapshot = torch.cuda.memory_snapshot()
+        segments = [segment for segment in snapshot if tuple(segment["segment_pool_id"]) == tuple(handle)]
+        for tensor in tensors:
+            storage = tensor.untyped_storage()
+            address = storage.data_ptr()
             if any(segment["address"] <= address < segment["address"] + segment["total_size"] for segment in segments):
-                memory.resize_(0)
+                storage.resize_(0)
 
-    def raw(self) -> int:
+    def raw_cuda_graph(self) -> int:
         return int(self.graph.raw_cuda_graph())
 
     def instantiate(self) -> None:
         torch.cuda.synchronize(self._device)
-        with alone:
+        with capture_lock:
             self.executable.instantiate()
 
     def close(self) -> None:
-        with alone:  # another thread's capture would break off
+        with capture_lock:  # destroying a graph would invalidate a capture of another thread
             self.graph.reset()
-        self.outputs, self._pool, self.replay = None, None, _closed
+        self.outputs, self._pool, self.replay = None, None, _raise_closed
 
 
-def _closed() -> None:
+def _raise_closed() -> None:
     raise CaptureFailed("a graph was replayed after it was closed")

@@ -1,7 +1,8 @@
-"""Copies inside a captured graph, whose addresses are set in the executable graph before a replay.
+"""The CUDA driver API for captured graphs: set the addresses of memcpy nodes, launch, and list nodes.
 
-CUDA driver API: `cuGraphExecMemcpyNodeSetParams`, which affects later launches only, not those under way. Through ctypes, since
-each call of cuda-bindings takes a microsecond; the structures are those of cuda-bindings.
+`cuGraphExecMemcpyNodeSetParams` changes the executable graph, which affects later launches only, not those in progress. What
+runs in each replay is called through ctypes, since each call of cuda-bindings takes a microsecond; the structures are those of
+cuda-bindings.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ import torch
 
 from dynx._torch.ops.cuda_graphs import current_stream_of
 from dynx.cudagraphs._runtime.interface import Copy
-from dynx.cudagraphs._runtime.memcpy import Addresses, copies_among
+from dynx.cudagraphs._runtime.memcpy import Addresses, find_copies
 from dynx.errors import CaptureFailed
 
-Setter = Callable[[Sequence[torch.Tensor]], None]
+SetAddresses = Callable[[Sequence[torch.Tensor]], None]
 
-_pointer = ctypes.c_void_p  # made once, since ctypes makes one of each number in each call
-_OFFSETS = {"from": 48, "to": 136}  # of srcDevice and dstDevice in CUDA_MEMCPY3D
+_pointer = ctypes.c_void_p  # converted once, since ctypes would convert a Python integer in each call
+_OFFSETS = {"source": 48, "target": 136}  # of srcDevice and dstDevice in CUDA_MEMCPY3D
 
 
 def is_available() -> bool:
-    """Tell whether cuda-bindings is there (`pip install dynx[cuda]`)."""
+    """Return whether cuda-bindings is installed (`pip install dynx[cuda]`)."""
     try:
         from cuda.bindings import driver  # noqa: F401
     except ImportError:
@@ -34,120 +35,142 @@ def is_available() -> bool:
 
 
 class Context(threading.local):
-    """A context of the driver, to be entered by threads that have none yet: the driver crashes without."""
+    """A driver context that threads without a current one must enter: driver calls crash without a context.
 
-    is_there = False  # in this thread
+    Args:
+        handle: The driver's handle of the context (a CUcontext).
+    """
 
-    def __init__(self, handle: int) -> None:  # called in each thread
+    is_entered = False  # by this thread
+
+    def __init__(self, handle: int) -> None:  # threading.local calls it once in each thread
         self.handle = handle
 
     def enter(self) -> None:
-        self.is_there = True
-        if not int(checked(bindings().cuCtxGetCurrent())):  # that of another device stays
-            checked(bindings().cuCtxSetCurrent(self.handle))
+        """Make the context current, if the thread has no current context."""
+        self.is_entered = True
+        if not int(check_result(import_driver().cuCtxGetCurrent())):  # the context of another device stays current
+            check_result(import_driver().cuCtxSetCurrent(self.handle))
 
 
 def current_context() -> Context:
-    return Context(int(checked(bindings().cuCtxGetCurrent())))
+    """Return the current context of this thread."""
+    return Context(int(check_result(import_driver().cuCtxGetCurrent())))
 
 
-class Executable:
-    """A graph as CUDA executes it, which is made anew after changes to the graph."""
+class ExecutableGraph:
+    """An instantiated graph (a cudaGraphExec_t), which is created again after changes to the raw graph."""
 
     def __init__(self, graph: torch.cuda.CUDAGraph) -> None:
         self.graph, self.pointer = graph, _pointer(graph.raw_cuda_graph_exec())
-        self.on_change: list[Callable[[], None]] = []  # of who knows what it was told
+        self.on_instantiate: list[
+            Callable[[], None]
+        ] = []  # called since a new executable graph has the captured addresses again
 
     def instantiate(self) -> None:
-        self.pointer.value = None  # torch destroys the one before, also where it cannot make another
+        """Instantiate the raw graph again, and notify those who set addresses in the previous executable graph."""
+        self.pointer.value = None  # torch destroys the previous executable graph, even if instantiation fails
         self.graph.instantiate()
         self.pointer.value = self.graph.raw_cuda_graph_exec()
-        for forget in self.on_change:
-            forget()
+        for callback in self.on_instantiate:
+            callback()
 
 
-def launching(executable: Executable, device: int) -> Callable[[], None]:
-    """Give what launches a graph on the current stream: two thirds of the time of `graph.replay`."""
+def make_launcher(executable: ExecutableGraph, device: int) -> Callable[[], None]:
+    """Return a function that launches a graph on the current stream, in two thirds of the time of `graph.replay`."""
     launch = ctypes.PyDLL("libcuda.so.1").cuGraphLaunch
     launch.argtypes, launch.restype = [ctypes.c_void_p] * 2, ctypes.c_int
     pointer, current_stream = executable.pointer, current_stream_of(device)
     context = current_context()
 
     def replay() -> None:
-        if not context.is_there:
+        if not context.is_entered:
             context.enter()
         if error := launch(pointer, current_stream()):
-            raise CaptureFailed(f"CUDA did not launch a graph: error {error}")
+            raise CaptureFailed(f"cuGraphLaunch failed with CUDA error {error}")
 
     return replay
 
 
-def addresses_of(executable: Executable, copies: Sequence[Copy], end: Literal["from", "to"]) -> Setter:
-    """Give what sets where copies in a graph read from, or write to, in the next replays."""
-    found = [(_addresses(params), (node, params)) for node, params in _memcpy_nodes(executable.graph.raw_cuda_graph())]
-    kept = copies_among(found, copies)  # memory of the driver's structures
+def make_address_setter(executable: ExecutableGraph, copies: Sequence[Copy], end: Literal["source", "target"]) -> SetAddresses:
+    """Return a function that sets the sources or the targets of memcpy nodes for the next replays.
+
+    Args:
+        executable: The instantiated graph.
+        copies: The copies as they were captured.
+        end: Which address of each memcpy node is set.
+    """
+    memcpy_nodes = _memcpy_nodes(executable.graph.raw_cuda_graph())
+    found = find_copies([(_addresses(params), (node, params)) for node, params in memcpy_nodes], copies)
     context, pointer = current_context(), executable.pointer
     handle = _pointer(context.handle)
-    set_params, offset = _setter(), _OFFSETS[end]
-    cells = [ctypes.c_uint64.from_address(int(params.getPtr()) + offset) for _, params in kept]
-    addresses: list[int | None] = [each.value for each in cells]
+    set_params, offset = _load_memcpy_setter(), _OFFSETS[end]
+    cells = [ctypes.c_uint64.from_address(int(params.getPtr()) + offset) for _, params in found]
+    addresses: list[int | None] = [cell.value for cell in cells]
     nodes = [
-        (number, cell, _pointer(int(node)), _pointer(int(params.getPtr())))
-        for number, (cell, (node, params)) in enumerate(zip(cells, kept, strict=True))
+        (index, cell, _pointer(int(node)), _pointer(int(params.getPtr())))
+        for index, (cell, (node, params)) in enumerate(zip(cells, found, strict=True))
     ]
 
     def set_addresses(tensors: Sequence[torch.Tensor]) -> None:
-        for number, cell, node, params in nodes:
-            address = tensors[number].data_ptr()
-            if address != addresses[number]:
-                cell.value = addresses[number] = address
-                if not context.is_there:
+        for index, cell, node, params in nodes:
+            address = tensors[index].data_ptr()
+            if address != addresses[index]:
+                cell.value = addresses[index] = address
+                if not context.is_entered:
                     context.enter()
                 if error := set_params(pointer, node, params, handle):
-                    raise CaptureFailed(f"CUDA did not take the address of a copy: error {error}")
+                    raise CaptureFailed(f"cuGraphExecMemcpyNodeSetParams failed with CUDA error {error}")
 
     def forget() -> None:
         addresses[:] = [None] * len(addresses)
 
-    executable.on_change.append(forget)
-    set_addresses.kept = kept  # type: ignore[attr-defined]
+    executable.on_instantiate.append(forget)
+    set_addresses.kept_alive = found  # type: ignore[attr-defined]  # the driver's structures, whose memory the cells are in
     return set_addresses
 
 
-def nodes_of(raw_graph: int) -> list[Any]:
-    """Give the nodes of a graph, in the order in which they were captured."""
-    driver = bindings()
+def graph_nodes(raw_graph: int) -> list[Any]:
+    """Return the nodes of a raw graph in the order in which they were captured."""
+    driver = import_driver()
     graph = driver.CUgraph(raw_graph)
-    _, count = checked(driver.cuGraphGetNodes(graph, 0))
-    nodes, count = checked(driver.cuGraphGetNodes(graph, count))
+    _, count = check_result(driver.cuGraphGetNodes(graph, 0))
+    nodes, count = check_result(driver.cuGraphGetNodes(graph, count))
     return list(nodes[:count])
 
 
 def _memcpy_nodes(raw_graph: int) -> list[tuple[Any, Any]]:
-    driver = bindings()
-    kind = driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_MEMCPY
-    copies = [each for each in nodes_of(raw_graph) if checked(driver.cuGraphNodeGetType(each)) == kind]
-    return [(each, checked(driver.cuGraphMemcpyNodeGetParams(each))) for each in copies]
+    """Return the memcpy nodes of a raw graph with their parameters."""
+    driver = import_driver()
+    memcpy = driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_MEMCPY
+    nodes = [node for node in graph_nodes(raw_graph) if check_result(driver.cuGraphNodeGetType(node)) == memcpy]
+    return [(node, check_result(driver.cuGraphMemcpyNodeGetParams(node))) for node in nodes]
 
 
 def _addresses(params: Any) -> Addresses:
     return int(params.dstDevice), int(params.srcDevice)
 
 
-def _setter() -> Any:
+def _load_memcpy_setter() -> Any:
     function = ctypes.PyDLL("libcuda.so.1").cuGraphExecMemcpyNodeSetParams
     function.argtypes, function.restype = [ctypes.c_void_p] * 4, ctypes.c_int
     return function
 
 
-def checked(result: tuple[Any, ...]) -> Any:
+def check_result(result: tuple[Any, ...]) -> Any:
+    """Return the values of a call of cuda-bindings without the error code.
+
+    Raises:
+        CaptureFailed: The error code is not CUDA_SUCCESS.
+    """
     error, *values = result
     if int(error) != 0:
-        raise CaptureFailed(f"the CUDA driver said {error}")
+        raise CaptureFailed(f"a call of the CUDA driver failed with {error}")
     return values[0] if len(values) == 1 else values
 
 
-def bindings() -> Any:
+def import_driver() -> Any:
+    """Import the driver API of cuda-bindings, which is an optional dependency."""
     from cuda.bindings import driver
 
     return driver

@@ -1,11 +1,11 @@
-"""A CUDA graph on the CPU, for tests: it fails where CUDA would.
+"""A runtime for tests that emulates CUDA graphs on the CPU, and fails where CUDA would.
 
-A capture writes down the operators that run, with the memory they ran on, and executes nothing that lasts: outputs hold
-garbage and what was changed is put back. A replay runs the operators on that very memory, so what was not copied there is
-stale; it keeps none alive but what was made in it; results are written to the same addresses. Random numbers go on from those
-of the caller. What is in between is garbage afterwards, as memory of a pool that others use, and so are the results of graphs
-that were captured later in that pool. Python does not run again. Reading a value is refused, as on a device that has not run
-yet.
+A capture records the operators that run, with the memory of their arguments, and leaves no effects: outputs hold garbage, and
+mutated tensors are restored. A replay runs the operators on the same memory, so inputs that were not copied there are stale. It
+keeps no memory alive except for tensors that were allocated in the capture; outputs are written to the same addresses. Random
+numbers continue from the RNG state of the caller. After a replay, intermediate tensors are garbage, like memory of a pool that
+other graphs use, and so are the outputs of graphs that were captured later in that pool. Python code does not run again.
+Reading the value of a tensor is an error, as on a device that has not run yet.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from dynx._torch.ops.liveness import WeakMemory
-from dynx.cudagraphs._runtime.capture_lock import capturing, underway
-from dynx.cudagraphs._runtime.interface import Copied, Copy, Function, no_results
-from dynx.cudagraphs._runtime.memcpy import copies_among, copy_of, run_with_copies
+from dynx.cudagraphs._runtime.capture_lock import capturing_threads, exclusive_capture
+from dynx.cudagraphs._runtime.interface import Capturable, Copy, SelectClones, no_clones
+from dynx.cudagraphs._runtime.memcpy import copy_of, find_copies, run_with_copies
 from dynx.cudagraphs._runtime.pointer_scan import NotPatchable
 from dynx.errors import CaptureFailed, UsageError
 
@@ -32,63 +32,72 @@ class Emulator:
 
     device = torch.device("cpu")
 
+    def __init__(self) -> None:
+        self._pool = self.new_pool()
+
     def warm_up(self, function: Callable[[], Any]) -> Any:
         return function()
 
-    def is_warm(self) -> bool:
+    def is_warmed_up(self) -> bool:
         return True
 
     def is_capturing(self) -> bool:
-        return get_ident() in underway
+        return get_ident() in capturing_threads
 
-    def copies_in_graph(self) -> bool:
+    def can_set_memcpy_nodes(self) -> bool:
         return True
-
-    def __init__(self) -> None:
-        self._pool = self.new_pool()
 
     def new_pool(self) -> list[EmulatedGraph]:
         return []
 
     def capture(
-        self, function: Function, sources: Sequence[torch.Tensor] = (), results: Copied = no_results, pool: Any = None
+        self,
+        function: Capturable,
+        sources: Sequence[torch.Tensor] = (),
+        select_clones: SelectClones = no_clones,
+        pool: list[EmulatedGraph] | None = None,
     ) -> EmulatedGraph:
         recorder = _Recorder()
         torch.clear_autocast_cache()  # as for CUDA
-        state = torch.get_rng_state()
+        rng_state = torch.get_rng_state()
         try:
-            with capturing(), recorder:
-                outputs, copies, handed = run_with_copies(function, sources, results)
-            chance = recorder.chances.place()
+            with exclusive_capture(), recorder:
+                outputs, copies, clones = run_with_copies(function, sources, select_clones)
+            final_rng_index = recorder.rng_states.current_index()
         except CaptureFailed:
             raise
-        except RuntimeError as error:  # as of CUDA, such as out of memory
-            raise CaptureFailed(f"the emulator did not capture it: {error}") from error
+        except RuntimeError as error:  # such as out of memory, as for CUDA
+            raise CaptureFailed(f"emulated graph capture failed: {error}") from error
         finally:
             torch.clear_autocast_cache()
-            torch.set_rng_state(state)
-            recorder.put_back()
-        graph = EmulatedGraph(recorder.steps, chance, outputs, copies, handed, self._pool if pool is None else pool)
+            torch.set_rng_state(rng_state)
+            recorder.restore_memory()
+        graph = EmulatedGraph(recorder.steps, final_rng_index, outputs, copies, clones, self._pool if pool is None else pool)
         del recorder
-        graph.check()
+        graph.check_reads()
         return graph
 
-    def capture_reading(
-        self, function: Callable[[Sequence[torch.Tensor]], Any], inputs: Sequence[torch.Tensor], results: Copied, pool: Any
+    def capture_patched(
+        self,
+        function: Capturable,
+        inputs: Sequence[torch.Tensor],
+        select_clones: SelectClones,
+        pool: list[EmulatedGraph] | None,
     ) -> EmulatedGraph:
-        own = [copy_of(each) for each in inputs]
-        captured = self.capture(lambda _: function(own), results=results, pool=pool)
-        if any(_storage(each) == _storage(mine) for each in _tensors(captured.outputs) for mine in own):
-            raise NotPatchable("a result lies in an input")
-        if captured.touches(inputs):
-            raise NotPatchable("it finds an input by another way too")
-        captured.reads(own)
-        state = torch.get_rng_state()
-        captured.set_sources([each.clone() for each in inputs])
-        captured.set_targets([torch.empty_like(each) for each in results(captured.outputs)])
+        own_inputs = [copy_of(tensor) for tensor in inputs]
+        captured = self.capture(lambda _: function(own_inputs), select_clones=select_clones, pool=pool)
+        own_storages = [_storage(tensor) for tensor in own_inputs]
+        if any(_storage(output) in own_storages for output in _tensors(captured.outputs)):
+            raise NotPatchable("an output aliases an input")
+        if captured.uses_memory_of(inputs):
+            raise NotPatchable("it also reads an input through another reference")
+        captured.patch_inputs(own_inputs)
+        rng_state = torch.get_rng_state()
+        captured.set_sources([tensor.clone() for tensor in inputs])
+        captured.set_targets([torch.empty_like(output) for output in select_clones(captured.outputs)])
         captured.replay()
-        if not torch.equal(state, torch.get_rng_state()):
-            torch.set_rng_state(state)
+        if not torch.equal(rng_state, torch.get_rng_state()):
+            torch.set_rng_state(rng_state)
             raise NotPatchable("it draws random numbers")
         return captured
 
@@ -97,206 +106,220 @@ _COPY = torch.ops.aten.copy_.default
 
 
 class _Step(NamedTuple):
+    """A call of an operator in a capture."""
+
     operator: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    has_gradients: bool  # on: some operators give more then
-    chance: int | None  # after how many draws random numbers go on from; None where it draws none
-    results: tuple[tuple[int, torch.Tensor], ...]  # that are no views of arguments: position, where to write
+    grad_enabled: bool  # some operators return more results with gradients enabled
+    rng_index: int | None  # of the RNG state that it draws from; None for an operator that draws no random numbers
+    results: tuple[tuple[int, torch.Tensor], ...]  # those that are not views of arguments: index, and memory to write to
 
 
 class EmulatedGraph:
-    """Operators, and the tensors they run on."""
+    """The operators of a capture, and the tensors they run on."""
 
     def __init__(
         self,
         steps: list[_Step],
-        chance: int,
+        final_rng_index: int,
         outputs: Any,
         copies: Sequence[Copy],
-        handed: Sequence[Copy],
+        clones: Sequence[Copy],
         pool: list[EmulatedGraph],
     ) -> None:
-        self._chance = chance  # what it leaves
-        found = [(_addresses(step), number) for number, step in enumerate(steps) if step.operator is _COPY]
-        self._copies, self._handed = copies_among(found, copies), copies_among(found, handed)
+        self._final_rng_index = final_rng_index  # of the RNG state after a replay
+        copy_steps = [(_addresses(step), index) for index, step in enumerate(steps) if step.operator is _COPY]
+        self._copies, self._clones = find_copies(copy_steps, copies), find_copies(copy_steps, clones)
         self._sources: list[torch.Tensor] = []
         self._targets: list[torch.Tensor] = []
-        self._inputs: list[int] = []  # addresses, where it reads inputs without a copy
+        self._patched_inputs: list[int] = []  # addresses of the captured inputs, if they are patched instead of copied
         self.outputs = outputs
-        kept = {_storage(each) for each in _tensors(outputs)}
-        made = [each for step in steps for _, each in step.results]
-        self._between = [each for each in made if _storage(each) not in kept]
-        self._lasting = [each for each in made if _storage(each) in kept]
-        self._pool, self._age = pool, len(pool)
+        output_storages = {_storage(tensor) for tensor in _tensors(outputs)}
+        allocated = [tensor for step in steps for _, tensor in step.results]
+        self._intermediates = [tensor for tensor in allocated if _storage(tensor) not in output_storages]
+        self._output_memory = [tensor for tensor in allocated if _storage(tensor) in output_storages]
+        self._pool, self._index_in_pool = pool, len(pool)
         pool.append(self)
-        own = {_storage(each) for each in made}
+        own_storages = {_storage(tensor) for tensor in allocated}
         self._steps: list[_Step] | None = [
-            step._replace(args=_weakly(step.args, own), kwargs=_weakly(step.kwargs, own)) for step in steps
+            step._replace(args=_to_weak(step.args, own_storages), kwargs=_to_weak(step.kwargs, own_storages)) for step in steps
         ]
-        _spoil(made, integers=0)  # with which the backward pass is captured: they may be indices
+        _fill_with_garbage(allocated, integers=0)  # 0 for integers: the capture of the backward pass may index with them
 
-    def reads(self, inputs: Sequence[torch.Tensor]) -> None:
-        """Have it read other tensors than these, which are garbage from now on."""
-        self._inputs = [_storage(each) for each in inputs]
-        _spoil(inputs)
+    def patch_inputs(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Make replays read the tensors of `set_sources` instead of these inputs, which are filled with garbage."""
+        self._patched_inputs = [_storage(tensor) for tensor in inputs]
+        _fill_with_garbage(inputs)
 
-    def check(self) -> None:
-        """Refuse what reads memory that was made without the device, and is gone: CUDA does not copy from there."""
+    def check_reads(self) -> None:
+        """Raise CaptureFailed if an operator reads memory that was allocated outside of the recorded operators and is freed.
+
+        CUDA does not capture a copy from such memory.
+        """
         for step in self._steps or ():
-            if any(isinstance(each, WeakMemory) and not each.is_there() for each in tree_leaves((step.args, step.kwargs))):
-                raise CaptureFailed(f"{step.operator} reads a tensor that Python made: it would be made once only")
+            if any(isinstance(leaf, WeakMemory) and not leaf.is_there() for leaf in tree_leaves((step.args, step.kwargs))):
+                raise CaptureFailed(
+                    f"{step.operator} reads a tensor that Python creates, which a replay would not create again"
+                )
 
-    def touches(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Tell whether an operator is given memory of some tensors."""
-        memory = {_storage(each) for each in tensors}
-        found = (leaf for step in self._steps or () for leaf in tree_leaves((step.args, step.kwargs)))
-        return any(isinstance(leaf, WeakMemory) and leaf.address in memory for leaf in found)
+    def uses_memory_of(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Return whether the arguments of an operator are in the memory of one of the tensors."""
+        storages = {_storage(tensor) for tensor in tensors}
+        leaves = (leaf for step in self._steps or () for leaf in tree_leaves((step.args, step.kwargs)))
+        return any(isinstance(leaf, WeakMemory) and leaf.address in storages for leaf in leaves)
 
     def set_sources(self, tensors: Sequence[torch.Tensor]) -> None:
-        if not self._inputs:
+        if not self._patched_inputs:
             self._check_layouts(self._copies, 0, tensors)
         self._sources = list(tensors)
 
     def set_targets(self, tensors: Sequence[torch.Tensor]) -> None:
-        self._check_layouts(self._handed, 1, tensors)
+        self._check_layouts(self._clones, 1, tensors)
         self._targets = list(tensors)
 
-    def _check_layouts(self, copies: Sequence[int], other_end: int, tensors: Sequence[torch.Tensor]) -> None:
+    def _check_layouts(self, copies: Sequence[int], fixed_end: int, tensors: Sequence[torch.Tensor]) -> None:
+        """Raise CaptureFailed if a tensor has another layout than the fixed end of its copy: argument 0, or argument 1."""
         assert self._steps is not None
-        for number, tensor in zip(copies, tensors, strict=True):
-            other = _strongly(self._steps[number].args[other_end])
-            if (other.size(), other.stride(), other.dtype) != (tensor.size(), tensor.stride(), tensor.dtype):
-                raise CaptureFailed("a copy in a graph reads bytes: another layout would be misread")
+        for index, tensor in zip(copies, tensors, strict=True):
+            fixed = _to_tensors(self._steps[index].args[fixed_end])
+            if (fixed.size(), fixed.stride(), fixed.dtype) != (tensor.size(), tensor.stride(), tensor.dtype):
+                raise CaptureFailed("a memcpy node copies bytes: a tensor of another layout would be misread")
 
     def replay(self) -> None:
         if self._steps is None:
             raise CaptureFailed("a graph was replayed after it was closed")
-        if get_ident() in underway:
+        if get_ident() in capturing_threads:
             raise CaptureFailed("a graph was replayed while another was captured")
         with torch.no_grad():
-            asked = len(self._inputs) or len(self._copies)
-            if asked > len(self._sources) or len(self._handed) > len(self._targets):
+            expected_sources = len(self._patched_inputs) or len(self._copies)
+            if expected_sources > len(self._sources) or len(self._clones) > len(self._targets):
                 raise CaptureFailed("a graph was replayed that copies from or to memory of an earlier call")
-            moved = dict(zip(self._inputs, self._sources, strict=True)) if self._inputs else {}
-            told = {
-                number: (self._steps[number].args[0], each) for number, each in zip(self._copies, self._sources, strict=False)
+            patched = dict(zip(self._patched_inputs, self._sources, strict=True)) if self._patched_inputs else {}
+            args_of_copies = {
+                index: (self._steps[index].args[0], source) for index, source in zip(self._copies, self._sources, strict=False)
             }
-            told |= {
-                number: (each, self._steps[number].args[1]) for number, each in zip(self._handed, self._targets, strict=True)
+            args_of_copies |= {
+                index: (target, self._steps[index].args[1]) for index, target in zip(self._clones, self._targets, strict=True)
             }
             self._sources, self._targets = [], []
-            chances = Chances()
-            for number, step in enumerate(self._steps):
-                args = told.get(number, step.args)
-                if step.chance is not None:
-                    chances.go_on_from(step.chance)
-                with torch.set_grad_enabled(step.has_gradients):
-                    found = tree_leaves(step.operator(*_strongly(args, moved), **_strongly(step.kwargs, moved)))
-                if step.chance is not None:
-                    chances.note()
-                for position, result in step.results:
-                    result.copy_(found[position])
-            chances.go_on_from(self._chance)
-            _spoil(self._between)
-            if self._between:  # the memory of which was free when these were captured
-                _spoil([each for later in self._pool[self._age + 1 :] for each in later._lasting])
+            rng_states = _RngStates()
+            for step_index, step in enumerate(self._steps):
+                args = args_of_copies.get(step_index, step.args)
+                if step.rng_index is not None:
+                    rng_states.restore(step.rng_index)
+                with torch.set_grad_enabled(step.grad_enabled):
+                    leaves = tree_leaves(step.operator(*_to_tensors(args, patched), **_to_tensors(step.kwargs, patched)))
+                if step.rng_index is not None:
+                    rng_states.append_current()
+                for index, result in step.results:
+                    result.copy_(leaves[index])
+            rng_states.restore(self._final_rng_index)
+            _fill_with_garbage(self._intermediates)
+            if self._intermediates:  # their memory was free when later graphs of the pool were captured
+                later_graphs = self._pool[self._index_in_pool + 1 :]
+                _fill_with_garbage([tensor for graph in later_graphs for tensor in graph._output_memory])
 
     def release(self, tensors: Sequence[torch.Tensor]) -> None:
-        given = {_storage(each) for each in tensors}
-        self._between += [each for each in self._lasting if _storage(each) in given]
-        self._lasting = [each for each in self._lasting if _storage(each) not in given]
+        released = {_storage(tensor) for tensor in tensors}
+        self._intermediates += [tensor for tensor in self._output_memory if _storage(tensor) in released]
+        self._output_memory = [tensor for tensor in self._output_memory if _storage(tensor) not in released]
 
-    def raw(self) -> int:
-        raise UsageError("the emulator has no CUDA graph\n  raw graphs are there with runtime='cuda'")
+    def raw_cuda_graph(self) -> int:
+        raise UsageError("the emulator has no CUDA graph\n  capture with runtime='cuda' to use raw graphs")
 
     def instantiate(self) -> None:
-        self.raw()
+        self.raw_cuda_graph()
 
     def close(self) -> None:
-        """Let go of everything; memory of a pool that a tensor of somebody else still lies in stays theirs, as on CUDA."""
+        """Release all tensors; memory of the pool that is in use by other tensors stays theirs, as on CUDA."""
         self._steps = self.outputs = None
-        self._between = []
-        self._lasting = []
+        self._intermediates = []
+        self._output_memory = []
 
 
 class _Recorder(TorchDispatchMode):
+    """Records the operators of a capture, and the contents of memory before the capture."""
+
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()
         self.steps: list[_Step] = []
         self._constants: dict[int, torch.Tensor] = {}
-        self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}  # memory, and what was in it
-        self.chances = Chances()
+        self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}  # storage, and a copy of its contents
+        self.rng_states = _RngStates()
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if _reads_a_value(operator, args):
-            raise CaptureFailed(f"{operator} reads a value, which is not there while a graph is captured")
+            raise CaptureFailed(f"{operator} reads a value of a tensor, which does not exist during a capture")
         if operator is torch.ops.aten.lift_fresh.default and args[0].dim() == 0:
             self._constants[_storage(args[0])] = args[0]
         if operator is torch.ops.aten.fill_.Tensor and _storage(args[1]) in self._constants:
-            operator, args = torch.ops.aten.fill_.Scalar, (args[0], args[1].item())  # CUDA takes it as a number
-        given = {_storage(each): each for each in _tensors((args, kwargs))}
-        for each in given.values():  # all: batch_norm changes what its schema does not say
-            if _storage(each) not in self._before:
-                self._before[_storage(each)] = each.untyped_storage(), each.untyped_storage().clone()
-        if torch.Tag.inplace_view in _tags(operator):  # nothing that a device does
+            operator, args = torch.ops.aten.fill_.Scalar, (args[0], args[1].item())  # CUDA captures it as a number
+        inputs = {_storage(tensor): tensor for tensor in _tensors((args, kwargs))}
+        for tensor in inputs.values():  # all of them: batch_norm mutates arguments that its schema does not declare as mutated
+            if _storage(tensor) not in self._before:
+                self._before[_storage(tensor)] = tensor.untyped_storage(), tensor.untyped_storage().clone()
+        if torch.Tag.inplace_view in _tags(operator):  # changes a shape only, which launches no kernel
             return operator(*args, **kwargs)
-        args_now, kwargs_now = _as_laid_out_now(args), _as_laid_out_now(kwargs)
-        has_gradients, before = torch.is_grad_enabled(), torch.get_rng_state()
+        args_before, kwargs_before = _with_current_layout(args), _with_current_layout(kwargs)
+        grad_enabled, rng_state = torch.is_grad_enabled(), torch.get_rng_state()
         out = operator(*args, **kwargs)
-        chance = self.chances.drawn(before)
-        fresh = tuple(
-            (position, _as_laid_out_now(each))
-            for position, each in enumerate(tree_leaves(out))
-            if isinstance(each, torch.Tensor) and _storage(each) not in given
+        rng_index = self.rng_states.record_draw(rng_state)
+        results = tuple(
+            (index, _with_current_layout(leaf))
+            for index, leaf in enumerate(tree_leaves(out))
+            if isinstance(leaf, torch.Tensor) and _storage(leaf) not in inputs
         )
-        self.steps.append(_Step(operator, args_now, kwargs_now, has_gradients, chance, fresh))
+        self.steps.append(_Step(operator, args_before, kwargs_before, grad_enabled, rng_index, results))
         return out
 
-    def put_back(self) -> None:
-        for memory, before in self._before.values():
-            memory.copy_(before)
+    def restore_memory(self) -> None:
+        """Restore the contents of all memory that was an argument of an operator."""
+        for storage, before in self._before.values():
+            storage.copy_(before)
 
 
 def _reads_a_value(operator: Any, args: tuple[Any, ...]) -> bool:
-    if operator is torch.ops.aten.index.Tensor:  # reads a mask, to know how many there are
-        return any(each.dtype in (torch.bool, torch.uint8) for each in _tensors(args[1]))
+    if operator is torch.ops.aten.index.Tensor:  # the size of the result depends on the values of a mask
+        return any(index.dtype in (torch.bool, torch.uint8) for index in _tensors(args[1]))
     return torch.Tag.data_dependent_output in _tags(operator) or torch.Tag.dynamic_output_shape in _tags(operator)
 
 
 def _tags(operator: Any) -> Container[torch.Tag]:
-    return getattr(operator, "tags", ())  # higher-order ones have none
+    return getattr(operator, "tags", ())  # higher-order operators have no tags
 
 
-def _as_laid_out_now(values: Any) -> Any:
-    """Give the tensors in new objects: operators such as squeeze_ change the shape of those that the program has."""
-    return tree_map(lambda each: each.detach() if isinstance(each, torch.Tensor) else each, values)
+def _with_current_layout(values: Any) -> Any:
+    """Detach the tensors: operators such as squeeze_ change the shape of the program's tensor objects later."""
+    return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, values)
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:
-    return [each for each in tree_leaves(values) if isinstance(each, torch.Tensor)]
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
-def _weakly(arguments: Any, own: Container[int]) -> Any:
-    """Let go of tensors that the capture did not make."""
+def _to_weak(arguments: Any, own_storages: Container[int]) -> Any:
+    """Replace tensors that the capture did not allocate by weak references to their memory."""
     return tree_map(
-        lambda each: WeakMemory(each) if isinstance(each, torch.Tensor) and _storage(each) not in own else each, arguments
+        lambda leaf: WeakMemory(leaf) if isinstance(leaf, torch.Tensor) and _storage(leaf) not in own_storages else leaf,
+        arguments,
     )
 
 
-def _strongly(arguments: Any, moved: Mapping[int, torch.Tensor] = MappingProxyType({})) -> Any:
-    return tree_map(lambda each: _found(each, moved) if isinstance(each, WeakMemory) else each, arguments)
+def _to_tensors(arguments: Any, patched: Mapping[int, torch.Tensor] = MappingProxyType({})) -> Any:
+    """Replace weak references to memory by tensors; those to patched inputs, by address, by the tensors that replace them."""
+    return tree_map(lambda leaf: _tensor_at(leaf, patched) if isinstance(leaf, WeakMemory) else leaf, arguments)
 
 
-def _found(memory: WeakMemory, moved: Mapping[int, torch.Tensor]) -> torch.Tensor:
-    if memory.address in moved:
-        return memory.elsewhere(moved[memory.address])
+def _tensor_at(memory: WeakMemory, patched: Mapping[int, torch.Tensor]) -> torch.Tensor:
+    if memory.address in patched:
+        return memory.elsewhere(patched[memory.address])
     tensor = memory.tensor()
     if tensor is None:
-        raise CaptureFailed("a graph was replayed that reads memory which nobody has kept")
+        raise CaptureFailed("a graph was replayed that reads freed memory\n  keep a reference to the tensor")
     return tensor
 
 
@@ -309,45 +332,52 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def _spoil(tensors: Sequence[torch.Tensor], integers: int | None = None) -> None:
-    """Write what nobody would take for a result."""
+def _fill_with_garbage(tensors: Sequence[torch.Tensor], integers: int | None = None) -> None:
+    """Fill tensors with NaN, and integers with their largest value or with `integers`, so that reading them shows."""
     with torch.no_grad():
-        for each in tensors:
-            if each.is_floating_point() or each.is_complex():
-                each.fill_(float("nan"))
-            elif each.dtype is not torch.bool:
-                each.fill_(torch.iinfo(each.dtype).max if integers is None else integers)
+        for tensor in tensors:
+            if tensor.is_floating_point() or tensor.is_complex():
+                tensor.fill_(float("nan"))
+            elif tensor.dtype is not torch.bool:
+                tensor.fill_(torch.iinfo(tensor.dtype).max if integers is None else integers)
 
 
-class Chances:
-    """States of the generator: the one that it began with, and those after each draw.
+class _RngStates:
+    """States of the CPU generator: the state at the beginning, and the states after each draw.
 
-    A capture may set back one of these, as `checkpoint` does before it computes something again: CUDA does so in the graph.
+    A capture may restore one of them, as `checkpoint` does before recomputation: CUDA restores the offset in the graph.
     """
 
     def __init__(self) -> None:
         self._states = [torch.get_rng_state()]
 
-    def drawn(self, before: torch.Tensor) -> int | None:
-        """Note a draw, if there was one since a state; gives after how many others it was."""
+    def record_draw(self, before: torch.Tensor) -> int | None:
+        """Append the current state if it differs from the state `before` an operator.
+
+        Returns:
+            The index of `before`; None if the operator drew no random numbers.
+
+        Raises:
+            CaptureFailed: `before` is none of the states.
+        """
         if torch.equal(before, torch.get_rng_state()):
             return None
-        place = self._place_of(before)
-        self.note()
-        return place
+        index = self._index_of(before)
+        self.append_current()
+        return index
 
-    def note(self) -> None:
+    def append_current(self) -> None:
         self._states.append(torch.get_rng_state())
 
-    def place(self) -> int:
-        """Give after how many draws the next is. Raises CaptureFailed where another seed was set."""
-        return self._place_of(torch.get_rng_state())
+    def current_index(self) -> int:
+        """Return the index of the current state. Raises CaptureFailed if another seed was set."""
+        return self._index_of(torch.get_rng_state())
 
-    def go_on_from(self, place: int) -> None:
-        torch.set_rng_state(self._states[place])
+    def restore(self, index: int) -> None:
+        torch.set_rng_state(self._states[index])
 
-    def _place_of(self, state: torch.Tensor) -> int:
-        found = next((place for place, each in enumerate(self._states) if torch.equal(each, state)), None)
-        if found is None:
-            raise CaptureFailed("another seed is set while a graph is captured\n  set it outside")
-        return found
+    def _index_of(self, state: torch.Tensor) -> int:
+        index = next((index for index, known in enumerate(self._states) if torch.equal(known, state)), None)
+        if index is None:
+            raise CaptureFailed("another seed is set during a capture\n  set the seed before the capture")
+        return index

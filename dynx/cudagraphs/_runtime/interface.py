@@ -1,4 +1,4 @@
-"""What a runtime offers: to capture a function as a graph, and to replay it."""
+"""The protocol of a runtime: capture a function as a graph, and replay the graph."""
 
 from __future__ import annotations
 
@@ -7,84 +7,118 @@ from typing import Any, Protocol
 
 import torch
 
-Copy = tuple[torch.Tensor, torch.Tensor]  # to the first from the second
+Copy = tuple[torch.Tensor, torch.Tensor]  # target and source
+Capturable = Callable[[Sequence[torch.Tensor]], Any]  # called with the inputs in the memory that the graph reads
+SelectClones = Callable[[Any], Sequence[torch.Tensor]]  # returns those outputs of a function that the graph copies to targets
+MemoryPool = Any  # opaque: a `Pool`, a handle of `torch.cuda.graph_pool_handle`, or a list of emulated graphs
 
 
-Function = Callable[[Sequence[torch.Tensor]], Any]  # of copies of inputs
-
-Copied = Callable[[Any], Sequence[torch.Tensor]]  # of what a function gives: what is copied to where the caller says
-
-
-def no_results(outputs: Any) -> Sequence[torch.Tensor]:
+def no_clones(outputs: Any) -> Sequence[torch.Tensor]:
+    """Select no outputs."""
     return ()
 
 
-class Captured(Protocol):
-    """A captured graph: replaying it does what the function did, on the same memory."""
+class CapturedGraph(Protocol):
+    """A captured graph: a replay runs the captured operations on the same memory."""
 
-    outputs: Any  # of the function; written by each replay
+    outputs: Any  # of the function; each replay overwrites them
 
     def replay(self) -> None:
-        """Do it."""
+        """Launch the graph on the current stream."""
 
     def set_sources(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Have the copies that were captured read from these tensors, alike in layout, from the next replay on."""
+        """Set the tensors that the graph reads as inputs in the next replays.
 
-    def set_targets(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Have the results that were asked for copied to these tensors, alike in layout, by the next replay."""
+        They become the sources of the captured copies of inputs or, after `capture_patched`, the memory that input pointers in
+        kernel node parameters point to.
 
-    def release(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Let graphs that are captured later in the same pool have the memory of tensors, where the capture has made them.
-
-        Nobody may read them after a replay.
+        Args:
+            tensors: One tensor for each input, of the sizes, strides and dtype of the capture.
         """
 
-    def raw(self) -> int:
-        """Give the driver's handle of the graph (a cudaGraph_t), which may be changed."""
+    def set_targets(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Set the tensors that the graph copies the selected outputs to in the next replay.
+
+        Args:
+            tensors: One tensor for each selected output, of its sizes, strides and dtype.
+        """
+
+    def release(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Let graphs that are captured later in the same memory pool reuse the memory of outputs.
+
+        Memory that is not of the pool is kept. The outputs must not be read after a replay.
+        """
+
+    def raw_cuda_graph(self) -> int:
+        """Return the driver's handle of the graph (a cudaGraph_t), which the user may modify."""
 
     def instantiate(self) -> None:
-        """Have the next replays do what the graph does now, after changes to it."""
+        """Instantiate the graph again, so that the next replays include changes to the raw graph."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Destroy the graph and release its outputs and its memory pool."""
 
 
 class Runtime(Protocol):
-    """Captures functions whose tensors lie on one kind of device."""
+    """Captures functions whose tensors are on one device."""
 
     device: torch.device
 
     def warm_up(self, function: Callable[[], Any]) -> Any:
-        """Run a function as the capture will run it, so that what it sets up once is set up."""
+        """Run a function eagerly on the stream of captures, so that lazy initialization happens before the capture.
 
-    def is_warm(self) -> bool:
-        """Tell whether something was warmed up in this thread: some of what is set up belongs to a thread."""
-
-    def is_capturing(self) -> bool:
-        """Tell whether what this thread does now is captured."""
-
-    def copies_in_graph(self) -> bool:
-        """Tell whether a graph can begin with copies whose sources are set before a replay."""
-
-    def new_pool(self) -> Any:
-        """Make a pool of memory of its own."""
-
-    def capture(
-        self, function: Function, sources: Sequence[torch.Tensor] = (), results: Copied = no_results, pool: Any = None
-    ) -> Captured:
-        """Capture copies of inputs, a function of them, and copies of some of its results, none of which is executed.
-
-        Graphs of one pool share the memory of what they need in between: a replay may overwrite results of graphs that were
-        captured later. Without a pool that of the runtime is taken.
-
-        Raises what the function raises, and CaptureFailed for what cannot be captured.
+        Returns:
+            The result of the function.
         """
 
-    def capture_reading(
-        self, function: Callable[[Sequence[torch.Tensor]], Any], inputs: Sequence[torch.Tensor], results: Copied, pool: Any
-    ) -> Captured:
-        """Capture a function that reads inputs where they lie; `set_sources` has it read others, alike in layout.
+    def is_warmed_up(self) -> bool:
+        """Return whether this thread has run a warm-up: some lazily initialized state belongs to a thread."""
 
-        The function is captured several times, and replayed to see that it reads what it is told: it must change nothing.
-        Raises NotPatchable where it cannot be told what to read.
+    def is_capturing(self) -> bool:
+        """Return whether the operations of this thread are being captured."""
+
+    def can_set_memcpy_nodes(self) -> bool:
+        """Return whether sources and targets of memcpy nodes in a graph can be set before a replay."""
+
+    def new_pool(self) -> MemoryPool:
+        """Create a memory pool."""
+
+    def capture(
+        self,
+        function: Capturable,
+        sources: Sequence[torch.Tensor] = (),
+        select_clones: SelectClones = no_clones,
+        pool: MemoryPool = None,
+    ) -> CapturedGraph:
+        """Capture copies of inputs, a function of the copies, and copies of selected outputs; nothing is executed.
+
+        Graphs of one pool share the memory of intermediate tensors: a replay may overwrite the outputs of graphs that were
+        captured later.
+
+        Args:
+            function: Called once with the copies of the inputs.
+            sources: The inputs that memcpy nodes of the graph copy; `set_sources` replaces them before each replay.
+            select_clones: Returns the outputs that memcpy nodes copy to the tensors of `set_targets`.
+            pool: Memory pool of the graph; None for the pool that the runtime's graphs share.
+
+        Raises:
+            CaptureFailed: The function cannot be captured. Other exceptions of the function propagate.
+        """
+
+    def capture_patched(
+        self, function: Capturable, inputs: Sequence[torch.Tensor], select_clones: SelectClones, pool: MemoryPool
+    ) -> CapturedGraph:
+        """Capture a function that reads its inputs without copies: `set_sources` patches the pointers to them.
+
+        The function is captured several times and replayed to verify the patched pointers, so it must not mutate anything.
+
+        Args:
+            function: Called with tensors like `inputs` in each capture.
+            inputs: Example inputs, which only give sizes, strides, dtypes and values.
+            select_clones: Returns the outputs that memcpy nodes copy to the tensors of `set_targets`.
+            pool: Memory pool of the graph; None for the pool that the runtime's graphs share.
+
+        Raises:
+            NotPatchable: The input pointers cannot be found or verified.
+            CaptureFailed: The function cannot be captured.
         """

@@ -1,4 +1,4 @@
-"""Copies of tensors, and telling those that were captured for inputs from those that a graph does itself."""
+"""Copies of inputs and outputs inside of a captured graph, and how they are found among the copies of the function itself."""
 
 from __future__ import annotations
 
@@ -7,44 +7,58 @@ from typing import Any, TypeVar
 
 import torch
 
-from dynx.cudagraphs._runtime.interface import Copied, Copy, Function
+from dynx.cudagraphs._runtime.interface import Capturable, Copy, SelectClones
 from dynx.errors import CaptureFailed
 
 Node = TypeVar("Node")
-Addresses = tuple[int, int]  # to the first from the second
+Addresses = tuple[int, int]  # of the target and of the source of a copy
 
 
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Copy a tensor with its strides."""
+    """Copy a tensor to new memory with the same strides."""
     return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
-def run_with_copies(function: Function, sources: Sequence[torch.Tensor], results: Copied) -> tuple[Any, list[Copy], list[Copy]]:
-    """Copy inputs, run a function on the copies, copy some of its results; gives what it gave, and both sorts of copies."""
-    copies = [(copy_of(each), each) for each in sources]
+def run_with_copies(
+    function: Capturable, sources: Sequence[torch.Tensor], select_clones: SelectClones
+) -> tuple[Any, list[Copy], list[Copy]]:
+    """Copy the inputs, run a function on the copies, and clone selected outputs.
+
+    Returns:
+        The outputs of the function, the copies of inputs, and the clones of outputs.
+    """
+    copies = [(copy_of(source), source) for source in sources]
     outputs = function([target for target, _ in copies])
-    handed = [(torch.empty_like(each), each) for each in results(outputs)]
-    for target, source in handed:
+    clones = [(torch.empty_like(output), output) for output in select_clones(outputs)]
+    for target, source in clones:
         target.copy_(source)
-    return outputs, copies, handed
+    return outputs, copies, clones
 
 
 class CopiesNotFound(CaptureFailed):
-    """Copies were not captured as such: small ones may become kernels."""
+    """The graph has no memcpy nodes for some copies: torch may capture a small copy as a kernel."""
 
 
-def copies_among(found: Iterable[tuple[Addresses, Node]], copies: Sequence[Copy]) -> list[Node]:
-    """Find copies by both addresses, since a graph may write to the same place again.
+def find_copies(nodes: Iterable[tuple[Addresses, Node]], copies: Sequence[Copy]) -> list[Node]:
+    """Find the nodes of copies by both addresses, since the function may write to the same target again.
 
-    Raises CopiesNotFound where one is not there.
+    Args:
+        nodes: The memcpy nodes of a graph, with their addresses.
+        copies: The copies to find.
+
+    Returns:
+        One node for each copy.
+
+    Raises:
+        CopiesNotFound: A copy has no node.
     """
-    nodes = dict(found)
-    wanted = [(target.data_ptr(), source.data_ptr()) for target, source in copies]
-    if missing := [str(number) for number, each in enumerate(wanted) if each not in nodes]:
-        raise CopiesNotFound(f"inputs {', '.join(missing)} were not captured as copies")
-    return [nodes[each] for each in wanted]
+    node_at = dict(nodes)
+    expected = [(target.data_ptr(), source.data_ptr()) for target, source in copies]
+    if missing := [str(index) for index, addresses in enumerate(expected) if addresses not in node_at]:
+        raise CopiesNotFound(f"copies {', '.join(missing)} were not captured as memcpy nodes")
+    return [node_at[addresses] for addresses in expected]
 
 
 def extent(tensor: torch.Tensor) -> int:
-    """Count the elements of memory from the first to the last of a tensor that has some."""
+    """Return the number of elements of memory from the first to the last element of a tensor that is not empty."""
     return sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True)) + 1

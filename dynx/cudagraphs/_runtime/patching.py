@@ -1,4 +1,4 @@
-"""Having a captured graph read its inputs where a call has them, and the proof that it does."""
+"""Patching of the input pointers in a captured graph, and verification by replays that the graph reads the patched inputs."""
 
 from __future__ import annotations
 
@@ -8,117 +8,137 @@ from typing import Any, Protocol
 
 import torch
 
-from dynx.cudagraphs._runtime.driver import Executable
-from dynx.cudagraphs._runtime.interface import Copied
+from dynx.cudagraphs._runtime.driver import ExecutableGraph, SetAddresses
+from dynx.cudagraphs._runtime.interface import SelectClones
 from dynx.cudagraphs._runtime.memcpy import copy_of, extent
-from dynx.cudagraphs._runtime.node_params import Pointers, images_of
-from dynx.cudagraphs._runtime.pointer_scan import NotPatchable, Range, Unexplained, Words, pointer_sites, points_into
+from dynx.cudagraphs._runtime.node_params import InputPointers, read_node_params
+from dynx.cudagraphs._runtime.pointer_scan import (
+    AddressRange,
+    NodeParams,
+    NotPatchable,
+    ScanResult,
+    UnexplainedDifference,
+    find_input_pointers,
+    points_into,
+)
 
 
-class _Captured(Protocol):
+class _Graph(Protocol):
     graph: torch.cuda.CUDAGraph
-    executable: Executable
+    executable: ExecutableGraph
     outputs: Any
-    set_targets: Callable[[Sequence[torch.Tensor]], None]
+    set_targets: SetAddresses
 
 
-def patching(
-    first: _Captured,
-    second: _Captured,
-    again: Callable[[], _Captured],
-    sets: Sequence[Sequence[torch.Tensor]],
-    given: Sequence[torch.Tensor],
-    results: Copied,
-) -> Callable[[Sequence[torch.Tensor]], None]:
-    """Give what sets the inputs of the first capture, which is of `sets[0]`; the second is of `sets[1]`, `again` of `sets[0]`.
+def make_verified_setter(
+    first: _Graph,
+    second: _Graph,
+    capture_again: Callable[[], _Graph],
+    input_sets: Sequence[Sequence[torch.Tensor]],
+    inputs: Sequence[torch.Tensor],
+    select_clones: SelectClones,
+) -> SetAddresses:
+    """Return a function that sets the input pointers of the first graph, verified by replays.
 
-    The sets are copies of what was given. Raises NotPatchable where pointers cannot be told from other things, or do not do
-    what they should.
+    Args:
+        first: The graph, captured with `input_sets[0]`.
+        second: A graph captured with `input_sets[1]`.
+        capture_again: Captures another graph with `input_sets[0]`.
+        input_sets: Two sets of copies of the inputs.
+        inputs: The inputs themselves, which the graph must not point to.
+        select_clones: Returns the outputs that the graph copies to targets.
+
+    Raises:
+        NotPatchable: The input pointers cannot be told from other words, or verification failed.
     """
-    inputs = [(_range(one), _range(two)) for one, two in zip(*sets, strict=True)]
-    words = _words(first, second, again, inputs)
-    if any(_lies_in(each, sets[0]) for each in _tensors(first.outputs)):
-        raise NotPatchable("a result lies in an input")
-    if points_into(images_of(first.graph), [_range(each) for each in given]):
-        raise NotPatchable("it finds an input by another way too")
-    pointers = Pointers(first.executable, words, len(inputs))
-    _prove(first, pointers, sets, results)
+    ranges = [(_range(tensor), _range(second_tensor)) for tensor, second_tensor in zip(*input_sets, strict=True)]
+    scan = _scan(first, second, capture_again, ranges)
+    if any(_shares_storage(output, input_sets[0]) for output in _tensors(first.outputs)):
+        raise NotPatchable("an output aliases an input")
+    if points_into(read_node_params(first.graph), [_range(tensor) for tensor in inputs]):
+        raise NotPatchable("it also reads an input through another reference")
+    pointers = InputPointers(first.executable, scan, len(ranges))
+    _verify(first, pointers, input_sets, select_clones)
     return pointers.set
 
 
-_CAPTURES = 5  # with the same inputs, at most
+_CAPTURES = 5  # at most, with the same inputs
 
 
-def _words(first: _Captured, second: _Captured, again: Callable[[], _Captured], inputs: Sequence[tuple[Range, Range]]) -> Words:
-    """Find the pointers to inputs, with as many captures as it takes to see what differs by chance."""
-    one, two, others, litter = images_of(first.graph), images_of(second.graph), list[Any](), list[bytearray]()
+def _scan(
+    first: _Graph, second: _Graph, capture_again: Callable[[], _Graph], inputs: Sequence[tuple[AddressRange, AddressRange]]
+) -> ScanResult:
+    """Find the input pointers, with as many captures as it takes to recognize random differences."""
+    first_nodes, second_nodes = read_node_params(first.graph), read_node_params(second.graph)
+    repeats, filler = list[list[NodeParams]](), list[bytearray]()
     while True:
-        others.append(images_of(again().graph))
+        repeats.append(read_node_params(capture_again().graph))
         try:
-            return pointer_sites(one, two, others, inputs, _memory(), _host_memory())
-        except Unexplained:
-            if len(others) == _CAPTURES:
+            return find_input_pointers(first_nodes, second_nodes, repeats, inputs, _device_memory(), _host_memory())
+        except UnexplainedDifference:
+            if len(repeats) == _CAPTURES:
                 raise
-            litter += [bytearray(1000 * number) for number in range(1, 100)]  # so that not all is found where it was before
+            filler += [bytearray(1000 * size) for size in range(1, 100)]  # so that host allocations get new addresses
 
 
-def _prove(captured: _Captured, pointers: Pointers, sets: Sequence[Sequence[torch.Tensor]], results: Copied) -> None:
-    """Replay with inputs elsewhere, all that lay where others did before being garbage: results must be the same bytes."""
-    expected = _replayed(captured, results)
+def _verify(
+    graph: _Graph, pointers: InputPointers, input_sets: Sequence[Sequence[torch.Tensor]], select_clones: SelectClones
+) -> None:
+    """Replay with inputs at new addresses, with garbage at all earlier ones, and compare the outputs byte for byte."""
+    expected = _replay_as_bytes(graph, select_clones)
     for _ in range(2):
-        fresh = [copy_of(each) for each in sets[0]]
-        for each in (*sets[0], *sets[1]):
-            _spoil(each)
+        fresh = [copy_of(tensor) for tensor in input_sets[0]]
+        for tensor in (*input_sets[0], *input_sets[1]):
+            _fill_with_garbage(tensor)
         pointers.set(fresh)
-        found = _replayed(captured, results)
-        if not all(torch.equal(one, other) for one, other in zip(expected, found, strict=True)):
-            raise NotPatchable("it gives something else when its inputs lie elsewhere")
-        sets = [fresh, sets[0]]
+        actual = _replay_as_bytes(graph, select_clones)
+        if not all(torch.equal(before, after) for before, after in zip(expected, actual, strict=True)):
+            raise NotPatchable("its outputs differ when its inputs have new addresses")
+        input_sets = [fresh, input_sets[0]]
 
 
-def _replayed(captured: _Captured, results: Copied) -> list[torch.Tensor]:
-    """Replay, and copy the results as bytes, which tell one NaN from another."""
+def _replay_as_bytes(graph: _Graph, select_clones: SelectClones) -> list[torch.Tensor]:
+    """Replay, and return the outputs as bytes, which distinguish one NaN from another."""
     device = torch.cuda.current_device()
     generator = torch.cuda.default_generators[device]
-    before = generator.get_offset()
-    captured.set_targets([torch.empty_like(each) for each in results(captured.outputs)])
-    captured.graph.replay()
-    if generator.get_offset() != before:
-        generator.set_offset(before)
+    offset = generator.get_offset()
+    graph.set_targets([torch.empty_like(output) for output in select_clones(graph.outputs)])
+    graph.graph.replay()
+    if generator.get_offset() != offset:
+        generator.set_offset(offset)
         raise NotPatchable("it draws random numbers")
-    return [
-        each.detach().contiguous().view(-1).view(torch.uint8).clone() for each in _tensors(captured.outputs) if each.numel()
-    ]
+    outputs = [output for output in _tensors(graph.outputs) if output.numel()]
+    return [output.detach().contiguous().view(-1).view(torch.uint8).clone() for output in outputs]
 
 
-def _spoil(tensor: torch.Tensor) -> None:
+def _fill_with_garbage(tensor: torch.Tensor) -> None:
     if tensor.is_floating_point() or tensor.is_complex():
         tensor.fill_(float("nan"))
-    else:  # a number that is valid where it is an index
+    else:  # 0 or 1, which are valid if the tensor holds indices
         tensor.fill_(0 if tensor.any() else 1)
 
 
 def _tensors(outputs: Any) -> list[torch.Tensor]:
-    return [each for each in outputs if isinstance(each, torch.Tensor)]
+    return [output for output in outputs if isinstance(output, torch.Tensor)]
 
 
-def _lies_in(tensor: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
-    return any(tensor.untyped_storage().data_ptr() == each.untyped_storage().data_ptr() for each in inputs)
+def _shares_storage(output: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
+    return any(output.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr() for tensor in inputs)
 
 
-def _range(tensor: torch.Tensor) -> Range:
-    return Range(tensor.data_ptr(), tensor.data_ptr() + extent(tensor) * tensor.element_size())
+def _range(tensor: torch.Tensor) -> AddressRange:
+    return AddressRange(tensor.data_ptr(), tensor.data_ptr() + extent(tensor) * tensor.element_size())
 
 
-def _memory() -> list[Range]:
-    """Give what the allocator has from the device."""
+def _device_memory() -> list[AddressRange]:
+    """Return the segments that torch's allocator has from the device, sorted."""
     segments = torch.cuda.memory_snapshot()
-    return sorted(Range(each["address"], each["address"] + each["total_size"]) for each in segments)
+    return sorted(AddressRange(segment["address"], segment["address"] + segment["total_size"]) for segment in segments)
 
 
-def _host_memory() -> list[Range]:
-    """Give what this process may write to, as Linux tells."""
+def _host_memory() -> list[AddressRange]:
+    """Return the memory that this process may write to, sorted, as Linux lists it; nothing on other systems."""
     maps = Path("/proc/self/maps")
     lines = maps.read_text().splitlines() if maps.exists() else ()
-    found = [each.split() for each in lines]
-    return [Range(*(int(end, 16) for end in words[0].split("-"))) for words in found if words[1].startswith("rw")]
+    mappings = [line.split() for line in lines]  # "7f00-7f10 rw-p …"
+    return [AddressRange(*(int(end, 16) for end in words[0].split("-"))) for words in mappings if words[1].startswith("rw")]

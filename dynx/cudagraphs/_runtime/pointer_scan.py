@@ -1,11 +1,15 @@
-"""Where a captured graph has the addresses of its inputs: what differs between captures that differ in nothing else.
+"""A scan of the node parameters of captured graphs for pointers to inputs, by comparing captures that differ only in addresses.
 
-A graph is captured with two sets of inputs, and again with the first. A word that holds an address of the first set in the
-first capture, and the same place of the second in the second, is a pointer to an input. A word that differs otherwise is
-explained if it points to memory of the captures themselves, or differs also between captures with the same inputs (padding of
-parameters, which is never set). Padding may also hold what lay there before: any address in one capture and zeros in another;
-an address on the host, which no kernel reads; the lower half of an address, next to a number of four bytes. What is left
-unexplained makes the graph one that is not patched.
+A graph is captured with two sets of inputs, and again with the first set. A word (8 aligned bytes) that is an address in the
+first set in the first capture, and the corresponding address of the second set in the second capture, is a pointer to an input.
+Any other difference is explained if
+
+- both words point to memory of the captures themselves, or
+- the word also differs between captures with the same inputs: padding between parameters, which is never initialized, or
+- the word is padding that holds earlier contents of the memory: any address in one capture and zeros in the other; an address
+  on the host, which no kernel reads; the lower half of an address, next to a number of four bytes.
+
+A graph with an unexplained difference is not patched.
 """
 
 from __future__ import annotations
@@ -15,165 +19,190 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 _WORD = 8
-_LOWER = (1 << 32) - 1
+_LOW_HALF = (1 << 32) - 1
 
 
-class NodeImage(NamedTuple):
-    """What a node of a graph does, byte for byte."""
+class NodeParams(NamedTuple):
+    """The parameters of a node of a raw graph, byte for byte."""
 
     kind: Literal["kernel", "memcpy", "memset", "empty", "other"]
-    does: tuple[object, ...]  # which function on which grid, how many bytes: what must not differ
-    fields: tuple[tuple[int, bytes], ...] = ()  # parameters: where they begin, and their bytes
+    operation: tuple[object, ...]  # must be equal in all captures: kernel function and launch grid, or number of bytes
+    fields: tuple[tuple[int, bytes], ...] = ()  # kernel parameters, or source and target: offset and bytes
 
 
-class Range(NamedTuple):
-    """Memory from an address up to another."""
+class AddressRange(NamedTuple):
+    """Memory from `start` up to, and without, `end`."""
 
     start: int
     end: int
 
 
-class Site(NamedTuple):
-    """A word of a node that points to an input."""
+class InputPointer(NamedTuple):
+    """A word of a node's parameters that points to an input."""
 
-    node: int
-    field: int
+    node: int  # index
+    field: int  # index in `NodeParams.fields`
     offset: int  # of the word, in bytes from the beginning of the field
-    tensor: int
-    delta: int  # bytes from where the tensor begins
+    tensor: int  # index of the input
+    delta: int  # bytes from the beginning of the input
 
 
-class Stale(NamedTuple):
-    """Bytes of a node that were part of an address: to be set to those of the other capture, to see that nothing reads them."""
+class StaleBytes(NamedTuple):
+    """Padding that holds a part of an old address; verification overwrites it, to see that no kernel reads it."""
 
     node: int
     field: int
     offset: int
-    other: bytes
+    replacement: bytes  # the bytes of the second capture
 
 
-class Words(NamedTuple):
-    """What differs between captures."""
+class ScanResult(NamedTuple):
+    """The input pointers and the padding that a scan found."""
 
-    sites: list[Site]
-    stale: list[Stale]
+    pointers: list[InputPointer]
+    stale: list[StaleBytes]
 
 
 class NotPatchable(Exception):
-    """Pointers of a graph cannot be told from what else it holds; says why."""
+    """The input pointers of a graph cannot be found or verified; the message says why."""
 
 
-class Unexplained(NotPatchable):
-    """A word differs for no reason that is known: what differs by chance may differ in more captures."""
+class UnexplainedDifference(NotPatchable):
+    """A word differs for an unknown reason. If the difference is random, more captures may show that."""
 
 
-def pointer_sites(
-    first: Sequence[NodeImage],
-    second: Sequence[NodeImage],
-    again: Sequence[Sequence[NodeImage]],
-    inputs: Sequence[tuple[Range, Range]],
-    memory: Sequence[Range],
-    host: Sequence[Range] = (),
-) -> Words:
-    """Find the words that point to inputs, given with both places of each; `memory` is all that the allocator has, sorted.
+def find_input_pointers(
+    first: Sequence[NodeParams],
+    second: Sequence[NodeParams],
+    repeats: Sequence[Sequence[NodeParams]],
+    inputs: Sequence[tuple[AddressRange, AddressRange]],
+    device_memory: Sequence[AddressRange],
+    host_memory: Sequence[AddressRange] = (),
+) -> ScanResult:
+    """Find the words of node parameters that point to inputs.
 
-    `host` is what this process may write to on the host, sorted. `again` are one or more captures with the first inputs. Raises
-    NotPatchable where captures do different things, and Unexplained where a word is left over.
+    Args:
+        first: The nodes of a capture with the first set of inputs.
+        second: The nodes of a capture with the second set.
+        repeats: The nodes of one or more further captures with the first set.
+        inputs: The memory of each input in the first and in the second set.
+        device_memory: All memory that torch's allocator has from the device, sorted.
+        host_memory: The memory on the host that this process may write to, sorted.
+
+    Raises:
+        NotPatchable: The captures run different operations, or an input pointer does not follow its input.
+        UnexplainedDifference: A word differs for an unknown reason.
     """
-    counts = [len(each) for each in (first, second, *again)]
+    counts = [len(nodes) for nodes in (first, second, *repeats)]
     if len(set(counts)) > 1:
-        raise NotPatchable(f"captures of it have {', '.join(map(str, counts[:-1]))} and {counts[-1]} nodes")
-    found: list[Site | Stale] = []
-    for number, (one, two, *others) in enumerate(zip(first, second, *again, strict=True)):
-        if one.kind == "other":
-            raise NotPatchable(f"node {number} is no kernel, copy or memset")
-        if any(one[:2] != each[:2] for each in (two, *others)):
-            raise NotPatchable(f"captures of it differ in node {number}: {one.does} and {two.does}")
-        found += _words_of(number, one, two, others, inputs, memory, host)
-    return Words([each for each in found if isinstance(each, Site)], [each for each in found if isinstance(each, Stale)])
+        raise NotPatchable(f"repeated captures of it have {', '.join(map(str, counts[:-1]))} and {counts[-1]} nodes")
+    found: list[InputPointer | StaleBytes] = []
+    for index, (node, second_node, *repeated) in enumerate(zip(first, second, *repeats, strict=True)):
+        if node.kind == "other":
+            raise NotPatchable(f"node {index} is not a kernel, memcpy or memset node")
+        if any(node[:2] != other[:2] for other in (second_node, *repeated)):
+            raise NotPatchable(f"repeated captures of it differ in node {index}: {node.operation} and {second_node.operation}")
+        found += _scan_node(index, node, second_node, repeated, inputs, device_memory, host_memory)
+    pointers = [entry for entry in found if isinstance(entry, InputPointer)]
+    return ScanResult(pointers, [entry for entry in found if isinstance(entry, StaleBytes)])
 
 
-def points_into(images: Sequence[NodeImage], memory: Sequence[Range]) -> bool:
-    """Tell whether a word of some nodes is an address in some memory."""
-    for _, _, fields in images:
+def points_into(nodes: Sequence[NodeParams], ranges: Sequence[AddressRange]) -> bool:
+    """Return whether a word of the nodes' parameters is an address in one of the ranges."""
+    for _, _, fields in nodes:
         for begin, data in fields:
             for offset in range(-begin % _WORD, len(data) - _WORD + 1, _WORD):
                 address = int.from_bytes(data[offset : offset + _WORD], "little")
-                if any(each.start <= address < each.end for each in memory):
+                if any(memory.start <= address < memory.end for memory in ranges):
                     return True
     return False
 
 
-def _words_of(
-    number: int,
-    one: NodeImage,
-    two: NodeImage,
-    again: Sequence[NodeImage],
-    inputs: Sequence[tuple[Range, Range]],
-    memory: Sequence[Range],
-    host: Sequence[Range],
-) -> Iterator[Site | Stale]:
-    for field, images in enumerate(zip(one.fields, two.fields, *(each.fields for each in again), strict=True)):
-        begin = images[0][0]
-        for offset in range(-begin % _WORD, len(images[0][1]) - _WORD + 1, _WORD):
-            here, there, *others = (int.from_bytes(data[offset : offset + _WORD], "little") for _, data in images)
-            is_stable = all(each == here for each in others)
-            tensor = _input_at(here, inputs)
+def _scan_node(
+    index: int,
+    first: NodeParams,
+    second: NodeParams,
+    repeats: Sequence[NodeParams],
+    inputs: Sequence[tuple[AddressRange, AddressRange]],
+    device_memory: Sequence[AddressRange],
+    host_memory: Sequence[AddressRange],
+) -> Iterator[InputPointer | StaleBytes]:
+    all_fields = zip(first.fields, second.fields, *(node.fields for node in repeats), strict=True)
+    for field, captures in enumerate(all_fields):
+        begin = captures[0][0]
+        for offset in range(-begin % _WORD, len(captures[0][1]) - _WORD + 1, _WORD):
+            word, second_word, *repeated = (int.from_bytes(data[offset : offset + _WORD], "little") for _, data in captures)
+            is_stable = all(repeated_word == word for repeated_word in repeated)
+            tensor = _input_at(word, inputs)
             if tensor is not None:
-                delta = here - inputs[tensor][0].start
-                if there != inputs[tensor][1].start + delta or not is_stable:
-                    raise NotPatchable(f"node {number} looks as if it pointed to an input, but does not follow it")
-                if one.kind == "memset":
-                    raise NotPatchable(f"node {number} sets an input")
-                yield Site(number, field, offset, tensor, delta)
-            elif here != there and is_stable:
-                if 0 in (here, there) and _is_left_over(here or there, inputs, memory, host):
-                    continue  # no pointer to an input is 0
-                is_internal = _is_in(here, memory) and _is_in(there, memory)
-                if is_internal and all(there - here != two.start - one.start for one, two in inputs):
+                delta = word - inputs[tensor][0].start
+                if second_word != inputs[tensor][1].start + delta or not is_stable:
+                    raise NotPatchable(f"node {index} has a word like a pointer to an input that does not follow the input")
+                if first.kind == "memset":
+                    raise NotPatchable(f"node {index} sets an input by memset")
+                yield InputPointer(index, field, offset, tensor, delta)
+            elif word != second_word and is_stable:
+                if 0 in (word, second_word) and _is_other_address(word or second_word, inputs, device_memory, host_memory):
+                    continue  # a pointer to an input is never 0
+                is_internal = _contains(device_memory, word) and _contains(device_memory, second_word)
+                if is_internal and all(second_word - word != range2.start - range1.start for range1, range2 in inputs):
                     continue
-                part = None if is_internal else _stale_part(here, there, memory, host)
+                part = None if is_internal else _stale_part(word, second_word, device_memory, host_memory)
                 if part is None:
-                    raise Unexplained(f"word {offset} of parameter {field} of node {number} differs: {here:#x} and {there:#x}")
-                yield Stale(number, field, offset + part.start, there.to_bytes(_WORD, "little")[part])
-        yield from _ends(number, field, images)
+                    differing = f"word {offset} of parameter {field} of node {index}"
+                    raise UnexplainedDifference(f"{differing} differs between captures: {word:#x} and {second_word:#x}")
+                yield StaleBytes(index, field, offset + part.start, second_word.to_bytes(_WORD, "little")[part])
+        yield from _scan_partial_words(index, field, captures)
 
 
-def _is_left_over(word: int, inputs: Sequence[tuple[Range, Range]], memory: Sequence[Range], host: Sequence[Range]) -> bool:
-    """Tell whether a word is an address, but not one of the second inputs."""
-    return not any(two.start <= word < two.end for _, two in inputs) and (_is_in(word, memory) or _is_in(word, host))
+def _is_other_address(
+    word: int,
+    inputs: Sequence[tuple[AddressRange, AddressRange]],
+    device_memory: Sequence[AddressRange],
+    host_memory: Sequence[AddressRange],
+) -> bool:
+    """Return whether a word is an address, but not in an input of the second set."""
+    is_input = any(second.start <= word < second.end for _, second in inputs)
+    return not is_input and (_contains(device_memory, word) or _contains(host_memory, word))
 
 
-def _stale_part(here: int, there: int, memory: Sequence[Range], host: Sequence[Range]) -> slice | None:
-    """Give the bytes of a word that differ as addresses on the host do, or as lower halves of any; None if others differ."""
-    if _is_in(here, host) and _is_in(there, host):
+def _stale_part(
+    word: int, second_word: int, device_memory: Sequence[AddressRange], host_memory: Sequence[AddressRange]
+) -> slice | None:
+    """Return which bytes of a word are padding: all of a host address, or the lower half of an address; None if neither."""
+    if _contains(host_memory, word) and _contains(host_memory, second_word):
         return slice(0, _WORD)
     for half in (0, 4):
-        one, two = (each >> 8 * half & _LOWER for each in (here, there))
-        is_only_half = (here ^ there) & ~(_LOWER << 8 * half) == 0
-        if is_only_half and any(_is_lower_half(one, each) and _is_lower_half(two, each) for each in (memory, host)):
+        first_half, second_half = (value >> 8 * half & _LOW_HALF for value in (word, second_word))
+        is_only_half = (word ^ second_word) & ~(_LOW_HALF << 8 * half) == 0
+        if is_only_half and any(
+            _is_lower_half(first_half, ranges) and _is_lower_half(second_half, ranges)
+            for ranges in (device_memory, host_memory)
+        ):
             return slice(half, half + 4)
     return None
 
 
-def _is_lower_half(number: int, memory: Sequence[Range]) -> bool:
-    return any(each.start <= (end & ~_LOWER | number) < each.end for each in memory for end in each)
+def _is_lower_half(number: int, ranges: Sequence[AddressRange]) -> bool:
+    """Return whether a number of four bytes is the lower half of an address in one of the ranges."""
+    return any(memory.start <= (end & ~_LOW_HALF | number) < memory.end for memory in ranges for end in memory)
 
 
-def _ends(number: int, field: int, images: Sequence[tuple[int, bytes]]) -> Iterator[Stale]:
-    """Give what is no whole word, and so no address, where it differs all the same."""
-    begin, size = images[0][0], len(images[0][1])
+def _scan_partial_words(index: int, field: int, captures: Sequence[tuple[int, bytes]]) -> Iterator[StaleBytes]:
+    """Yield differing bytes before and after the whole words of a field, which cannot be addresses."""
+    begin, size = captures[0][0], len(captures[0][1])
     head = min(-begin % _WORD, size)
-    for end in (slice(0, head), slice(head + (size - head) // _WORD * _WORD, size)):
-        one, two, *others = (data[end] for _, data in images)
-        if one != two and all(one == each for each in others):
-            yield Stale(number, field, end.start, two)
+    for part in (slice(0, head), slice(head + (size - head) // _WORD * _WORD, size)):
+        first, second, *repeats = (data[part] for _, data in captures)
+        if first != second and all(first == repeat for repeat in repeats):
+            yield StaleBytes(index, field, part.start, second)
 
 
-def _input_at(address: int, inputs: Sequence[tuple[Range, Range]]) -> int | None:
+def _input_at(address: int, inputs: Sequence[tuple[AddressRange, AddressRange]]) -> int | None:
     return next((index for index, (first, _) in enumerate(inputs) if first.start <= address < first.end), None)
 
 
-def _is_in(address: int, memory: Sequence[Range]) -> bool:
-    place = bisect_right(memory, (address, 1 << 64)) - 1
-    return place >= 0 and memory[place].start <= address < memory[place].end
+def _contains(ranges: Sequence[AddressRange], address: int) -> bool:
+    """Return whether an address is in one of the sorted ranges."""
+    index = bisect_right(ranges, (address, 1 << 64)) - 1
+    return index >= 0 and ranges[index].start <= address < ranges[index].end

@@ -1,34 +1,48 @@
-"""Which runtime a configuration asks for."""
+"""Selection of the runtime that a configuration asks for."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._runtime.cuda import Cuda
+from dynx.cudagraphs._runtime.cuda import CudaRuntime
 from dynx.cudagraphs._runtime.emulator import Emulator
-from dynx.cudagraphs._runtime.interface import Runtime
+from dynx.cudagraphs._runtime.interface import MemoryPool, Runtime
 from dynx.errors import UsageError
 
 
 def has_cuda() -> bool:
+    """Return whether torch finds a CUDA device."""
     return torch.cuda.is_available()
 
 
 def check_bindings(config: Config, runtime: Runtime | None) -> None:
-    """Raise UsageError where graphs are to be told addresses, and cannot be."""
-    asked = [name for name in ("inputs", "params") if getattr(config, name) in ("memcpy_node", "patch")]
-    if asked and runtime is not None and not runtime.copies_in_graph():
-        how = f"{asked[0]}={getattr(config, asked[0])!r}"
-        raise UsageError(f"{how} needs cuda-bindings\n  pip install 'dynx[cuda]', or leave it out")
+    """Raise UsageError if memcpy nodes are to be set or pointers to be patched, but cuda-bindings is not installed."""
+    options = [name for name in ("inputs", "params") if getattr(config, name) in ("memcpy_node", "patch")]
+    if options and runtime is not None and not runtime.can_set_memcpy_nodes():
+        option = f"{options[0]}={getattr(config, options[0])!r}"
+        raise UsageError(f"{option} needs cuda-bindings\n  pip install 'dynx[cuda]', or remove the option")
 
 
-def runtime_of(config: Config, **options: Any) -> Runtime | None:
-    """Give the runtime of a configuration, with options of CUDA's; None where "auto" finds no CUDA device."""
+def select_runtime(
+    config: Config,
+    *,
+    device: torch.device | None = None,
+    pool: MemoryPool = None,
+    stream: torch.cuda.Stream | None = None,
+    capture_error_mode: str = "thread_local",
+) -> Runtime | None:
+    """Return the runtime of a configuration; None if `runtime="auto"` and there is no CUDA device.
+
+    Args:
+        config: The configuration; its `runtime` is "auto", "cuda" or "emulator".
+        device: Device of the CUDA runtime; None for the current one.
+        pool: Memory pool of all graphs of the CUDA runtime; None creates pools as needed.
+        stream: Stream to capture on; None for a side stream of each thread.
+        capture_error_mode: As of `torch.cuda.graph`.
+    """
     if config.runtime == "emulator":
         return Emulator()
     if config.runtime == "cuda" or has_cuda():
-        return Cuda(**options)
+        return CudaRuntime(device, pool, stream, capture_error_mode)
     return None

@@ -1,4 +1,4 @@
-"""How a function is called, what its code asks for by name, and what it is made of."""
+"""The signature of a callable, the names that its code reads, and the functions that it wraps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 class Names(NamedTuple):
-    """What code asks for, with the functions, generators and classes within it."""
+    """The names that code reads, including nested functions, generators and classes."""
 
     variables: frozenset[str]
     attributes: frozenset[str]
@@ -61,7 +61,7 @@ def levels(function: Any) -> Iterator[Any]:
 
 
 def given_to(level: Any) -> tuple[Any, ...]:
-    """Give the object that a method is of, what a partial holds, and an object that is called itself."""
+    """Return the objects that a level passes to its code: `self` of a method, arguments of a partial, or a callable object itself."""
     if issubclass(type(level), partial):
         return (*level.args, *level.keywords.values())
     if type(level) is MethodType:
@@ -70,7 +70,7 @@ def given_to(level: Any) -> tuple[Any, ...]:
 
 
 def cells_of(function: FunctionType) -> list[CellType]:
-    """Give the variables around a function that have a value."""
+    """Return the closure cells of a function that have a value."""
     return [each for each in function.__closure__ or () if not is_empty(each)]
 
 
