@@ -61,7 +61,7 @@ def levels(function: Any) -> Iterator[Any]:
 
 
 def given_to(level: Any) -> tuple[Any, ...]:
-    """Return the objects that a level passes to its code: `self` of a method, arguments of a partial, or a callable object itself."""
+    """Return what a level passes to its code: `self` of a method, the arguments of a partial, or a callable object itself."""
     if issubclass(type(level), partial):
         return (*level.args, *level.keywords.values())
     if type(level) is MethodType:
