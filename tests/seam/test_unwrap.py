@@ -159,7 +159,9 @@ def test_through_stops_at_other_wrappers():
     assert unwrap(add).through() is add
 
 
-@pytest.mark.parametrize("target", [len, Net, Object, None, "text", torch.add], ids=repr)
+@pytest.mark.parametrize(
+    "target", [len, Net, Object, None, "text", torch.add], ids=lambda target: getattr(target, "__name__", repr(target))
+)
 def test_without_python_code_there_is_no_function(target):
     unwrapped = unwrap(target)
     assert unwrapped.function is None
