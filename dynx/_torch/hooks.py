@@ -1,8 +1,19 @@
-"""The only place that replaces attributes of torch.
+"""The only place that replaces attributes of torch's modules and classes.
 
-One wrapper stands at a hook point however many subscribers it has; the exact original is back when the last one leaves.
-A subscriber is called before the original with its arguments and may return a function that is called after it. Whatever a
-subscriber raises is reported to `on_error` and never reaches the program.
+Three ways to do so, each returning a handle whose `remove()` undoes it:
+
+- `subscribe` calls a function before, and optionally after, each call. What a subscriber raises is reported to `on_error`
+  and never reaches the program.
+- `wrap` puts a wrapper function around the attribute, with less overhead: for functions that run on every instruction.
+- `replace` calls another function instead.
+
+All of them share one function per attribute, which is stored in its place ("the entry") and calls the subscribers, the
+wrappers and at last the original. Static methods, class methods and inherited methods are supported: the entry is stored as the
+same kind of descriptor, and an inherited method is looked up along the method resolution order of the receiver as before. When
+the last handle is removed, the owner stores the identical object again, or nothing if it had inherited the attribute.
+
+Other tools may patch the same attribute while the entry is stored. Their patch is never removed: once its handles are removed,
+the entry below the patch only passes calls on, and handles that are installed later get an entry of their own above it.
 """
 
 from __future__ import annotations
@@ -14,19 +25,26 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from types import ClassMethodDescriptorType
+from typing import Any, cast
+from weakref import WeakSet
 
-from dynx.errors import UnsupportedTorch
+from dynx._handle import Handle
+from dynx.errors import UnsupportedTorch, UsageError
 
 After = Callable[[Any, BaseException | None], None]
 Before = Callable[[tuple[Any, ...], dict[str, Any]], After | None]
+OnError = Callable[[str, BaseException], None]
+Make = Callable[[Callable[..., Any]], Callable[..., Any]]  # takes a function and returns one that calls it
+
+_MISSING = object()  # what a class stores of an attribute that it inherits
 
 
 @dataclass(frozen=True, slots=True)
 class HookPoint:
-    """An attribute of torch that dynx listens at: `module:Class.name` or `module:name`.
+    """An attribute of torch that dynx hooks: `module:Class.name` or `module:name`.
 
-    `leading` are the parameters the subscribers rely on, by position; `named` those they find by keyword.
+    `leading` are the parameters that subscribers read by position; `named` those they read by keyword.
     """
 
     name: str
@@ -34,12 +52,15 @@ class HookPoint:
     leading: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
     purpose: str = ""
-    skips: bool = False  # its parameter `skip` counts frames of the caller's stack, of which the wrapper is one more
-    optional: bool = False  # some supported torch lacks it, and the purpose says what is lost
+    skips: bool = False  # its parameter `skip` counts frames of the caller's stack, to which dynx adds its own
+    optional: bool = False  # some supported torch lacks it; the purpose says what is lost without it
 
 
 def owner_of(path: str) -> tuple[Any, str]:
-    """Find the object that holds the attribute. Raises ImportError or AttributeError when torch has moved it."""
+    """Return the module or class that stores an attribute, and the attribute's name.
+
+    Raises ImportError or AttributeError when the installed torch has no such module or class.
+    """
     module, _, qualname = path.partition(":")
     *parents, name = qualname.split(".")
     owner: Any = import_module(module)
@@ -49,213 +70,299 @@ def owner_of(path: str) -> tuple[Any, str]:
 
 
 def parameters_of(path: str) -> tuple[str, ...]:
-    """Give the parameters as text; empty for something without a signature. Raises like `owner_of`."""
+    """Return the parameters of a function as text; empty for an attribute without a signature. Raises like `owner_of`."""
     owner, name = owner_of(path)
     target = getattr(owner, name)
     try:
         parameters = inspect.signature(target).parameters.values()
-        return tuple(re.sub(r" at 0x[0-9a-f]+", "", str(each)) for each in parameters)
+        return tuple(re.sub(r" at 0x[0-9a-f]+", "", str(parameter)) for parameter in parameters)
     except (TypeError, ValueError):
         return ()
 
 
-@dataclass
-class _Installed:
-    point: HookPoint
-    owner: Any
-    attribute: str
-    raw: Any  # as it stands in the owner's dict: a function or a staticmethod object
-    inherited: bool  # the owner only inherits it: restoring means deleting ours
-    wrapper: Any
-    subscribers: list[tuple[Before, int | None, Callable[[str, BaseException], None]]] = field(default_factory=list)
+def subscribe(point: HookPoint, before: Before, *, on_error: OnError, this_thread_only: bool = False) -> Subscription:
+    """Call `before(args, kwargs)` ahead of each call at `point`; what it returns is called with the result, or the exception.
 
-
-_installed: dict[str, _Installed] = {}
-_lock = threading.RLock()
-
-
-class Subscription:
-    """A handle: `remove()` takes the subscriber away, and the wrapper with the last one. Also a context manager."""
-
-    __slots__ = ("_entry", "_hook")
-
-    def __init__(self, hook: _Installed, entry: tuple[Any, ...]) -> None:
-        self._hook, self._entry = hook, entry
-
-    def remove(self) -> None:
-        with _lock:
-            hook, self_entry = self._hook, self._entry
-            remaining = [entry for entry in hook.subscribers if entry is not self_entry]
-            if len(remaining) == len(hook.subscribers):
-                return
-            hook.subscribers = remaining
-            if not remaining:
-                _uninstall(hook)
-
-    def __enter__(self) -> Subscription:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
-
-
-def subscribe(
-    point: HookPoint,
-    before: Before,
-    *,
-    on_error: Callable[[str, BaseException], None],
-    this_thread_only: bool = False,
-) -> Subscription:
-    """Call `before(args, kwargs)` ahead of each call at `point`; subscribers run in order of subscription.
-
-    Raises UnsupportedTorch when the installed torch has no such attribute.
+    Subscribers run in the order of their subscription, outside of all wrappers. `args` begins with the instance of a method and
+    the class of a class method. Raises UnsupportedTorch when the installed torch has no such attribute, or one of a kind that
+    cannot be hooked.
     """
     with _lock:
-        hook = _installed.get(point.path)
-        if hook is None:
-            hook = _install(point)
-        entry = (before, threading.get_ident() if this_thread_only else None, on_error)
-        hook.subscribers = [*hook.subscribers, entry]  # a new list: calls under way keep theirs
-        return Subscription(hook, entry)
-
-
-def installed() -> tuple[str, ...]:
-    """Name the hook points that are wrapped right now."""
-    return (*_installed, *_wrapped)
-
-
-Make = Callable[[Callable[..., Any]], Callable[..., Any]]  # of a function, makes one that calls it
-
-
-@dataclass
-class _Wrapped:
-    owner: Any
-    attribute: str
-    raw: Any
-    outermost: Any
-    makers: list[Make]
-
-
-_wrapped: dict[str, _Wrapped] = {}
-
-
-class Wrapping:
-    """A handle: `remove()` takes one wrapper away, whichever of several it is."""
-
-    __slots__ = ("_make", "_path")
-
-    def __init__(self, path: str, make: Make) -> None:
-        self._path, self._make = path, make
-
-    def remove(self) -> None:
-        with _lock:
-            found = _wrapped.get(self._path)
-            if found is None or self._make not in found.makers:
-                return
-            found.makers.remove(self._make)
-            _stack_up(self._path, found)
+        site = _site_at(point)
+        subscriber = _Subscriber(point.name, before, threading.get_ident() if this_thread_only else None, on_error)
+        site.change([*site.subscribers, subscriber], site.wrappers)
+        return Subscription(site, subscriber)
 
 
 def wrap(point: HookPoint, make: Make) -> Wrapping:
-    """Put `make(original)` in the place of a method, without the general wrapper: for what runs on every instruction.
+    """Put `make(original)` around a function or method.
 
-    Several stand around each other in the order they came; the exact original is back when the last one leaves. What a wrapper
-    raises reaches torch, so it must not. Raises UnsupportedTorch when the installed torch has no such attribute.
+    A later wrapper is called first. `make` is called again whenever a wrapper below it comes or goes, and `original` takes the
+    instance of a method, or the class of a class method, as its first argument. An exception that a wrapper raises reaches
+    torch, so it must not raise any of its own.
+
+    Raises UnsupportedTorch when the installed torch has no such attribute, or one of a kind that cannot be hooked, and
+    UsageError when `make` does not return a callable.
     """
     with _lock:
-        found = _wrapped.get(point.path)
-        if found is None:
-            owner, name, original = _original(point)
-            found = _wrapped[point.path] = _Wrapped(owner, name, original, original, [])
-        found.makers.append(make)
-        _stack_up(point.path, found)
-        return Wrapping(point.path, make)
+        site = _site_at(point)
+        wrapper = _Wrapper(make)
+        site.change(site.subscribers, [*site.wrappers, wrapper])
+        return Wrapping(site, wrapper)
 
 
-def _stack_up(path: str, found: _Wrapped) -> None:
-    if vars(found.owner).get(found.attribute) is not found.outermost:
-        return  # somebody else wrapped ours: leave theirs
-    outermost = found.raw
-    for make in found.makers:
-        outermost = functools.wraps(found.raw)(make(outermost))
-    setattr(found.owner, found.attribute, outermost)
-    found.outermost = outermost
-    if not found.makers:
-        del _wrapped[path]
+def replace(point: HookPoint, fn: Callable[..., Any]) -> Wrapping:
+    """Call `fn` instead of a function or method; of several replacements the newest is called. Raises like `wrap`."""
+    if not callable(fn):
+        raise UsageError(f"the replacement of {point.path} is not callable: {fn!r}\n  pass a function with the same parameters")
+    return wrap(point, lambda original: fn)
 
 
-def _original(point: HookPoint) -> tuple[Any, str, Any]:
+def installed() -> tuple[str, ...]:
+    """Return the paths of the attributes that dynx has hooked at this moment."""
+    return tuple(dict.fromkeys(site.path for site in _active))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Subscriber:
+    point: str
+    before: Before
+    thread: int | None
+    on_error: OnError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wrapper:
+    make: Make
+
+
+@dataclass(eq=False)
+class _Site:
+    """One entry: the function that stands in the place of an attribute, and what it calls."""
+
+    path: str
+    owner: Any
+    attribute: str
+    stored: Any  # the object in the owner's dict before: a function or a descriptor, `_MISSING` where it is inherited
+    original: Callable[..., Any]
+    skips: bool
+    entry: Any = None  # the object in the owner's dict now
+    chain: tuple[Callable[..., Any], int] = field(init=False)  # wrappers around the original; the frames that dynx adds
+    subscribers: list[_Subscriber] = field(default_factory=list)
+    wrappers: list[_Wrapper] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.chain = self.original, 1
+
+    def is_stored(self) -> bool:
+        return vars(self.owner).get(self.attribute) is self.entry
+
+    def change(self, subscribers: list[_Subscriber], wrappers: list[_Wrapper]) -> None:
+        """Use other subscribers and wrappers; restore the attribute when there are none. The lists must be new ones.
+
+        Calls under way on other threads continue with the lists and the functions that they began with.
+        """
+        call = self.original
+        for wrapper in wrappers:
+            call = wrapper.make(call)
+            if not callable(call):
+                raise UsageError(
+                    f"the wrapper of {self.path} cannot be called: {wrapper.make!r} returned {call!r}\n"
+                    "  return a function that takes the arguments of the original"
+                )
+        if not self.is_stored() and not self.subscribers and not self.wrappers:
+            self._store()
+        inherited = self.stored is _MISSING and isinstance(self.owner, type)  # then the original adds a frame too
+        self.chain = call, 1 + len(wrappers) + inherited
+        self.subscribers, self.wrappers = subscribers, wrappers
+        if subscribers or wrappers:
+            if self not in _active:
+                _active.append(self)
+        elif self in _active:
+            _active.remove(self)
+            self._restore()
+
+    def _store(self) -> None:
+        try:
+            setattr(self.owner, self.attribute, self.entry)
+        except (TypeError, AttributeError) as error:
+            raise UnsupportedTorch(f"{self.path} cannot be replaced: {error}\n  {_ADVICE}") from error
+        _sites.add(self)
+
+    def _restore(self) -> None:
+        if not self.is_stored():
+            return  # another tool patched the entry: leave its patch; the entry passes calls on
+        if self.stored is _MISSING:
+            delattr(self.owner, self.attribute)
+        else:
+            setattr(self.owner, self.attribute, self.stored)
+
+
+_ADVICE = "run `dynx doctor` to see what this torch supports"
+_lock = threading.RLock()
+_active: list[_Site] = []  # with subscribers or wrappers
+_sites: WeakSet[_Site] = WeakSet()  # also those that a patch of another tool keeps alive
+
+
+class _Installed(Handle):
+    __slots__ = ("_part", "_site")
+
+    def __init__(self, site: _Site, part: _Subscriber | _Wrapper) -> None:
+        self._site, self._part = site, part
+
+    def remove(self) -> None:
+        """Take it away; the attribute of torch is restored with the last of its handles."""
+        with _lock:
+            site, part = self._site, self._part
+            if part in site.subscribers or part in site.wrappers:
+                subscribers = [subscriber for subscriber in site.subscribers if subscriber is not part]
+                site.change(subscribers, [wrapper for wrapper in site.wrappers if wrapper is not part])
+
+
+class Subscription(_Installed):
+    """A handle of `subscribe`."""
+
+    __slots__ = ()
+
+
+class Wrapping(_Installed):
+    """A handle of `wrap` or `replace`."""
+
+    __slots__ = ()
+
+
+def _site_at(point: HookPoint) -> _Site:
+    """Return the site whose entry the owner stores, or a new one above the object that it stores now."""
     try:
         owner, name = owner_of(point.path)
-        return owner, name, getattr(owner, name)
+        getattr(owner, name)
     except (ImportError, AttributeError) as error:
-        raise UnsupportedTorch(
-            f"torch has no {point.path} ({point.purpose})\n  run `dynx doctor` to see what this torch supports"
-        ) from error
+        raise UnsupportedTorch(f"torch has no {point.path} ({point.purpose})\n  {_ADVICE}") from error
+    for site in tuple(_sites):
+        if site.owner is owner and site.attribute == name and site.is_stored():
+            return site
+    return _new_site(point, owner, name)
 
 
-def _install(point: HookPoint) -> _Installed:
-    owner, name, original = _original(point)
-    inherited = name not in vars(owner)
-    raw = vars(owner).get(name, original)
-    hook = _Installed(point, owner, name, raw, inherited, None)
-    wrapper = _wrap(hook, original)
-    hook.wrapper = staticmethod(wrapper) if isinstance(raw, staticmethod) else wrapper
-    setattr(owner, name, hook.wrapper)
-    _installed[point.path] = hook
-    return hook
+def _new_site(point: HookPoint, owner: Any, name: str) -> _Site:
+    stored = vars(owner).get(name, _MISSING) if hasattr(owner, "__dict__") else _MISSING
+    definition = _definition(owner, name)
+    function = _function_in(definition, point)
+    bind = _binding(owner, definition)
+    original = function
+    if stored is _MISSING and isinstance(owner, type):
+        original = functools.wraps(function)(_inherited(owner, name, bind))
+    skips = point.skips and "skip" in inspect.signature(function).parameters
+    site = _Site(point.path, owner, name, stored, original, skips)
+    entry = _copy_methods(function, functools.wraps(function)(_entry_of(site)))
+    inherits_static = stored is _MISSING and bind is staticmethod
+    site.entry = _InheritedStaticMethod(entry, owner, name, definition) if inherits_static else bind(entry)
+    return site
 
 
-def _uninstall(hook: _Installed) -> None:
-    del _installed[hook.point.path]
-    if vars(hook.owner).get(hook.attribute) is not hook.wrapper:
-        return  # somebody else wrapped ours: leave theirs; ours, without subscribers, only passes calls on
-    if hook.inherited:
-        delattr(hook.owner, hook.attribute)
+def _definition(owner: Any, name: str) -> Any:
+    """Return the object that a class or one of its bases stores; the attribute itself of a module or an instance."""
+    if not isinstance(owner, type):
+        return getattr(owner, name)
+    return next((vars(cls)[name] for cls in owner.__mro__ if name in vars(cls)), _MISSING)
+
+
+def _function_in(definition: Any, point: HookPoint) -> Callable[..., Any]:
+    """Return the function that a static or class method contains; a function as it is. Refuse anything else."""
+    function = definition.__func__ if isinstance(definition, (staticmethod, classmethod)) else definition
+    if definition is _MISSING:
+        why = "is an attribute of its metaclass"
+    elif isinstance(function, type):
+        why = "is a class"
+    elif not callable(function):
+        why = f"is not a function or method, but a {type(function).__name__}"
     else:
-        setattr(hook.owner, hook.attribute, hook.raw)
+        return cast("Callable[..., Any]", function)
+    raise UnsupportedTorch(f"{point.path} cannot be hooked: it {why} ({point.purpose})\n  {_ADVICE}")
 
 
-def _wrap(hook: _Installed, original: Callable[..., Any]) -> Callable[..., Any]:
-    name = hook.point.name
-    skips = hook.point.skips and "skip" in inspect.signature(original).parameters
+def _binding(owner: Any, definition: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return what makes a function bind its first argument as the original did."""
+    if not isinstance(owner, type):
+        return lambda function: function
+    if isinstance(definition, (classmethod, ClassMethodDescriptorType)):
+        return classmethod
+    if isinstance(definition, staticmethod) or not hasattr(type(definition), "__get__"):
+        return staticmethod  # a built-in function or a callable object binds nothing
+    return lambda function: function
 
-    @functools.wraps(original)
+
+def _inherited(owner: type, name: str, bind: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls the next definition of a method behind `owner`, as if `owner` did not store one."""
+
+    def inherited(*args: Any, **kwargs: Any) -> Any:
+        if bind is not staticmethod and args:
+            receiver_class = args[0] if bind is classmethod else type(args[0])
+            if isinstance(receiver_class, type) and owner in receiver_class.__mro__:
+                return getattr(super(owner, args[0]), name)(*args[1:], **kwargs)
+        return getattr(super(owner, owner), name)(*args, **kwargs)
+
+    return inherited
+
+
+class _InheritedStaticMethod(staticmethod):  # type: ignore[type-arg]
+    """A static method that a class inherits: a sibling behind the class in the order of a subclass may override it."""
+
+    def __init__(self, function: Callable[..., Any], owner: type, name: str, definition: Any) -> None:
+        super().__init__(function)
+        self._owner, self._name, self._definition = owner, name, definition
+
+    def __get__(self, instance: Any, cls: type | None = None) -> Callable[..., Any]:
+        cls = type(instance) if cls is None else cls
+        behind = cls.__mro__[cls.__mro__.index(self._owner) + 1 :]
+        definition = next((vars(base)[self._name] for base in behind if self._name in vars(base)), self._definition)
+        if definition is self._definition or cls is self._owner:
+            return super().__get__(instance, cls)
+        return cast("Callable[..., Any]", getattr(super(self._owner, cls), self._name))
+
+
+def _copy_methods(function: Any, entry: Any) -> Callable[..., Any]:
+    """Let the entry have methods such as `cache_clear` of a cached function."""
+    for name in dir(function):
+        if not hasattr(entry, name):
+            setattr(entry, name, getattr(function, name))
+    return cast("Callable[..., Any]", entry)
+
+
+def _entry_of(site: _Site) -> Callable[..., Any]:
+    """Return the function to store in the place of an attribute."""
+
     def dynx_hook(*args: Any, **kwargs: Any) -> Any:
-        afters: list[tuple[After, Callable[[str, BaseException], None]]] = []
-        for before, thread, on_error in hook.subscribers:
-            if thread is not None and thread != threading.get_ident():
+        call, frames = site.chain
+        afters: list[tuple[_Subscriber, After]] = []
+        for subscriber in site.subscribers:
+            if subscriber.thread is not None and subscriber.thread != threading.get_ident():
                 continue
             try:
-                after = before(args, dict(kwargs))
+                after = subscriber.before(args, dict(kwargs))
             except Exception as error:  # noqa: BLE001 - an observer that fails must not fail the program
-                on_error(name, error)
+                subscriber.on_error(subscriber.point, error)
                 continue
             if after is not None:
-                afters.append((after, on_error))
-        if skips:
-            kwargs["skip"] = kwargs.get("skip", 0) + 1
+                afters.append((subscriber, after))
+        if site.skips:
+            kwargs["skip"] = kwargs.get("skip", 0) + frames
         if not afters:
-            return original(*args, **kwargs)
+            return call(*args, **kwargs)
         try:
-            result = original(*args, **kwargs)
+            result = call(*args, **kwargs)
         except BaseException as raised:
-            _call(name, afters, None, raised)
+            _call(afters, None, raised)
             raise
-        _call(name, afters, result, None)
+        _call(afters, result, None)
         return result
 
     return dynx_hook
 
 
-def _call(
-    name: str,
-    afters: list[tuple[After, Callable[[str, BaseException], None]]],
-    result: Any,
-    raised: BaseException | None,
-) -> None:
-    for after, on_error in reversed(afters):
+def _call(afters: list[tuple[_Subscriber, After]], result: Any, raised: BaseException | None) -> None:
+    for subscriber, after in reversed(afters):
         try:
             after(result, raised)
-        except Exception as error:  # noqa: BLE001 - see above
-            on_error(name, error)
+        except Exception as error:  # noqa: BLE001 - an observer that fails must not fail the program
+            subscriber.on_error(subscriber.point, error)
