@@ -89,6 +89,11 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
         ("self", "gm"),
         purpose="timeline: the backend's seconds",
     ),
+    HookPoint(
+        "donated_buffers",
+        "torch._functorch._aot_autograd.graph_compile:collect_bw_donated_buffer_idxs",
+        purpose="dynx.cudagraphs with inner='inductor'",
+    ),
 )
 
 ATTRIBUTES: Mapping[str, tuple[str, str]] = {
@@ -135,10 +140,6 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "aot_autograd": ("torch._dynamo.backends.common:aot_autograd", "dynx.cudagraphs"),
     "forward_metadata": ("torch._guards:TracingContext.get", "which inputs dynx.cudagraphs need not copy"),
     "autograd_config": ("torch._functorch.config:patch", "dynx.cudagraphs with inner='inductor'"),
-    "donated_buffers": (
-        "torch._functorch._aot_autograd.graph_compile:collect_bw_donated_buffer_idxs",
-        "dynx.cudagraphs with inner='inductor'",
-    ),
     "compile_fx": ("torch._inductor.compile_fx:compile_fx", "dynx.cudagraphs with inner='inductor'"),
     "compile_fx_inner": ("torch._inductor.compile_fx:compile_fx_inner", "dynx.cudagraphs with inner='inductor'"),
     "tensor_guards": ("torch._C._dynamo.guards:TensorGuards", "cudagraphs.fast_path"),

@@ -14,6 +14,15 @@ the last handle is removed, the owner stores the identical object again, or noth
 
 Other tools may patch the same attribute while the entry is stored. Their patch is never removed: once its handles are removed,
 the entry below the patch only passes calls on, and handles that are installed later get an entry of their own above it.
+
+What other modules of `dynx` may do without it, as listed with reasons in `tests/seam/test_replacements.py`:
+
+- set an attribute of one object that torch created for one compilation or one compiled function, and that ends with it: the
+  dispatch table of an `InstructionTranslator`, the backend call of an `OutputGraph`, the `_inner_convert` of a `ConvertFrame`.
+  A class attribute would affect every compilation of the process;
+- add an attribute with a name of dynx to such an object, or any attribute to an object that dynx created;
+- use interfaces of torch and of Python that restore by themselves or have a counterpart: `config.patch`, handlers of loggers,
+  `substitute_in_graph`'s table of known objects, profile functions.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import logging
 import sys
@@ -67,7 +68,8 @@ def test_saved_showwarning_holds_no_reference_to_the_program():
         warnings.simplefilter("ignore")
         saved[0]("late", UserWarning, "a.py", 1, file=io.StringIO())
     assert not w.warnings
-    assert saved[0].__self__._tell is None
+    site = inspect.getclosurevars(saved[0]).nonlocals["site"]
+    assert (site.subscribers, site.wrappers, site.chain[0]) == ([], [], before)
 
 
 def test_failing_start_listener_leaves_no_hook_behind():

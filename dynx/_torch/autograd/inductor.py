@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import Any, Literal
 
+from dynx._torch import hooks
+from dynx._torch.capabilities import hook_point
+
 Compiled = Callable[[list[Any]], Any]
 Look = Callable[[Literal["forward", "backward", "inference"], Any, Sequence[Any]], Callable[[Compiled], Any]]
 
@@ -26,16 +29,13 @@ def keeping_saved_tensors() -> Iterator[None]:
     and 2.15). The cache of AOTAutograd does not know of this.
     """
     from torch._functorch import config as functorch_config
-    from torch._functorch._aot_autograd import graph_compile
 
-    with _alone:
-        find = graph_compile.collect_bw_donated_buffer_idxs
-        graph_compile.collect_bw_donated_buffer_idxs = _none_of_them
-        try:
-            with functorch_config.patch(enable_autograd_cache=False):
-                yield
-        finally:
-            graph_compile.collect_bw_donated_buffer_idxs = find
+    with (
+        _alone,
+        hooks.replace(hook_point("donated_buffers"), _none_of_them),
+        functorch_config.patch(enable_autograd_cache=False),
+    ):
+        yield
 
 
 def _none_of_them(*args: Any, **kwargs: Any) -> list[int]:

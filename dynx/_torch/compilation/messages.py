@@ -1,4 +1,7 @@
-"""What torch says while it compiles: its warnings and what its loggers print."""
+"""What torch reports while it compiles: its warnings, and the messages of its loggers.
+
+Warnings are read by wrapping `warnings.showwarning`, messages by a handler of the loggers, which is removed with the handle.
+"""
 
 from __future__ import annotations
 
@@ -10,61 +13,73 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-Tell = Callable[[str, str], None]
+from dynx._handle import Handle
+from dynx._torch import hooks
+
+Report = Callable[[str, str], None]
 
 _LOGGERS = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx.experimental")
+_SHOWWARNING = hooks.HookPoint("warning", "warnings:showwarning", purpose="warnings that torch raises while it compiles")
 
 
-class Messages(logging.Handler):
-    """A handle on what torch says on one thread; `remove()` stops hearing. Prints nothing, and never fails the speaker."""
+class Messages(logging.Handler, Handle):
+    """A handle of what torch reports on one thread. It prints nothing, and no error of it reaches the program."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, report: Report) -> None:
         super().__init__(logging.WARNING)
-        self._tell: Tell | None = tell
+        self._report: Report | None = report
         self._thread = threading.get_ident()
         for name in _LOGGERS:
             logging.getLogger(name).addHandler(self)
-        self._shown = warnings.showwarning
-        warnings.showwarning = self._show
+        self._warnings = hooks.wrap(_SHOWWARNING, self._around_showwarning)
 
     def remove(self) -> None:
-        self._tell = None  # somebody may have saved `showwarning` while it was ours, and put it back later
+        """Stop listening.
+
+        The program may have saved `showwarning` in between and store it again later, which then only passes calls on.
+        """
+        self._report = None
         for name in _LOGGERS:
             logging.getLogger(name).removeHandler(self)
-        if warnings.showwarning == self._show:
-            warnings.showwarning = self._shown
+        self._warnings.remove()
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Report a record of one of torch's loggers."""
         if record.thread == self._thread:
-            self._hear(record.getMessage, record.name)
+            self._pass_on(record.getMessage, record.name)
 
-    def _show(self, message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
-        if threading.get_ident() == self._thread and self._tell is not None and _said_by_torch():
-            self._hear(message.__str__, category.__name__)
-        self._shown(message, category, filename, lineno, file, line)
+    def _around_showwarning(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def showwarning(message: Any, category: Any, *args: Any, **kwargs: Any) -> None:
+            if threading.get_ident() == self._thread and self._report is not None and _is_raised_by_torch():
+                self._pass_on(message.__str__, category.__name__)
+            original(message, category, *args, **kwargs)
 
-    def _hear(self, text: Callable[[], str], origin: str) -> None:
-        if self._tell is None:
+        return showwarning
+
+    def _pass_on(self, text: Callable[[], str], origin: str) -> None:
+        if self._report is None:
             return
         try:
-            self._tell(text(), origin)
+            self._report(text(), origin)
         except Exception as error:  # noqa: BLE001 - a message that cannot be rendered is still the program's to print
-            self._tell(f"a message that cannot be shown: {type(error).__name__}", origin)
+            self._report(f"a message that cannot be shown: {type(error).__name__}", origin)
 
 
-def listen_to_messages(tell: Tell) -> Messages:
-    """Call `tell(text, origin)` for what torch says on this thread until the handle is removed.
+def listen_to_messages(report: Report) -> Messages:
+    """Call `report(text, origin)` for each message of torch on this thread until the handle is removed.
 
-    In place only while torch compiles: the user's own warnings take their usual way.
+    `origin` is the name of the logger or the class of the warning. Use it only while torch compiles: warnings of the user's own
+    code are not reported.
     """
-    return Messages(tell)
+    return Messages(report)
 
 
-def _said_by_torch() -> bool:
+def _is_raised_by_torch() -> bool:
+    """Return whether code of torch called `warnings.warn`, for a call from within `showwarning`."""
     import torch
 
     home = os.path.dirname(torch.__file__)
     frame = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename == warnings.__file__:
+    while frame is not None and frame.f_code.co_filename in (warnings.__file__, hooks.__file__):
         frame = frame.f_back  # type: ignore[assignment]
     return frame is not None and frame.f_code.co_filename.startswith(home)
