@@ -101,20 +101,33 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "metrics": ("torch._dynamo.utils:_compilation_metrics", "graph size and guard count"),
     "tracing_context": ("torch._guards:TracingContext.try_get", "the user line while tracing"),
     "global_state": ("torch._C._dynamo.guards:GlobalStateGuard.__getstate__", "both values of a changed global state"),
+    "function_modes": ("torch._C:_len_torch_function_stack", "both values of a changed stack of function modes"),
+    "function_mode": ("torch._C:_get_function_stack_at", "both values of a changed stack of function modes"),
+    "default_device": ("torch.utils._device:CURRENT_DEVICE", "both values of a changed default device"),
     "innermost_backend": ("torch._dynamo.eval_frame:innermost_backend", "the backend's name"),
     "compiled_code": ("torch._dynamo.eval_frame:always_optimize_code_objects", "which functions were given to torch.compile"),
     "recompile_limit": ("torch._dynamo.config:recompile_limit", "the limit of recompiles"),
+    "accumulated_limit": ("torch._dynamo.config:accumulated_recompile_limit", "the limit of recompiles"),
+    "fail_on_limit": ("torch._dynamo.config:fail_on_recompile_limit_hit", "what happens at the limit of recompiles"),
     "restart": ("torch._dynamo.exc:RestartAnalysis", "attempts that start anew"),
     "skip_frame": ("torch._dynamo.exc:SkipFrame", "functions the tracer leaves alone"),
     "unsupported": ("torch._dynamo.exc:Unsupported", "what breaks a graph"),
+    "observed_exception": ("torch._dynamo.exc:ObservedException", "exceptions that traced code raises and catches"),
+    "dynamo_error": ("torch._dynamo.exc:TorchDynamoException", "errors of callbacks apart from those of the tracer"),
+    "runtime_error": ("torch._dynamo.exc:TorchRuntimeError", "post-mortem: operators that fail on fake tensors"),
+    "internal_error": ("torch._dynamo.exc:InternalTorchDynamoError", "post-mortem: errors inside of Dynamo"),
+    "backend_error": ("torch._dynamo.exc:BackendCompilerFailed", "post-mortem: errors of backends"),
     "known_objects": ("torch._dynamo.variables.builder:VariableBuilder._id_dispatch", "comptime"),
     "attribute_source": ("torch._dynamo.source:AttrSource", "comptime's helpers"),
     "global_source": ("torch._dynamo.source:GlobalStateSource", "guards of one's own"),
     "constant": ("torch._dynamo.variables:ConstantVariable.create", "values that callbacks return"),
+    "literal": ("torch._dynamo.variables:ConstantVariable.is_literal", "values that callbacks return"),
     "list": ("torch._dynamo.variables:ListVariable", "lists that callbacks return"),
     "tuple": ("torch._dynamo.variables:TupleVariable", "tuples that callbacks return"),
     "mutation": ("torch._dynamo.variables.base:ValueMutationNew", "lists that callbacks return"),
     "variable": ("torch._dynamo.variables.base:VariableTracker", "comptime"),
+    "build_variable": ("torch._dynamo.variables.base:VariableTracker.build", "attributes of dynx.comptime"),
+    "variable_fields": ("torch._dynamo.variables.base:VariableTracker._nonvar_fields", "comptime"),
     "realize_all": ("torch._dynamo.variables.lazy:LazyVariableTracker.realize_all", "guards on what callbacks have read"),
     "trace_id": ("torch._guards:CompileContext.current_trace_id", "compile id and attempt"),
     "guard": ("torch._guards:Guard", "guards of one's own"),
@@ -137,6 +150,8 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     ),
     "trace_rules": ("torch._dynamo.trace_rules:lookup", "what is never traced"),
     "compiled_module": ("torch._dynamo.eval_frame:OptimizedModule", "what is compiled already"),
+    "module_call": ("torch.nn:Module._call_impl", "what is compiled already"),
+    "global_module_hooks": ("torch.nn.modules.module:_global_forward_pre_hooks", "guards on arguments of forward()"),
     "aot_autograd": ("torch._dynamo.backends.common:aot_autograd", "dynx.cudagraphs"),
     "forward_metadata": ("torch._guards:TracingContext.get", "which inputs dynx.cudagraphs need not copy"),
     "autograd_config": ("torch._functorch.config:patch", "dynx.cudagraphs with inner='inductor'"),
@@ -146,11 +161,19 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "dict_versions": ("torch._C._dynamo.guards:RootGuardManager.add_dict_version_guard", "cudagraphs.fast_path"),
     "saved_count": ("torch._inductor.utils:count_tangents", "what a forward graph saved, in dynx.cudagraphs"),
     "weak_tensor": ("torch._C:_WeakTensorRef", "recordings that a backward pass still needs, in dynx.cudagraphs"),
+    "storage_from_pointer": ("torch:UntypedStorage._new_with_weak_ptr", "recordings that a backward pass still needs"),
+    "negative_view": ("torch:_neg_view", "recordings that a backward pass still needs"),
+    "foreach_copy": ("torch:_foreach_copy_", "copies of inputs, in dynx.cudagraphs"),
+    "foreach_add": ("torch:_foreach_add_", "gradients, in dynx.cudagraphs"),
+    "foreach_zero": ("torch:_foreach_zero_", "gradients, in dynx.cudagraphs"),
+    "foreach_mul": ("torch:_foreach_mul", "copies of gradients, in dynx.cudagraphs"),
     "saved_tensor_hooks": ("torch._C._autograd:_top_saved_tensors_default_hooks", "what is saved, in dynx.cudagraphs"),
     "wanted_node": ("torch._C:_will_engine_execute_node", "gradients in place, in dynx.cudagraphs"),
     "input_codes": ("torch._dynamo.convert_frame:input_codes", "dynx guards"),
     "cache_entries": ("torch._dynamo.eval_frame:_debug_get_cache_entry_list", "what is compiled already"),
     "optimize": ("torch._dynamo.eval_frame:_optimize", "dynx.compile"),
+    "optimize_context": ("torch._dynamo:optimize", "dynx.compile"),
+    "inductor_config": ("torch._inductor.config:get_hash", "a cache for each configuration"),
     "innermost_fn": ("torch._dynamo.eval_frame:innermost_fn", "dynx.compile of what is compiled already"),
     "wrap_inline": ("torch._dynamo.external_utils:wrap_inline", "a cache for each built-in module"),
     "cached_backends": ("torch._dynamo.eval_frame:cached_backends", "backends that are reset once"),
@@ -169,18 +192,46 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "reset_code": ("torch._dynamo.eval_frame:reset_code", "guards.reset"),
     "deleted_guards": ("torch._dynamo.guards:DeletedGuardManagerWrapper", "guards.evict"),
     "guard_tree": ("torch._C._dynamo.guards:DictGuardManager.get_key_value_managers", "guards.inspect"),
-    "set_eval_frame": ("torch._C._dynamo:eval_frame", "dynx.would_recompile"),
+    "set_eval_frame": ("torch._C._dynamo.eval_frame:set_eval_frame", "dynx.would_recompile, and the entries that a call runs"),
+    "set_skip_guards": ("torch._C._dynamo.eval_frame:set_skip_guard_eval_unsafe", "dynx.would_recompile under a stance"),
     "frame_return": ("torch._dynamo.types:ConvertFrameReturn", "dynx.would_recompile"),
     "convert_frame": ("torch._dynamo:convert_frame", "dynx.would_recompile"),
     "guard_manager": ("torch._dynamo.guards:GuardManagerWrapper", "guards.inspect"),
-    "guard_manager_kinds": ("torch._dynamo.guards:GuardManagerType", "guards.profile of dict tags"),
+    "guard_manager_kinds": ("torch._dynamo.guards:GuardManagerType.GUARD_MANAGER", "guards.profile of dict tags"),
     "clone_guards": ("torch._C._dynamo.guards:RootGuardManager.clone_manager", "guards.profile"),
     "root_guards": ("torch._C._dynamo.guards:RootGuardManager", "guards.profile"),
+    "dispatch_keys": ("torch._C:_dispatch_keys", "guards.profile of dict tags"),
     "dict_tags": ("torch._dynamo.guards:GuardManagerWrapper.find_tag_safe_roots", "guards.profile of dict tags"),
     "user_error": ("torch._dynamo.exc:UserError", "what breaks a graph by the user's doing"),
 }
 
+# attributes that some supported torch lacks or may do without; the purpose is what is lost without them
+OPTIONAL_ATTRIBUTES: Mapping[str, tuple[str, str]] = {
+    "set_region": (
+        "torch._C._dynamo.eval_frame:set_eval_frame_isolate_recompiles_id",
+        "regions of cache entries (torch before 2.13 has none)",
+    ),
+    "limit_patcher": (
+        "torch._dynamo.config:_make_closure_patcher",
+        "dynx.compile(recompile_limit=...) where torch has no regions of cache entries",
+    ),
+}
+
+# attributes that builds without CUDA may lack: not part of the snapshots, which do not depend on the build
+CUDA_ATTRIBUTES: Mapping[str, tuple[str, str]] = {
+    "replay": ("torch._C:_CUDAGraph.replay", "CUDA graphs: replays without the wrapper in Python"),
+    "raw_stream": ("torch._C:_cuda_getCurrentRawStream", "CUDA graphs: the current stream"),
+    "pool_begin": ("torch._C:_cuda_beginAllocateCurrentThreadToPool", "CUDA graphs: memory pools"),
+    "pool_end": ("torch._C:_cuda_endAllocateToPool", "CUDA graphs: memory pools"),
+    "pool_release": ("torch._C:_cuda_releasePool", "CUDA graphs: memory pools"),
+    "addresses_equal": ("torch._C:_tensors_data_ptrs_at_indices_equal", "CUDA graphs: fast comparison of addresses"),
+    "forbid_access": ("torch._C:_set_storage_data_ptr_access_error_msg", "CUDA graphs: errors for overwritten outputs"),
+    "storage_use_count": ("torch._C:_storage_Use_Count", "CUDA graphs: errors for overwritten outputs"),
+}
+
 _POINTS = {point.name: point for point in (*HOOK_POINTS, *TOOL_POINTS)}
+_OPTIONAL = {**OPTIONAL_ATTRIBUTES, **CUDA_ATTRIBUTES}
+_ATTRIBUTES = {**ATTRIBUTES, **_OPTIONAL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,25 +257,30 @@ class Capability:
 
 
 def hook_point(name: str) -> HookPoint:
+    """Return a hook point of the table by its name."""
     return _POINTS[name]
 
 
 def capability(name: str) -> Capability:
-    """Look one capability up; the answer is computed anew, so that a simulated fault shows."""
-    if name in _POINTS:
-        return _of_hook(_POINTS[name])
-    path, purpose = ATTRIBUTES[name]
-    return _of_attribute(name, path, purpose)
+    """Look up an entry of the table in the installed torch; nothing is cached, so that a simulated fault shows."""
+    return _of_hook(_POINTS[name]) if name in _POINTS else _of_attribute(name)
+
+
+def require(*names: str) -> None:
+    """Raise UnsupportedTorch unless the installed torch has all of these; call it where a feature begins."""
+    for name in names:
+        capability(name).require()
 
 
 def capabilities() -> tuple[Capability, ...]:
-    """Look at every hook point and attribute of the table."""
-    return tuple(capability(name) for name in (*_POINTS, *ATTRIBUTES))
+    """Look up every hook point and attribute of the table."""
+    return tuple(capability(name) for name in (*_POINTS, *_ATTRIBUTES))
 
 
 def signatures() -> dict[str, list[str]]:
-    """Give what the installed torch has at every path of the table, for the snapshots in `tests/seam/signatures/`."""
-    return {each.path: list(each.found) for each in capabilities()}
+    """Return the parameters or types at the paths of the table, for the snapshots in `tests/seam/signatures/`."""
+    in_every_build = (*_POINTS, *ATTRIBUTES, *OPTIONAL_ATTRIBUTES)
+    return {entry.path: list(entry.found) for entry in map(capability, in_every_build)}
 
 
 def _of_hook(point: HookPoint) -> Capability:
@@ -247,11 +303,13 @@ def _fits(point: HookPoint, target: object) -> bool:
     return leading and len(parameters) >= len(point.leading) and set(point.named) <= set(parameters)
 
 
-def _of_attribute(name: str, path: str, purpose: str) -> Capability:
+def _of_attribute(name: str) -> Capability:
+    path, purpose = _ATTRIBUTES[name]
+    optional = name in _OPTIONAL
     try:
         owner, attribute = owner_of(path)
         target = getattr(owner, attribute)
     except (ImportError, AttributeError) as error:
-        return Capability(name, path, "missing", purpose, (f"{type(error).__name__}: {error}",))
+        return Capability(name, path, "missing", purpose, (f"{type(error).__name__}: {error}",), optional)
     found = parameters_of(path) if callable(target) else (type(target).__name__,)
-    return Capability(name, path, "ok", purpose, found)
+    return Capability(name, path, "ok", purpose, found, optional)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dynx._torch.cache.guard_failures import guard_source
-from dynx._torch.tracing.stack import StackParts, of_parts, same_place, stack_parts
+from dynx._torch.tracing.stack import StackParts, of_parts, is_same_line, stack_parts
 from dynx._trace.user_location import user_location
 from dynx.records import Location
 
@@ -45,7 +45,7 @@ class Requests:
         if stack is None:
             return
         stacks = self._by_source.setdefault(guard.originating_source, [])
-        if not stacks or not same_place(stacks[-1], stack):
+        if not stacks or not is_same_line(stacks[-1], stack):
             stacks.append(stack)
 
     def by_name(self) -> dict[str, list[StackParts]]:

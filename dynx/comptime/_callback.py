@@ -154,7 +154,7 @@ def _failure(tx: Any, fn: Callable[..., Any], error: Exception) -> str:
 
 def _location(tx: Any) -> str:
     """Return the user's line that is traced: the one that calls, if the frame is a helper of dynx such as `comptime.print`."""
-    return str(user_location(tracing_stack()) or location_of(translator.place(tx)))
+    return str(user_location(tracing_stack()) or location_of(translator.location(tx)))
 
 
 def _name(fn: Callable[..., Any]) -> str:

@@ -53,7 +53,7 @@ class ComptimeContext:
     @property
     def location(self) -> Location:
         """The line being traced, by the user's name of the function, with columns where Python has them."""
-        return named(location_of(translator.place(self._tx)))
+        return named(location_of(translator.location(self._tx)))
 
     @property
     def depth(self) -> int:
@@ -95,7 +95,7 @@ class ComptimeContext:
                 message lists the variables of the frame.
         """
         tx = self._at(level)
-        location = location_of(translator.place(tx))
+        location = location_of(translator.location(tx))
         variables = translator.local_variables(tx)
         if name not in variables:
             names = ", ".join(variables) or "none"

@@ -141,7 +141,7 @@ def _defer(tx: Any, output: Output, *, prints: bool = True) -> None:
 
 def _begin(tx: Any) -> _Attempt:
     root = list(translator.chain(tx))[-1]
-    place = translator.place(root)
+    place = translator.location(root)
     owner, _ = owner_of_file(place.file)
     return _Attempt(translator.trace_id().compile_id, str(location_of(place)), sys.exc_info()[1], owner == "dynx")
 

@@ -157,7 +157,7 @@ def _innermost(traced: Location, reported: Location | None) -> Location:
 def _frame(tx: Any, stack: list[Any]) -> FrameState:
     variables = {name: show(tx, variable) for name, variable in translator.local_variables(tx).items()}
     instruction = translator.instruction_text(tx.current_instruction)
-    return frame_state(translator.place(tx), instruction, tuple(show(tx, value) for value in stack), variables)
+    return frame_state(translator.location(tx), instruction, tuple(show(tx, value) for value in stack), variables)
 
 
 def _report(hook: str, error: BaseException) -> None:

@@ -218,7 +218,7 @@ def _update_subscription() -> None:
 def _on_frame(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Install the line hooks of a frame whose trace begins."""
     tx = args[0]
-    actions: dict[int, list[line_hook.Do]] = {}
+    actions: dict[int, list[line_hook.Action]] = {}
     for armed in tuple(_armed):
         for index in armed._indices_in(tx):
             actions.setdefault(index, []).append(armed._fire)

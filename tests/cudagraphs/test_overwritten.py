@@ -11,9 +11,9 @@ import torch
 from cudagraphs_runtimes import RUNTIMES
 
 from dynx import cudagraphs
-from dynx._torch.ops.storage_guard import telling
+from dynx._torch.ops.storage_guard import storage_guard
 
-pytestmark = pytest.mark.skipif(telling() is None, reason="this build of torch cannot mark memory as overwritten")
+pytestmark = pytest.mark.skipif(storage_guard() is None, reason="this build of torch cannot mark memory as overwritten")
 
 
 @pytest.fixture

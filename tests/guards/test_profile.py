@@ -14,7 +14,7 @@ import torch
 
 import dynx
 from dynx import guards
-from dynx._torch.cache.entries import with_rests
+from dynx._torch.cache.entries import with_resume_functions
 from dynx._torch.cache.guard_tree import tree_of
 from dynx.comptime import comptime
 from dynx.errors import UsageError
@@ -122,7 +122,7 @@ def test_settings_that_miss_a_change_are_not_advised(costs):
 
 
 def roots(compiled):
-    trees = [tree_of(entry.guards) for entry in with_rests(codes_of(compiled))]
+    trees = [tree_of(entry.guards) for entry in with_resume_functions(codes_of(compiled))]
     return [node.source for tree in trees for node in tree.walk() if node.manager.is_tag_safe_root()]
 
 

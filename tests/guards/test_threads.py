@@ -122,7 +122,7 @@ def test_reset_is_refused_while_this_thread_compiles():
 
 
 def test_error_names_the_thread_that_stays_in_a_call(monkeypatch):
-    monkeypatch.setattr("dynx._torch.cache.quiescence._PATIENCE", 0.05)
+    monkeypatch.setattr("dynx._torch.cache.quiescence._TIMEOUT", 0.05)
     messages = []
 
     def reset():

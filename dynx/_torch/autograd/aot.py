@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dynx._torch.cache.guard_failures import guard_source
+from dynx._torch.capabilities import require
 
 GraphCompiler = Callable[[Any, Sequence[Any]], Callable[[list[Any]], Any]]
 
@@ -24,6 +25,7 @@ class GraphFacts(NamedTuple):
 
 def with_compilers(forward: GraphCompiler, backward: GraphCompiler, inference: GraphCompiler) -> Callable[..., Any]:
     """Make a backend that compiles forward, backward and inference graphs apart; inference graphs change inputs themselves."""
+    require("aot_autograd", "forward_metadata", "saved_count", "weak_tensor", "saved_tensor_hooks")
     from torch._dynamo.backends.common import aot_autograd
 
     return aot_autograd(

@@ -11,7 +11,7 @@ from threading import RLock
 from typing import Any, Literal
 
 from dynx._torch import hooks
-from dynx._torch.capabilities import hook_point
+from dynx._torch.capabilities import hook_point, require
 
 Compiled = Callable[[list[Any]], Any]
 Look = Callable[[Literal["forward", "backward", "inference"], Any, Sequence[Any]], Callable[[Compiled], Any]]
@@ -48,6 +48,8 @@ def with_inductor(look: Look) -> Callable[[Any, Sequence[Any]], Any]:
     `look(part, gm, example_inputs)` is called before a graph is compiled, and gives what makes of the compiled graph (which
     takes its arguments in a list, and empties it) what is to be called in its stead.
     """
+
+    require("compile_fx", "compile_fx_inner", "autograd_config")
 
     def compile_with_inductor(gm: Any, example_inputs: Sequence[Any]) -> Any:
         from torch._functorch import config as functorch_config

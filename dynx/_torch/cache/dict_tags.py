@@ -12,10 +12,12 @@ import sys
 from typing import Any
 
 from dynx._torch.cache.guard_tree import RawNode, tree_of
+from dynx._torch.capabilities import require
 
 
 def mark(guards: Any) -> None:
     """Have torch take the shortcut in an entry; `guards` is its `GuardManagerWrapper`."""
+    require("dict_tags")
     guards.find_tag_safe_roots()
 
 
@@ -26,6 +28,7 @@ def marked(tree: RawNode) -> list[RawNode]:
 
 def would_mark(tree: RawNode) -> list[RawNode]:
     """List the modules of a tree where torch would take the shortcut."""
+    require("dict_tags", "guard_manager", "clone_guards")
     from torch._dynamo.guards import GuardManagerWrapper
 
     copy = GuardManagerWrapper(tree.manager.clone_manager(lambda _: True))
@@ -44,6 +47,7 @@ def stand_in(below: list[list[Any]]) -> tuple[Any, dict[str, Any]]:
 
     Gives the root and the locals to check: what the shortcut costs can be timed without marking a tree that is in use.
     """
+    require("root_guards", "guard_manager_kinds", "dispatch_keys")
     from torch import Tensor
     from torch._C._dynamo.guards import RootGuardManager
     from torch._dynamo.guards import GuardManagerType

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from dynx._torch.cache.entry import RawEntry
 from dynx._torch.cache.profile_hook import free_observer
+from dynx._torch.capabilities import require
 
 
 class FrameRun(NamedTuple):
@@ -28,6 +29,7 @@ def frames_run(
 
     `at_start` is called before the first instruction of each, with nothing compiled meanwhile.
     """
+    require("set_eval_frame")
     from torch._C._dynamo import eval_frame
 
     by_code = {id(each.compiled): each for each in entries}

@@ -7,10 +7,12 @@ from types import CodeType
 from typing import Any
 
 from dynx._torch.cache.quiescence import when_quiet
+from dynx._torch.capabilities import require
 
 
 def invalidate(guards: Any, why: str, what: str = "guards.evict") -> None:
     """Take an entry out of use; torch goes on counting it towards the limit until the function is reset."""
+    require("deleted_guards", "compile_lock")
     from torch._dynamo.guards import DeletedGuardManagerWrapper
 
     def take_out() -> None:
@@ -22,6 +24,7 @@ def invalidate(guards: Any, why: str, what: str = "guards.evict") -> None:
 
 def reset(codes: Iterable[CodeType], what: str = "guards.reset") -> None:
     """Forget what was compiled for code objects, and that they are not to be compiled. Torch: `reset_code`."""
+    require("reset_code", "compile_lock")
     from torch._dynamo.eval_frame import reset_code
 
     def forget() -> None:

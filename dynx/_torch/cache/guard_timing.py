@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from dynx._torch.cache.guard_tree import RawNode
+from dynx._torch.capabilities import require
 
 _BURST_NS = 10_000
 
@@ -34,6 +35,7 @@ class GuardTimes:
     """
 
     def __init__(self, tree: RawNode, locals: Mapping[str, Any]) -> None:
+        require("root_guards", "clone_guards")
         from torch._C._dynamo.guards import RootGuardManager
 
         self._tree, self._locals = tree, dict(locals)

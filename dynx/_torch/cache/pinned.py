@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from dynx._torch.cache.entry import RawEntry
 from dynx._torch.cache.quiescence import when_quiet
+from dynx._torch.capabilities import require
 
 
 class _Known(NamedTuple):
@@ -51,6 +52,7 @@ def _entries() -> Any:
 
 def pin(entry: RawEntry) -> None:
     """Have torch ask a version first. Its other versions are forgotten: that gives room under the limit of recompiles."""
+    require("pin", "pinned", "unpin", "reset_code", "compile_lock")
     from torch._dynamo.eval_frame import reset_code
 
     alive = tuple(obj for ref in entry.guards.id_matched_objs.values() if (obj := ref()) is not None)

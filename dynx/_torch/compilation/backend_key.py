@@ -11,6 +11,8 @@ from functools import cache
 from typing import Any
 from weakref import WeakSet
 
+from dynx._torch.capabilities import require
+
 
 def torch_backend(backend: Any, **named: Any) -> Any:
     """Make what `torch.compile` makes of its arguments: the object that is called with each graph; None where it does nothing.
@@ -18,6 +20,7 @@ def torch_backend(backend: Any, **named: Any) -> Any:
     Raises what it raises. Torch: the backend stands at the end of `_torchdynamo_orig_backend` of the callback that a compiled
     function closes over.
     """
+    require("cached_backends", "innermost_backend")
     import torch
     from torch._dynamo.eval_frame import cached_backends, innermost_backend
 

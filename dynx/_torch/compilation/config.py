@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from dynx._torch.capabilities import require
+
 _NAMES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
 
 
@@ -17,6 +19,7 @@ def config_fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...
 
     With it goes the backend that a stance forces (`torch.compiler.set_stance`). Torch: `eval_frame._stance`.
     """
+    require("stance", "config_hash", "inductor_config")
     from torch._dynamo import eval_frame
 
     if not of_config:

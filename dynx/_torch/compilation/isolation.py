@@ -13,7 +13,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from dynx._torch.capabilities import capability
+from dynx._torch.capabilities import require
 from dynx._torch.compilation.backend_key import live_backends
 from dynx._torch.compilation.wrappers import has_code_of_torch, is_module_call
 
@@ -41,7 +41,7 @@ def compiler(
     """
     import torch
 
-    capability("optimize").require()
+    require("optimize", "optimize_context", "innermost_fn", "wrap_inline")
     settings = {"nopython": fullgraph, "dynamic": dynamic, "guard_filter_fn": guard_filter_fn, **more}
     if has_regions():
         made: Any = torch._dynamo.optimize(backend, **settings, isolate_recompiles=True, recompile_limit=recompile_limit)

@@ -10,12 +10,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from dynx._torch.capabilities import require
+
 
 def layout_check(tensors: Sequence[Any]) -> Callable[..., bool]:
     """Give what tells whether tensors have the types, devices, dtypes, sizes and strides of these, and need gradients alike.
 
     It takes as many arguments as there are tensors; what is no tensor does not pass.
     """
+    require("tensor_guards")
     from torch._C._dynamo.guards import TensorGuards
 
     check: Callable[..., bool] = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
@@ -24,6 +27,7 @@ def layout_check(tensors: Sequence[Any]) -> Callable[..., bool]:
 
 def change_check(dicts: Sequence[dict[Any, Any]]) -> Callable[[], bool]:
     """Give what tells whether none of some dicts was changed since now."""
+    require("dict_versions", "guard_manager_kinds")
     from torch._C._dynamo.guards import RootGuardManager
     from torch._dynamo.guards import GuardManagerType
 

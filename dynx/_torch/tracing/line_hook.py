@@ -8,6 +8,7 @@ from typing import Any
 
 from dynx._bytecode.statements import Step, step_at
 from dynx._bytecode.trail import Code
+from dynx._torch.capabilities import require
 
 Do = Callable[[Any], None]
 
@@ -70,6 +71,7 @@ def at_instructions(tx: Any, actions: Mapping[int, Sequence[Do]]) -> None:
     Shadows the class's dispatch table on this one translator; torch looks it up for every instruction inside of the `try`
     that makes graph breaks of exceptions, so an action may break the graph as the program itself may.
     """
+    require("breakable", "no_operation")
     if isinstance(tx.dispatch_table, _Dispatch):
         tx.dispatch_table.actions.update(actions)
     else:

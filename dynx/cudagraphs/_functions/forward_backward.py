@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from dynx._torch.autograd.engine import accumulator_of, is_wanted, renew_accumulators
+from dynx._torch.autograd.engine import accumulator_of, will_execute, renew_accumulators
 from dynx._torch.autograd.saved_tensors import hooks_are_set
 from dynx._torch.ops import foreach
 from dynx._torch.ops.liveness import weak_tensor
@@ -116,7 +116,7 @@ class ForwardBackward:
         inputs = [_with_layout_of(gradient, result) for gradient, (_, result) in zip(gradients, self._results, strict=True)]
         if not self._gradients.in_place:
             return self._backward.run(inputs)
-        if not is_wanted(self._anchor_accumulator):  # torch.autograd.grad for arguments only
+        if not will_execute(self._anchor_accumulator):  # torch.autograd.grad for arguments only
             return [*self._without_parameters(self._backward, inputs), None]
         return [*self._accumulate(self._backward, inputs), None]
 

@@ -10,7 +10,7 @@ from types import CodeType, FrameType
 import torch
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
-from dynx._torch.ops.storage_guard import Telling, telling
+from dynx._torch.ops.storage_guard import StorageGuard, storage_guard
 from dynx._trace.user_location import frame_of_call
 
 ReturnAliases = Callable[[], list[torch.Tensor]]
@@ -21,7 +21,7 @@ def alias_maker(outputs: Sequence[torch.Tensor]) -> ReturnAliases:
 
     Each call makes the aliases of the call before raise, where they are in use.
     """
-    guard = telling()
+    guard = storage_guard()
     if guard is None or not all(map(_can_have_own_storage, outputs)):
         return lambda: [output.detach() for output in outputs]
     return _Generations(outputs, guard).new_aliases

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import CodeType
 
-from dynx._torch.cache.entries import compiled_codes, with_rests
+from dynx._torch.cache.entries import compiled_codes, with_resume_functions
 from dynx._torch.compilation.frame import resumed_at, user_name
 from dynx._torch.compilation.wrappers import is_shared
 from dynx.guards._cache.entries import record_of
@@ -23,4 +23,4 @@ def compiled_functions() -> dict[str, CodeType]:
 
 def inspect_code(code: CodeType) -> CacheReport:
     """List the cache entries of a code object and of its resume functions."""
-    return CacheReport(location_of(code), tuple(map(record_of, with_rests([code]))))
+    return CacheReport(location_of(code), tuple(map(record_of, with_resume_functions([code]))))

@@ -7,7 +7,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 from weakref import ref
 
-from dynx._torch.cache.entries import with_rests
+from dynx._torch.cache.entries import with_resume_functions
 from dynx._torch.cache.entry import RawEntry
 from dynx._torch.cache.guard_tree import tree_of
 from dynx._torch.compilation.unwrap import unwrap
@@ -31,7 +31,7 @@ class CacheOwner(NamedTuple):
 
     def entries(self) -> list[RawEntry]:
         """List its cache entries and those of its resume functions; for each code object the oldest come first."""
-        return [entry for entry in with_rests(self.codes) if self.has(entry.guards, entry.code)]
+        return [entry for entry in with_resume_functions(self.codes) if self.has(entry.guards, entry.code)]
 
     def has(self, guards: Any, code: CodeType) -> bool:
         """Return whether an entry for one of its code objects is its own.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dynx._torch.cache.entry import RawEntry
-from dynx._torch.cache.guard_failures import why_not
+from dynx._torch.cache.guard_failures import failure_reason
 from dynx._torch.cache.guard_tree import tree_of
 from dynx._torch.compilation.frame import backend_name
 from dynx._trace import subscribers
@@ -31,7 +31,7 @@ def reasons_of(
 def _reason(
     entry: RawEntry, locals: Mapping[str, Any], globals: Mapping[str, Any], backend: Any, site: Location | None
 ) -> Reason:
-    failed = parse_entry(why_not(entry.guards, entry.compile_id, locals, backend))
+    failed = parse_entry(failure_reason(entry.guards, entry.compile_id, locals, backend))
     reason = explain(failed, subscribers.facts_of(entry.compile_id), locals, globals, backend_name(backend), site)
     return with_rule(reason if reason.location is not None else replace(reason, location=_location_in_torch(entry, reason)))
 

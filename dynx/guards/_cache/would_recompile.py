@@ -77,7 +77,7 @@ def _why_eager(miss: lookup.Missed) -> str | None:
     if miss.limit is not None:
         raises = "; the call raises, since fullgraph=True or fail_on_recompile_limit_hit is set" if miss.limit_raises else ""
         return f"torch._dynamo.config.{miss.limit} is reached{raises}"
-    return None if miss.was_asked else "torch gave up on it in an earlier call; dynx.guards.reset(fn) makes it try again"
+    return None if miss.reaches_compiler else "torch gave up on it in an earlier call; dynx.guards.reset(fn) makes it try again"
 
 
 def _resume_function(code: CodeType) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dynx._torch.compilation import backend_key, isolation, wrappers
 from dynx._torch.compilation.config import config_fingerprint, config_values, forced_backend
-from dynx._torch.compilation.recompile_limit import tell_at_limit
+from dynx._torch.compilation.recompile_limit import report_at_limit
 from dynx._torch.compilation.unwrap import unwrap
 from dynx._torch.tracing.render import show_value
 from dynx._trace.cache_keys import CacheKey
@@ -182,7 +182,7 @@ class _Context:
             dynamic=self._arguments.dynamic,
             guard_filter_fn=self._guard_filter_fn,
             recompile_limit=self._limit,
-            prepare=partial(tell_at_limit, tell=partial(warn_at_limit, backend.dynx_key)),
+            prepare=partial(report_at_limit, report=partial(warn_at_limit, backend.dynx_key)),
             **{name: keywords[name] for name in _CONTEXT_KEYWORDS if name in keywords},
         )
 
