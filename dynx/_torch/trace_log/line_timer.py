@@ -14,6 +14,7 @@ from time import perf_counter
 from types import CodeType
 from typing import Any
 
+from dynx._handle import Handle
 from dynx._torch import hooks
 from dynx._torch.cache.guard_failures import guard_source
 from dynx._torch.capabilities import hook_point
@@ -58,20 +59,21 @@ class _Thread(threading.local):
         self.asked: list[tuple[str, str]] = []
 
 
-class TracingClock:
-    """Measures while it is open; `attempts` holds what it saw."""
+class TracingClock(Handle):
+    """A timer of every traced line until it is removed; `attempts` holds the results."""
 
     def __init__(self, report: Callable[[str, BaseException], None]) -> None:
         self.attempts: list[RawAttempt] = []
         self._name = f"_dynx_attempt_{id(self)}"
         self._thread = _Thread()
-        self._handles: list[Any] = [
+        self._handles: list[Handle] = [
             hooks.wrap(hook_point("step"), self._around_step),
             hooks.wrap(hook_point("backend"), self._around_backend),
             hooks.subscribe(hook_point("guard_added"), self._guard_added, on_error=report),
         ]
 
     def remove(self) -> None:
+        """Remove the hooks; what was measured stays in `attempts`."""
         for handle in self._handles:
             handle.remove()
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from dynx._handle import Handle
 from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point
 from dynx._torch.tracing import translator
@@ -18,7 +19,7 @@ from dynx._torch.tracing import translator
 OnBreak = Callable[[BaseException, list[tuple[Any, list[Any]]]], None]
 
 
-class BreakWatch:
+class BreakWatch(Handle):
     """Calls `on_break` once for each error that ends a graph, with the innermost frame still intact.
 
     The first `step` that an error leaves is that of the innermost frame. An error in a frame that can break its own graph
@@ -32,6 +33,7 @@ class BreakWatch:
         self._log = hooks.subscribe(hook_point("graph_break"), self._logged, on_error=report)
 
     def remove(self) -> None:
+        """Remove the hooks."""
         self._step.remove()
         self._log.remove()
 
