@@ -92,7 +92,7 @@ def target():
 
 @pytest.fixture
 def errors():
-    """Collects what subscribers raised."""
+    """Return a list for what subscribers raise."""
     return []
 
 

@@ -1,1 +1,1 @@
-"""What happens below Dynamo: AOTAutograd, inductor's entry, the autograd engine, saved tensors, optimizers and hooks."""
+"""The layers below Dynamo: AOTAutograd, inductor, the autograd engine, saved tensors, optimizers and hooks."""

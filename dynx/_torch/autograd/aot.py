@@ -1,4 +1,4 @@
-"""AOTAutograd with compilers of our own, and what it knows of a graph while one of them runs.
+"""AOTAutograd with compilers of dynx, and its metadata of the graph that is being compiled.
 
 Torch: `aot_autograd` and `TracingContext.fw_metadata`, alike in 2.11, 2.13 and 2.15.
 """
@@ -15,16 +15,19 @@ GraphCompiler = Callable[[Any, Sequence[Any]], Callable[[list[Any]], Any]]
 
 
 class GraphFacts(NamedTuple):
-    """What AOTAutograd knows of the graph that is being compiled."""
+    """Metadata of the graph that AOTAutograd is compiling."""
 
-    static: frozenset[int]  # inputs that are parameters or buffers
+    static: frozenset[int]  # indices of the inputs that are parameters or buffers
     user_outputs: int
-    acts_besides: bool  # wrappers set the grad mode of who calls, or mark results whose sizes change
-    regenerated: frozenset[int]  # outputs of which wrappers read the layout only: the user gets a view of another tensor
+    acts_besides: bool  # runtime wrappers set the grad mode of the caller, or mark outputs with dynamic sizes
+    regenerated: frozenset[int]  # outputs that runtime wrappers replace by a view of another tensor with the same layout
 
 
 def with_compilers(forward: GraphCompiler, backward: GraphCompiler, inference: GraphCompiler) -> Callable[..., Any]:
-    """Make a backend that compiles forward, backward and inference graphs apart; inference graphs change inputs themselves."""
+    """Return a backend with a compiler each for forward, backward and inference graphs.
+
+    Inference graphs mutate their inputs themselves; in training, a runtime wrapper of AOTAutograd copies the new values.
+    """
     require("aot_autograd", "forward_metadata", "saved_count", "weak_tensor", "saved_tensor_hooks")
     from torch._dynamo.backends.common import aot_autograd
 
@@ -34,19 +37,19 @@ def with_compilers(forward: GraphCompiler, backward: GraphCompiler, inference: G
 
 
 def input_sources(gm: Any) -> list[str]:
-    """Name the values that Dynamo passes to a graph, in order, as guards do: `L['x']`; empty where it has no name.
+    """Return the source of each input of a Dynamo graph, such as `L['x']`; empty for an input without one.
 
     Torch: `meta["grapharg"].source` of a placeholder, alike in 2.11, 2.13 and 2.15.
     """
-    found = []
+    sources = []
     for node in gm.graph.find_nodes(op="placeholder"):
         source = getattr(node.meta.get("grapharg"), "source", None)
-        found.append("" if source is None else guard_source(source))
-    return found
+        sources.append("" if source is None else guard_source(source))
+    return sources
 
 
 def graph_facts() -> GraphFacts:
-    """Give what is known of the graph that is being compiled; call it from a compiler only."""
+    """Return the metadata of the graph that is being compiled; call it only from one of its compilers."""
     from torch._guards import TracingContext
 
     metadata: Any = TracingContext.get().fw_metadata
@@ -59,30 +62,33 @@ def graph_facts() -> GraphFacts:
 
 
 def _regenerated(metadata: Any) -> frozenset[int]:
-    """Torch: `gen_alias_from_base`; outputs that are the base of others are handed out, too."""
-    if any(type(each).__name__ == "SubclassCreationMeta" for each in metadata.subclass_fw_graph_out_meta):
-        return frozenset()  # each of which is several outputs of the graph
-    first, found = metadata.num_mutated_inp_runtime_indices, metadata.output_info
-    bases = {each.base_idx for each in found if each.output_type.name == "alias_of_intermediate_base_is_user_output"}
-    aliases = (index for index, each in enumerate(found) if each.output_type.name.startswith("alias_of_"))
+    """Return the outputs that the user does not get themselves. Torch: `gen_alias_from_base`.
+
+    An intermediate that is the base of other outputs and an output itself is returned to the user too.
+    """
+    if any(type(meta).__name__ == "SubclassCreationMeta" for meta in metadata.subclass_fw_graph_out_meta):
+        return frozenset()  # one tensor subclass is several outputs of the graph
+    first, infos = metadata.num_mutated_inp_runtime_indices, metadata.output_info
+    bases = {info.base_idx for info in infos if info.output_type.name == "alias_of_intermediate_base_is_user_output"}
+    aliases = (index for index, info in enumerate(infos) if info.output_type.name.startswith("alias_of_"))
     return frozenset(first + index for index in aliases if index not in bases)
 
 
 def count_saved(gm: Any) -> int:
-    """Count the inputs of a backward graph that the forward graph saved; the others are gradients of its outputs."""
+    """Return how many inputs of a backward graph the forward graph saved; the others are tangents."""
     from torch._inductor.utils import count_tangents
 
     return int(count_tangents(gm))
 
 
 def boxed(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """Mark a function as one that takes its arguments in a list, which it empties."""
+    """Mark a function as boxed: it takes its arguments in a list and clears that list."""
     call._boxed_call = True  # type: ignore[attr-defined]
     return call
 
 
 def static_inputs(gm: Any) -> list[int]:
-    """Give the indices of the inputs of one of Dynamo's graphs that are parameters or buffers.
+    """Return the indices of the inputs of a Dynamo graph that are parameters or buffers.
 
     Torch: `meta["tensor_dict"]["_dynamo_static_input_type"]` of a placeholder, alike in 2.11, 2.13 and 2.15.
     """

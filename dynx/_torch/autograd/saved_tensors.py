@@ -1,4 +1,4 @@
-"""Whether hooks see what autograd saves.
+"""Saved-tensor hooks.
 
 Torch: `torch._C._autograd._top_saved_tensors_default_hooks`, alike in 2.11, 2.13 and 2.15.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import torch
 
+_IGNORE_TRACING = False  # the argument `ignore_is_tracing`, which is positional
+
 
 def hooks_are_set() -> bool:
-    """Tell whether hooks of `torch.autograd.graph.saved_tensors_hooks` are active: autograd hands them all that it saves."""
-    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
+    """Return whether `torch.autograd.graph.saved_tensors_hooks` are active, which get every tensor that autograd saves."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(_IGNORE_TRACING) is not None

@@ -1,7 +1,7 @@
-"""Torch's cache of compiled code, entry by entry.
+"""The entries of torch's cache of compiled code.
 
-Torch: `eval_frame._debug_get_cache_entry_list` gives entries that do not keep what they stand for alive, so none is kept
-here: what is kept is the `GuardManagerWrapper` of an entry, of which torch clears `cache_entry` when the entry goes. Alike in
+Torch: `eval_frame._debug_get_cache_entry_list` returns objects that do not keep the C++ entry alive, so dynx stores none of
+them. It stores the `GuardManagerWrapper` of an entry, whose `cache_entry` torch clears when the entry is removed. Alike in
 2.11, 2.13 and 2.15.
 """
 
@@ -19,25 +19,24 @@ from dynx._torch.compilation.frame import backend_name
 
 
 def entries_of(code: CodeType) -> list[RawEntry]:
-    """List the entries of a code object in the order in which torch asks them; without those that are of no use any more."""
+    """Return the valid entries of a code object in the order in which torch checks them, pinned ones first."""
     from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
-    found = pinned_of(code)
-    for each in _debug_get_cache_entry_list(code):
-        guards = each.guard_manager
+    entries = pinned_of(code)
+    for cached in _debug_get_cache_entry_list(code):
+        guards = cached.guard_manager
         if guards.cache_entry is not None:  # else the entry was invalidated
-            region = getattr(each, "isolate_recompiles_id", -1)
-            backend = each.backend
-            found.append(
-                RawEntry(code, str(each.compile_id), backend_name(backend), key_of(backend), region, each.code, guards)
-            )
-    return found
+            region = getattr(cached, "isolate_recompiles_id", -1)
+            backend = cached.backend
+            name, key = backend_name(backend), key_of(backend)
+            entries.append(RawEntry(code, str(cached.compile_id), name, key, region, cached.code, guards))
+    return entries
 
 
-def with_rests(codes: list[CodeType]) -> list[RawEntry]:
-    """List the entries of code objects and of their rests after graph breaks, oldest first of each."""
-    every = {id(one): one for code in codes for one in (code, *resumes_of(code))}
-    return [each for code in every.values() for each in sorted(entries_of(code), key=_age)]
+def with_resume_functions(codes: list[CodeType]) -> list[RawEntry]:
+    """Return the entries of code objects and of their resume functions, for each code object the oldest first."""
+    every = {id(part): part for code in codes for part in (code, *resumes_of(code))}
+    return [entry for code in every.values() for entry in sorted(entries_of(code), key=_age)]
 
 
 def _age(entry: RawEntry) -> tuple[int, ...]:
@@ -45,28 +44,28 @@ def _age(entry: RawEntry) -> tuple[int, ...]:
 
 
 def guards_of_result(result: Any) -> Any | None:
-    """Give the guards of what `_compile` just compiled, before it is in the cache; None where nothing was."""
+    """Return the guards of the result of `_compile`, which is not in the cache yet; None if nothing was compiled."""
     compiled = getattr(result, "guarded_code", None)
     return None if compiled is None else compiled.guard_manager
 
 
 def compiled_codes() -> list[CodeType]:
-    """List the code objects that torch has entries of. Torch: `convert_frame.input_codes`."""
+    """Return the code objects that have entries. Torch: `convert_frame.input_codes`."""
     from torch._dynamo.convert_frame import input_codes
 
-    return [code for each in input_codes.seen if (code := each()) is not None and entries_of(code)]
+    return [code for ref in input_codes.seen if (code := ref()) is not None and entries_of(code)]
 
 
 def entry_of(code: CodeType, guards: Any) -> RawEntry | None:
-    """Find the entry of these guards; None when it is not in the cache any more."""
-    return next((each for each in entries_of(code) if each.guards is guards), None)
+    """Return the entry with these guards; None if it is not in the cache any more."""
+    return next((entry for entry in entries_of(code) if entry.guards is guards), None)
 
 
 def resumes_of(code: CodeType) -> Iterator[CodeType]:
-    """Give the code of the rests of a function after its graph breaks, and of theirs. Torch: `ContinueExecutionCache`."""
+    """Yield the code of the resume functions of a function, and of theirs. Torch: `ContinueExecutionCache`."""
     from torch._dynamo.resume_execution import ContinueExecutionCache
 
     if code in ContinueExecutionCache.cache:
-        for each in tuple(ContinueExecutionCache.cache[code].values()):
-            yield each
-            yield from resumes_of(each)
+        for resume in tuple(ContinueExecutionCache.cache[code].values()):
+            yield resume
+            yield from resumes_of(resume)

@@ -1,4 +1,4 @@
-"""What is known of an entry of torch's cache."""
+"""The record of an entry of torch's cache."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 
 class RawEntry(NamedTuple):
-    """One compiled version of a function, or of a part of one."""
+    """One compiled version of a function or resume function."""
 
-    code: CodeType  # that torch replaced: the function's, or of its rest after a graph break
+    code: CodeType  # the original code, of the function or of a resume function
     compile_id: str
     backend: str
-    cache_key: Any  # of a backend that has one
-    region: int  # -1 where it is not kept apart
-    compiled: CodeType
+    cache_key: Any  # of a keyed backend, else None
+    region: int  # -1 for an entry without a region
+    compiled: CodeType  # the code that torch runs instead
     guards: Any  # `GuardManagerWrapper`
     is_pinned: bool = False

@@ -1,6 +1,6 @@
-"""Which cache entries a call runs, and the locals that their guards looked at.
+"""The cache entries that a call runs, and the locals that their guards checked.
 
-Torch runs an entry as a frame of its own, of the compiled code but with the locals of the function: a profile function sees it.
+Torch runs an entry as a frame with the compiled code and the locals of the function, which a profile function observes.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from dynx._torch.cache.entry import RawEntry
-from dynx._torch.cache.profile_hook import free_observer
+from dynx._torch.cache.profile_hook import free_profile_hook
 from dynx._torch.capabilities import require
 
 
 class FrameRun(NamedTuple):
-    """An entry that ran; holds the values of the call."""
+    """An entry that a call runs; references the values of the call."""
 
     entry: RawEntry
     locals: Mapping[str, Any]
@@ -25,33 +25,33 @@ class FrameRun(NamedTuple):
 def frames_run(
     call: Callable[[], object], entries: Iterable[RawEntry], at_start: Callable[[FrameRun], object] | None = None
 ) -> list[RawEntry]:
-    """Make a call and list which of these entries it runs on this thread, in order. Raises what it raises.
+    """Make a call and return those of the entries that it runs on this thread, in order. Raises what the call raises.
 
-    `at_start` is called before the first instruction of each, with nothing compiled meanwhile.
+    `at_start` is called before the first instruction of each entry; Dynamo is disabled during that call.
     """
     require("set_eval_frame")
     from torch._C._dynamo import eval_frame
 
-    by_code = {id(each.compiled): each for each in entries}
-    found: list[RawEntry] = []
+    by_code = {id(entry.compiled): entry for entry in entries}
+    runs: list[RawEntry] = []
 
-    def note(frame: FrameType, event: str, argument: Any) -> None:
+    def on_event(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call" and (entry := by_code.get(id(frame.f_code))) is not None:
-            found.append(entry)
+            runs.append(entry)
             if at_start is not None:
                 prior = eval_frame.set_eval_frame(None)
                 put(None)
                 try:
                     at_start(FrameRun(entry, dict(frame.f_locals), frame.f_globals))
                 finally:
-                    put(note)
+                    put(on_event)
                     eval_frame.set_eval_frame(prior)
 
-    get, put = free_observer()
+    get, put = free_profile_hook()
     before = get()
-    put(note)
+    put(on_event)
     try:
         call()
     finally:
         put(before)
-    return found
+    return runs

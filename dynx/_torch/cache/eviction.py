@@ -1,4 +1,4 @@
-"""Remove entries from torch's cache of compiled code, while no other thread reads it."""
+"""Remove entries from torch's cache of compiled code while no other thread reads it."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from dynx._torch.cache.quiescence import when_quiet
 from dynx._torch.capabilities import require
 
 
-def invalidate(guards: Any, why: str, what: str = "guards.evict") -> None:
-    """Take an entry out of use; torch goes on counting it towards the limit until the function is reset."""
+def invalidate(guards: Any, reason: str, what: str = "guards.evict") -> None:
+    """Invalidate an entry; torch still counts it towards the recompile limit until the function is reset."""
     require("deleted_guards", "compile_lock")
     from torch._dynamo.guards import DeletedGuardManagerWrapper
 
-    def take_out() -> None:
+    def remove_entry() -> None:
         if guards.cache_entry is not None:
-            guards.extra_state.invalidate(guards.cache_entry, DeletedGuardManagerWrapper(why))
+            guards.extra_state.invalidate(guards.cache_entry, DeletedGuardManagerWrapper(reason))
 
-    when_quiet(take_out, what)
+    when_quiet(remove_entry, what)
 
 
 def reset(codes: Iterable[CodeType], what: str = "guards.reset") -> None:
-    """Forget what was compiled for code objects, and that they are not to be compiled. Torch: `reset_code`."""
+    """Remove all entries of code objects, and their marks as functions to skip. Torch: `reset_code`."""
     require("reset_code", "compile_lock")
     from torch._dynamo.eval_frame import reset_code
 
-    def forget() -> None:
-        for code in each_code:
+    def reset_all() -> None:
+        for code in targets:
             reset_code(code)
 
-    each_code = list(codes)
-    when_quiet(forget, what)
+    targets = list(codes)
+    when_quiet(reset_all, what)

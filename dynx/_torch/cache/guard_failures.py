@@ -1,4 +1,4 @@
-"""Guards, as far as a recompilation shows them."""
+"""The source of a guard, and the guards that fail at a recompilation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def guard_source(source: Any) -> str:
-    """Name the value a guard looks at: `L['x']`.
+    """Return the expression that a guard checks: `L['x']`.
 
     Torch: `Source.name` is a property in 2.13 and 2.15 and a method in 2.11; some sources have no name.
     """
@@ -19,9 +19,9 @@ def guard_source(source: Any) -> str:
 
 
 def recompile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
-    """Give locals and globals of the frame that recompiles.
+    """Return locals and globals of the frame that recompiles.
 
-    None for the second, silent question that 2.11 asks when modules are not inlined.
+    None for the second call, without logging, that 2.11 makes when modules are not inlined.
     """
     skip_logging = kwargs.get("skip_logging", args[3] if len(args) > 3 else False)
     if skip_logging:
@@ -30,8 +30,8 @@ def recompile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Mappi
     return frame.f_locals, frame.f_globals
 
 
-def why_not(guards: Any, compile_id: str, locals: Mapping[str, Any], backend: Any) -> str:
-    """Say in torch's words why a cache entry does not fit a call; `guards` is its `GuardManagerWrapper`."""
+def failure_reason(guards: Any, compile_id: str, locals: Mapping[str, Any], backend: Any) -> str:
+    """Return torch's text of why a cache entry does not fit a call; `guards` is its `GuardManagerWrapper`."""
     from torch._dynamo.guards import get_guard_fail_reason_helper
 
     try:

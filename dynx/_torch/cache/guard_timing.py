@@ -1,8 +1,8 @@
-"""How long the guards of a cache entry take, part by part.
+"""The evaluation time of the guards of a cache entry, by subtree.
 
-Torch: `RootGuardManager.clone_manager` copies the parts of a tree that a filter chooses, with their leaf guards; a copy is
-timed through `.check`. The tree that is in use is not touched but by being asked. Copies lack torch's shortcuts for
-dictionaries that did not change, so their times are those of guards that are really evaluated. Alike in 2.11, 2.13 and 2.15.
+Torch: `RootGuardManager.clone_manager` copies the nodes of a tree that a filter selects, with their leaf guards; a copy is
+timed through `.check`. The tree that is in use is only evaluated. Copies have no dict tags, so their times are those of guards
+that are really evaluated. Alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _BURST_NS = 10_000
 
 
 class TimedNode(NamedTuple):
-    """A guarded value; times in nanoseconds."""
+    """The times of a node of the guard tree, in nanoseconds."""
 
     node: RawNode
-    total: float  # with everything reached through it
-    own: float  # reaching it, and its guards
+    total: float  # of the whole subtree
+    own: float  # of the access to the value and its leaf guards
     children: list[TimedNode]
 
 
 class GuardTimes:
-    """Times a tree and parts of it on the locals of a frame that it fits.
+    """Timings of a guard tree and of its subtrees, on the locals of a frame that pass it.
 
-    What is to be timed is named first, then timed together in rounds, so that a moment in which the machine is slow spoils
-    one round of all and not all of one.
+    First everything is added, then it is timed together in rounds: a moment in which the machine is slow affects one round of
+    every part, not all rounds of one part.
     """
 
     def __init__(self, tree: RawNode, locals: Mapping[str, Any]) -> None:
@@ -47,56 +47,56 @@ class GuardTimes:
         self._add_part(tree, [])
 
     def add_copy(self, nodes: Iterable[RawNode]) -> Callable[[], float]:
-        """Time a copy with these parts alone, which must be connected; gives what gives the nanoseconds."""
-        run = self._copy({each.manager for each in nodes})
+        """Add a copy with these nodes only, which must be connected; returns a function that returns its nanoseconds."""
+        run = self._copy({node.manager for node in nodes})
         return lambda: self._ns(run)
 
     def add_root(self, root: Any, locals: Mapping[str, Any]) -> Callable[[], float]:
-        """Time another root on locals of its own."""
+        """Add another root guard with locals of its own; returns a function that returns its nanoseconds."""
         run = self._run(root, locals)
         return lambda: self._ns(run)
 
     def measure(self, seconds: float) -> None:
-        """Time everything for about so long, and each three times at least."""
+        """Time everything for about this many seconds, in three rounds at least."""
         end = time.perf_counter() + seconds
-        for done in itertools.count(1):
+        for rounds in itertools.count(1):
             for run in self._runs:
                 run.burst()
-            if done >= 3 and time.perf_counter() > end:
+            if rounds >= 3 and time.perf_counter() > end:
                 return
 
     @property
     def whole(self) -> float:
-        """The nanoseconds of the tree as torch asks it."""
+        """The nanoseconds of the tree as torch evaluates it."""
         return self._ns(self._whole)
 
     @property
     def ambient(self) -> float:
-        """The nanoseconds of what is checked of no value: global state."""
+        """The nanoseconds of guards without a source: on global state."""
         return self._ns(self._own[id(self._tree)])
 
     def parts(self) -> TimedNode:
-        """Give every part; those below a value add up to what it takes."""
+        """Return the times of every node; those of the children and its own add up to the total of a node."""
         return self._part(self._tree, self._ns(self._total[id(self._tree)]), 0.0)
 
     def _add_part(self, node: RawNode, path: list[Any]) -> None:
         path = [*path, node.manager]
         self._own[id(node)] = self._total[id(node)] = self._copy(set(path))
-        for each in node.children:
-            self._add_part(each, path)
+        for child in node.children:
+            self._add_part(child, path)
         if node.children:
-            self._total[id(node)] = self._copy({*path, *(each.manager for each in node.walk())})
+            self._total[id(node)] = self._copy({*path, *(inner.manager for inner in node.walk())})
 
     def _part(self, node: RawNode, total: float, before: float) -> TimedNode:
-        """Divide a time among a node and those below it, as they were timed alone.
+        """Distribute a time over a node and its children, in proportion to their separate timings.
 
-        Alone, each also bears what they share: one walk over a dictionary leads to all its values.
+        Separately, each child also bears the cost that they share: one iteration over a dictionary reaches all its values.
         """
         until = self._ns(self._own[id(node)])
-        own, below = max(0.0, until - before), [max(0.0, self._ns(self._total[id(each)]) - until) for each in node.children]
+        own, below = max(0.0, until - before), [max(0.0, self._ns(self._total[id(child)]) - until) for child in node.children]
         scale = min(1.0, total / max(own + sum(below), 1e-9))
-        below = [each * scale for each in below]
-        children = [self._part(each, ns, until) for each, ns in zip(node.children, below, strict=True)]
+        below = [ns * scale for ns in below]
+        children = [self._part(child, ns, until) for child, ns in zip(node.children, below, strict=True)]
         return TimedNode(node, total, total - sum(below), children)
 
     def _copy(self, chosen: set[Any]) -> _Run:
@@ -111,7 +111,7 @@ class GuardTimes:
 
 
 class _Run:
-    """The fastest burst of a root so far, in nanoseconds a check."""
+    """A root guard with its fastest burst so far, in nanoseconds per check."""
 
     __slots__ = ("_check", "_locals", "_times", "best")
 
@@ -119,8 +119,9 @@ class _Run:
         self._check, self._locals, self._times, self.best = root.check, locals, 1, float("inf")
 
     def burst(self) -> None:
+        """Time as many checks as fit into a burst; the number is adapted to the time of one."""
         check, locals, clock = self._check, self._locals, time.perf_counter_ns
-        check(locals)  # brings it into the processor's cache, which the others have used since
+        check(locals)  # loads it into the CPU's cache, from which other runs have evicted it
         start = clock()
         for _ in itertools.repeat(None, self._times):
             check(locals)

@@ -1,4 +1,4 @@
-"""The guards of a cache entry, as the tree in which torch checks them.
+"""The guards of a cache entry, as the tree in which torch evaluates them.
 
 Torch: `GuardManager`, `DictGuardManager` and `LeafGuard` of `torch._C._dynamo.guards`; alike in 2.11, 2.13 and 2.15.
 """
@@ -10,36 +10,36 @@ from typing import Any, NamedTuple
 
 
 class RawGuard(NamedTuple):
-    """One guard: torch's name of its kind, and what it says."""
+    """One leaf guard: torch's name of its kind, and its conditions as text."""
 
     type: str
     texts: list[str]
 
 
 class RawNode(NamedTuple):
-    """One value that is guarded, or through which others are reached."""
+    """One node of the guard tree: a guarded value, or one through which guarded values are accessed."""
 
     source: str
     type: str  # of the value when it was guarded
-    access: str  # how it is reached from the one above
+    access: str  # the accessor from the parent node
     guards: list[RawGuard]
     children: list[RawNode]
-    manager: Any  # torch's
+    manager: Any  # torch's `GuardManager`
 
     @property
     def cls(self) -> Any:
-        """The class of the value, None where it is gone."""
+        """The class of the value; None once the class is freed."""
         return self.manager.get_type_of_guarded_value()
 
     def walk(self) -> Iterator[RawNode]:
-        """Give this node and those below it, outer ones first."""
+        """Yield this node and its descendants, parents first."""
         yield self
-        for each in self.children:
-            yield from each.walk()
+        for child in self.children:
+            yield from child.walk()
 
 
 def tree_of(guards: Any) -> RawNode:
-    """Read the tree; `guards` is the `GuardManagerWrapper` of an entry."""
+    """Return the tree of an entry; `guards` is its `GuardManagerWrapper`."""
     root = guards.root
     node = _node(root, "")
     node.guards.extend(_leaves(root.get_epilogue_lambda_guards()))
@@ -47,7 +47,7 @@ def tree_of(guards: Any) -> RawNode:
 
 
 def add_last(guards: Any, function: Callable[[Any], Any], text: str) -> None:
-    """Add a guard that is asked when all others hold; it gets what they get, and holds where it gives something true."""
+    """Add a guard that is evaluated after all others pass: `function` gets the locals and returns whether it passes."""
     guards.root.add_epilogue_lambda_guard(function, [text], None)
 
 
@@ -71,23 +71,24 @@ def _children(manager: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _leaves(guards: list[Any]) -> list[RawGuard]:
-    return [RawGuard(type(each).__name__, each.verbose_code_parts()) for each in guards]
+    return [RawGuard(type(guard).__name__, guard.verbose_code_parts()) for guard in guards]
 
 
 def is_module(node: RawNode) -> bool:
+    """Return whether the value is an `nn.Module`."""
     from torch.nn import Module
 
     return isinstance(node.cls, type) and issubclass(node.cls, Module)
 
 
 def is_builtin_module(node: RawNode) -> bool:
-    """Tell what torch means by it: its own modules without the containers. Torch: `VariableBuilder.wrap_module`."""
-    where = node.cls.__module__ if is_module(node) else ""
-    return where.startswith(("torch.nn.modules", "torch.ao.")) and not where.startswith("torch.nn.modules.container")
+    """Return whether the value is a built-in module, containers excluded. Torch: `VariableBuilder.wrap_module`."""
+    package = node.cls.__module__ if is_module(node) else ""
+    return package.startswith(("torch.nn.modules", "torch.ao.")) and not package.startswith("torch.nn.modules.container")
 
 
 def is_tensor(node: RawNode) -> bool:
-    """Tell whether it is a tensor and no parameter."""
+    """Return whether the value is a tensor, but not a parameter."""
     from torch import Tensor
     from torch.nn import Parameter
 
@@ -95,6 +96,7 @@ def is_tensor(node: RawNode) -> bool:
 
 
 def is_tensor_value(value: Any) -> bool:
+    """Return whether a Python value is a tensor, judged by its class only."""
     from torch import Tensor
 
     return issubclass(type(value), Tensor)

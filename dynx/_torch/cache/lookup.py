@@ -1,8 +1,8 @@
-"""Ask torch's cache about a call, and stop before anything runs.
+"""Look up the cache entry of a call without running the function.
 
-The call is really made: Python binds the arguments and torch's own lookup evaluates the guards, with the callback, region and
-stance that the call would have. The frame that comes of it, of the function or of compiled code, is ended by a profile function
-before its first instruction; where torch would compile, it calls a callback that ends it too.
+The call is really made: Python binds the arguments, and torch's own lookup evaluates the guards, with the callback, region and
+stance that the call would have. The frame that results, of the function or of compiled code, is stopped by a profile function
+before its first instruction. Where torch would compile, it calls a callback of dynx, which stops the frame too.
 
 Torch: `_TorchDynamoContext`, which a compiled function closes over as `self`, `_callback_from_stance`, and the functions of
 `torch._C._dynamo.eval_frame`; alike in 2.11, 2.13 and 2.15, without regions in 2.11.
@@ -12,49 +12,51 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from dynx._torch.cache.entries import entries_of
 from dynx._torch.cache.entry import RawEntry
 from dynx._torch.cache.pinned import pinned_of
-from dynx._torch.cache.profile_hook import free_observer
+from dynx._torch.cache.profile_hook import free_profile_hook
 from dynx._torch.cache.quiescence import register_reader
+from dynx._torch.capabilities import require
 from dynx._torch.compilation.unwrap import code_of
 
 
 class Compiled(NamedTuple):
-    """What torch.compile made of a function."""
+    """The parts of a compiled function."""
 
-    fn: Any  # what it calls under its callback
+    fn: Any  # that it calls with the callback set
     code: CodeType  # of the frame that torch looks up
     context: Any  # `_TorchDynamoContext`
 
 
 class Missed(NamedTuple):
-    """The frame of a call that no entry fits, or that torch does not look up; holds what lives only during the call."""
+    """A call that no entry fits, or whose frame torch does not look up; must not outlive the call."""
 
     locals: Mapping[str, Any]
     globals: Mapping[str, Any]
     backend: Any
-    entries: list[RawEntry]  # that torch asked
+    entries: list[RawEntry]  # that torch checked
     has_tensor: bool
     limit: str | None  # name of the limit that another compilation would exceed
     limit_raises: bool  # instead of running the function eagerly
-    was_asked: bool  # whether torch would ask its compiler
+    reaches_compiler: bool  # whether torch would call its compiler
     stance: str
 
 
 class Seen(NamedTuple):
-    """What torch would do: run an entry, or what `on_miss` says of it; neither where `off` says what switches torch off."""
+    """The result of a lookup: the entry that torch would run, the result of `on_miss`, or in `off` why torch is disabled."""
 
     entry: RawEntry | None
     miss: Any = None
     off: str | None = None
 
 
-class _Begun(NamedTuple):
-    """A frame that was about to run; torch's frames are not to be kept."""
+class _Stopped(NamedTuple):
+    """The contents of a frame that was stopped; frames of torch themselves must not be referenced."""
 
     f_code: CodeType
     f_locals: Mapping[str, Any]
@@ -62,11 +64,11 @@ class _Begun(NamedTuple):
 
 
 class _Stop(BaseException):
-    """Ends the frame that is about to run."""
+    """Raised to stop a frame before its first instruction."""
 
 
 def compiled_parts(compiled: Any) -> Compiled | None:
-    """Take apart what `torch.compile` made; None for anything else, and for what runs through code that is not Python."""
+    """Return the parts of a compiled function; None for anything else, and for a callable without Python code."""
     cells = dict(zip(compiled.__code__.co_freevars, compiled.__closure__ or (), strict=True)) if _is_function(compiled) else {}
     if "self" not in cells or "fn" not in cells or "callback" not in cells:
         return None
@@ -80,7 +82,8 @@ def _is_function(value: Any) -> bool:
 
 
 def look_up(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], on_miss: Callable[[Missed], Any]) -> Seen:
-    """Find what torch would do with a call. Raises TypeError where the arguments do not fit the function."""
+    """Return what torch would do with a call. Raises TypeError if the arguments do not fit the function."""
+    _require_lookup()
     from torch._C._dynamo import eval_frame
     from torch._dynamo.eval_frame import (
         _callback_from_stance,
@@ -92,28 +95,28 @@ def look_up(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], o
     callback = _callback_from_stance(compiled.context.callback)
     if callback is None:
         return Seen(None, off=f"the stance {_stance()!r}")
-    watched = {id(each.code) for each in _debug_get_cache_entry_list(compiled.code)}
+    watched = {id(cached.code) for cached in _debug_get_cache_entry_list(compiled.code)}
     watched.add(id(compiled.code))
-    watched.update(id(each.compiled) for each in pinned_of(compiled.code))
-    begun: list[tuple[CodeType, dict[str, Any], dict[str, Any]]] = []
+    watched.update(id(entry.compiled) for entry in pinned_of(compiled.code))
+    stopped: list[tuple[CodeType, dict[str, Any], dict[str, Any]]] = []
 
-    def end_at_first_instruction(frame: FrameType, event: str, argument: Any) -> None:
+    def stop_at_first_instruction(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call" and id(frame.f_code) in watched:
-            begun.append((frame.f_code, frame.f_locals, frame.f_globals))  # a function called here would be looked up too
+            stopped.append((frame.f_code, frame.f_locals, frame.f_globals))  # no call here: it would be looked up too
             raise _Stop
 
-    skip_code(end_at_first_instruction.__code__)
-    get, put = free_observer()
-    canary = _Canary(compiled, callback, on_miss, put)
+    skip_code(stop_at_first_instruction.__code__)
+    get, put = free_profile_hook()
+    stub = _CompilerStub(compiled, callback, on_miss, put)
     set_region = getattr(eval_frame, "set_eval_frame_isolate_recompiles_id", None)
-    # from here on as little as possible, since everything is profiled
+    # as little as possible from here on, since every frame calls the profile function
     prior = eval_frame.set_eval_frame(None)
     unsafe = eval_frame.set_skip_guard_eval_unsafe(_is_skip_guard_eval_unsafe_stance())
     region = set_region(compiled.context._isolate_recompiles_id) if set_region is not None else None
     observer = get()
     try:
-        put(end_at_first_instruction)
-        eval_frame.set_eval_frame(canary if callback is not False else False)
+        put(stop_at_first_instruction)
+        eval_frame.set_eval_frame(stub if callback is not False else False)
         compiled.fn(*args, **kwargs)
     except _Stop:
         pass
@@ -124,14 +127,20 @@ def look_up(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], o
             set_region(region)
         eval_frame.set_skip_guard_eval_unsafe(unsafe)
         eval_frame.set_eval_frame(prior)
-    if not begun:
-        return Seen(None, canary.answer)
-    frame = _Begun(*begun.pop())
-    entry = next((each for each in entries_of(compiled.code) if each.compiled is frame.f_code), None)
-    return Seen(entry) if entry is not None else Seen(None, on_miss(_missed(frame, compiled, callback, was_asked=False)))
+    if not stopped:
+        return Seen(None, stub.result)
+    frame = _Stopped(*stopped.pop())
+    entry = next((entry for entry in entries_of(compiled.code) if entry.compiled is frame.f_code), None)
+    return Seen(entry) if entry is not None else Seen(None, on_miss(_missed(frame, compiled, callback, reaches_compiler=False)))
 
 
 register_reader(look_up)
+
+
+@cache  # a lookup should take microseconds
+def _require_lookup() -> None:
+    require("set_eval_frame", "set_skip_guards", "stance", "stance_callback", "skip_guards", "skip_code", "frame_return")
+    require("convert_frame", "cache_size", "cache_entries", "recompile_limit", "accumulated_limit", "fail_on_limit")
 
 
 def _stance() -> str:
@@ -140,41 +149,44 @@ def _stance() -> str:
     return str(eval_frame._stance.stance)
 
 
-class _Canary:
-    """Stands where torch calls its compiler."""
+class _CompilerStub:
+    """A callback in the place of torch's compiler, which stops the frame instead of compiling it."""
 
     def __init__(
         self, compiled: Compiled, callback: Any, on_miss: Callable[[Missed], Any], put: Callable[[None], None]
     ) -> None:
-        self._torchdynamo_orig_backend = callback  # by which torch tells backends apart
+        self._torchdynamo_orig_backend = callback  # which torch compares with the backends of entries
         self._compiled, self._on_miss, self._put_observer = compiled, on_miss, put
-        self.answer: Any = None
+        self.result: Any = None
 
     def __call__(self, frame: Any, *more: Any) -> Any:
         from torch._dynamo.types import ConvertFrameReturn
 
         if frame.f_code is not self._compiled.code:
             return ConvertFrameReturn(apply_to_code=False)
-        self._put_observer(None)  # the lookup is over
-        self.answer = self._on_miss(_missed(frame, self._compiled, self._torchdynamo_orig_backend, was_asked=True))
+        self._put_observer(None)  # the lookup has ended
+        self.result = self._on_miss(_missed(frame, self._compiled, self._torchdynamo_orig_backend, reaches_compiler=True))
         raise _Stop
 
 
-def _missed(frame: Any, compiled: Compiled, callback: Any, *, was_asked: bool) -> Missed:
+def _missed(frame: Any, compiled: Compiled, callback: Any, *, reaches_compiler: bool) -> Missed:
     from torch._dynamo import config, convert_frame
     from torch._dynamo.eval_frame import innermost_backend
 
     region = getattr(compiled.context, "_isolate_recompiles_id", -1)
-    entries = [each for each in entries_of(compiled.code) if each.region in (region, -1)]
+    entries = [entry for entry in entries_of(compiled.code) if entry.region in (region, -1)]
     has_tensor = inspect.unwrap(convert_frame.has_tensor_in_frame)(frame)
     limit = _limit_exceeded(frame, compiled, entries)
     backend = innermost_backend(callback or compiled.context.callback)
     raises = bool(config.fail_on_recompile_limit_hit or compiled.context.fullgraph)
-    return Missed(frame.f_locals, frame.f_globals, backend, entries, has_tensor, limit, raises, was_asked, _stance())
+    return Missed(frame.f_locals, frame.f_globals, backend, entries, has_tensor, limit, raises, reaches_compiler, _stance())
 
 
 def _limit_exceeded(frame: Any, compiled: Compiled, entries: list[RawEntry]) -> str | None:
-    """Name the limit that another compilation would exceed. Torch: `cache_size.compute_cache_size`, by version of its own."""
+    """Return the limit that another compilation would exceed.
+
+    Torch: `cache_size.compute_cache_size`, whose parameters differ in 2.11.
+    """
     from torch._dynamo import cache_size, config
     from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
@@ -183,21 +195,21 @@ def _limit_exceeded(frame: Any, compiled: Compiled, entries: list[RawEntry]) -> 
         size = cache_size.compute_cache_size(frame, raw[0] if raw else None)
     else:
         region = compiled.context._isolate_recompiles_id
-        mine = [each for each in raw if each.isolate_recompiles_id == region]
-        size = cache_size.compute_cache_size(frame, mine, len(raw))
-    times = max((int(each.compile_id.rpartition("/")[2]) + 1 for each in entries), default=0)
-    if size.will_compilation_exceed_accumulated_limit() or times >= config.accumulated_recompile_limit:
+        in_region = [cached for cached in raw if cached.isolate_recompiles_id == region]
+        size = cache_size.compute_cache_size(frame, in_region, len(raw))
+    compilations = max((int(entry.compile_id.rpartition("/")[2]) + 1 for entry in entries), default=0)
+    if size.will_compilation_exceed_accumulated_limit() or compilations >= config.accumulated_recompile_limit:
         return "accumulated_recompile_limit"
-    own = _own_limit(compiled.context)
-    return "recompile_limit" if size.will_compilation_exceed_specific_limit(own or config.recompile_limit) else None
+    limit = _limit_of(compiled.context) or config.recompile_limit
+    return "recompile_limit" if size.will_compilation_exceed_specific_limit(limit) else None
 
 
-def _own_limit(context: Any) -> int | None:
-    """Give the limit that was set for this function alone."""
-    inner = context.callback
-    while inner is not None:
-        limit = getattr(inner, "_recompile_limit", None) or getattr(inner, "dynx_recompile_limit", None)
+def _limit_of(context: Any) -> int | None:
+    """Return the recompile limit that was set for this function only."""
+    callback = context.callback
+    while callback is not None:
+        limit = getattr(callback, "_recompile_limit", None) or getattr(callback, "dynx_recompile_limit", None)
         if limit is not None:
             return int(limit)
-        inner = getattr(inner, "_torchdynamo_orig_backend", None)
+        callback = getattr(callback, "_torchdynamo_orig_backend", None)
     return None

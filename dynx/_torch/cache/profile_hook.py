@@ -1,4 +1,4 @@
-"""A place where Python tells of frames that begin, which nobody else uses."""
+"""A hook of Python that is called when a frame starts, and that no profiler or debugger uses."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 from typing import Any
 
 
-def free_observer() -> tuple[Any, Any]:
-    """Give what gets and what sets Python's profile function, or its trace function where a profiler runs.
+def free_profile_hook() -> tuple[Any, Any]:
+    """Return getter and setter of Python's profile function, or of its trace function if a profiler is running.
 
-    A profiler written in C, such as cProfile, cannot be put back from Python once it was replaced.
+    A profiler written in C, such as cProfile, cannot be restored from Python once it was replaced.
     """
     return (sys.getprofile, sys.setprofile) if sys.getprofile() is None else (sys.gettrace, sys.settrace)

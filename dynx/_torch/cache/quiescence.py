@@ -1,11 +1,11 @@
 """Change torch's cache while no other thread reads it.
 
-A call of compiled code reads the cache without a lock, and gives up the interpreter's lock while it evaluates guards: what
-another thread takes out of the cache meanwhile is freed under its feet, and torch crashes (`torch._dynamo.reset()` does too, in
-2.11, 2.13 and 2.15). A thread that was just given the interpreter's lock keeps it for `sys.getswitchinterval()`, which is 5
-milliseconds, unless it lets go: time to see that no other thread is in a call of compiled code, and to make the change.
+A call of compiled code reads the cache without a lock, and may release the GIL while it evaluates guards. An entry that another
+thread removes meanwhile is freed while it is in use, and torch crashes (so does `torch._dynamo.reset()`, in 2.11, 2.13 and
+2.15). A thread that just acquired the GIL keeps it for `sys.getswitchinterval()`, which is 5 milliseconds, unless it releases
+it: enough time to check that no other thread is in a call of compiled code, and to make the change.
 
-Torch: the function around compiled code, `eval_frame.compile_wrapper`, found by the name of something compiled.
+Torch: the function around compiled code, `eval_frame.compile_wrapper`, whose name is read from a compiled function.
 """
 
 from __future__ import annotations
@@ -25,60 +25,63 @@ from typing import Any
 
 from dynx.errors import UsageError
 
-_registered: list[bytes] = []  # functions besides calls of compiled code that read the cache
+_registered: list[bytes] = []  # functions that read the cache, besides calls of compiled code
 
-_PATIENCE = 30.0  # seconds
-_PAUSE = 0.0005
-_ROOM = 1 << 22  # bytes: five hundred threads of a hundred frames
-_CUT = b"\n  ...\n"
+_TIMEOUT = 30.0  # seconds
+_PAUSE = 0.0005  # seconds between attempts
+_BUFFER = 1 << 22  # bytes: the stacks of five hundred threads with a hundred frames each
+_TRUNCATED = b"\n  ...\n"
 
 
 def register_reader(function: Any) -> None:
-    """Have changes to torch's cache wait while another thread is inside this function, which reads the cache."""
+    """Make changes to torch's cache wait while another thread is in this function, which reads the cache."""
     _registered.append(_frame_line(function))
 
 
 def when_quiet(change: Callable[[], Any], what: str) -> Any:
-    """Make a change to torch's cache at a moment in which no other thread is in a call of compiled code.
+    """Call `change` at a moment at which no other thread is in a call of compiled code, and return its result.
 
-    Raises UsageError where this thread is compiling, and when no such moment comes in half a minute.
+    Raises UsageError if this thread is compiling, and if there is no such moment within half a minute.
     """
     from torch._dynamo.convert_frame import compile_lock
 
     if _is_compiling(sys._getframe()):
-        raise UsageError(f"{what}: this thread is compiling, and torch goes on with what would be freed\n  call it afterwards")
-    readers, end = _reader_lines(), time.monotonic() + _PATIENCE
+        raise UsageError(
+            f"{what}: this thread is compiling, and torch would continue with entries that are freed\n"
+            "  call it after the compilation"
+        )
+    readers, end = _reader_lines(), time.monotonic() + _TIMEOUT
     with _Stacks() as stacks:
         while True:
             stacks.clear()
-            time.sleep(0)  # begins a turn of our own, and nothing below lets go of it
-            begun = time.perf_counter()
+            time.sleep(0)  # releases the GIL and acquires it again; nothing below releases it
+            acquired = time.perf_counter()
             busy = _busy_thread(stacks.read(), readers)
             if busy is None and compile_lock.acquire(blocking=False):
                 try:
-                    if time.perf_counter() - begun < sys.getswitchinterval() / 2:  # it is still our turn
+                    if time.perf_counter() - acquired < sys.getswitchinterval() / 2:  # the GIL was held all the time
                         return change()
                 finally:
                     compile_lock.release()
             if time.monotonic() > end:
-                names = {each.ident: each.name for each in threading.enumerate()}
+                names = {thread.ident: thread.name for thread in threading.enumerate()}
                 raise UsageError(
-                    f"{what}: thread {names.get(busy, busy)!r} was in calls of compiled code for {_PATIENCE:.0f} seconds;"
-                    " torch would have crashed\n  let them end first"
+                    f"{what}: thread {names.get(busy, busy)!r} was in calls of compiled code for {_TIMEOUT:.0f} seconds;"
+                    " changing the cache now would crash torch\n  wait until that thread is done"
                 )
             time.sleep(_PAUSE)
 
 
 class _Stacks:
-    """What all threads are doing, written down by `faulthandler`; read through memory, since reading a file lets others run.
+    """The stacks of all threads, written by `faulthandler` and read through `mmap`, since reading a file releases the GIL.
 
-    Python's own `sys._current_frames()` makes objects of the frames, which torch's frames do not survive safely.
+    `sys._current_frames()` would create frame objects, which is not safe for the frames that torch runs.
     """
 
     def __enter__(self) -> _Stacks:
         self._file = TemporaryFile()
-        self._file.truncate(_ROOM)
-        self._memory = mmap(self._file.fileno(), _ROOM)
+        self._file.truncate(_BUFFER)
+        self._memory = mmap(self._file.fileno(), _BUFFER)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -86,23 +89,25 @@ class _Stacks:
         self._file.close()
 
     def clear(self) -> None:
+        """Erase the last stacks."""
         written = os.lseek(self._file.fileno(), 0, os.SEEK_CUR)
-        self._memory[: min(written, _ROOM)] = bytes(min(written, _ROOM))
+        self._memory[: min(written, _BUFFER)] = bytes(min(written, _BUFFER))
         os.lseek(self._file.fileno(), 0, os.SEEK_SET)
 
     def read(self) -> bytes:
+        """Write and return the current stacks."""
         faulthandler.dump_traceback(self._file.fileno(), all_threads=True)
         return self._memory[: self._memory.find(b"\0")]
 
 
 def _busy_thread(stacks: bytes, readers: tuple[bytes, ...]) -> int | None:
-    """Give the number of another thread that is in a call of compiled code, or asks the cache about one.
+    """Return the number of another thread that is in a call of compiled code, or looks one up.
 
-    Of a stack only the innermost hundred frames are known; the call may be below.
+    `faulthandler` writes only the innermost hundred frames; a longer stack counts as busy, since the call may be further out.
     """
     for thread in stacks.split(b"\n\n"):
         head, _, stack = (thread + b"\n").partition(b"\n")
-        if head.startswith(b"Thread 0x") and (_CUT in stack or any(each in stack for each in readers)):
+        if head.startswith(b"Thread 0x") and (_TRUNCATED in stack or any(reader in stack for reader in readers)):
             return int(head.split()[1], 16)
     return None
 
@@ -122,7 +127,7 @@ def _compiled_call() -> bytes:
 
 
 def _frame_line(function: Any) -> bytes:
-    """Return how `faulthandler` ends the line of a frame that runs the function."""
+    """Return the end of the line that `faulthandler` writes for a frame of the function."""
     return f" in {function.__code__.co_name}\n".encode()
 
 
@@ -130,7 +135,7 @@ def _is_compiling(frame: FrameType) -> bool:
     from torch._dynamo import convert_frame
 
     compiles = inspect.unwrap(convert_frame._compile).__code__
-    return any(each.f_code is compiles for each in _outwards(frame))
+    return any(outer.f_code is compiles for outer in _outwards(frame))
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

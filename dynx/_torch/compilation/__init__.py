@@ -1,1 +1,1 @@
-"""One compilation from outside: the frame and how it ended, its events and metrics, configuration, limits, and backends."""
+"""A compilation seen from outside: its frame and outcome, events, metrics, configuration, limits and backends."""

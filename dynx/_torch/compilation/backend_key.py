@@ -1,7 +1,7 @@
-"""Compile with a backend that is what it was keyed by, and with a cache of its own.
+"""Backends with a key: copies of torch's backend objects, each equal to nothing but itself.
 
-Torch matches a cache entry when its backend is the same object, or of the same type and equal. Entries are kept apart by
-region (`isolate_recompiles`, from 2.13 on): a compiled function looks only at its own and at those without a region.
+Torch reuses a cache entry when its backend is the same object, or of the same type and equal. From 2.13 on entries also belong
+to a region (`isolate_recompiles`): a compiled function looks up only entries of its own region and those without one.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from weakref import WeakSet
 from dynx._torch.capabilities import require
 
 
-def torch_backend(backend: Any, **named: Any) -> Any:
-    """Make what `torch.compile` makes of its arguments: the object that is called with each graph; None where it does nothing.
+def torch_backend(backend: Any, **options: Any) -> Any:
+    """Return the backend object that `torch.compile` creates from its arguments; None where `torch.compile` has no effect.
 
-    Raises what it raises. Torch: the backend stands at the end of `_torchdynamo_orig_backend` of the callback that a compiled
-    function closes over.
+    Raises what `torch.compile` raises. Torch: a compiled function closes over a callback; the backend is the innermost
+    `_torchdynamo_orig_backend` of that.
     """
     require("cached_backends", "innermost_backend")
     import torch
@@ -26,21 +26,21 @@ def torch_backend(backend: Any, **named: Any) -> Any:
 
     def nothing() -> None: ...
 
-    known = set(cached_backends)
-    compiled: Any = torch.compile(nothing, backend=backend, **named)
-    if compiled is nothing:  # torch.compile is switched off, or an export is under way
+    cached_before = set(cached_backends)
+    compiled: Any = torch.compile(nothing, backend=backend, **options)
+    if compiled is nothing:  # torch.compile is disabled, or an export is running
         return None
     cells = dict(zip(compiled.__code__.co_freevars, compiled.__closure__, strict=True))
-    made = innermost_backend(cells["callback"].cell_contents)
-    if id(made) not in known:
-        cached_backends.pop(id(made), None)  # what is made of it is reset in its place
-    return made
+    inner = innermost_backend(cells["callback"].cell_contents)
+    if id(inner) not in cached_before:
+        cached_backends.pop(id(inner), None)  # torch._dynamo.reset() is to reset the copies of it instead
+    return inner
 
 
 def keyed_backend(backend: Any, key: Any, key_now: Callable[[], Hashable]) -> Any:
-    """Make a copy of what `torch_backend` gives that is equal to nothing but itself, and carries its key.
+    """Return a copy of a backend from `torch_backend` that is equal to nothing but itself, and has a key.
 
-    Should `key_now` have become another value when it compiles, the copy is not shared any more.
+    If `key_now()` returns another value while it compiles, the copy is not shared with later calls any more.
     """
     cls: Any = type(backend)
     copy = object.__new__(_keyed_class(cls))
@@ -49,30 +49,32 @@ def keyed_backend(backend: Any, key: Any, key_now: Callable[[], Hashable]) -> An
     return copy
 
 
-live_backends: WeakSet[Any] = WeakSet()  # backends that live
+live_backends: WeakSet[Any] = WeakSet()  # keyed backends that are alive
 
 
-@cache  # of torch's own few classes
+@cache  # for the few classes of backends that torch has
 def _keyed_class(cls: Any) -> Any:
     def compile_graph(self: Any, *args: Any, **kwargs: Any) -> Any:
         self.dynx_is_shared = self.dynx_is_shared and self.dynx_key_now() == self.dynx_key.value
         return cls.__call__(self, *args, **kwargs)
 
-    def is_same(self: Any, other: Any) -> bool:  # torch's own class must not be asked: it finds equal what was given the same
+    def is_same(
+        self: Any, other: Any
+    ) -> bool:  # not the `__eq__` of torch's class, to which backends with equal arguments are equal
         return self is other
 
-    own = {"__eq__": is_same, "__hash__": object.__hash__, "__module__": cls.__module__, "__doc__": cls.__doc__}
-    return type(cls.__name__, (cls,), {**own, "__call__": compile_graph})
+    methods = {"__eq__": is_same, "__hash__": object.__hash__, "__module__": cls.__module__, "__doc__": cls.__doc__}
+    return type(cls.__name__, (cls,), {**methods, "__call__": compile_graph})
 
 
 def shared_key(backend: Any) -> Hashable | None:
-    """Give the value of a keyed backend's key, None when it is not what it was made for any more."""
+    """Return the value of a keyed backend's key; None once the key has changed since the backend was created."""
     key: Hashable = backend.dynx_key.value
     return key if backend.dynx_is_shared and backend.dynx_key_now() == key else None
 
 
 def key_of(backend: Any) -> Any:
-    """Give the key of a keyed backend, also of one that torch has wrapped; None for any other."""
+    """Return the key of a keyed backend, also if torch has wrapped it; None for any other backend."""
     from torch._dynamo.eval_frame import innermost_backend
 
     return getattr(innermost_backend(backend), "dynx_key", None)

@@ -1,7 +1,7 @@
-"""The configuration of torch's compiler: what changes compiled code, as a fingerprint and as values.
+"""The configuration of torch's compiler: the settings that change compiled code, as a fingerprint and as values.
 
-Torch: `get_hash` of its configuration modules, which is kept until a value changes and leaves out what does not change code;
-alike in 2.11, 2.13 and 2.15.
+Torch: `get_hash` of its configuration modules, which is cached until a value changes, and omits settings that do not change
+code; alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ _NAMES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.co
 
 
 def config_fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...]]:
-    """Give a function that gives the fingerprint: it runs on every call, so what it needs is bound here.
+    """Return a function that returns the fingerprint; it runs on every call, so all lookups happen here.
 
-    With it goes the backend that a stance forces (`torch.compiler.set_stance`). Torch: `eval_frame._stance`.
+    The backend that a stance forces (`torch.compiler.set_stance`) is part of it; without `of_config` it is all of it. Torch:
+    `eval_frame._stance`.
     """
     require("stance", "config_hash", "inductor_config")
     from torch._dynamo import eval_frame
@@ -29,7 +30,7 @@ def config_fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...
 
 
 def forced_backend() -> Any:
-    """Give the backend that a stance forces, None without one."""
+    """Return the backend that the current stance forces; None if it forces none."""
     from torch._dynamo import eval_frame
 
     return eval_frame._stance.backend
@@ -40,16 +41,16 @@ def _name(backend: Any) -> Hashable:
 
 
 def config_values() -> dict[str, Any]:
-    """Give every setting that changes compiled code, by its full name."""
-    found: dict[str, Any] = {}
+    """Return every setting that changes compiled code, by its full name."""
+    values: dict[str, Any] = {}
     for name, module in zip(_NAMES, _modules(), strict=True):
         ignored: Any = getattr(module, "_compile_ignored_keys", ())
-        found |= {f"{name}.{key}": value for key, value in module.get_config_copy().items() if key not in ignored}
-    return found
+        values |= {f"{name}.{key}": value for key, value in module.get_config_copy().items() if key not in ignored}
+    return values
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Give the settings that differ, with both values."""
+    """Return the settings that differ, each with both values."""
     return {name: (before.get(name), value) for name, value in now.items() if repr(before.get(name)) != repr(value)}
 
 

@@ -1,4 +1,4 @@
-"""What torch tells its own event log: caches and automatic dynamic shapes."""
+"""Events that torch writes to its own event log: caches and automatic dynamic shapes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any, Literal, cast
 
 _CACHES = {"fx_graph_cache_": "fx_graph", "autograd_cache_": "aot_autograd"}
 _RESULTS = ("hit", "miss", "bypass")
-# once a size is symbolic every further value differs from it; only the first change is news
+# once a size is symbolic, every other value differs from it: only the first change is reported
 _SYMBOLIC = ("AutoDynamic", "auto_dynamic", "AutoUnset", "auto_unset", "InferStride", "?")
 
 
 @dataclass(frozen=True, slots=True)
 class RawCache:
+    """One lookup in a cache of torch."""
+
     cache: Literal["fx_graph", "aot_autograd"]
     result: Literal["hit", "miss", "bypass"]
     reason: str | None
@@ -20,6 +22,8 @@ class RawCache:
 
 @dataclass(frozen=True, slots=True)
 class RawDynamic:
+    """One size or number that became dynamic, with the two values that differed."""
+
     source: str
     dim: str
     first: str
@@ -47,10 +51,11 @@ def read_event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RawCache | RawD
 def backward_of(args: tuple[Any, ...]) -> str | None:
     """Read the arguments of `CompilationCallbackHandler.run_start_callbacks` or `.run_end_callbacks`.
 
-    Gives the compile id for a backward graph that is compiled late, None for everything else that has such callbacks.
+    Returns the compile id of a backward graph that is compiled at the first `backward()`; None for other compilations that have
+    such callbacks.
     """
-    given = args[1]
-    return str(given.compile_id) if given.callback_trigger.name == "LAZY_BACKWARD" else None
+    arguments = args[1]
+    return str(arguments.compile_id) if arguments.callback_trigger.name == "LAZY_BACKWARD" else None
 
 
 def _dynamic(metadata: dict[str, Any]) -> RawDynamic | None:

@@ -1,4 +1,4 @@
-"""What Dynamo was asked to compile, and how that ended."""
+"""The frame that Dynamo compiles, and the outcome of the compilation."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _LIMIT = "Dynamo recompile limit exceeded"
 
 @dataclass(frozen=True, slots=True)
 class CompileCall:
-    """The arguments of one compilation; holds live objects and must not outlive the call."""
+    """The arguments of one compilation. It references live objects and must not outlive the call."""
 
     code: CodeType
     locals: Mapping[str, Any]
     globals: Mapping[str, Any]
     id: str
     frame_number: int
-    nth: int
+    nth: int  # 0 for the first compilation of the frame
     backend: str
     fullgraph: bool
-    cache_key: Any = None  # of a backend that has one
+    cache_key: Any = None  # of a keyed backend
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How one compilation ended, in plain data."""
+    """The outcome of one compilation, in plain data."""
 
     outcome: Literal["compiled", "skipped", "failed", "gave_up"]
     reason: str | None
@@ -40,25 +40,25 @@ class Ending:
 
 def compile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompileCall:
     """Read the arguments of `convert_frame._compile`."""
-    given = dict(zip(hook_point("compile").leading, args, strict=False)) | kwargs
-    compile_id = given["compile_id"]
+    arguments = dict(zip(hook_point("compile").leading, args, strict=False)) | kwargs
+    compile_id = arguments["compile_id"]
     return CompileCall(
-        given["code"],
-        given["locals"],
-        given["globals"],
+        arguments["code"],
+        arguments["locals"],
+        arguments["globals"],
         str(compile_id),
         compile_id.frame_id or 0,
         compile_id.frame_compile_id or 0,
-        backend_name(given["compiler_fn"]),
-        bool(given["one_graph"]),
-        key_of(given["compiler_fn"]),
+        backend_name(arguments["compiler_fn"]),
+        bool(arguments["one_graph"]),
+        key_of(arguments["compiler_fn"]),
     )
 
 
 def module_of(call: CompileCall) -> Any | None:
-    """Give the module whose method is compiled; None for a plain function.
+    """Return the module whose method is compiled; None for a plain function.
 
-    Torch compiles its own modules through `external_utils.wrap_inline(module)`, whose code they all share.
+    Torch compiles its built-in modules through `external_utils.wrap_inline(module)`, whose code object they all share.
     """
     from torch.nn import Module
 
@@ -68,7 +68,7 @@ def module_of(call: CompileCall) -> Any | None:
 
 
 def backend_name(backend: Any) -> str:
-    """Name a backend as the user wrote it: "inductor", "eager", or the name of the function."""
+    """Return the name of a backend as the user wrote it: "inductor", "eager", or the name of the function."""
     from torch._dynamo.eval_frame import innermost_backend
 
     inner = innermost_backend(backend)
@@ -79,9 +79,9 @@ def backend_name(backend: Any) -> str:
 def ending(result: Any, raised: BaseException | None, *, fullgraph: bool) -> Ending:
     """Read what `convert_frame._compile` returned or raised.
 
-    Torch: `ConvertFrameReturn.skip_reason` is from 2.13. An `Unsupported` or `UserError` outside fullgraph means that the
-    function runs eagerly; the recompile limit raises `Unsupported` too,
-    and under fullgraph `FailOnRecompileLimitHit`, which reaches the user.
+    Torch: `ConvertFrameReturn.skip_reason` is from 2.13. Without fullgraph, `Unsupported` or
+    `UserError` means that the function runs eagerly. At the recompile limit torch raises `Unsupported` too, and with fullgraph
+    `FailOnRecompileLimitHit`, which reaches the user.
     """
     if raised is None:
         if result.guarded_code is not None:
@@ -99,7 +99,7 @@ def ending(result: Any, raised: BaseException | None, *, fullgraph: bool) -> End
 
 
 def limit_value(name: str) -> int | None:
-    """Give the value of `torch._dynamo.config.<name>`."""
+    """Return the value of `torch._dynamo.config.<name>`; None if it is not a number."""
     import torch._dynamo.config as config
 
     value = getattr(config, name, None)
@@ -107,15 +107,15 @@ def limit_value(name: str) -> int | None:
 
 
 def user_name(function: str) -> str:
-    """Give the user's name of a function; torch names the rest of `f` after a graph break `torch_dynamo_resume_in_f_at_74`."""
-    outer, dot, own = function.rpartition(".")
-    if not own.startswith(_RESUME):
+    """Return the user's name of a function: torch names the resume function of `f` `torch_dynamo_resume_in_f_at_74`."""
+    outer, dot, name = function.rpartition(".")
+    if not name.startswith(_RESUME):
         return function
-    return f"{outer}{dot}{own[len(_RESUME) :].rpartition('_at_')[0]}"
+    return f"{outer}{dot}{name[len(_RESUME) :].rpartition('_at_')[0]}"
 
 
 def resumed_at(code: CodeType) -> int | None:
-    """Give the line of the graph break that made this rest of a function; None for a function as the user wrote it."""
+    """Return the line of the graph break behind which a resume function continues; None for a function of the user."""
     if not code.co_name.startswith(_RESUME):
         return None
     line = code.co_name.rpartition("_at_")[2]
@@ -123,16 +123,16 @@ def resumed_at(code: CodeType) -> int | None:
 
 
 def restart_reason(raised: BaseException) -> tuple[bool, str]:
-    """Tell whether an exception restarts the analysis, and why."""
+    """Return whether an exception restarts the analysis, and the reason."""
     from torch._dynamo import exc
 
     restarts = isinstance(raised, exc.RestartAnalysis)
-    why = getattr(raised, "restart_reason", None)
-    return restarts, _first_line(why or str(raised)) or type(raised).__name__
+    reason = getattr(raised, "restart_reason", None)
+    return restarts, _first_line(reason or str(raised)) or type(raised).__name__
 
 
 def is_compiled_itself(code: CodeType) -> bool:
-    """Tell whether a function was given to torch.compile, or was only met on the way.
+    """Return whether a function was passed to torch.compile itself, not called by a compiled one.
 
     Torch: `eval_frame.always_optimize_code_objects`, alike in 2.11, 2.13 and 2.15.
     """
@@ -142,7 +142,7 @@ def is_compiled_itself(code: CodeType) -> bool:
 
 
 def symbolic_sources(tracer_output: Any) -> frozenset[str]:
-    """Name the sources that became symbols in a finished attempt: `L['x'].size()[0]`, `L['n']`.
+    """Return the sources that became symbols in a finished attempt: `L['x'].size()[0]`, `L['n']`.
 
     Torch: `DynamoTracerOutput.output_graph.shape_env.source_to_var`, alike in 2.11, 2.13 and 2.15.
     """
@@ -151,12 +151,13 @@ def symbolic_sources(tracer_output: Any) -> frozenset[str]:
 
 
 def is_skip(raised: BaseException) -> bool:
+    """Return whether an exception makes Dynamo run the frame eagerly."""
     from torch._dynamo import exc
 
     return isinstance(raised, (exc.SkipFrame, exc.Unsupported, exc.UserError))
 
 
 def _first_line(text: str) -> str:
-    """Give the first line, with the second when the first only announces it: `backend='x' raised:`."""
+    """Return the first line, and the second one too if the first ends with a colon: `backend='x' raised:`."""
     lines = text.strip().splitlines()
     return " ".join(lines[: 2 if lines[0].endswith(":") else 1]) if lines else ""

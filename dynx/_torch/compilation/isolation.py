@@ -1,7 +1,7 @@
-"""Compile a function so that its cache entries and recompile limit are kept apart from those of other backends.
+"""Compile a function with cache entries and a recompile limit separate from those of other backends.
 
-Torch: regions of cache entries (`isolate_recompiles`, from 2.13 on): a compiled function looks only at its own entries and at
-those without a region. Torch 2.11 has no regions: there each backend gets a copy of the function's code object.
+Torch: regions of cache entries (`isolate_recompiles`, from 2.13 on): a compiled function looks up only entries of its own
+region and those without one. Torch 2.11 has no regions: there each backend gets a copy of the function's code object.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dynx._torch.compilation.wrappers import has_code_of_torch, is_module_call
 
 
 def has_regions() -> bool:
-    """Tell whether this torch keeps regions of cache entries apart."""
+    """Return whether this torch has regions of cache entries."""
     import torch._dynamo.eval_frame
 
     return "isolate_recompiles" in inspect.signature(torch._dynamo.eval_frame._optimize).parameters
@@ -33,59 +33,61 @@ def compiler(
     guard_filter_fn: Callable[..., Any] | None,
     recompile_limit: int | None,
     prepare: Callable[[Any], None],
-    **more: Any,
+    **options: Any,
 ) -> Callable[[Any], Any]:
-    """Make what compiles a function with a keyed backend, with entries and a limit apart from those of other backends.
+    """Return a function that compiles its argument with a keyed backend, separate from other backends.
 
-    `prepare` is called with torch's context before it is used.
+    `prepare` is called with torch's `_TorchDynamoContext` before that is used.
     """
     import torch
 
     require("optimize", "optimize_context", "innermost_fn", "wrap_inline")
-    settings = {"nopython": fullgraph, "dynamic": dynamic, "guard_filter_fn": guard_filter_fn, **more}
+    settings = {"nopython": fullgraph, "dynamic": dynamic, "guard_filter_fn": guard_filter_fn, **options}
     if has_regions():
-        made: Any = torch._dynamo.optimize(backend, **settings, isolate_recompiles=True, recompile_limit=recompile_limit)
-        prepare(made)
-        return lambda fn: _in_region(made, backend, fn)
-    made = torch._dynamo.optimize(backend, **settings)
-    prepare(made)
+        context: Any = torch._dynamo.optimize(backend, **settings, isolate_recompiles=True, recompile_limit=recompile_limit)
+        prepare(context)
+        return lambda fn: _in_region(context, backend, fn)
+    context = torch._dynamo.optimize(backend, **settings)
+    prepare(context)
     if recompile_limit is not None:
         limit = torch._dynamo.config._make_closure_patcher(recompile_limit=recompile_limit)
-        made.enter_exit_hooks.append(limit)
-        made.callback.dynx_recompile_limit = recompile_limit  # to be found again
-    return lambda fn: made(_own_code(backend, fn))
+        context.enter_exit_hooks.append(limit)
+        context.callback.dynx_recompile_limit = recompile_limit  # read by lookup.py
+    return lambda fn: context(_own_code(backend, fn))
 
 
-def _in_region(made: Any, backend: Any, fn: Any) -> Any:
+def _in_region(context: Any, backend: Any, fn: Any) -> Any:
     """Compile in the region of the backend.
 
-    All functions share one, but those whose code is torch's wrapper, which would share one limit.
+    All functions of a backend share one region. Functions whose code is torch's wrapper share a code object too, and so would
+    share one recompile limit: they get a region for each class.
     """
-    whose = _owner(fn)
+    owner = _owner(fn)
     regions = vars(backend).setdefault("dynx_regions", WeakKeyDictionary())
-    made._isolate_recompiles_id = regions.setdefault(whose, made._isolate_recompiles_id)
-    return made(fn)
+    context._isolate_recompiles_id = regions.setdefault(owner, context._isolate_recompiles_id)
+    return context(fn)
 
 
 def _owner(fn: Any) -> Any:
-    """Give what entries are kept apart by besides the code: the class of a module or object whose code is torch's wrapper.
+    """Return the owner by which entries are separated besides the code: the class of a module or a callable object.
 
-    All built-in modules and callable objects share that code; of one class, torch's own guards tell them apart.
+    Torch runs built-in modules and callable objects through one wrapper, whose code they share. Objects of the same class are
+    distinguished by the guards. Every function with code of its own has the same owner.
     """
     if not has_code_of_torch(fn):
-        return _Everything
+        return _OwnCode
     inner = getattr(fn, "__wrapped__", fn)
     return inner if isinstance(inner, (FunctionType, type)) else type(inner)
 
 
-class _Everything:
-    """Owns what has code of its own."""
+class _OwnCode:
+    """The owner of every function that has a code object of its own."""
 
 
 def _own_code(backend: Any, fn: Any) -> Any:
-    """Copy a function, with code of its own for each backend, where torch keeps entries by code alone.
+    """Copy a function with a code object for this backend, for a torch that stores entries by code object only.
 
-    A module is called through code that all modules share, and keeps it.
+    A module is called through code that all modules share, which is not copied.
     """
     from torch._dynamo.external_utils import wrap_inline
 
@@ -103,12 +105,12 @@ def _own_code(backend: Any, fn: Any) -> Any:
 
 
 def copies_of(code: CodeType) -> list[CodeType]:
-    """List the copies of a code object that were made to have entries of their own."""
+    """Return the copies of a code object, each with the entries of one backend."""
     return [copy for copy, original in _copies() if original is code]
 
 
 def original_of(code: CodeType) -> CodeType:
-    """Give the code object that a copy was made of; others as they are."""
+    """Return the code object that was copied; the same code object if it is not a copy."""
     return next((original for copy, original in _copies() if copy is code), code)
 
 

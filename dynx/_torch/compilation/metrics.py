@@ -1,4 +1,4 @@
-"""Seconds by phase, sizes and ambient state of a compilation."""
+"""Seconds by phase, graph size and guard count of a compilation, and the global state that torch guards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INNER = "compile_fx_inner"  # inductor's own work, inside AOTAutograd
 
 
 class PhaseClock:
-    """Reads how much each phase of torch's own clock has grown since the clock was made."""
+    """A reader of torch's own timers, which returns what each phase has gained since the clock was created."""
 
     __slots__ = ("_start",)
 
@@ -25,7 +25,7 @@ class PhaseClock:
     def phases(self, seconds: float, nested: float = 0.0) -> dict[str, float]:
         """Split `seconds` into trace, aot, backend and guards.
 
-        Torch's clock runs on in `nested` seconds of other compilations, which happen inside the backend.
+        `nested` are the seconds of other compilations that happened inside the backend, which torch's timers count twice.
         """
         guards = min(self._grown(_GUARDS), seconds)
         compiler = min(max(0.0, self._grown(_COMPILER) - nested), seconds - guards)
@@ -35,7 +35,7 @@ class PhaseClock:
     def _grown(self, key: str) -> float:
         times = _times().get(key, ())
         start = self._start[key]
-        return sum(times[start:]) if len(times) >= start else sum(times)  # a reset in between emptied the list
+        return sum(times[start:]) if len(times) >= start else sum(times)  # torch._dynamo.reset() emptied the list in between
 
 
 def _times() -> Mapping[str, list[float]]:
@@ -45,7 +45,7 @@ def _times() -> Mapping[str, list[float]]:
 
 
 def sizes(compile_id: str) -> tuple[int | None, int | None]:
-    """Give the number of operations and of guards of the compilation that just ended.
+    """Return the numbers of operations and of guards of the compilation that just ended.
 
     Torch: the newest `CompilationMetrics`; a compilation nested in another one has none.
     """
@@ -63,7 +63,7 @@ _AUTOCAST_DEVICES = ("cpu", "cuda", "mtia", "maia", "xpu", "ipu", "hpu", "xla", 
 
 
 def global_state() -> dict[str, str]:
-    """Give the ambient state that torch guards, by the names torch uses when it reports a change.
+    """Return the global state that torch guards, by the names that torch uses when it reports a change.
 
     Torch: `GlobalStateGuard.__getstate__`, JSON, alike in 2.11, 2.13 and 2.15.
     """
@@ -81,12 +81,12 @@ def global_state() -> dict[str, str]:
 
 
 def _python_state() -> dict[str, str]:
-    """Give the ambient state that is guarded in Python: modes that were entered, and the default device."""
+    """Return the global state that is guarded in Python: the active function modes and the default device."""
     from torch import _C
     from torch.utils import _device
 
     modes = [_C._get_function_stack_at(i) for i in range(_C._len_torch_function_stack())]
-    texts = [f"{type(each).__name__}({each.device})" if hasattr(each, "device") else type(each).__name__ for each in modes]
+    texts = [f"{type(mode).__name__}({mode.device})" if hasattr(mode, "device") else type(mode).__name__ for mode in modes]
     return {"torch_function_mode_stack": ", ".join(texts) or "empty", "default_device": str(_device.CURRENT_DEVICE)}
 
 
@@ -99,7 +99,7 @@ def _word(name: str, value: object) -> str:
 
 
 def seconds_of(compile_id: str) -> float | None:
-    """Give the wall time of a compilation, None where torch does not remember it: it keeps the last 64."""
+    """Return the wall time of a compilation; None if it is not among the last 64, whose metrics torch keeps."""
     import torch._dynamo.utils as utils
 
     for metrics in reversed(utils._compilation_metrics):

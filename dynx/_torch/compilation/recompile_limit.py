@@ -1,7 +1,7 @@
-"""Hear of a function that reaches a limit of recompiles, without wrapping anything of torch's own.
+"""Report functions that reach a recompile limit, without replacing an attribute of torch's classes.
 
-Torch: each compiled function has a `ConvertFrame` of its own behind its callback, whose `_inner_convert` compiles and raises
-at a limit; with `fullgraph` there is none, and what it raises reaches the user. Alike in 2.11, 2.13 and 2.15.
+Torch: each compiled function has a `ConvertFrame` of its own behind its callback, whose `_inner_convert` compiles and raises at
+a limit. With `fullgraph` there is none, and the exception reaches the user. Alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dynx._torch.compilation.frame import ending, limit_value
 
 
 class AtLimit(NamedTuple):
-    """A call that fits nothing and may not compile any more; holds what lives only during the call."""
+    """A call that no cache entry fits and that may not be compiled any more; it must not outlive the call."""
 
     code: CodeType
     locals: Any
@@ -23,24 +23,24 @@ class AtLimit(NamedTuple):
     allowed: int | None
 
 
-def tell_at_limit(context: Any, tell: Callable[[AtLimit], None]) -> None:
-    """Call `tell` when a function that is compiled with this context (`torch._dynamo.optimize`) reaches a limit."""
-    convert, found = context.callback, None
-    while convert is not None:  # torch's own wrappers take the attributes of what they wrap
-        found = convert if hasattr(convert, "_inner_convert") else found
-        convert = getattr(convert, "_torchdynamo_orig_backend", None)
-    if found is not None:
-        found._inner_convert = _Telling(found._inner_convert, tell)
+def report_at_limit(context: Any, report: Callable[[AtLimit], None]) -> None:
+    """Call `report` when a function that is compiled with this context (`torch._dynamo.optimize`) reaches a limit."""
+    callback, convert_frame = context.callback, None
+    while callback is not None:  # wrappers of torch have the attributes of what they wrap: the innermost one counts
+        convert_frame = callback if hasattr(callback, "_inner_convert") else convert_frame
+        callback = getattr(callback, "_torchdynamo_orig_backend", None)
+    if convert_frame is not None:
+        convert_frame._inner_convert = _Reporting(convert_frame._inner_convert, report)
 
 
-class _Telling:
-    """Compiles as torch does."""
+class _Reporting:
+    """A wrapper of `_inner_convert` that compiles as that does."""
 
-    def __init__(self, convert: Any, tell: Callable[[AtLimit], None]) -> None:
-        self._convert, self._tell = convert, tell
+    def __init__(self, convert: Any, report: Callable[[AtLimit], None]) -> None:
+        self._convert, self._report = convert, report
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_convert":  # of a copy that is being made
+        if name == "_convert":  # copy.copy() asks before the attribute is set
             raise AttributeError(name)
         return getattr(self._convert, name)
 
@@ -50,6 +50,7 @@ class _Telling:
         except Exception as error:
             limit = ending(None, error, fullgraph=False).limit
             if limit is not None:
-                own = getattr(self._convert, "_recompile_limit", None) if limit == "recompile_limit" else None
-                self._tell(AtLimit(frame.f_code, frame.f_locals, frame.f_globals, limit, own or limit_value(limit)))
+                of_function = getattr(self._convert, "_recompile_limit", None) if limit == "recompile_limit" else None
+                allowed = of_function or limit_value(limit)
+                self._report(AtLimit(frame.f_code, frame.f_locals, frame.f_globals, limit, allowed))
             raise

@@ -1,4 +1,4 @@
-"""What torch.compile wraps around functions, methods and modules: recognize it and build it; `unwrap` sees through it."""
+"""The wrappers that torch.compile puts around functions, methods and modules: recognize and build them (see `unwrap`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 
 
 def before_forward(module: Any) -> str | None:
-    """Say why the arguments of `forward` are unknown before the call: hooks may change them, and are not run to see how."""
+    """Return why the arguments of `forward` are unknown before the call; None if they are known.
+
+    Hooks may change the arguments, and running the hooks would have side effects.
+    """
     from torch.nn.modules import module as torch_module
 
     name = type(module).__qualname__
@@ -17,37 +20,38 @@ def before_forward(module: Any) -> str | None:
         return "global forward pre-hooks may change the arguments"
     if vars(module).get("_forward_pre_hooks"):
         return f"forward pre-hooks of {name} may change the arguments"
-    return f"{name} has parameters that its first call makes" if hasattr(module, "_initialize_hook") else None
+    return f"{name} has parameters that its first call initializes" if hasattr(module, "_initialize_hook") else None
 
 
 def is_shared(code: CodeType) -> bool:
-    """Tell whether code is that of torch's wrapper around modules and functions of its own, and around objects."""
-    shared = shared_code()  # and copies of it
+    """Return whether code is that of torch's wrapper around built-in modules, its own functions and callable objects."""
+    shared = shared_code()  # compared by location, since copies of it count too
     return (code.co_filename, code.co_firstlineno) == (shared.co_filename, shared.co_firstlineno)
 
 
 @cache
 def shared_code() -> CodeType:
+    """Return the code of that wrapper. Torch: `external_utils.wrap_inline`."""
     from torch._dynamo.external_utils import wrap_inline
 
     return wrap_inline(is_shared).__code__
 
 
 def is_module_call(fn: Any) -> bool:
-    """Tell whether calling it runs the hooks of a module, then its `forward`; torch does not compile the part before that."""
+    """Return whether a function is the call of a module: it runs hooks, which torch does not compile, then `forward`."""
     from torch.nn import Module
 
-    return isinstance(fn, MethodType) and fn.__func__.__code__ in (_code_of_module_calls(), Module._call_impl.__code__)
+    return isinstance(fn, MethodType) and fn.__func__.__code__ in (_module_call_code(), Module._call_impl.__code__)
 
 
-def _code_of_module_calls() -> CodeType:
+def _module_call_code() -> CodeType:
     from torch.nn import Module
 
     return Module.__call__.__code__
 
 
 def optimized_module(module: Any, context: Any) -> Any:
-    """Wrap a module as torch does; `context` compiles its call. Torch: `OptimizedModule`."""
+    """Return a module wrapped as torch.compile does, whose call `context` compiles. Torch: `OptimizedModule`."""
     from torch._dynamo.eval_frame import OptimizedModule
 
     wrapped = OptimizedModule(module, context)
@@ -69,7 +73,10 @@ def compile_class(cls: Any, context: Callable[[Any], Any]) -> Any:
 
 
 def pass_for_compiled(wrapper: Any, fn: Any, run: Any) -> None:
-    """Mark a function as one that compiles `fn`, as `run` is: traced code then goes on in `fn`, and tools find it."""
+    """Give `wrapper` the marks that torch.compile put on `run`, which compiles `fn`.
+
+    Traced code that calls the wrapper then continues in `fn`, and tools find it.
+    """
     inner = vars(run).get("_torchdynamo_orig_callable")
     for name, value in vars(run).items():
         if name not in ("__wrapped__", "_torchdynamo_wrapper_id"):

@@ -1,6 +1,6 @@
-"""The shortest ways to what a replay needs.
+"""The functions that a replay of a CUDA graph needs, with as little Python around them as possible.
 
-Torch: `torch._C._CUDAGraph.replay`, around which `CUDAGraph.replay` is a wrapper in Python, in 2.15 one that runs hooks;
+Torch: `torch._C._CUDAGraph.replay`, which `CUDAGraph.replay` wraps in Python and from 2.15 on with hooks;
 `torch._C._cuda_getCurrentRawStream` and `torch._C._tensors_data_ptrs_at_indices_equal`, which builds without CUDA lack.
 """
 
@@ -14,44 +14,45 @@ from weakref import finalize
 
 
 def is_plain(graph: Any) -> bool:
-    """Tell whether a replay in Python does nothing but call the one in C++; hooks make it do more."""
+    """Return whether the Python method `replay` only calls the one in C++; a method that runs hooks does more."""
     return set(type(graph).replay.__code__.co_names) <= {"super", "replay"}
 
 
 def replay_of(graph: Any) -> Callable[[], None]:
-    """Give what replays a graph: the function in C++ where the one in Python does nothing but call it."""
+    """Return a function that replays a graph: the one in C++ where the Python method only calls it."""
     from torch import _C
 
     return partial(_C._CUDAGraph.replay, graph) if is_plain(graph) else graph.replay
 
 
 def current_stream_of(device: int) -> Callable[[], int]:
-    """Give what gives the driver's handle of the current stream."""
+    """Return a function that returns the CUDA driver's handle of the current stream."""
     from torch import _C
 
     return partial(_C._cuda_getCurrentRawStream, device)
 
 
 def recover(device: int, pool: Any) -> None:
-    """Take back what a failed capture leaves: a generator that thinks it is captured, a pool that is allocated from and held.
+    """Clean up after a failed capture: its generator is marked as captured, and its memory pool is in use and referenced.
 
-    Torch: `CUDAGraph.capture_end` raises before it does so itself, seen in 2.11 (pytorch#190348).
+    Torch: `CUDAGraph.capture_end` raises before it does so itself, as seen in 2.11 (pytorch#190348).
     """
     import torch
     from torch import _C
 
     generator = torch.cuda.default_generators[device]
-    generator.graphsafe_set_state(generator.clone_state())  # a copy is not captured
-    with contextlib.suppress(RuntimeError):  # where torch has ended it
+    generator.graphsafe_set_state(generator.clone_state())  # a copy of the state is not marked as captured
+    with contextlib.suppress(RuntimeError):  # torch has already ended the allocation
         _C._cuda_endAllocateToPool(device, pool)
-        _C._cuda_releasePool(device, pool)  # which the beginning of the capture took hold of
+        _C._cuda_releasePool(device, pool)  # the start of the capture added a reference
 
 
 class Pool:
-    """A pool of memory for graphs, which lasts as long as this does: that of a handle cannot be used after its first graph.
+    """A memory pool for CUDA graphs that lives as long as this object.
 
-    Torch: `torch.cuda.use_mem_pool` begins, ends and releases in this order; `torch.cuda.MemPool`, which lasts as long as it is
-    held too, empties caches when it goes, and aborts where that is during a capture (2.11).
+    The pool of a plain `graph_pool_handle` cannot be used any more once its first graph is freed. Torch:
+    `torch.cuda.use_mem_pool` begins, ends and releases a pool in this order; `torch.cuda.MemPool` also lives as long as its
+    object, but empties caches when it is freed, and aborts if that happens during a capture (2.11).
     """
 
     def __init__(self, device: int) -> None:
@@ -65,7 +66,7 @@ class Pool:
 
 
 def address_check() -> Callable[[Sequence[Any], Sequence[Any], Sequence[int]], bool]:
-    """Give what tells whether the tensors at some indices lie at the addresses given."""
+    """Return a function `(tensors, addresses, indices)` that is true if those tensors have those data pointers."""
     from torch import _C
 
     return getattr(_C, "_tensors_data_ptrs_at_indices_equal", None) or _are_at

@@ -1,7 +1,7 @@
-"""Checks that take a fraction of a microsecond: the layout of a call's tensors, changes to dicts.
+"""Checks that take a fraction of a microsecond: the metadata of tensors, and changes to dicts.
 
-Torch: `torch._C._dynamo.guards.TensorGuards` and `RootGuardManager.add_dict_version_guard`, what guards of compiled
-functions are made of. A dict has another version after each change, of a value too.
+Torch: `torch._C._dynamo.guards.TensorGuards` and `RootGuardManager.add_dict_version_guard`, from which Dynamo builds
+its guards. The version of a dict changes with every change to it, also of a value.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dynx._torch.capabilities import require
 
 
 def layout_check(tensors: Sequence[Any]) -> Callable[..., bool]:
-    """Give what tells whether tensors have the types, devices, dtypes, sizes and strides of these, and need gradients alike.
+    """Return a predicate that is true for tensors with the type, device, dtype, sizes, strides and requires_grad of these.
 
-    It takes as many arguments as there are tensors; what is no tensor does not pass.
+    It takes as many arguments as there are tensors, and is false if an argument is not a tensor.
     """
     require("tensor_guards")
     from torch._C._dynamo.guards import TensorGuards
@@ -26,16 +26,16 @@ def layout_check(tensors: Sequence[Any]) -> Callable[..., bool]:
 
 
 def change_check(dicts: Sequence[dict[Any, Any]]) -> Callable[[], bool]:
-    """Give what tells whether none of some dicts was changed since now."""
+    """Return a predicate that is true while none of the dicts has changed since this call."""
     require("dict_versions", "guard_manager_kinds")
     from torch._C._dynamo.guards import RootGuardManager
     from torch._dynamo.guards import GuardManagerType
 
     root: Any = RootGuardManager()
     held = list(dicts)
-    for index, each in enumerate(held):
+    for index, values in enumerate(held):
         child = root.list_getitem_manager(
-            key=index, source=f"dicts[{index}]", example_value=each, guard_manager_enum=GuardManagerType.GUARD_MANAGER
+            key=index, source=f"dicts[{index}]", example_value=values, guard_manager_enum=GuardManagerType.GUARD_MANAGER
         )
-        child.add_dict_version_guard(each, [f"dicts[{index}]"], None)
+        child.add_dict_version_guard(values, [f"dicts[{index}]"], None)
     return partial(root.check, held)

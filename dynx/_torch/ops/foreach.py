@@ -1,4 +1,4 @@
-"""Many tensors in one call.
+"""Operators on lists of tensors, each list in one call.
 
 Torch: `torch._foreach_copy_`, `_foreach_add_`, `_foreach_zero_` and `_foreach_mul`, alike in 2.11, 2.13 and 2.15.
 """
@@ -12,22 +12,22 @@ import torch
 
 
 def copy_all(targets: Sequence[Any], sources: Sequence[Any]) -> None:
-    """Copy tensors to tensors of the same sizes."""
+    """Copy each source into the target of the same sizes."""
     torch._foreach_copy_(targets, sources)
 
 
 def add_all(targets: Sequence[Any], tensors: Sequence[Any]) -> None:
-    """Add tensors to tensors of the same sizes."""
+    """Add each tensor in place to the target of the same sizes."""
     if targets:
         torch._foreach_add_(targets, tensors)
 
 
 def zero_all(tensors: Sequence[Any]) -> None:
-    """Set tensors to zero."""
+    """Fill tensors with zeros in place."""
     if tensors:
         torch._foreach_zero_(tensors)
 
 
 def copies_of(tensors: Sequence[Any]) -> Sequence[Any]:
-    """Copy floating-point tensors to memory of their own."""
+    """Return copies of floating-point tensors in new memory."""
     return torch._foreach_mul(tensors, 1)

@@ -1,7 +1,7 @@
-"""Whether a tensor, or its memory, is still alive, also where only autograd holds it.
+"""Whether a tensor or its storage is alive, also if only autograd references it.
 
 Torch: `torch._C._WeakTensorRef`, `torch._neg_view` and `torch.multiprocessing.reductions.StorageWeakRef`, alike in 2.11, 2.13
-and 2.15. A weak reference of Python ends with the Python object, which autograd does not need.
+and 2.15. A Python weak reference expires with the Python object, which autograd does not keep alive.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import torch
 
 
 def weak_tensor(tensor: Any) -> Any:
-    """Make a reference whose `expired()` tells when the tensor is gone."""
+    """Return a weak reference whose `expired()` is true once the tensor is freed."""
     from torch._C import _WeakTensorRef  # type: ignore[attr-defined]
 
     return _WeakTensorRef(tensor)
 
 
 class WeakMemory:
-    """A tensor without its memory, which others keep alive or not."""
+    """The metadata of a tensor with a weak reference to its storage."""
 
     def __init__(self, tensor: Any) -> None:
         from torch.multiprocessing.reductions import StorageWeakRef
@@ -30,34 +30,34 @@ class WeakMemory:
         self._layout = tensor.storage_offset(), tensor.size(), tensor.stride()
         self._dtype, self._is_conj, self._is_neg = tensor.dtype, tensor.is_conj(), tensor.is_neg()
 
-    def is_there(self) -> bool:
-        """Tell whether its memory was never given back."""
+    def is_alive(self) -> bool:
+        """Return whether the storage has not been freed."""
         return not self._weak.expired()
 
     def tensor(self) -> Any:
-        """Make the tensor again, over what lies at its address now; None where nothing does."""
+        """Return the tensor over the memory that is at its address now; None if no storage is."""
         storage = self._storage()
         return None if storage is None else self._read(torch.empty(0, dtype=self._dtype).set_(storage, *self._layout))
 
-    def elsewhere(self, other: Any) -> Any:
-        """Make the tensor over the memory of another, as if that began where its own did."""
+    def over(self, tensor: Any) -> Any:
+        """Return a tensor of this layout over the storage of another, as if that began at the same address."""
         offset, size, stride = self._layout
-        return self._read(other.as_strided(size, stride, other.storage_offset() + offset))
+        return self._read(tensor.as_strided(size, stride, tensor.storage_offset() + offset))
 
     def _read(self, tensor: Any) -> Any:
         tensor = tensor.conj() if self._is_conj else tensor
         return torch._neg_view(tensor) if self._is_neg else tensor
 
     def _storage(self) -> Any:
-        if self._weak.expired():  # another tensor may have come there since
-            plain = (each for each in gc.get_objects() if type(each) in (torch.Tensor, torch.nn.Parameter))
-            there = [each for each in plain if _address(each) == self.address]
-            return there[0].untyped_storage() if there else None
+        if self._weak.expired():  # the allocator may have given the address to another tensor since
+            plain = (tensor for tensor in gc.get_objects() if type(tensor) in (torch.Tensor, torch.nn.Parameter))
+            at_address = [tensor for tensor in plain if _address(tensor) == self.address]
+            return at_address[0].untyped_storage() if at_address else None
         return torch.UntypedStorage._new_with_weak_ptr(self._weak.cdata)
 
 
 def _address(tensor: Any) -> int | None:
     try:
         return int(tensor.untyped_storage().data_ptr())
-    except (RuntimeError, NotImplementedError):  # it has no memory, such as a sparse one
+    except (RuntimeError, NotImplementedError):  # a tensor without storage, such as a sparse one
         return None

@@ -10,13 +10,13 @@ from typing import Any
 
 
 def schema_of(operator: Any) -> Any:
-    """Give the `torch.FunctionSchema` of what a node of a graph calls; None for higher-order operators and Python functions."""
+    """Return the `torch.FunctionSchema` of a node's target; None for higher-order operators and Python functions."""
     return getattr(operator, "_schema", None)
 
 
 def effects_on(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[Any, bool, bool]]:
-    """Give each argument of a call, whether it is written to, and whether the result may be a view of it."""
-    by_name = {each.name: each for each in schema.arguments}
+    """Yield each argument of a call, whether it is mutated, and whether the result may alias it."""
+    by_name = {parameter.name: parameter for parameter in schema.arguments}
     for parameter, argument in [
         *zip(schema.arguments, args, strict=False),
         *((by_name[name], kwargs[name]) for name in kwargs),

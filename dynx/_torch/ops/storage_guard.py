@@ -1,6 +1,6 @@
-"""Memory that can be told to raise when it is used.
+"""Storages that raise when they are used.
 
-Torch: `_set_storage_data_ptr_access_error_msg`, with which trees of CUDA graphs tell of outputs that were overwritten; builds
+Torch: `_set_storage_data_ptr_access_error_msg`, with which `cudagraph_trees` reports accesses to overwritten outputs; builds
 without CUDA lack it. `_storage_Use_Count`; alike in 2.11, 2.13 and 2.15.
 """
 
@@ -10,14 +10,19 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 
-class Telling(NamedTuple):
-    count: Callable[[int], int]  # how many hold the storage with this `_cdata`
-    forbid: Callable[[int, str], None]  # has each use of what is in it raise RuntimeError with this text
+class StorageGuard(NamedTuple):
+    """Two functions of torch on a storage, which is passed as its `_cdata`."""
+
+    count: Callable[[int], int]  # returns the reference count of the storage
+    forbid: Callable[[int, str], None]  # makes every access to its data raise RuntimeError with this text
 
 
-def telling() -> Telling | None:
-    """Give the functions, without wrappers: the first is called in each replay; None where this build of torch lacks one."""
+def storage_guard() -> StorageGuard | None:
+    """Return the functions; None if this build of torch lacks them.
+
+    They are not wrapped, since the first one is called in every replay.
+    """
     from torch import _C
 
     forbid = getattr(_C, "_set_storage_data_ptr_access_error_msg", None)
-    return None if forbid is None else Telling(_C._storage_Use_Count, forbid)
+    return None if forbid is None else StorageGuard(_C._storage_Use_Count, forbid)

@@ -1,4 +1,5 @@
-"""What the tracer knew before each instruction, kept as short text, so that nothing of the trace stays alive.
+"""The state of the tracer before each instruction, recorded as short texts, so that nothing of the trace stays alive.
 
-`log` writes one record per instruction with `frame`, `value_text` and `render`; `steps` and `line_timer` drive it.
+`log` writes one row per instruction, with `frame` and `value_text`; `peek` evaluates expressions on symbolic variables; `steps`
+finds the innermost frame of a graph break, and `line_timer` times each line.
 """

@@ -1,7 +1,7 @@
-"""What is known of one symbolic frame while it is traced, so that only what changed is written down.
+"""The recorded state of one symbolic frame while it is traced, so that only changes are recorded.
 
-Instructions that only move values change no text; others that add no guard looked at nothing, and without a new node of the
-graph no tensor changed.
+Instructions that only move values change no text. Others that add no guard realized no lazy variable, and without a new node of
+the graph no tensor changed.
 
 Torch: `stack` and `symbolic_locals` of `InstructionTranslatorBase`; alike in 2.11, 2.13 and 2.15.
 """
@@ -17,12 +17,12 @@ from dynx._torch.tracing.render import attribute_name, manner_of
 from dynx._torch.tracing.translator import HIDDEN
 from dynx._torch.tracing.variables import cell_content
 
-_LOOKING: tuple[Any, ...] = (super, isinstance, issubclass, len, callable)
-_LOOKING_METHODS = frozenset({"get", "__getattribute__"})  # the latter runs no traced code where no frame was traced
+_READING: tuple[Any, ...] = (super, isinstance, issubclass, len, callable)
+_READING_METHODS = frozenset({"get", "__getattribute__"})  # the latter runs no traced code if no frame was traced
 
 
 class RecordedFrame:
-    """The state of a frame at its last row. Lives on its translator and ends with it."""
+    """The state of a frame at its last row, stored on its translator and freed with it."""
 
     __slots__ = (
         *(
@@ -35,8 +35,8 @@ class RecordedFrame:
             "is_root",
             "nodes",
             "number",
-            "place",
-            "places",
+            "location",
+            "locations",
             "progress",
             "row",
             "stack",
@@ -49,59 +49,59 @@ class RecordedFrame:
         trail: Trail,
         number: int,
         attempt: Attempt,
-        graphs: dict[Any, Any],  # of the attempt, what the recorder knows of them
+        graphs: dict[Any, Any],  # of the attempt, as the recorder stores them
         value_texts: ValueTexts,  # of the attempt
-        places: array[int],
-        constants: dict[int, int],  # places of LOAD_CONST to texts
+        locations: array[int],  # of the trail, by instruction
+        constants: dict[int, int],  # locations of LOAD_CONST to texts
     ) -> None:
         self._trail, self._value_texts, self._constants, self._link = trail, value_texts, constants, trail.push
-        self.number, self.attempt, self.graphs, self.places = number, attempt, graphs, places
+        self.number, self.attempt, self.graphs, self.locations = number, attempt, graphs, locations
         self.is_root = False
-        self.row = NOTHING  # the last one
-        self.place = NOTHING  # of the last row
+        self.row = NOTHING  # of the last row
+        self.location = NOTHING  # of the last row
         self.nodes = self.guards = self.changes = 0  # of the attempt so far
-        self.counted: tuple[Any, Any, Any, Any] = (None, (), (), None)  # graph, guards, shape guards, exceptions handled
+        self.counted: tuple[Any, Any, Any, Any] = (None, (), (), None)  # graph, guards, shape guards, handled exceptions
         self.progress = self.bindings = NOTHING
-        self.stack: list[tuple[Any, int, int, int]] = []  # values, their texts, when those may change, links of the trail
+        self.stack: list[tuple[Any, int, int, int]] = []  # value, its text, how easily that changes, link of the trail
         self._values: dict[str, Any] = {}
-        self._shown: dict[str, tuple[int, int]] = {}  # texts of locals, and when those may change
-        self._changing: set[str] = set()  # those of which the text does not stay
+        self._shown: dict[str, tuple[int, int]] = {}  # texts of locals, and how easily they change
+        self._changing: set[str] = set()  # locals whose text may change
         self._cells: set[str] = set()
 
-    def has_only_looked(self, last: Any) -> bool:
-        """Tell whether the last instruction, which traced no other frame, called something that changes no Python value.
+    def has_only_read(self, last: Any) -> bool:
+        """Return whether the last instruction, which traced no other frame, called a function that mutates no Python value.
 
-        Judges by the stack as it was before; the graph tells what became of tensors.
+        The callee is read from the recorded stack; mutations of tensors show in the graph.
         """
         end = len(self.stack) - last.arg
         for entry in self.stack[max(end - 2, 0) : end]:
             name = type(entry[0]).__name__
             if name == "BuiltinVariable":
-                return entry[0].fn in _LOOKING
+                return entry[0].fn in _READING
             if name == "TorchInGraphFunctionVariable":
                 return True
             if name == "GetAttrVariable":
-                return attribute_name(entry[0]) in _LOOKING_METHODS or type(entry[0].obj).__name__ == "TensorVariable"
+                return attribute_name(entry[0]) in _READING_METHODS or type(entry[0].obj).__name__ == "TensorVariable"
         return False
 
     def moved(self, tx: Any, last: Any) -> None:
-        """Follow the last instruction, which only moved values."""
+        """Update the stack after an instruction that only moved values."""
         name = last.opname
         if name == "LOAD_FAST":
             self._push_local(tx, tx.stack[-1], last.argval)
         elif name == "LOAD_CONST":
-            value, text = tx.stack[-1], self._constants.get(self.place)
+            value, text = tx.stack[-1], self._constants.get(self.location)
             if text is None:
-                text = self._constants[self.place] = self._value_texts.of(tx, value)[0]
+                text = self._constants[self.location] = self._value_texts.of(tx, value)[0]
             self._push(value, text, FIXED)
         else:
             self.read_stack(tx, NEVER)
 
     def stored(self, tx: Any, name: str | None) -> bool:
-        """Follow the last instruction, which assigned a local, or any where the name is None; tells if one may be a tensor."""
-        known, stack, top = self.stack, tx.stack, None
-        if len(known) == len(stack) + 1 and (not stack or stack[-1] is known[-2][0]):
-            top = known.pop()
+        """Update after an instruction that assigned a local, any if the name is None; return whether it may be a tensor."""
+        recorded, stack, top = self.stack, tx.stack, None
+        if len(recorded) == len(stack) + 1 and (not stack or stack[-1] is recorded[-2][0]):
+            top = recorded.pop()
         else:
             self.read_stack(tx, NEVER)
         if name is None:
@@ -116,20 +116,20 @@ class RecordedFrame:
         return name in self._changing and self._shown[name][1] == TENSOR
 
     def read_stack(self, tx: Any, level: int, loaded: str | None = None) -> None:
-        """Read the value stack, in which texts that change as easily as `level` or more may have changed.
+        """Read the value stack; texts that change as easily as `level`, or more easily, may have changed.
 
-        `loaded` names the local that the last instruction may have put on top.
+        `loaded` is the name of the local that the last instruction may have pushed.
         """
-        known, stack = self.stack, tx.stack
+        recorded, stack = self.stack, tx.stack
         if level != NEVER:
             same = self._count_same(tx, level)
         elif tx.current_instruction.opname == "SWAP":
             same = 0
-        else:  # an instruction changes the top of a stack and leaves the rest
-            same = min(len(known), len(stack))
-            while same and known[same - 1][0] is not stack[same - 1]:
+        else:  # an instruction changes only the top of a stack
+            same = min(len(recorded), len(stack))
+            while same and recorded[same - 1][0] is not stack[same - 1]:
                 same -= 1
-        del known[same:]
+        del recorded[same:]
         for value in stack[same:]:
             if loaded is not None and self._values.get(loaded) is value:
                 self._push_local(tx, value, loaded)
@@ -137,21 +137,21 @@ class RecordedFrame:
                 self._push(value, *self._value_texts.of(tx, value))
 
     def read_locals(self, tx: Any, *, reread: bool) -> None:
-        """Read the locals that were assigned, and those whose text may have changed."""
+        """Read the locals that were assigned, with `reread` also those whose text may have changed."""
         variables = tx.symbolic_locals
         for name, value in variables.items():
-            known = self._values.get(name)
-            if known is None and manner_of(value) == "cell":
+            recorded = self._values.get(name)
+            if recorded is None and manner_of(value) == "cell":
                 self._cells.add(name)
-            if reread or known is not value:
+            if reread or recorded is not value:
                 self._read_local(tx, name, value)
         if len(self._values) != len(variables):
             self._forget(variables)
 
     def reread_locals(self, tx: Any, level: int) -> None:
-        """Read those locals whose text changes as easily as `level` or more, where none was assigned."""
+        """Read the locals whose text changes as easily as `level`, or more easily, when none was assigned."""
         variables = tx.symbolic_locals
-        if level != OPEN:  # looking assigns nothing
+        if level != OPEN:  # reading assigns no closure variable
             for name in self._cells:
                 self._read_local(tx, name, variables[name])
         if self._changing:
@@ -180,7 +180,7 @@ class RecordedFrame:
             self.bindings = self._trail.bind(self.bindings, self._trail.text(name), text)
 
     def _push_local(self, tx: Any, value: Any, name: str) -> None:
-        """Push the value of a local, whose text is known unless it is one that torch has added."""
+        """Push the value of a local, whose text is recorded unless torch has created the local."""
         text, kind = self._shown.get(name) or self._value_texts.of(tx, value)
         stack = self.stack
         stack.append((value, text, kind, self._link(stack[-1][3] if stack else NOTHING, text)))
@@ -190,9 +190,9 @@ class RecordedFrame:
         stack.append((value, text, kind, self._link(stack[-1][3] if stack else NOTHING, text)))
 
     def _count_same(self, tx: Any, level: int) -> int:
-        """Count the values of the stack, from the bottom, that are the same with the same text."""
+        """Return how many values at the bottom of the stack are the same, with the same text."""
         same = 0
-        for (before, text, kind, _), now in zip(self.stack, tx.stack):  # noqa: B905 - see above
+        for (before, text, kind, _), now in zip(self.stack, tx.stack):  # noqa: B905 - one may be longer
             if before is not now:
                 break
             if kind >= level and self._value_texts.of(tx, now)[0] != text:
@@ -201,7 +201,7 @@ class RecordedFrame:
         return same
 
     def _forget(self, variables: dict[str, Any]) -> None:
-        for name in [each for each in self._values if each not in variables]:
+        for name in [local for local in self._values if local not in variables]:
             del self._values[name]
             self._changing.discard(name)
             self._cells.discard(name)

@@ -26,7 +26,7 @@ Line = tuple[CodeType, int]
 
 @dataclass(slots=True)
 class RawLine:
-    """What one line cost in one attempt."""
+    """The cost of one line in one attempt."""
 
     instructions: int = 0
     seconds: float = 0.0
@@ -39,7 +39,7 @@ class RawLine:
 
 @dataclass(slots=True)
 class RawAttempt:
-    """One attempt at one compilation; plain data."""
+    """One attempt at one compilation, in plain data."""
 
     trace_id: translator.TraceId
     root: RawFrame
@@ -48,15 +48,15 @@ class RawAttempt:
 
 
 class _Thread(threading.local):
-    """The step that is under way on a thread: the seconds of the steps within it, and its line."""
+    """The current step on a thread: the seconds of the steps inside of it, and the guards that it requested."""
 
     def __init__(self) -> None:
         self.inner = 0.0
         self.depth = 0
-        self.output: Callable[[], Any] = lambda: None  # a weak reference: nothing of torch is kept
+        self.output: Callable[[], Any] = lambda: None  # a weak reference: nothing of torch is kept alive
         self.attempt = RawAttempt(translator.TraceId("", 0), RawFrame("", 0, ""))
         self.failed: BaseException | None = None
-        self.asked: list[tuple[str, str]] = []
+        self.requested: list[tuple[str, str]] = []
 
 
 class TracingClock(Handle):
@@ -94,38 +94,38 @@ class TracingClock(Handle):
         return step
 
     def _enter(self, tx: Any) -> tuple[Any, ...]:
-        """Begin a step within the one under way; gives what is needed to go back to that."""
+        """Start a step inside of the current one, and return the state of that, which `_leave` restores."""
         thread = self._thread
         output = tx.output
         if output is not thread.output():
             self._begin(tx)
         graph = output.graph
-        outer = (graph, graph._len, len(output.shape_env.guards), thread.inner, thread.asked)
-        thread.inner, thread.asked, thread.failed = 0.0, [], None
+        outer = (graph, graph._len, len(output.shape_env.guards), thread.inner, thread.requested)
+        thread.inner, thread.requested, thread.failed = 0.0, [], None
         thread.depth += 1
         return outer
 
     def _leave(self, tx: Any, elapsed: float, outer: tuple[Any, ...]) -> None:
         thread = self._thread
-        graph, nodes, shapes, inner, asked = outer
+        graph, nodes, shapes, inner, requested = outer
         line = self._line(tx)
         line.instructions += 1
         line.seconds += elapsed - thread.inner
         line.cumulative += elapsed
-        if not thread.inner:  # else they belong to the lines within
+        if not thread.inner:  # else they belong to the lines inside
             if graph._len > nodes:
                 line.nodes += _newest(graph, graph._len - nodes)
-            found = tx.output.shape_env.guards
-            if len(found) > shapes:
-                line.shape_guards += [str(each.expr) for each in found[shapes:]]
-        if thread.asked:
-            line.guards.update(dict.fromkeys(thread.asked))
-        # one that is caught in the same frame never leaves the step
+            guards = tx.output.shape_env.guards
+            if len(guards) > shapes:
+                line.shape_guards += [str(guard.expr) for guard in guards[shapes:]]
+        if thread.requested:
+            line.guards.update(dict.fromkeys(thread.requested))
+        # an exception that is caught in the same frame never leaves the step
         if thread.failed is None:
             line.exceptions += tx.current_instruction.opname == "RAISE_VARARGS"
         else:
             line.exceptions += type(thread.failed).__name__.startswith("Observed")
-        thread.inner, thread.asked, thread.failed = inner + elapsed, asked, None
+        thread.inner, thread.requested, thread.failed = inner + elapsed, requested, None
         thread.depth -= 1
         if not thread.depth:
             thread.inner = 0.0
@@ -153,27 +153,27 @@ class TracingClock(Handle):
         return call_user_compiler
 
     def _begin(self, tx: Any) -> None:
-        """Note an attempt's first instruction; a compilation within another one comes back to the outer."""
+        """Start an attempt, or continue the outer one after a compilation that is nested in it."""
         thread = self._thread
         thread.output = weakref.ref(tx.output)
-        known = vars(tx.output).get(self._name)  # kept there: it ends with the attempt
-        if known is None:
+        attempt = vars(tx.output).get(self._name)  # stored there: it ends with the attempt
+        if attempt is None:
             code = list(translator.chain(tx))[-1].f_code
             root = RawFrame(code.co_filename, code.co_firstlineno, code.co_qualname)
-            known = RawAttempt(translator.trace_id(), root)
-            setattr(tx.output, self._name, known)
-            self.attempts.append(known)
-        thread.attempt = known
+            attempt = RawAttempt(translator.trace_id(), root)
+            setattr(tx.output, self._name, attempt)
+            self.attempts.append(attempt)
+        thread.attempt = attempt
 
     def _guard_added(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         guard = args[1] if len(args) > 1 else kwargs["guard"]
-        self._thread.asked.append((guard.create_fn_name(), guard_source(guard.originating_source)))
+        self._thread.requested.append((guard.create_fn_name(), guard_source(guard.originating_source)))
 
 
 def _newest(graph: Any, count: int) -> list[str]:
-    """Name the newest operations of a graph, oldest first, inputs left out.
+    """Return the names of the newest operations of a graph, oldest first, without inputs.
 
-    Torch: nodes are a linked list whose root follows the last. Dynamo renames a node when it is assigned to a variable.
+    Torch: nodes are a linked list whose root follows the last node. Dynamo renames a node when it is assigned to a variable.
     """
     names = []
     node = graph._root._prev

@@ -1,4 +1,4 @@
-"""Write down what the tracer knows before each instruction, without changing it.
+"""Record the state of the tracer before each instruction, without changing it.
 
 Torch: `exn_vt_stack` and `instructions` of `InstructionTranslatorBase`, `graph` and `guards` of `OutputGraph`; alike in 2.11,
 2.13 and 2.15.
@@ -20,8 +20,8 @@ from dynx._torch.trace_log.value_text import ITEMS, NEVER, OPEN, TENSOR, ValueTe
 from dynx._torch.tracing import line_hook, translator
 from dynx._torch.tracing.render import show
 
-# what an instruction may do to values: nothing at all; move them between the stack, locals and constants; look at them; change
-# them. All but the first two may also run traced code, and what is in none of the lists may do anything.
+# what an instruction may do to values: nothing; move them between the stack, locals and constants; read them; mutate them.
+# All but the first two may also run traced code; an instruction that is in none of the lists may do anything.
 
 _EFFECTS: Mapping[str, str] = {
     name: effect
@@ -30,7 +30,7 @@ _EFFECTS: Mapping[str, str] = {
         "move": "COPY LOAD_CLOSURE LOAD_CONST LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_LOAD_FAST POP_TOP PUSH_NULL SWAP",
         "store": "STORE_FAST",
         "cells": "COPY_FREE_VARS MAKE_CELL STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST",
-        "look": "BINARY_SUBSCR BUILD_CONST_KEY_MAP BUILD_LIST BUILD_MAP BUILD_SLICE BUILD_STRING BUILD_TUPLE COMPARE_OP "
+        "read": "BINARY_SUBSCR BUILD_CONST_KEY_MAP BUILD_LIST BUILD_MAP BUILD_SLICE BUILD_STRING BUILD_TUPLE COMPARE_OP "
         "CONTAINS_OP FORMAT_VALUE GET_ITER IS_OP LOAD_ATTR LOAD_DEREF LOAD_GLOBAL LOAD_METHOD MAKE_FUNCTION "
         "POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_BACKWARD_IF_TRUE POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_NONE "
         "POP_JUMP_FORWARD_IF_NOT_NONE POP_JUMP_FORWARD_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE "
@@ -43,42 +43,45 @@ _EFFECTS: Mapping[str, str] = {
 
 
 class _LoggedGraph(NamedTuple):
-    """A graph of the attempt under way: its number in the trail, and where each of its nodes stands there."""
+    """A graph of the current attempt: its number in the trail, and the index of each of its nodes there."""
 
     number: int
-    places: dict[Any, int]
+    indices: dict[Any, int]
 
 
 class Recorder:
-    """Adds a row to `trail` for each instruction it is told of."""
+    """A recorder that adds a row to `trail` for each instruction that `before` gets."""
 
     def __init__(self) -> None:
         self.trail = Trail()
         self._rows = 0
         self._add = self.trail.add
-        self._under_way: list[int] = []  # rows of instructions that are being traced, outermost first
+        self._under_way: list[int] = []  # rows of the instructions that are being traced, outermost first
         self.after = self._under_way.pop
         self._mark = f"_dynx_recorded_{id(self)}"
-        self._codes: dict[int, tuple[int, array[int]]] = {}  # by identity, since hashing code takes long; the trail keeps it
+        self._codes: dict[int, tuple[int, array[int]]] = {}  # by id(), since hashing code is slow; the trail keeps it alive
         self._constants: dict[int, int] = {}
         self._newest: tuple[int, int, int, int] | None = None  # progress
         self._newest_number = NOTHING
 
     def before(self, tx: Any) -> int:
-        """Write down the state before the next instruction of a frame, which `after` ends; gives the number of its row."""
+        """Record the state before the next instruction of a frame and return the number of the row.
+
+        `after` must be called when the instruction ends.
+        """
         under_way = self._under_way
         row = self._write(tx, under_way[-1] if under_way else self.row_of(getattr(tx, "parent", None)), tx.instruction_pointer)
         under_way.append(row)
         return row
 
     def close(self) -> None:
-        """Let go of everything of torch."""
+        """Drop all references to objects of torch."""
         self._under_way.clear()
 
     def row_of(self, tx: Any, *, calls: bool = True) -> int:
-        """Give the row of the instruction at which a frame stands, also of one whose instructions were not written down.
+        """Return the row of the current instruction of a frame, which is added if the frame is not recorded yet.
 
-        Such a frame `calls` the one that is being traced, or is that one, about to go on.
+        `calls` means that such a frame inlines the one that is being traced; else it is that one, before its next instruction.
         """
         if tx is None:
             return NOTHING
@@ -91,10 +94,10 @@ class Recorder:
         frame = getattr(tx, self._mark, None) or self._enter(tx)
         number, last = self._rows, tx.current_instruction
         effect = _EFFECTS.get(last.opname)
-        if frame.row != number - 1 or number == 0:  # other frames were traced meanwhile, or this is its first row
-            effect = "change" if effect in ("look", "change") and frame.row != NOTHING else None
-        elif last.opname == "CALL" and frame.has_only_looked(last):
-            effect = "look"
+        if frame.row != number - 1 or number == 0:  # other frames were traced since, or this is its first row
+            effect = "change" if effect in ("read", "change") and frame.row != NOTHING else None
+        elif last.opname == "CALL" and frame.has_only_read(last):
+            effect = "read"
         if effect == "move":
             frame.moved(tx, last)
         elif effect == "store" or effect == "cells":
@@ -102,11 +105,11 @@ class Recorder:
                 self._rename(frame, tx.output.tracers[-1].graph)
         elif effect != "idle":
             changes, guards = frame.changes, frame.guards
-            if effect is None or not _is_as_before(frame):
+            if effect is None or not _is_unchanged(frame):
                 self._read_progress(tx, frame)
             if frame.changes != changes:
                 level = TENSOR
-            elif effect != "look":
+            elif effect != "read":
                 level = ITEMS
             else:
                 level = OPEN if frame.guards != guards else NEVER
@@ -115,99 +118,101 @@ class Recorder:
                 frame.read_locals(tx, reread=True)
             elif level != NEVER:
                 frame.reread_locals(tx, level)
-        place = frame.places[pointer]
-        if place == NOTHING:
-            place = frame.places[pointer] = self._place(tx, pointer)
-        frame.row, frame.place, self._rows = number, place, number + 1
+        location = frame.locations[pointer]
+        if location == NOTHING:
+            location = frame.locations[pointer] = self._location(tx, pointer)
+        frame.row, frame.location, self._rows = number, location, number + 1
         frame.attempt.rows += 1
         stack = frame.stack
         outer, top = NOTHING if frame.is_root else caller, stack[-1][3] if stack else NOTHING
-        self._add(pack_row(frame.number, place, outer, top, frame.bindings, frame.progress))
+        self._add(pack_row(frame.number, location, outer, top, frame.bindings, frame.progress))
         return number
 
     def _enter(self, tx: Any) -> RecordedFrame:
         trail, output = self.trail, tx.output
-        known = getattr(output, self._mark, None)
-        if known is None:  # kept there: it ends with the attempt, as frames do with their translators
-            known = trail.begin(*translator.trace_id()), {}, ValueTexts(trail)
-            setattr(output, self._mark, known)
-        attempt, graphs, value_texts = known
-        known = self._codes.get(id(tx.f_code))
-        if known is None:
-            known = self._codes[id(tx.f_code)] = (len(trail.codes), array("i", [NOTHING]) * len(tx.instructions))
+        of_attempt = getattr(output, self._mark, None)
+        if of_attempt is None:  # stored there: it ends with the attempt, as frames do with their translators
+            of_attempt = trail.begin(*translator.trace_id()), {}, ValueTexts(trail)
+            setattr(output, self._mark, of_attempt)
+        attempt, graphs, value_texts = of_attempt
+        of_code = self._codes.get(id(tx.f_code))
+        if of_code is None:
+            of_code = self._codes[id(tx.f_code)] = (len(trail.codes), array("i", [NOTHING]) * len(tx.instructions))
             trail.codes.append(line_hook.traced_code(tx))
-        number = trail.add_frame(known[0], attempt.number, attempt.frames)
-        frame = RecordedFrame(trail, number, attempt, graphs, value_texts, known[1], self._constants)
+        number = trail.add_frame(of_code[0], attempt.number, attempt.frames)
+        frame = RecordedFrame(trail, number, attempt, graphs, value_texts, of_code[1], self._constants)
         attempt.frames += 1
         frame.is_root = getattr(tx, "parent", None) is None
         setattr(tx, self._mark, frame)
         return frame
 
     def _read_progress(self, tx: Any, frame: RecordedFrame) -> None:
-        """Count nodes and guards, and see what exception is under way."""
+        """Count nodes and guards, and read the current exception."""
         output, attempt = tx.output, frame.attempt
         graph, context, handled = output.tracers[-1].graph, output.tracing_context, tx.exn_vt_stack
         shape_env, guards = context.fake_mode.shape_env, context.guards_context.dynamo_guards.inner
-        nodes, asked, shapes = graph._len, len(guards), shape_env.guards
+        nodes, requested, shapes = graph._len, len(guards), shape_env.guards
         logged = frame.graphs.get(graph)
-        if logged is None or nodes != len(logged.places):
-            any_may = bool(shape_env.var_to_range)  # symbolic sizes are replaced when more is known of them
-            logged = frame.graphs[graph] = self._read_nodes(graph, logged, attempt, any_may)
+        if logged is None or nodes != len(logged.indices):
+            any_may = bool(shape_env.var_to_range)  # symbolic sizes are replaced when torch learns more about them
+            logged = frame.graphs[graph] = self._read_nodes(graph, logged, attempt, any_may=any_may)
         if len(shapes) != attempt.shape_guards:
             attempt.changes += 1
-            attempt.shapes.extend((self.trail.text(str(each.expr)), self._rows - 1) for each in shapes[attempt.shape_guards :])
+            attempt.shapes.extend(
+                (self.trail.text(str(guard.expr)), self._rows - 1) for guard in shapes[attempt.shape_guards :]
+            )
             attempt.shape_guards = len(shapes)
-        if asked * 3 != len(attempt.guards):
+        if requested * 3 != len(attempt.guards):
             self._read_guards(guards, attempt)
-        is_calm = handled._current_exception is None and not len(handled)
-        reached = (logged.number, nodes, asked, NOTHING if is_calm else self._exception(tx))
-        if reached != self._newest:
-            self._newest, self._newest_number = reached, self.trail.add_progress(reached)
-        frame.nodes, frame.guards, frame.progress = nodes, asked, self._newest_number
+        no_exception = handled._current_exception is None and not len(handled)
+        progress = (logged.number, nodes, requested, NOTHING if no_exception else self._exception(tx))
+        if progress != self._newest:
+            self._newest, self._newest_number = progress, self.trail.add_progress(progress)
+        frame.nodes, frame.guards, frame.progress = nodes, requested, self._newest_number
         frame.changes = attempt.changes
-        frame.counted = graph, guards, shapes, handled if is_calm else None
+        frame.counted = graph, guards, shapes, handled if no_exception else None
 
-    def _read_nodes(self, graph: Any, logged: _LoggedGraph | None, attempt: Attempt, any_may: bool) -> _LoggedGraph:
-        """Write down the nodes that are new, in the order they came; begin anew when some were taken away.
+    def _read_nodes(self, graph: Any, logged: _LoggedGraph | None, attempt: Attempt, *, any_may: bool) -> _LoggedGraph:
+        """Record new nodes in the order of the graph; record the whole graph again when nodes were removed.
 
-        Counts as changes of the attempt those that may change a tensor, all where `any_may`.
+        Nodes that may change a tensor count as changes of the attempt; with `any_may` all do.
 
-        Torch: a linked list whose root follows the last; inputs are put among the first.
+        Torch: a linked list whose root follows the last node; inputs are inserted among the first.
         """
-        if logged is None or graph._len < len(logged.places):
+        if logged is None or graph._len < len(logged.indices):
             logged = _LoggedGraph(len(self.trail.graphs), {})
             self.trail.graphs.append(array("i"))
             attempt.changes += 1
-        known, node, added = logged.places, graph._root._prev, []
-        while node is not graph._root and node not in known:
+        recorded, node, added = logged.indices, graph._root._prev, []
+        while node is not graph._root and node not in recorded:
             added.append(node)
             node = node._prev
         node = graph._root._next
-        while len(known) + len(added) < graph._len and node is not graph._root:
-            if node not in known:
+        while len(recorded) + len(added) < graph._len and node is not graph._root:
+            if node not in recorded:
                 added.append(node)
             node = node._next
         log = self.trail.graphs[logged.number]
-        for each in reversed(added):
-            known[each] = len(log)
-            log.append(self.trail.text(_node_text(each)))
-            attempt.changes += any_may or may_change_tensors(each)
+        for node in reversed(added):
+            recorded[node] = len(log)
+            log.append(self.trail.text(_node_text(node)))
+            attempt.changes += any_may or may_change_tensors(node)
         return logged
 
     def _rename(self, frame: RecordedFrame, graph: Any) -> None:
-        """Torch names a tensor after the variable that it is assigned to."""
+        """Record the new name of the last node: torch names a tensor after the variable that it is assigned to."""
         logged, node = frame.graphs.get(graph), graph._root._prev
-        if logged is not None and node in logged.places:
-            log, place = self.trail.graphs[logged.number], logged.places[node]
-            if not self.trail.texts[log[place]].startswith(f"{node.name} ="):
-                log[place] = self.trail.text(_node_text(node))
+        if logged is not None and node in logged.indices:
+            log, index = self.trail.graphs[logged.number], logged.indices[node]
+            if not self.trail.texts[log[index]].startswith(f"{node.name} ="):
+                log[index] = self.trail.text(_node_text(node))
 
     def _read_guards(self, guards: Any, attempt: Attempt) -> None:
-        """Write down the newest guards. Torch: an `OrderedSet`."""
-        text, asked_by = self.trail.text, self._rows - 1 if attempt.rows else NOTHING
+        """Record the newest guards. Torch: an `OrderedSet`."""
+        text, requested_by = self.trail.text, self._rows - 1 if attempt.rows else NOTHING
         new = [*islice(reversed(guards), len(guards) - len(attempt.guards) // 3)]
         for guard in reversed(new):
-            attempt.guards.extend((text(guard.create_fn_name()), text(guard_source(guard.originating_source)), asked_by))
+            attempt.guards.extend((text(guard.create_fn_name()), text(guard_source(guard.originating_source)), requested_by))
 
     def _exception(self, tx: Any) -> int:
         handled = tx.exn_vt_stack
@@ -215,7 +220,7 @@ class Recorder:
             return self.trail.text(f"raised {show(tx, handled._current_exception)}")
         return self.trail.text(f"handling {show(tx, handled[-1])}")
 
-    def _place(self, tx: Any, index: int) -> int:
+    def _location(self, tx: Any, index: int) -> int:
         instruction = tx.instructions[index]
         positions = instruction.positions
         text = translator.instruction_text(instruction)
@@ -226,8 +231,8 @@ class Recorder:
         return self.trail.add_instruction(index, text, positions.lineno, positions.col_offset, end)
 
 
-def _is_as_before(frame: RecordedFrame) -> bool:
-    """Tell whether nothing was counted since the frame's last row, and no exception is under way."""
+def _is_unchanged(frame: RecordedFrame) -> bool:
+    """Return whether there are no new nodes and guards since the frame's last row, and no exception."""
     graph, guards, shapes, handled = frame.counted
     return bool(
         handled is not None
@@ -240,18 +245,18 @@ def _is_as_before(frame: RecordedFrame) -> bool:
 
 
 def _node_text(node: Any) -> str:
-    """Write an operation of the graph as a line of code."""
-    args = [str(each) for each in node.args]
-    named = [f"{name}={each}" for name, each in node.kwargs.items()]
+    """Return a node of the graph as a line of code."""
+    args = [str(argument) for argument in node.args]
+    keywords = [f"{name}={argument}" for name, argument in node.kwargs.items()]
     if node.op == "placeholder":
         return f"{node.name} = input {node.target}"
     if node.op == "get_attr":
         return f"{node.name} = self.{node.target}"
     if node.op == "call_method":
-        return f"{node.name} = {args[0]}.{node.target}({', '.join([*args[1:], *named])})"
+        return f"{node.name} = {args[0]}.{node.target}({', '.join([*args[1:], *keywords])})"
     if node.op == "output":
         return f"return {', '.join(args)}"
-    return f"{node.name} = {_target(node.target)}({', '.join([*args, *named])})"
+    return f"{node.name} = {_target(node.target)}({', '.join([*args, *keywords])})"
 
 
 @cache

@@ -1,8 +1,8 @@
-"""Which operations of the graph may change the sizes, the dtype or the gradients of a tensor that was there before.
+"""Operations of the graph that may change the sizes, the dtype or requires_grad of an existing tensor.
 
-Torch: operations in place end in an underscore or are the ones of `operator`; those of `nn.functional` with `inplace=True`
-change numbers only, and Dynamo breaks the graph where `out` would be resized. What comes from elsewhere (higher-order
-operations, a user's own) may do anything.
+Torch: the names of in-place operations end with an underscore, or are those of `operator`. Operations of `nn.functional` with
+`inplace=True` change values only, and Dynamo breaks the graph where `out` would be resized. Operations from other modules
+(higher-order operators, custom operators) may do anything.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _IN_PLACE = frozenset({"setitem", "delitem", *(name for name in dir(operator) if
 
 
 def may_change_tensors(node: Any) -> bool:
-    """Tell whether a node of the graph may change a tensor in a way that shows."""
+    """Return whether a node of the graph may change the text of a tensor."""
     if node.op in ("placeholder", "get_attr"):
         return False
     if node.op == "call_method":

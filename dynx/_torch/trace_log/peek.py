@@ -1,6 +1,6 @@
-"""What a symbolic variable is worth as far as it can be said without changing the trace: for conditions and questions.
+"""Python values of symbolic variables, as far as they are known, for expressions that a debugger evaluates.
 
-Reading a size of a dynamic tensor through torch adds guards; this reads the value that the size has in this call.
+Reading a size of a dynamic tensor through torch adds guards; these functions read its value in this call without one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FUNCTIONS: tuple[Any, ...] = (FunctionType, BuiltinFunctionType, MethodType, pa
 
 
 class Unknown:
-    """A value that exists only at run time; its text is all there is."""
+    """A value that exists only at run time: it has a text, and raises NotConstant for any other use."""
 
     _hint = ""
 
@@ -46,7 +46,7 @@ class Unknown:
 
 
 class TensorFacts(Unknown):
-    """What is known of a tensor while it is traced; sizes are those of this call."""
+    """The metadata of a tensor while it is traced; sizes are those of this call."""
 
     _hint = ", only dtype, shape, device and requires_grad"
 
@@ -60,7 +60,7 @@ class TensorFacts(Unknown):
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        return self._class  # what `isinstance` asks
+        return self._class  # which `isinstance` reads
 
     def __getattr__(self, name: str) -> Any:
         if not hasattr(self._class, name):
@@ -68,12 +68,15 @@ class TensorFacts(Unknown):
         return super().__getattr__(name)
 
     def dim(self) -> int:
+        """Return the number of dimensions."""
         return self.ndim
 
     def size(self, dim: int | None = None) -> Any:
+        """Return the sizes in this call, or one of them."""
         return self.shape if dim is None else self.shape[dim]
 
     def numel(self) -> int:
+        """Return the number of elements in this call."""
         return prod(self.shape)
 
     def __len__(self) -> int:
@@ -81,7 +84,7 @@ class TensorFacts(Unknown):
 
 
 class Held:
-    """An object from outside the trace, its attributes as the traced code has changed them so far."""
+    """A view of an object from outside the trace, with the attributes that the traced code has set so far."""
 
     __slots__ = ("_real", "_tx")
 
@@ -93,12 +96,12 @@ class Held:
         return type(self._real)
 
     def __getattr__(self, name: str) -> Any:
-        changed = _pending(self._tx, self._real).get(name)
-        if changed is None:
+        pending = _pending(self._tx, self._real).get(name)
+        if pending is None:
             return held(self._tx, getattr(self._real, name))
-        if is_kind(changed, "DeletedVariable"):
+        if is_kind(pending, "DeletedVariable"):
             raise AttributeError(f"{self!r} has no attribute {name} here: it was deleted")
-        return peek(self._tx, changed)
+        return peek(self._tx, pending)
 
     def __repr__(self) -> str:
         return show_value(self._real)
@@ -113,7 +116,7 @@ class Held:
         return held(self._tx, self._real[key])
 
     def __iter__(self) -> Iterator[Any]:
-        return (held(self._tx, each) for each in self._real)
+        return (held(self._tx, item) for item in self._real)
 
     def __eq__(self, other: object) -> Any:
         return self._real == (other._real if type(other) is Held else other)
@@ -123,7 +126,7 @@ class Held:
 
 
 class Names(Mapping[str, Any]):
-    """The locals and globals of a frame by name, each read when it is asked for; lists, dicts and sets are copies."""
+    """The locals and globals of a frame by name, read on access; lists, dicts and sets are copies."""
 
     def __init__(self, tx: Any, variables: Mapping[str, Any]) -> None:
         self._tx, self._variables = tx, variables
@@ -145,12 +148,12 @@ class Names(Mapping[str, Any]):
 
 
 def evaluate(tx: Any, variables: Mapping[str, Any], expression: Any) -> Any:
-    """Evaluate an expression, text or compiled, over what is known in a frame. Raises whatever it raises."""
+    """Evaluate an expression, as text or compiled, in the scope of a frame. Raises what the expression raises."""
     return eval(expression, {"__builtins__": builtins}, Names(tx, variables))
 
 
 def peek(tx: Any, variable: Any) -> Any:
-    """Give a Python value, facts of a tensor, or Unknown; containers hold the same. Nothing of the trace is given away."""
+    """Return a Python value, the metadata of a tensor, or Unknown, also in containers; no object of the trace is returned."""
     variable = settled(variable)
     if is_lazy(variable):
         return held(tx, untouched_value(variable))
@@ -164,42 +167,42 @@ def peek(tx: Any, variable: Any) -> Any:
         return TensorFacts(show(tx, variable), example) if is_tensor(example) else _number(example)
     items = items_of(variable)
     if isinstance(items, list):
-        found = [peek(tx, each) for each in items]
-        return tuple(found) if is_kind(variable, "TupleVariable", "SizeVariable") else found
+        values = [peek(tx, item) for item in items]
+        return tuple(values) if is_kind(variable, "TupleVariable", "SizeVariable") else values
     if isinstance(items, dict):
-        return {_key(tx, key): peek(tx, each) for key, each in items.items()}
+        return {_key(tx, key): peek(tx, item) for key, item in items.items()}
     real = next((vars(variable)[name] for name in ("value", "fn") if vars(variable).get(name) is not None), None)
     return Unknown(show(tx, variable)) if real is None else held(tx, real)
 
 
 def held(tx: Any, value: Any) -> Any:
-    """Give a Python value of the program so that looking at it changes nothing: containers are copies."""
+    """Return a Python value of the program in a form that cannot be mutated: containers are copied, objects are views."""
     if is_tensor(value):
         return TensorFacts(show_value(value), value)
     cls = type(value)
     if cls in (list, tuple, set, frozenset):
-        return cls(held(tx, each) for each in value)
+        return cls(held(tx, item) for item in value)
     if cls is dict:
-        return {key: held(tx, each) for key, each in value.items()}
+        return {key: held(tx, item) for key, item in value.items()}
     is_plain = isinstance(value, (type, ModuleType, bool, int, float, complex, str, bytes)) or not hasattr(value, "__dict__")
     return value if is_plain or isinstance(value, _FUNCTIONS) else Held(tx, value)
 
 
 def _class_of(value: Any) -> Any:
-    """Give what `type` would: the class of what is held, not of its holder."""
+    """Return the result of `type` for the real object, not for its view."""
     return value.__class__ if type(value) in (Held, TensorFacts) else type(value)
 
 
 def _pending(tx: Any, real: Any) -> Mapping[str, Any]:
-    """Give the attributes that the traced code has set. Torch: `SideEffects`, which knows objects by id."""
+    """Return the attributes that the traced code has set. Torch: `SideEffects`, which has objects by id."""
     side_effects = tx.output.side_effects
     variable = side_effects.id_to_variable.get(id(real))
-    found: Mapping[str, Any] = side_effects.store_attr_mutations.get(variable, {})
-    return found
+    mutations: Mapping[str, Any] = side_effects.store_attr_mutations.get(variable, {})
+    return mutations
 
 
 def _number(number: Any) -> Any:
-    """Torch: `SymNode._hint`, only read, since `hint` may compute it."""
+    """Return the value of a number in this call. Torch: `SymNode._hint`, since the property `hint` may compute it."""
     node = getattr(number, "node", None)
     if node is None:
         return number

@@ -1,7 +1,7 @@
-"""Watch Dynamo instruction by instruction, and see the innermost frame when a graph breaks.
+"""Find the innermost symbolic frame when a graph breaks.
 
-Torch: `InstructionTranslatorBase.step`, called once for each instruction of each frame; frames that inline others are in the
-middle of a step of their own. Alike in 2.11, 2.13 and 2.15.
+Torch: `InstructionTranslatorBase.step`, called once for each instruction of each frame; a frame that inlines another one is
+inside of a step itself. Alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point
 from dynx._torch.tracing import translator
 
-# the error, and the translators it went through, innermost first, each with its value stack before the instruction
+# takes the error and the translators that it passed, innermost first, each with its stack before the instruction
 OnBreak = Callable[[BaseException, list[tuple[Any, list[Any]]]], None]
 
 
 class BreakWatch(Handle):
-    """Calls `on_break` once for each error that ends a graph, with the innermost frame still intact.
+    """A hook that calls `on_break` once for each error that ends a graph, while the innermost frame is still intact.
 
-    The first `step` that an error leaves is that of the innermost frame. An error in a frame that can break its own graph
-    never leaves the step; torch logs it, from there (`log_graph_break`).
+    The first `step` that an error leaves is that of the innermost frame. An error in a frame that can break its own graph does
+    not leave the step, inside of which torch logs it (`log_graph_break`).
     """
 
     def __init__(self, on_break: OnBreak, report: Callable[[str, BaseException], None]) -> None:
@@ -47,7 +47,7 @@ class BreakWatch(Handle):
             try:
                 return original(tx)
             except errors as error:
-                self._see(error)
+                self._report_break(error)
                 raise
             finally:
                 local.under_way = outer
@@ -55,9 +55,9 @@ class BreakWatch(Handle):
         return step
 
     def _logged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._see(logged_error(args, kwargs))
+        self._report_break(logged_error(args, kwargs))
 
-    def _see(self, error: BaseException) -> None:
+    def _report_break(self, error: BaseException) -> None:
         under_way = self._local.__dict__.get("under_way")
         if under_way is None or not is_new(error, self):
             return
@@ -72,7 +72,7 @@ class BreakWatch(Handle):
 
 
 def break_errors() -> tuple[type[BaseException], ...]:
-    """Give what ends a graph or a compilation when it leaves a step."""
+    """Return the exceptions that end a graph or a compilation when they leave a step."""
     from torch._dynamo import exc
 
     breaks = exc.Unsupported, exc.UserError
@@ -80,21 +80,21 @@ def break_errors() -> tuple[type[BaseException], ...]:
 
 
 def logged_error(args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseException:
-    """Read the arguments of `log_graph_break`, which torch calls for an error that does not leave the step."""
+    """Return the error in the arguments of `log_graph_break`, which torch calls for one that does not leave the step."""
     error: BaseException = kwargs["exc"] if "exc" in kwargs else args[3]
     return error
 
 
 def is_new(error: BaseException, watcher: Any) -> bool:
-    """Tell whether a watcher meets an error for the first time; one that wraps another is that other."""
-    if watcher in _seen_by(error):
+    """Return whether a watcher gets an error for the first time; an error that wraps another counts as the same."""
+    if watcher in _watchers_of(error):
         return False
-    _seen_by(error).append(watcher)
+    _watchers_of(error).append(watcher)
     wrapped = error.__cause__ or error.__context__
-    return wrapped is None or watcher not in _seen_by(wrapped)
+    return wrapped is None or watcher not in _watchers_of(wrapped)
 
 
-def _seen_by(error: BaseException) -> list[Any]:
-    """Keep on the error itself who has seen it: it lives no longer than that."""
+def _watchers_of(error: BaseException) -> list[Any]:
+    """Return the watchers that have got an error, which are stored on the error itself."""
     watchers: list[Any] = error.__dict__.setdefault("_dynx_seen", [])
     return watchers

@@ -1,4 +1,4 @@
-"""Read and touch the tracer: what Dynamo knows at the instruction that it traces, and how to act there.
+"""Read and influence Dynamo's tracer: its symbolic frames and variables, guards and side effects, graph breaks.
 
-`translator` is the entry: everything else takes the `tx` (InstructionTranslator) that it finds.
+`translator` is the module to start with: the functions of the others take a `tx` (InstructionTranslator) as it does.
 """

@@ -1,7 +1,7 @@
-"""A function of the traced program, made callable while it is being traced.
+"""Functions of the traced program, converted from symbolic variables to Python functions that can be called at compile time.
 
-Dynamo knows a callback as a symbolic variable. Calling it for real needs real values for what it closes over, its `self` and
-its defaults; where there is none, because a value exists only at run time, it gets a stand-in that the caller provides.
+Calling a callback needs real values for its closure, its `self` and its defaults. A value that exists only at run time is
+replaced by a stand-in, which the caller provides.
 """
 
 from __future__ import annotations
@@ -17,37 +17,40 @@ from dynx._torch.tracing.render import is_tensor, show
 from dynx._torch.tracing.variables import cell_content, is_kind, is_lazy, items_of, settled, untouched_value
 from dynx.errors import ComptimeFailed
 
-StandIn = Callable[[Any], Any]  # makes a compile-time stand-in of a symbolic variable
+StandIn = Callable[[Any], Any]  # returns the compile-time stand-in of a symbolic variable
 _UNKNOWN = object()
-_MOST_OBJECTS = 2000  # looked at to find one that the trace has changed
+_MOST_OBJECTS = 2000  # that are searched for one that the trace has mutated
 
 
 @dataclass
 class Conversion:
-    """Turns symbolic variables into Python values; remembers what was read without a guard."""
+    """A converter of symbolic variables to Python values, which records the values that were read without a guard."""
 
     tx: Any
     stand_in: StandIn
     unguarded: list[Any] = field(default_factory=list)
-    cells: list[tuple[str, CellType, Any]] = field(default_factory=list)  # what callbacks close over, as they got it
+    cells: list[tuple[str, CellType, Any]] = field(default_factory=list)  # name, cell and initial content of closure variables
     _functions: dict[int, FunctionType] = field(default_factory=dict)
 
     def callback(self, variable: Any) -> Callable[..., Any]:
-        """Make a function, method, partial or callable object callable. Raises ComptimeFailed where it has no real self."""
+        """Return the Python callable of a function, method, partial or callable object.
+
+        Raises ComptimeFailed for a method of an object that does not exist yet, and for a value that is not callable.
+        """
         variable = variable.realize()
         if is_kind(variable, "UserMethodVariable"):
-            receiver = variable.im_self if hasattr(variable, "im_self") else variable.obj  # 2.15, and before
+            receiver = variable.im_self if hasattr(variable, "im_self") else variable.obj  # the former in 2.15
             owner = self._real(receiver.realize())
             if owner is _UNKNOWN:
                 raise ComptimeFailed(
-                    f"the method {variable.get_function().__qualname__} belongs to an object that the traced code makes: "
-                    "it does not exist yet\n  use a function, or make the object outside of the compiled function"
+                    f"the method {variable.get_function().__qualname__} belongs to an object that the traced code creates: "
+                    "it does not exist yet\n  use a function, or create the object outside of the compiled function"
                 )
             return MethodType(variable.get_function(), owner)
         if is_kind(variable, "NestedUserFunctionVariable"):
             return self._nested(variable)
         if is_kind(variable, "FunctoolsPartialVariable"):
-            keywords = {name: self.value(each) for name, each in variable.keywords.items()}
+            keywords = {name: self.value(argument) for name, argument in variable.keywords.items()}
             return functools.partial(self.callback(variable.func), *map(self.value, variable.args), **keywords)
         if is_kind(variable, "UserFunctionVariable"):
             return variable.get_function()
@@ -59,7 +62,7 @@ class Conversion:
         return real
 
     def value(self, variable: Any) -> Any:
-        """Give the real value where it is known at compile time and the traced code has not changed it, else a stand-in."""
+        """Return the real value if it is known at compile time and the traced code has not mutated it, else a stand-in."""
         variable = settled(variable)
         if is_lazy(variable):
             value = untouched_value(variable)
@@ -75,45 +78,45 @@ class Conversion:
         return self._contents(variable)
 
     def _contents(self, variable: Any) -> Any:
-        """Give what a container holds at this point of the trace, as one that cannot be changed: nobody would see it."""
+        """Return the contents of a container at this point of the trace, read-only: a mutation would have no effect."""
         items = items_of(variable)
         kind = _python_type(variable)
         if isinstance(items, list) and kind in (list, tuple):
             return tuple(map(self.value, items))
         if isinstance(items, dict) and kind is dict:
-            return MappingProxyType({key.vt.as_python_constant(): self.value(each) for key, each in items.items()})
+            return MappingProxyType({key.vt.as_python_constant(): self.value(item) for key, item in items.items()})
         return self.stand_in(variable)
 
     def _is_changed(self, real: Any) -> bool:
-        """Tell whether the trace has changed an object that a value holds: the real one would be out of date.
+        """Return whether the trace has mutated an object that a value references: the real one would be out of date.
 
-        Torch: `SideEffects.id_to_variable` knows objects by id. Looks through containers and instance dictionaries.
+        Torch: `SideEffects.id_to_variable` has objects by id. Containers and instance dictionaries are searched.
         """
         side_effects = self.tx.output.side_effects
-        changed = {each for each, variable in side_effects.id_to_variable.items() if side_effects.is_modified(variable)}
+        changed = {address for address, variable in side_effects.id_to_variable.items() if side_effects.is_modified(variable)}
         todo: list[Any] = [real]
         seen: set[int] = set()
         while changed and todo and len(seen) < _MOST_OBJECTS:
-            each = todo.pop()
-            if id(each) in changed:
+            obj = todo.pop()
+            if id(obj) in changed:
                 return True
-            if id(each) not in seen:
-                seen.add(id(each))
-                todo += _held_by(each)
+            if id(obj) not in seen:
+                seen.add(id(obj))
+                todo += _referenced_by(obj)
         return False
 
     def guard_what_was_read(self) -> None:
-        """Guard on every value given without one: from now on the compiled code depends on them."""
+        """Add guards on all values that were read without one: the compiled code depends on them from now on."""
         from torch._dynamo.variables.lazy import LazyVariableTracker
 
         for variable in self.unguarded:
             LazyVariableTracker.realize_all(variable)
-            _pin(variable)
+            _specialize(variable)
         self.unguarded.clear()
 
     def assigned(self) -> tuple[str, ...]:
-        """Name the closed-over variables to which a callback has assigned; the traced code does not see it."""
-        return tuple(name for name, cell, given in self.cells if _content(cell) is not given)
+        """Return the closure variables to which a callback has assigned, which has no effect on the traced code."""
+        return tuple(name for name, cell, initial in self.cells if _content(cell) is not initial)
 
     def _real(self, variable: Any) -> Any:
         if is_kind(variable, "SymNodeVariable", "TensorVariable"):
@@ -123,32 +126,35 @@ class Conversion:
         if source is not None and not side_effects.has_pending_mutation(variable):
             return self._at(source)
         if items_of(variable) is not None and _python_type(variable) in (list, dict, set):
-            return _UNKNOWN  # made in the trace, or changed there: the caller gets what it holds
+            return _UNKNOWN  # created or mutated in the trace: the caller returns its contents
         try:
             return variable.as_python_constant()
         except Exception:  # noqa: BLE001 - torch raises many kinds for a variable that is no constant
             return _UNKNOWN
 
     def _at(self, source: Any) -> Any:
-        """Torch: `OutputGraph.resolve_source_value` (2.13); 2.11 has only the source's name, an expression over L and G."""
+        """Return the value of a source.
+
+        Torch: `OutputGraph.resolve_source_value` (2.13); 2.11 has only the source's name, an expression over L and G.
+        """
         output = self.tx.output
         try:
             if hasattr(output, "resolve_source_value"):
                 return output.resolve_source_value(source)
             return eval(guard_source(source), {"G": output.root_tx.f_globals, "L": output.root_tx.f_locals})
-        except Exception:  # noqa: BLE001 - a source that only guards can follow
+        except Exception:  # noqa: BLE001 - a source that only guards can evaluate
             return _UNKNOWN
 
     def _nested(self, variable: Any) -> FunctionType:
-        known = self._functions.get(id(variable))
-        if known is not None:
-            return known
+        created = self._functions.get(id(variable))
+        if created is not None:
+            return created
         code = variable.get_code()
         cells = tuple(CellType() for _ in code.co_freevars)
         function = FunctionType(code, variable.f_globals, variable.fn_name.as_python_constant(), closure=cells)
-        self._functions[id(variable)] = function  # before its cells: a function may close over itself
-        for name, cell, held in zip(code.co_freevars, cells, variable.closure.items if cells else (), strict=True):
-            content = cell_content(self.tx, held)
+        self._functions[id(variable)] = function  # before its cells are filled: a function may close over itself
+        for name, cell, cell_variable in zip(code.co_freevars, cells, variable.closure.items if cells else (), strict=True):
+            content = cell_content(self.tx, cell_variable)
             if content is not None:
                 cell.cell_contents = self.value(content)
             self.cells.append((name, cell, _content(cell)))
@@ -156,19 +162,19 @@ class Conversion:
             function.__defaults__ = tuple(map(self.value, variable.defaults.items))
         if variable.kwdefaults is not None:
             function.__kwdefaults__ = {
-                key.vt.as_python_constant(): self.value(each) for key, each in variable.kwdefaults.items.items()
+                key.vt.as_python_constant(): self.value(default) for key, default in variable.kwdefaults.items.items()
             }
         return function
 
 
-def _pin(variable: Any) -> None:
-    """Make dynamic numbers constants: the callback has seen the value."""
+def _specialize(variable: Any) -> None:
+    """Specialize dynamic numbers: the callback has read their values."""
     variable = settled(variable)
     if is_kind(variable, "SymNodeVariable"):
         variable.evaluate_expr()
     items = items_of(variable)
     for item in items.values() if isinstance(items, dict) else items or ():
-        _pin(item)
+        _specialize(item)
 
 
 def _python_type(variable: Any) -> type | None:
@@ -179,13 +185,13 @@ def _python_type(variable: Any) -> type | None:
     return kind
 
 
-def _held_by(value: Any) -> list[Any]:
+def _referenced_by(value: Any) -> list[Any]:
     if type(value) in (list, tuple, set, frozenset):
         return list(value)
     if type(value) is dict:
         return list(value.values())
-    own = getattr(value, "__dict__", None)
-    return list(own.values()) if type(own) is dict and not isinstance(value, (type, ModuleType)) else []
+    attributes = getattr(value, "__dict__", None)
+    return list(attributes.values()) if type(attributes) is dict and not isinstance(value, (type, ModuleType)) else []
 
 
 def _content(cell: CellType) -> Any:

@@ -1,6 +1,6 @@
-"""The one subclass of `VariableTracker` that dynx needs: an object of ours that Dynamo calls while it traces.
+"""A subclass of `VariableTracker` for objects that run Python code while Dynamo traces a call of them.
 
-Torch finds it through the table `VariableBuilder._id_dispatch()` of known objects by id, which `substitute_in_graph` extends
+Torch finds it through the table `VariableBuilder._id_dispatch()` of objects by id, to which `substitute_in_graph` adds entries
 in the same way; nothing is patched. Alike in 2.11, 2.13 and 2.15.
 """
 
@@ -15,12 +15,12 @@ from torch._dynamo.variables import ConstantVariable, ListVariable, TupleVariabl
 from torch._dynamo.variables.base import ValueMutationNew, VariableTracker
 from torch._dynamo.variables.builder import VariableBuilder
 
-# gets the translator and the arguments as symbolic variables, gives the symbolic variable of the result
+# takes the translator and the arguments as symbolic variables, returns the symbolic variable of the result
 Call = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
 
 
 def recognise(marker: object, call: Call) -> None:
-    """Have Dynamo run `call` whenever traced code calls `marker`, which must live as long as the process."""
+    """Make Dynamo run `call` whenever traced code calls `marker`, which must live until `forget` or the end of the process."""
     table = VariableBuilder._id_dispatch()
     table[id(marker)] = lambda builder, value: _Marker(value, call, source=builder.source)
 
@@ -31,34 +31,36 @@ def forget(marker: object) -> None:
 
 
 def constant(value: Any) -> Any:
-    """Make the symbolic variable of a literal."""
+    """Return the symbolic variable of a literal."""
     return ConstantVariable.create(value)
 
 
 def sequence(kind: type, items: list[Any]) -> Any:
-    """Make the symbolic variable of a list or tuple of symbolic variables."""
+    """Return the symbolic variable of a list or tuple of symbolic variables."""
     if kind is tuple:
         return TupleVariable(items)
     return ListVariable(items, mutation_type=ValueMutationNew())
 
 
 def is_literal(value: Any) -> bool:
-    """Tell whether a value can stand in traced code as it is: numbers, text, None and containers of them."""
+    """Return whether a value is a constant for traced code: a number, a string, None, or a container of those."""
     return bool(ConstantVariable.is_literal(value))
 
 
 def is_symbolic(value: object) -> bool:
+    """Return whether a value is a symbolic number."""
     return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 def pinned(number: Any) -> int | float | bool:
-    """Give the value that a symbolic number has in this call, and guard on it. Raises torch's error for an unbacked one."""
+    """Return the value of a symbolic number in this call, and guard on it. Raises torch's error for an unbacked one."""
     if isinstance(number, torch.SymBool):
         return bool(number)
     return int(number) if isinstance(number, torch.SymInt) else float(number)
 
 
 def is_variable(value: object) -> bool:
+    """Return whether a value is a symbolic variable."""
     return isinstance(value, VariableTracker)
 
 

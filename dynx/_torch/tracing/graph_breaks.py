@@ -1,4 +1,4 @@
-"""A graph break, read from the exception that torch made of it."""
+"""Graph breaks, read from the exceptions that torch raises for them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from dynx._torch.tracing.stack import RawFrame, of_summaries, tracing_stack
 
-# torch says it only in words that it cannot go on behind the break
+# a break without a resume function shows only in these texts
 _NOT_RESUMED = ("Failed to handle graph break gracefully", "Encountered graph break that we cannot resume from")
 _CALLEE = re.compile(
     r"builtin operator `(?P<operator>[^`]+)`|[Pp]ython builtin `(?P<builtin>[^`]+?)\.?`|the builtin `(?P<c>[^`]+?)\.?`"
@@ -22,7 +22,7 @@ _CALLEE = re.compile(
 class RawBreak:
     """One graph break in plain data."""
 
-    kind: str  # torch's gb_type, the stable name of the cause
+    kind: str  # torch's gb_type, a stable name of the cause
     headline: str
     explanation: str
     hints: tuple[str, ...]
@@ -35,8 +35,8 @@ class RawBreak:
 def read_break(reason: str, error: Any) -> RawBreak:
     """Read the arguments of `InstructionTranslatorBase.log_graph_break`.
 
-    Torch: `Unsupported.gb_type`, `.msg`, `.real_stack`, `.skip_frame`; 2.11 has no `skip_frame` on every path, so the words
-    of `reason` count too. The parts of the message are read from its text, which is alike in 2.11, 2.13 and 2.15.
+    Torch: `Unsupported.gb_type`, `.msg`, `.real_stack`, `.skip_frame`; 2.11 does not set `skip_frame` on every path, so
+    the text of `reason` is checked too. The parts of the message are read from its text, which is alike in 2.11, 2.13 and 2.15.
     """
     message = str(getattr(error, "msg", error))
     headline = message.strip().splitlines()[0] if message.strip() else type(error).__name__

@@ -1,4 +1,4 @@
-"""Do something at chosen instructions of a function while Dynamo traces it, also break the graph exactly there."""
+"""Run actions before chosen instructions while Dynamo traces a function; an action may break the graph there."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from dynx._bytecode.statements import Step, step_at
 from dynx._bytecode.trail import Code
 from dynx._torch.capabilities import require
 
-Do = Callable[[Any], None]
+Action = Callable[[Any], None]  # takes the translator
 
 
 def steps_of(code: CodeType) -> list[Step]:
-    """Give the instructions of a function as the user wrote it, as Dynamo traces them.
+    """Return the instructions of a function of the user as Dynamo traces them.
 
     Torch: `bytecode_transformation.cleaned_instructions`.
     """
     from torch._dynamo.bytecode_transformation import cleaned_instructions
 
-    return [step_at(each.opname, each.argval, each.positions) for each in cleaned_instructions(code)]
+    return [
+        step_at(instruction.opname, instruction.argval, instruction.positions) for instruction in cleaned_instructions(code)
+    ]
 
 
 def original_code(code: CodeType) -> CodeType:
-    """Give the code that the user wrote; for the rest of a function after a break that of the function.
+    """Return the code that the user wrote: for a resume function that of the original function.
 
     Torch: `ContinueExecutionCache.generated_code_metadata`.
     """
@@ -36,15 +38,15 @@ def original_code(code: CodeType) -> CodeType:
 
 
 def traced_code(tx: Any) -> Code:
-    """Describe the code of a frame."""
+    """Return the record of the code that a frame traces."""
     return Code(tx.f_code, len(tx.instructions), original_code(tx.f_code), resumes_at(tx))
 
 
 def shifted(code: Code, indices: Iterable[int]) -> tuple[int, ...]:
-    """Translate indices into the original instructions to those of the code that is traced.
+    """Translate indices of original instructions to indices of the code that is traced.
 
-    The rest of a function is the whole function behind a prologue that jumps to where it goes on; what stands before that
-    point is not reached again. Torch itself aligns the two from their ends (`generate_based_on_original_code_object`).
+    A resume function contains the whole function behind a prologue, which jumps to the instruction where it continues; earlier
+    instructions are not reached again. Torch aligns both from their ends (`generate_based_on_original_code_object`).
     """
     if code.resumes_at is None:
         return tuple(indices)
@@ -53,23 +55,23 @@ def shifted(code: Code, indices: Iterable[int]) -> tuple[int, ...]:
 
 
 def resumes_at(tx: Any) -> int | None:
-    """Give the index of the instruction at which the rest of a function goes on; None for a function as the user wrote it."""
+    """Return the index of the instruction at which a resume function continues; None for a function of the user."""
     if not tx.f_code.co_name.startswith("torch_dynamo_resume_in_"):
         return None
-    prologue = [index for index, each in enumerate(tx.instructions) if each.argval == "__is_tracing_resume_prologue"]
+    prologue = [index for index, inst in enumerate(tx.instructions) if inst.argval == "__is_tracing_resume_prologue"]
     jump = (
-        next((each for each in tx.instructions[prologue[-1] + 1 :] if each.opname.startswith("JUMP")), None)
+        next((inst for inst in tx.instructions[prologue[-1] + 1 :] if inst.opname.startswith("JUMP")), None)
         if prologue
         else None
     )
     return int(tx.indexof[jump.target]) if jump is not None else None
 
 
-def at_instructions(tx: Any, actions: Mapping[int, Sequence[Do]]) -> None:
-    """Run the actions right before the instructions with these indices, whenever this frame gets there.
+def at_instructions(tx: Any, actions: Mapping[int, Sequence[Action]]) -> None:
+    """Run actions right before the instructions with these indices, whenever this frame reaches them.
 
-    Shadows the class's dispatch table on this one translator; torch looks it up for every instruction inside of the `try`
-    that makes graph breaks of exceptions, so an action may break the graph as the program itself may.
+    Shadows the class's dispatch table on this one translator. Torch looks it up for every instruction, inside of the `try`
+    that turns exceptions into graph breaks, so an action may break the graph as an instruction may.
     """
     require("breakable", "no_operation")
     if isinstance(tx.dispatch_table, _Dispatch):
@@ -79,9 +81,11 @@ def at_instructions(tx: Any, actions: Mapping[int, Sequence[Do]]) -> None:
 
 
 class _Dispatch:
+    """The dispatch table of one translator, with actions before some instructions."""
+
     __slots__ = ("actions", "handlers", "tx")
 
-    def __init__(self, tx: Any, actions: dict[int, Sequence[Do]]) -> None:
+    def __init__(self, tx: Any, actions: dict[int, Sequence[Action]]) -> None:
         self.tx, self.handlers, self.actions = tx, tx.dispatch_table, actions
 
     def __getitem__(self, opcode: int) -> Any:
@@ -92,24 +96,24 @@ class _Dispatch:
         return lambda tx, instruction: _act(actions, handler, tx, instruction)
 
 
-def _act(actions: Sequence[Do], handler: Any, tx: Any, instruction: Any) -> None:
-    """Trace an instruction of our own that does nothing, in front of the real one."""
+def _act(actions: Sequence[Action], handler: Any, tx: Any, instruction: Any) -> None:
+    """Trace a NOP for each action, then the real instruction."""
     from torch._dynamo.bytecode_transformation import create_instruction
 
     pointer = tx.instruction_pointer
-    nothing = create_instruction("NOP")
-    nothing.positions = instruction.positions
-    tx.instruction_pointer = pointer - 1  # after a break the program goes on with the real instruction
+    nop = create_instruction("NOP")
+    nop.positions = instruction.positions
+    tx.instruction_pointer = pointer - 1  # after a graph break the program continues with the real instruction
     for action in actions:
-        _breakable(action)(tx, nothing)
+        _breakable(action)(tx, nop)
         if tx.output.should_exit:
             return
     tx.instruction_pointer = pointer
     handler(tx, instruction)
 
 
-def _breakable(action: Do) -> Any:
-    """Torch: `break_graph_if_unsupported(push=, msg_prefix=)`, what makes an instruction one at which a graph may break."""
+def _breakable(action: Action) -> Any:
+    """Return an instruction handler that may break the graph. Torch: `break_graph_if_unsupported(push=, msg_prefix=)`."""
     from torch._dynamo.symbolic_convert import break_graph_if_unsupported
 
     def trace(tx: Any, instruction: Any) -> None:

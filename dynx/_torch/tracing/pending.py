@@ -1,4 +1,4 @@
-"""Guards and side effects that the attempt under way has gathered so far."""
+"""Guards and side effects that the current attempt has collected so far."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynx._torch.tracing.variables import is_kind
 
 
 class RawGuard(NamedTuple):
-    """One guard in plain data; the stack, outermost first, is that of the first line that asked for it."""
+    """One guard in plain data; the stack, outermost first, is that of the line that first requested it."""
 
     kind: str  # torch's name, "TENSOR_MATCH"
     source: str
@@ -19,7 +19,7 @@ class RawGuard(NamedTuple):
 
 
 class RawEffect(NamedTuple):
-    """One change that the compiled code will make when it has run, in plain data."""
+    """One side effect that the compiled code applies at its end, in plain data."""
 
     source: str
     kind: str  # "attribute", "items", "cell", "global"
@@ -27,27 +27,28 @@ class RawEffect(NamedTuple):
 
 
 def guards(tx: Any, first: int = 0) -> tuple[RawGuard, ...]:
-    """List the guards asked for so far, oldest first, from number `first` on.
+    """Return the guards requested so far, oldest first, from number `first` on.
 
     Torch: `OutputGraph.guards`, a `GuardsSet` whose `inner` keeps the order of insertion.
     """
-    found = list(tx.output.guards.inner)[first:]
     return tuple(
-        RawGuard(each.create_fn_name(), guard_source(each.originating_source), of_summaries(each.user_stack)) for each in found
+        RawGuard(guard.create_fn_name(), guard_source(guard.originating_source), of_summaries(guard.user_stack))
+        for guard in list(tx.output.guards.inner)[first:]
     )
 
 
 def guard_count(tx: Any) -> int:
+    """Return the number of guards requested so far."""
     return len(tx.output.guards.inner)
 
 
 def effects(tx: Any) -> tuple[RawEffect, ...]:
-    """List the changes to objects that exist outside of the trace.
+    """Return the mutations of objects that exist outside of the trace.
 
     Torch: `SideEffects.store_attr_mutations` for attributes, cells and globals, `is_modified` for contents of containers.
     """
     side_effects = tx.output.side_effects
-    found = []
+    mutations = []
     for variable, attributes in side_effects.store_attr_mutations.items():
         if is_new(variable):
             continue
@@ -58,16 +59,16 @@ def effects(tx: Any) -> tuple[RawEffect, ...]:
                 kind, source = "cell", str(getattr(variable, "local_name", None) or _name(variable))
             elif is_kind(variable, "NewGlobalVariable"):
                 kind, source = "global", name
-            found.append(RawEffect(source, kind, "<deleted>" if is_kind(value, "DeletedVariable") else show(tx, value)))
+            mutations.append(RawEffect(source, kind, "<deleted>" if is_kind(value, "DeletedVariable") else show(tx, value)))
     for variable in side_effects.id_to_variable.values():
         mutation = type(variable.mutation_type).__name__
         if mutation == "ValueMutationExisting" and side_effects.is_modified(variable):
-            found.append(RawEffect(_name(variable), "items", show(tx, variable)))
-    return tuple(found)
+            mutations.append(RawEffect(_name(variable), "items", show(tx, variable)))
+    return tuple(mutations)
 
 
 def is_new(variable: Any) -> bool:
-    """Tell whether the traced code made the object itself: nobody else sees the change.
+    """Return whether the traced code created the object, so that a mutation of it is no side effect.
 
     Torch: `AttributeMutationNew`, also for cells and for globals that did not exist (their variable has no source).
     """

@@ -1,4 +1,4 @@
-"""Graph breaks that dynx makes on request."""
+"""Exceptions that dynx raises in the tracer: graph breaks on request, and errors that reach the user."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ def graph_break(message: str) -> NoReturn:
 
 
 def is_of_torch(error: BaseException) -> bool:
-    """Tell whether the tracer itself makes something of an exception: a break, a restart, an exception of the traced code."""
+    """Return whether the tracer handles an exception itself: a graph break, a restart, an exception of traced code."""
     from torch._dynamo import exc
 
     return isinstance(error, (exc.TorchDynamoException, exc.ObservedException))
 
 
 def visible_to_user(text: str, kind: Any = ComptimeFailed) -> Exception:
-    """Make an error of ours that reaches the user as it is.
+    """Return an error of dynx that reaches the user unchanged.
 
-    Dynamo wraps what it does not know into InternalTorchDynamoError. `ShortenTraceback` passes, and the frames of torch before
-    `first_useful_frame`, that of our caller, are left out of the traceback (2.11, 2.13 and 2.15).
+    Dynamo wraps exceptions of other types into InternalTorchDynamoError. It does not wrap `ShortenTraceback`, and omits the
+    frames of torch before `first_useful_frame`, here the caller's, from the traceback (2.11, 2.13 and 2.15).
     """
-    return _passing(kind)(text, sys._getframe(1))
+    return _unwrapped_class(kind)(text, sys._getframe(1))
 
 
 @cache
-def _passing(kind: Any) -> type[Exception]:
+def _unwrapped_class(kind: Any) -> type[Exception]:
     from torch._dynamo.exc import ShortenTraceback
 
     class Failed(kind, ShortenTraceback):

@@ -1,6 +1,6 @@
-"""Symbolic variables as short text, alike on every torch.
+"""Short texts of symbolic variables, the same on every torch.
 
-torch's own `debug_repr` differs between releases and looks at lazy values, which adds guards; this neither does.
+Torch's own `debug_repr` differs between releases and realizes lazy variables, which adds guards; these functions do neither.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _MANNERS: Mapping[str, frozenset[str]] = {
 
 
 def show(tx: Any, variable: Any, depth: int = 2) -> str:
-    """Render a variable; containers to `depth` levels.
+    """Return the text of a variable, with `depth` levels of containers.
 
-    Tensors show dtype, sizes, device and requires_grad; symbolic numbers their expression; a value that torch has not looked
-    at yet is shown as it is, and stays unlooked at.
+    Tensors show dtype, sizes, device and requires_grad; symbolic numbers their expression. A lazy variable shows its Python
+    value, and is not realized.
     """
     manner = manner_of(variable)
     if manner == "lazy":
@@ -81,25 +81,25 @@ def show(tx: Any, variable: Any, depth: int = 2) -> str:
         return _show_example(example, _class_of(variable))
     items = items_of(variable)
     if items is not None:
-        return _show_items(lambda item, rest: show(tx, item, rest), items, _class_of(variable) or list, depth)
+        return _show_items(lambda item, levels: show(tx, item, levels), items, _class_of(variable) or list, depth)
     return _show_other(variable)
 
 
 def manner_of(variable: Any) -> str:
-    """Name how a variable is shown; empty for those of which the value decides."""
+    """Return the manner in which a variable is shown; empty if that depends on its value."""
     cls: Any = type(variable)
     return manner_of_class(cls)
 
 
 @cache
 def manner_of_class(cls: Any) -> str:
-    """Name how variables of a class are shown; asked for every value of every traced instruction."""
+    """Return the manner in which variables of a class are shown; cached, since every value of every instruction needs it."""
     names = class_names(cls)
-    return next((manner for manner, named in _MANNERS.items() if not names.isdisjoint(named)), "")
+    return next((manner for manner, classes in _MANNERS.items() if not names.isdisjoint(classes)), "")
 
 
 def show_value(value: Any, depth: int = 2) -> str:
-    """Render a Python value by the same rules; the user's own `__repr__` is not called."""
+    """Return the text of a Python value by the same rules, without calling the user's `__repr__`."""
     cls = type(value)
     if value is None or cls in (bool, int, float, complex, str, bytes):
         return _cut(repr(value))
@@ -140,7 +140,7 @@ def _dtype_name(dtype: Any) -> str:
 
 
 def _show_symbol(number: Any) -> str:
-    """Write a symbolic number with the value it has in this call, where there is one: `s77=8`, `2*s77=16`, `u0`.
+    """Return the text of a symbolic number, with its value in this call if it is backed: `s77=8`, `2*s77=16`, `u0`.
 
     Torch: `SymNode.expr` and `_hint`; the latter is only read, since `hint` may compute it.
     """
@@ -151,7 +151,7 @@ def _show_symbol(number: Any) -> str:
     return str(node.expr) if hint is None else f"{node.expr}={hint}"
 
 
-def _show_items(show_one: Callable[[Any, int], str], items: Any, cls: type, depth: int) -> str:
+def _show_items(show_item: Callable[[Any, int], str], items: Any, cls: type, depth: int) -> str:
     name = "torch.Size" if cls.__name__ == "Size" else cls.__name__
     opening, closing = _BRACKETS.get(name, (f"{name}(", ")"))
     is_mapping = isinstance(items, dict) and any(not _is_set_entry(value) for value in items.values())
@@ -163,9 +163,9 @@ def _show_items(show_one: Callable[[Any, int], str], items: Any, cls: type, dept
         return f"{opening}…{len(items)}…{closing}"
     shown = []
     for item in list(items)[:_MAX_ITEMS]:
-        text = show_one(_key(item), depth - 1)
+        text = show_item(_key(item), depth - 1)
         if isinstance(items, dict) and (is_mapping or issubclass(cls, Mapping)):
-            text += f": {show_one(items[item], depth - 1)}"
+            text += f": {show_item(items[item], depth - 1)}"
         shown.append(text)
     if len(items) > _MAX_ITEMS:
         shown.append(f"… {len(items)} in all")
@@ -174,7 +174,7 @@ def _show_items(show_one: Callable[[Any, int], str], items: Any, cls: type, dept
 
 
 def _key(item: Any) -> Any:
-    """Torch wraps the keys of dicts and the members of sets in `HashableTracker`, which holds the variable as `vt`."""
+    """Return the variable of a dict key or set member, which torch wraps in `HashableTracker` (attribute `vt`)."""
     return getattr(item, "vt", item) if type(item).__name__ in ("HashableTracker", "_HashableTracker") else item
 
 
@@ -192,7 +192,7 @@ def _show_other(variable: Any) -> str:
 
 
 def attribute_name(variable: Any) -> str:
-    """Name the attribute that a variable of manner "attribute" stands for."""
+    """Return the attribute that a variable of manner "attribute" reads."""
     return str(getattr(variable, "method_name", None) or variable.name)
 
 
@@ -207,7 +207,7 @@ def _function_name(variable: Any) -> str:
 
 def _class_of(variable: Any) -> type | None:
     kind: Any = type(variable)
-    if _asks_for_the_value(kind):
+    if _type_depends_on_value(kind):
         return None
     try:
         cls = variable.python_type()
@@ -217,13 +217,13 @@ def _class_of(variable: Any) -> type | None:
 
 
 @cache
-def _asks_for_the_value(cls: Any) -> bool:
-    """Tell whether a kind of variable takes its type from its value, which may add guards: those of attributes do."""
+def _type_depends_on_value(cls: Any) -> bool:
+    """Return whether `python_type` reads the value, which may add guards: that of attributes does."""
     return "as_python_constant" in cls.python_type.__code__.co_names
 
 
 def is_tensor(value: Any) -> bool:
-    """Tell by the class itself; `isinstance` asks the value too."""
+    """Return whether a value is a tensor, judged by its class only; `isinstance` reads `__class__` of the value too."""
     return issubclass(type(value), _tensor())
 
 
@@ -234,7 +234,7 @@ def _tensor() -> type:
     return Tensor
 
 
-# what is shown of variables that hold one Python value, which stays
+# texts of variables that have one Python value, which cannot change
 PLAIN: Mapping[str, Callable[[Any], str]] = {
     "class": lambda variable: f"class {getattr(variable.value, '__qualname__', variable.value)}",
     "constant": lambda variable: show_value(variable.value),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class RawFrame(NamedTuple):
-    """One frame of a stack; columns are None where Python or torch does not give them."""
+    """One frame of a stack; columns are None where Python or torch has none."""
 
     file: str
     line: int
@@ -16,15 +16,15 @@ class RawFrame(NamedTuple):
     end_column: int | None = None
 
 
-# a stack as torch holds it: its frame summaries, then the place in the innermost frame; text only, cheap to take
+# a stack as torch stores it: frame summaries, then file, line and function of the innermost frame; cheap to read
 StackParts = tuple[tuple[Any, ...], tuple[str, int | None, str] | None]
 
 
 def stack_parts() -> StackParts | None:
-    """Take the stack of the code being traced without converting it; None when nothing is traced.
+    """Return the stack of the traced code without converting it; None when nothing is traced.
 
-    Torch: `TracingContext.frame_summary_stack` and `loc_in_frame`, alike in 2.11, 2.13 and 2.15. This runs for every guard:
-    `TracingContext.extract_stack()`, which it mirrors, costs ten times as much.
+    Torch: `TracingContext.frame_summary_stack` and `loc_in_frame`, alike in 2.11, 2.13 and 2.15. It runs for every guard;
+    `TracingContext.extract_stack()`, which returns the same, takes ten times as long.
     """
     from torch._guards import TracingContext
 
@@ -32,22 +32,22 @@ def stack_parts() -> StackParts | None:
     return None if context is None else (tuple(context.frame_summary_stack), context.loc_in_frame)
 
 
-def same_place(a: StackParts, b: StackParts) -> bool:
-    """Tell whether two stacks are of the same call at the same line; torch makes a new summary for every call."""
+def is_same_line(a: StackParts, b: StackParts) -> bool:
+    """Return whether two stacks are of the same call at the same line; torch creates a new summary for every call."""
     return a[1] == b[1] and len(a[0]) == len(b[0]) and (not a[0] or a[0][-1] is b[0][-1])
 
 
 def of_parts(parts: StackParts) -> tuple[RawFrame, ...]:
     """Convert a stack, outermost frame first."""
-    summaries, here = parts
+    summaries, location = parts
     frames = [*map(_of_summary, summaries)]
-    if here is not None:
-        frames.append(RawFrame(here[0], here[1] or 0, here[2]))
+    if location is not None:
+        frames.append(RawFrame(location[0], location[1] or 0, location[2]))
     return tuple(frames)
 
 
 def tracing_stack() -> tuple[RawFrame, ...]:
-    """Give the stack of the code being traced, outermost first; empty when nothing is traced."""
+    """Return the stack of the traced code, outermost first; empty when nothing is traced."""
     parts = stack_parts()
     return () if parts is None else of_parts(parts)
 

@@ -1,4 +1,4 @@
-"""Whether Dynamo traces a function, and whether it has done so already."""
+"""Whether Dynamo traces a function, and whether it is compiled already."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 
 def why_not_traced(function: Any) -> str | None:
-    """Say why Dynamo never traces the body of a function; None where it does.
+    """Return why Dynamo never traces the body of a function; None if it does.
 
-    Torch: `trace_rules.lookup`, which gives the class of variable a function becomes; alike in 2.11, 2.13 and 2.15.
+    Torch: `trace_rules.lookup`, which returns the class of the symbolic variable of a function; alike in 2.11, 2.13 and 2.15.
     """
     from torch._dynamo import trace_rules
 
-    found = trace_rules.lookup(function)
-    name = found.__name__ if found is not None else ""
+    variable_class = trace_rules.lookup(function)
+    name = variable_class.__name__ if variable_class is not None else ""
     if "InGraph" in name:
         return "torch puts it into the graph as a whole"
     if "Skip" in name:
@@ -23,19 +23,19 @@ def why_not_traced(function: Any) -> str | None:
 
 
 def is_disabled(function: Any) -> bool:
-    """Tell whether `torch.compiler.disable` made this function. Torch: the mark `_torchdynamo_disable`."""
+    """Return whether `torch.compiler.disable` returned this function. Torch: the mark `_torchdynamo_disable`."""
     return bool(getattr(function, "_torchdynamo_disable", False))
 
 
 def is_compiled_callable(function: Any) -> bool:
-    """Tell whether `torch.compile` made this function or module. Torch: the mark `_torchdynamo_orig_callable`."""
+    """Return whether `torch.compile` returned this function or module. Torch: the mark `_torchdynamo_orig_callable`."""
     from torch._dynamo.eval_frame import OptimizedModule
 
     return isinstance(function, OptimizedModule) or hasattr(function, "_torchdynamo_orig_callable")
 
 
 def is_compiled(code: CodeType) -> bool:
-    """Tell whether a code object has compiled code in torch's cache, which runs without being traced again.
+    """Return whether a code object has entries in torch's cache, which run without being traced again.
 
     Torch: `eval_frame._debug_get_cache_entry_list`, alike in 2.11, 2.13 and 2.15.
     """

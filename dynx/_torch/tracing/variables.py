@@ -1,7 +1,7 @@
 """Dynamo's symbolic variables, read without changing them.
 
 Torch: subclasses of `VariableTracker`. Their number and methods grow with every release (47, 100, 128 methods in 2.11, 2.13
-and 2.15), so they are told apart by the names of their classes and read through a few attributes that have stayed.
+and 2.15), so they are distinguished by the names of their classes and read through a few attributes that all versions have.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dynx._torch.cache.guard_failures import guard_source
 
 
 def settled(variable: Any) -> Any:
-    """Give what a lazy variable stands for if torch has looked at it already, else the lazy variable itself.
+    """Return the variable behind a lazy one if it is realized, else the lazy variable itself.
 
-    Looking at it for the first time (`realize`) would add a guard.
+    Realizing it would add a guard.
     """
     while is_lazy(variable):
         if not variable.is_realized():
@@ -25,60 +25,62 @@ def settled(variable: Any) -> Any:
 
 
 def is_lazy(variable: Any) -> bool:
-    """Tell whether torch has put off looking at the value; `isinstance` would make it look."""
+    """Return whether a variable is lazy, realized or not; `isinstance` would realize it."""
     cls: Any = type(variable)
     return "LazyVariableTracker" in class_names(cls)
 
 
 def untouched_value(variable: Any) -> Any:
-    """Give the Python value behind a lazy variable that is not settled.
+    """Return the Python value of a lazy variable that is not realized.
 
-    Torch: `LazyCache.value`; 2.15 computes constants lazily too, and those have a cache of another class with the same name.
+    Torch: `LazyCache.value`; from 2.15 on computed constants are lazy too, with a cache of another class that has the same
+    attribute.
     """
     return variable._cache.value
 
 
 def is_kind(variable: Any, *names: str) -> bool:
-    """Tell whether the variable's class, or a base of it, has one of these names."""
+    """Return whether the class of a variable, or a base of it, has one of these names."""
     cls: Any = type(variable)
     return not class_names(cls).isdisjoint(names)
 
 
 @cache
 def class_names(cls: Any) -> frozenset[str]:
+    """Return the names of a class and its bases."""
     return frozenset(base.__name__ for base in cls.__mro__)
 
 
 def own(variable: Any, name: str) -> Any:
-    """Read an attribute of a variable itself, None where it has none; runs no code of its class.
+    """Return an attribute that a variable itself stores, None if it stores none; runs no code of its class.
 
-    `vars` would make Python give each object a dictionary of its own.
+    Where possible it avoids `vars`, which makes Python create a dictionary for each object.
     """
     cls: Any = type(variable)
-    return vars(variable).get(name) if _answers_itself(cls, name) else getattr(variable, name, None)
+    return vars(variable).get(name) if _overrides(cls, name) else getattr(variable, name, None)
 
 
 @cache
-def _answers_itself(cls: Any, name: str) -> bool:
-    """Tell whether a class has a method or property of a name, or makes up attributes as lazy variables do."""
+def _overrides(cls: Any, name: str) -> bool:
+    """Return whether a class has a method or property of this name, or `__getattr__` as lazy variables have."""
     return hasattr(cls, "__getattr__") or any(name in vars(base) for base in cls.__mro__)
 
 
 def is_dynamic(variable: Any) -> bool:
-    """Tell whether a variable is a number that the graph computes with symbolically."""
+    """Return whether a variable is a symbolic number in the graph."""
     from torch.fx.experimental.symbolic_shapes import free_symbols
 
     return is_kind(variable, "SymNodeVariable") and bool(free_symbols(variable.sym_num))
 
 
 def source_of(variable: Any) -> str | None:
-    """Name where a value came from, `L['x'].size()[0]`; None for one that the traced code made."""
+    """Return the source of a value, `L['x'].size()[0]`; None for a value that the traced code created."""
     source = getattr(settled(variable), "source", None)
     return None if source is None else guard_source(source)
 
 
 def example_of(variable: Any) -> Any | None:
-    """Give the fake tensor or symbolic number of a variable that stands in the graph, else None.
+    """Return the fake tensor or symbolic number of a variable that is in the graph, else None.
 
     Torch: `.proxy.node.meta["example_value"]`, the same in 2.11, 2.13 and 2.15.
     """
@@ -92,10 +94,10 @@ def example_of(variable: Any) -> Any | None:
 
 
 def cell_content(tx: Any, variable: Any) -> Any | None:
-    """Give what a closure cell holds; None when it is empty.
+    """Return the content of a closure cell; None if it is empty.
 
-    Torch: `CellVariable` and `SideEffects.load_cell`. Reads torch's own tables, because `load_cell` of an empty cell raises
-    what the traced code would see.
+    Torch: `CellVariable` and `SideEffects.load_cell`. It reads torch's tables instead, because `load_cell` of an empty cell
+    raises the exception of the traced code.
     """
     side_effects = tx.output.side_effects
     pending = side_effects.store_attr_mutations.get(variable, {}).get("cell_contents")
@@ -105,9 +107,9 @@ def cell_content(tx: Any, variable: Any) -> Any | None:
 
 
 def items_of(variable: Any) -> list[Any] | dict[Any, Any] | None:
-    """Give the variables inside a built-in container, None for anything else.
+    """Return the variables in a built-in container, None for anything else.
 
-    Torch: `.items`, a list for sequences and a dict for mappings and sets. Subclasses of containers keep theirs in
+    Torch: `.items`, a list for sequences and a dict for mappings and sets. Subclasses of containers store theirs in
     `_list_vt`, `_dict_vt`, `_set_vt` and `_tuple_vt` (2.11), in `_base_vt` (2.13) or inherit (2.15).
     """
     if not may_hold_items(variable):
@@ -126,7 +128,7 @@ def items_of(variable: Any) -> list[Any] | dict[Any, Any] | None:
 
 
 def may_hold_items(variable: Any) -> bool:
-    """Tell whether a variable is of a kind that `items_of` looks into."""
+    """Return whether a variable may be a container, judged by the name of its class."""
     cls: Any = type(variable)
     return _may_hold_items(cls)
 

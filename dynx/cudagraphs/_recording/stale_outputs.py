@@ -50,7 +50,7 @@ class _Generations:
     Where old aliases are in use, their storage raises and a new one is made.
     """
 
-    def __init__(self, outputs: Sequence[torch.Tensor], guard: Telling) -> None:
+    def __init__(self, outputs: Sequence[torch.Tensor], guard: StorageGuard) -> None:
         self._outputs, (self._count, self._forbid) = outputs, guard
         self._shown = [_with_own_storage(output) for output in outputs]
         self._storages = [tensor.untyped_storage() for tensor in self._shown]
