@@ -1,1 +1,5 @@
-"""The seam: the only place that touches private torch. One file per subsystem, in the words of dynx."""
+"""The seam: the only package that imports private modules of torch.
+
+`hooks` replaces attributes of torch, `capabilities` lists every private name in use; the folders follow torch's subsystems.
+Docstrings name the attributes of torch that a function uses, and the versions in which they are alike.
+"""

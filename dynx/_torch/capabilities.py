@@ -1,4 +1,4 @@
-"""What dynx needs of torch, in one table, and whether the installed torch has it."""
+"""The table of every private name of torch that dynx uses, and its state in the installed torch."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
         ("code", "globals", "locals", "builtins", "closure", "compiler_fn", "one_graph"),
         ("frame", "compile_id"),
         skips=True,
-        purpose="every compilation: what, when, how it ended",
+        purpose="every compilation: its frame, time and outcome",
     ),
-    HookPoint("attempt", f"{_CONVERT}:trace_frame", ("code",), purpose="attempts and why they restarted"),
+    HookPoint("attempt", f"{_CONVERT}:trace_frame", ("code",), purpose="attempts of a compilation, and why they restarted"),
     HookPoint(
         "recompile",
         f"{_CONVERT}:get_and_maybe_log_recompilation_reasons",
         ("", "frame", "backend"),
         ("skip_logging",),
-        purpose="why a function was compiled again",
+        purpose="why a function was recompiled",
     ),
     HookPoint(
         "graph_break",
@@ -38,15 +38,19 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
         purpose="graph breaks",
     ),
     HookPoint(
-        "guard_added", "torch._guards:GuardsSet.add", ("self", "guard"), skips=True, purpose="every line that asked for a guard"
+        "guard_added", "torch._guards:GuardsSet.add", ("self", "guard"), skips=True, purpose="the lines that requested a guard"
     ),
-    HookPoint("no_tensor", f"{_CONVERT}:has_tensor_in_frame", purpose="functions left alone for want of tensors"),
+    HookPoint(
+        "no_tensor",
+        f"{_CONVERT}:has_tensor_in_frame",
+        purpose="functions that are skipped because they have no tensor arguments",
+    ),
     HookPoint("generator", f"{_CONVERT}:is_generator", ("code",), purpose="generator functions, which run eagerly"),
     HookPoint(
         "skip",
         f"{_CONVERT}:CatchErrorsWrapper._handle_skip",
         ("self", "result", "frame"),
-        purpose="other functions left alone silently (torch before 2.13 gives no reasons)",
+        purpose="other functions that are skipped without a log message (torch before 2.13 has no reasons)",
         optional=True,
     ),
     HookPoint(
@@ -59,35 +63,35 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
         "backward_end",
         "torch._dynamo.callback:CompilationCallbackHandler.run_end_callbacks",
         ("self", "args"),
-        purpose="seconds of backward graphs",
+        purpose="the compile time of backward graphs",
     ),
     HookPoint(
         "event",
         "torch._dynamo.utils:CompileEventLogger.instant",
         ("event_name", "metadata"),
-        purpose="cache hits, misses and bypasses; what became dynamic",
+        purpose="cache hits, misses and bypasses; sizes that became dynamic",
     ),
 )
 
-# hooks of tools that are armed one by one
+# hook points of tools, which are hooked only while the tool is in use
 TOOL_POINTS: tuple[HookPoint, ...] = (
     HookPoint(
         "frame_run",
         "torch._dynamo.symbolic_convert:InstructionTranslatorBase.run",
         ("self",),
-        purpose="probes: each frame that Dynamo begins to trace",
+        purpose="probes: every frame that Dynamo starts to trace",
     ),
     HookPoint(
         "step",
         "torch._dynamo.symbolic_convert:InstructionTranslatorBase.step",
         ("self",),
-        purpose="post-mortem, timeline and debugger: each instruction",
+        purpose="post-mortem, timeline and debugger: every instruction",
     ),
     HookPoint(
         "backend",
         "torch._dynamo.output_graph:OutputGraph.call_user_compiler",
         ("self", "gm"),
-        purpose="timeline: the backend's seconds",
+        purpose="timeline: the time of the backend",
     ),
     HookPoint(
         "donated_buffers",
@@ -97,7 +101,7 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
 )
 
 ATTRIBUTES: Mapping[str, tuple[str, str]] = {
-    "phase_times": ("torch._dynamo.utils:compilation_time_metrics", "seconds by phase"),
+    "phase_times": ("torch._dynamo.utils:compilation_time_metrics", "the compile time by phase"),
     "metrics": ("torch._dynamo.utils:_compilation_metrics", "graph size and guard count"),
     "tracing_context": ("torch._guards:TracingContext.try_get", "the user line while tracing"),
     "global_state": ("torch._C._dynamo.guards:GlobalStateGuard.__getstate__", "both values of a changed global state"),
@@ -105,13 +109,16 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "function_mode": ("torch._C:_get_function_stack_at", "both values of a changed stack of function modes"),
     "default_device": ("torch.utils._device:CURRENT_DEVICE", "both values of a changed default device"),
     "innermost_backend": ("torch._dynamo.eval_frame:innermost_backend", "the backend's name"),
-    "compiled_code": ("torch._dynamo.eval_frame:always_optimize_code_objects", "which functions were given to torch.compile"),
-    "recompile_limit": ("torch._dynamo.config:recompile_limit", "the limit of recompiles"),
-    "accumulated_limit": ("torch._dynamo.config:accumulated_recompile_limit", "the limit of recompiles"),
-    "fail_on_limit": ("torch._dynamo.config:fail_on_recompile_limit_hit", "what happens at the limit of recompiles"),
-    "restart": ("torch._dynamo.exc:RestartAnalysis", "attempts that start anew"),
-    "skip_frame": ("torch._dynamo.exc:SkipFrame", "functions the tracer leaves alone"),
-    "unsupported": ("torch._dynamo.exc:Unsupported", "what breaks a graph"),
+    "compiled_code": (
+        "torch._dynamo.eval_frame:always_optimize_code_objects",
+        "the functions that were passed to torch.compile",
+    ),
+    "recompile_limit": ("torch._dynamo.config:recompile_limit", "the recompile limit"),
+    "accumulated_limit": ("torch._dynamo.config:accumulated_recompile_limit", "the recompile limit"),
+    "fail_on_limit": ("torch._dynamo.config:fail_on_recompile_limit_hit", "errors at the recompile limit"),
+    "restart": ("torch._dynamo.exc:RestartAnalysis", "attempts that restart"),
+    "skip_frame": ("torch._dynamo.exc:SkipFrame", "functions that Dynamo skips"),
+    "unsupported": ("torch._dynamo.exc:Unsupported", "errors that break a graph"),
     "observed_exception": ("torch._dynamo.exc:ObservedException", "exceptions that traced code raises and catches"),
     "dynamo_error": ("torch._dynamo.exc:TorchDynamoException", "errors of callbacks apart from those of the tracer"),
     "runtime_error": ("torch._dynamo.exc:TorchRuntimeError", "post-mortem: operators that fail on fake tensors"),
@@ -119,73 +126,82 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "backend_error": ("torch._dynamo.exc:BackendCompilerFailed", "post-mortem: errors of backends"),
     "known_objects": ("torch._dynamo.variables.builder:VariableBuilder._id_dispatch", "comptime"),
     "attribute_source": ("torch._dynamo.source:AttrSource", "comptime's helpers"),
-    "global_source": ("torch._dynamo.source:GlobalStateSource", "guards of one's own"),
-    "constant": ("torch._dynamo.variables:ConstantVariable.create", "values that callbacks return"),
-    "literal": ("torch._dynamo.variables:ConstantVariable.is_literal", "values that callbacks return"),
+    "global_source": ("torch._dynamo.source:GlobalStateSource", "custom guards"),
+    "constant": ("torch._dynamo.variables:ConstantVariable.create", "constants that callbacks return"),
+    "literal": ("torch._dynamo.variables:ConstantVariable.is_literal", "constants that callbacks return"),
     "list": ("torch._dynamo.variables:ListVariable", "lists that callbacks return"),
     "tuple": ("torch._dynamo.variables:TupleVariable", "tuples that callbacks return"),
     "mutation": ("torch._dynamo.variables.base:ValueMutationNew", "lists that callbacks return"),
     "variable": ("torch._dynamo.variables.base:VariableTracker", "comptime"),
     "build_variable": ("torch._dynamo.variables.base:VariableTracker.build", "attributes of dynx.comptime"),
     "variable_fields": ("torch._dynamo.variables.base:VariableTracker._nonvar_fields", "comptime"),
-    "realize_all": ("torch._dynamo.variables.lazy:LazyVariableTracker.realize_all", "guards on what callbacks have read"),
+    "realize_all": (
+        "torch._dynamo.variables.lazy:LazyVariableTracker.realize_all",
+        "guards on values that callbacks have read",
+    ),
     "trace_id": ("torch._guards:CompileContext.current_trace_id", "compile id and attempt"),
-    "guard": ("torch._guards:Guard", "guards of one's own"),
-    "install_guard": ("torch._dynamo.guards:install_guard", "guards of one's own"),
-    "constrain_range": ("torch.fx.experimental.symbolic_shapes:constrain_range", "bounds of numbers"),
-    "canonicalize": ("torch.fx.experimental.symbolic_shapes:canonicalize_bool_expr", "the words of a violated promise"),
-    "free_symbols": ("torch.fx.experimental.symbolic_shapes:free_symbols", "what is dynamic"),
-    "free_unbacked": ("torch.fx.experimental.symbolic_shapes:free_unbacked_symbols", "what is known only at run time"),
-    "concrete_bool": ("torch.fx.experimental.symbolic_shapes:is_concrete_bool", "promised conditions"),
-    "implications": ("torch.fx.experimental.symbolic_shapes:ShapeEnv.get_implications", "assumptions"),
-    "attempt_end": ("torch._dynamo.output_graph:OutputGraph.add_cleanup_hook", "output once per logical hit"),
+    "guard": ("torch._guards:Guard", "custom guards"),
+    "install_guard": ("torch._dynamo.guards:install_guard", "custom guards"),
+    "constrain_range": ("torch.fx.experimental.symbolic_shapes:constrain_range", "ranges of unbacked numbers"),
+    "canonicalize": ("torch.fx.experimental.symbolic_shapes:canonicalize_bool_expr", "messages of failed assertions"),
+    "free_symbols": ("torch.fx.experimental.symbolic_shapes:free_symbols", "dynamic sizes"),
+    "free_unbacked": ("torch.fx.experimental.symbolic_shapes:free_unbacked_symbols", "numbers that are known only at run time"),
+    "concrete_bool": ("torch.fx.experimental.symbolic_shapes:is_concrete_bool", "asserted conditions"),
+    "implications": ("torch.fx.experimental.symbolic_shapes:ShapeEnv.get_implications", "assumed conditions"),
+    "attempt_end": (
+        "torch._dynamo.output_graph:OutputGraph.add_cleanup_hook",
+        "output of callbacks once per call, not once per attempt",
+    ),
     "break": ("torch._dynamo.exc:unimplemented", "graph breaks on request"),
-    "short_traceback": ("torch._dynamo.exc:ShortenTraceback", "errors of callbacks without torch's frames"),
+    "short_traceback": ("torch._dynamo.exc:ShortenTraceback", "errors of callbacks without frames of torch"),
     "breakable": ("torch._dynamo.symbolic_convert:break_graph_if_unsupported", "graph breaks at any line"),
     "instructions": ("torch._dynamo.bytecode_transformation:cleaned_instructions", "probes"),
     "no_operation": ("torch._dynamo.bytecode_transformation:create_instruction", "graph breaks at any line"),
     "resume_functions": (
         "torch._dynamo.resume_execution:ContinueExecutionCache.generated_code_metadata",
-        "probes behind a graph break",
+        "probes in resume functions",
     ),
-    "trace_rules": ("torch._dynamo.trace_rules:lookup", "what is never traced"),
-    "compiled_module": ("torch._dynamo.eval_frame:OptimizedModule", "what is compiled already"),
-    "module_call": ("torch.nn:Module._call_impl", "what is compiled already"),
+    "trace_rules": ("torch._dynamo.trace_rules:lookup", "functions that are never traced"),
+    "compiled_module": ("torch._dynamo.eval_frame:OptimizedModule", "callables that are compiled already"),
+    "module_call": ("torch.nn:Module._call_impl", "callables that are compiled already"),
     "global_module_hooks": ("torch.nn.modules.module:_global_forward_pre_hooks", "guards on arguments of forward()"),
     "aot_autograd": ("torch._dynamo.backends.common:aot_autograd", "dynx.cudagraphs"),
-    "forward_metadata": ("torch._guards:TracingContext.get", "which inputs dynx.cudagraphs need not copy"),
+    "forward_metadata": ("torch._guards:TracingContext.get", "inputs that dynx.cudagraphs need not copy"),
     "autograd_config": ("torch._functorch.config:patch", "dynx.cudagraphs with inner='inductor'"),
     "compile_fx": ("torch._inductor.compile_fx:compile_fx", "dynx.cudagraphs with inner='inductor'"),
     "compile_fx_inner": ("torch._inductor.compile_fx:compile_fx_inner", "dynx.cudagraphs with inner='inductor'"),
     "tensor_guards": ("torch._C._dynamo.guards:TensorGuards", "cudagraphs.fast_path"),
     "dict_versions": ("torch._C._dynamo.guards:RootGuardManager.add_dict_version_guard", "cudagraphs.fast_path"),
-    "saved_count": ("torch._inductor.utils:count_tangents", "what a forward graph saved, in dynx.cudagraphs"),
-    "weak_tensor": ("torch._C:_WeakTensorRef", "recordings that a backward pass still needs, in dynx.cudagraphs"),
-    "storage_from_pointer": ("torch:UntypedStorage._new_with_weak_ptr", "recordings that a backward pass still needs"),
-    "negative_view": ("torch:_neg_view", "recordings that a backward pass still needs"),
+    "saved_count": ("torch._inductor.utils:count_tangents", "tensors that a forward graph saved, in dynx.cudagraphs"),
+    "weak_tensor": ("torch._C:_WeakTensorRef", "tensors that a backward pass still needs, in dynx.cudagraphs"),
+    "storage_from_pointer": (
+        "torch:UntypedStorage._new_with_weak_ptr",
+        "tensors that a backward pass still needs, in dynx.cudagraphs",
+    ),
+    "negative_view": ("torch:_neg_view", "tensors that a backward pass still needs, in dynx.cudagraphs"),
     "foreach_copy": ("torch:_foreach_copy_", "copies of inputs, in dynx.cudagraphs"),
     "foreach_add": ("torch:_foreach_add_", "gradients, in dynx.cudagraphs"),
     "foreach_zero": ("torch:_foreach_zero_", "gradients, in dynx.cudagraphs"),
     "foreach_mul": ("torch:_foreach_mul", "copies of gradients, in dynx.cudagraphs"),
-    "saved_tensor_hooks": ("torch._C._autograd:_top_saved_tensors_default_hooks", "what is saved, in dynx.cudagraphs"),
-    "wanted_node": ("torch._C:_will_engine_execute_node", "gradients in place, in dynx.cudagraphs"),
+    "saved_tensor_hooks": ("torch._C._autograd:_top_saved_tensors_default_hooks", "saved-tensor hooks, in dynx.cudagraphs"),
+    "will_execute": ("torch._C:_will_engine_execute_node", "gradients in place, in dynx.cudagraphs"),
     "input_codes": ("torch._dynamo.convert_frame:input_codes", "dynx guards"),
-    "cache_entries": ("torch._dynamo.eval_frame:_debug_get_cache_entry_list", "what is compiled already"),
+    "cache_entries": ("torch._dynamo.eval_frame:_debug_get_cache_entry_list", "callables that are compiled already"),
     "optimize": ("torch._dynamo.eval_frame:_optimize", "dynx.compile"),
     "optimize_context": ("torch._dynamo:optimize", "dynx.compile"),
-    "inductor_config": ("torch._inductor.config:get_hash", "a cache for each configuration"),
-    "innermost_fn": ("torch._dynamo.eval_frame:innermost_fn", "dynx.compile of what is compiled already"),
-    "wrap_inline": ("torch._dynamo.external_utils:wrap_inline", "a cache for each built-in module"),
-    "cached_backends": ("torch._dynamo.eval_frame:cached_backends", "backends that are reset once"),
-    "stance": ("torch._dynamo.eval_frame:_stance", "a cache for the backend that a stance forces"),
-    "config_hash": ("torch.utils._config_module:ConfigModule.get_hash", "a cache for each configuration"),
+    "inductor_config": ("torch._inductor.config:get_hash", "a separate cache for each configuration"),
+    "innermost_fn": ("torch._dynamo.eval_frame:innermost_fn", "dynx.compile of functions that are compiled already"),
+    "wrap_inline": ("torch._dynamo.external_utils:wrap_inline", "a cache for each class of built-in modules"),
+    "cached_backends": ("torch._dynamo.eval_frame:cached_backends", "backends that torch._dynamo.reset() resets"),
+    "stance": ("torch._dynamo.eval_frame:_stance", "a separate cache for the backend that a stance forces"),
+    "config_hash": ("torch.utils._config_module:ConfigModule.get_hash", "a separate cache for each configuration"),
     "stance_callback": ("torch._dynamo.eval_frame:_callback_from_stance", "dynx.would_recompile under a stance"),
     "skip_guards": ("torch._dynamo.eval_frame:_is_skip_guard_eval_unsafe_stance", "dynx.would_recompile under a stance"),
     "skip_code": ("torch._dynamo.eval_frame:skip_code", "dynx.would_recompile"),
-    "cache_size": ("torch._dynamo.cache_size:compute_cache_size", "whether another compilation would reach a limit"),
-    "guard_fail_reason": ("torch._dynamo.guards:get_guard_fail_reason_helper", "why a cache entry does not fit"),
-    "resume_codes": ("torch._dynamo.resume_execution:ContinueExecutionCache.cache", "guards of the rest of a function"),
-    "compile_lock": ("torch._dynamo.convert_frame:compile_lock", "guards.reset while another thread compiles"),
+    "cache_size": ("torch._dynamo.cache_size:compute_cache_size", "whether another compilation would exceed a limit"),
+    "guard_fail_reason": ("torch._dynamo.guards:get_guard_fail_reason_helper", "why a cache entry does not fit a call"),
+    "resume_codes": ("torch._dynamo.resume_execution:ContinueExecutionCache.cache", "guards of resume functions"),
+    "compile_lock": ("torch._dynamo.convert_frame:compile_lock", "changes to the cache while another thread compiles"),
     "pin": ("torch._C._dynamo.eval_frame:_load_precompile_entry", "guards.pin"),
     "pinned": ("torch._C._dynamo.eval_frame:_debug_get_precompile_entries", "guards.pin"),
     "unpin": ("torch._C._dynamo.eval_frame:_reset_precompile_entries", "guards.pin"),
@@ -202,7 +218,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "root_guards": ("torch._C._dynamo.guards:RootGuardManager", "guards.profile"),
     "dispatch_keys": ("torch._C:_dispatch_keys", "guards.profile of dict tags"),
     "dict_tags": ("torch._dynamo.guards:GuardManagerWrapper.find_tag_safe_roots", "guards.profile of dict tags"),
-    "user_error": ("torch._dynamo.exc:UserError", "what breaks a graph by the user's doing"),
+    "user_error": ("torch._dynamo.exc:UserError", "errors in the user's code that break a graph"),
 }
 
 # attributes that some supported torch lacks or may do without; the purpose is what is lost without them
@@ -236,17 +252,17 @@ _ATTRIBUTES = {**ATTRIBUTES, **_OPTIONAL}
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """One thing dynx needs of torch and how it stands."""
+    """A private name of torch that dynx uses, and its state in the installed torch."""
 
     name: str
     path: str
     state: State
     purpose: str
-    found: tuple[str, ...]  # the parameters or the type; for something missing: why
+    found: tuple[str, ...]  # the parameters or the type; the error if it is missing
     optional: bool = False
 
     def require(self) -> None:
-        """Raise UnsupportedTorch unless the capability is there; a changed signature counts as there."""
+        """Raise UnsupportedTorch if torch lacks it; a changed signature does not raise."""
         if self.state == "missing":
             import torch
 
@@ -299,7 +315,7 @@ def _fits(point: HookPoint, target: object) -> bool:
     if not callable(target):
         return False
     parameters = tuple(inspect.signature(target).parameters)
-    leading = all(want in ("", have) for want, have in zip(point.leading, parameters, strict=False))
+    leading = all(expected in ("", actual) for expected, actual in zip(point.leading, parameters, strict=False))
     return leading and len(parameters) >= len(point.leading) and set(point.named) <= set(parameters)
 
 

@@ -43,7 +43,7 @@ def may_read_freed_memory() -> bool:
     return sys.version_info < (3, 12)
 
 
-def stand_in(below: list[list[Any]]) -> tuple[Any, dict[str, Any]]:
+def stand_in(contents: list[list[Any]]) -> tuple[Any, dict[str, Any]]:
     """Return a root guard that uses dict tags for new modules with these dictionaries and tensors, and the locals to check.
 
     With it the cost of dict tags can be measured without marking a tree that is in use.
@@ -56,7 +56,7 @@ def stand_in(below: list[list[Any]]) -> tuple[Any, dict[str, Any]]:
 
     root, locals = RootGuardManager(), {}
     kind = GuardManagerType.GUARD_MANAGER
-    for number, values in enumerate(below):
+    for number, values in enumerate(contents):
         name = f"module{number}"
         module = locals[name] = Module()
         attributes = vars(module)

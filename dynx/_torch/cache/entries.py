@@ -35,8 +35,8 @@ def entries_of(code: CodeType) -> list[RawEntry]:
 
 def with_resume_functions(codes: list[CodeType]) -> list[RawEntry]:
     """Return the entries of code objects and of their resume functions, for each code object the oldest first."""
-    every = {id(part): part for code in codes for part in (code, *resumes_of(code))}
-    return [entry for code in every.values() for entry in sorted(entries_of(code), key=_age)]
+    unique = {id(part): part for code in codes for part in (code, *resumes_of(code))}
+    return [entry for code in unique.values() for entry in sorted(entries_of(code), key=_age)]
 
 
 def _age(entry: RawEntry) -> tuple[int, ...]:

@@ -10,8 +10,11 @@ from dynx._torch.cache.quiescence import when_quiet
 from dynx._torch.capabilities import require
 
 
-def invalidate(guards: Any, reason: str, what: str = "guards.evict") -> None:
-    """Invalidate an entry; torch still counts it towards the recompile limit until the function is reset."""
+def invalidate(guards: Any, reason: str, operation: str = "guards.evict") -> None:
+    """Invalidate an entry; torch still counts it towards the recompile limit until the function is reset.
+
+    `operation` is what error messages call it.
+    """
     require("deleted_guards", "compile_lock")
     from torch._dynamo.guards import DeletedGuardManagerWrapper
 
@@ -19,10 +22,10 @@ def invalidate(guards: Any, reason: str, what: str = "guards.evict") -> None:
         if guards.cache_entry is not None:
             guards.extra_state.invalidate(guards.cache_entry, DeletedGuardManagerWrapper(reason))
 
-    when_quiet(remove_entry, what)
+    when_quiet(remove_entry, operation)
 
 
-def reset(codes: Iterable[CodeType], what: str = "guards.reset") -> None:
+def reset(codes: Iterable[CodeType], operation: str = "guards.reset") -> None:
     """Remove all entries of code objects, and their marks as functions to skip. Torch: `reset_code`."""
     require("reset_code", "compile_lock")
     from torch._dynamo.eval_frame import reset_code
@@ -32,4 +35,4 @@ def reset(codes: Iterable[CodeType], what: str = "guards.reset") -> None:
             reset_code(code)
 
     targets = list(codes)
-    when_quiet(reset_all, what)
+    when_quiet(reset_all, operation)

@@ -93,11 +93,11 @@ class GuardTimes:
         Separately, each child also bears the cost that they share: one iteration over a dictionary reaches all its values.
         """
         until = self._ns(self._own[id(node)])
-        own, below = max(0.0, until - before), [max(0.0, self._ns(self._total[id(child)]) - until) for child in node.children]
-        scale = min(1.0, total / max(own + sum(below), 1e-9))
-        below = [ns * scale for ns in below]
-        children = [self._part(child, ns, until) for child, ns in zip(node.children, below, strict=True)]
-        return TimedNode(node, total, total - sum(below), children)
+        own, inner = max(0.0, until - before), [max(0.0, self._ns(self._total[id(child)]) - until) for child in node.children]
+        scale = min(1.0, total / max(own + sum(inner), 1e-9))
+        inner = [ns * scale for ns in inner]
+        children = [self._part(child, ns, until) for child, ns in zip(node.children, inner, strict=True)]
+        return TimedNode(node, total, total - sum(inner), children)
 
     def _copy(self, chosen: set[Any]) -> _Run:
         return self._run(self._tree.manager.clone_manager(chosen.__contains__), self._locals)

@@ -159,7 +159,7 @@ class _CompilerStub:
         self._compiled, self._on_miss, self._put_observer = compiled, on_miss, put
         self.result: Any = None
 
-    def __call__(self, frame: Any, *more: Any) -> Any:
+    def __call__(self, frame: Any, *_: Any) -> Any:
         from torch._dynamo.types import ConvertFrameReturn
 
         if frame.f_code is not self._compiled.code:

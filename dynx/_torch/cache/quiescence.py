@@ -38,7 +38,7 @@ def register_reader(function: Any) -> None:
     _registered.append(_frame_line(function))
 
 
-def when_quiet(change: Callable[[], Any], what: str) -> Any:
+def when_quiet(change: Callable[[], Any], operation: str) -> Any:
     """Call `change` at a moment at which no other thread is in a call of compiled code, and return its result.
 
     Raises UsageError if this thread is compiling, and if there is no such moment within half a minute.
@@ -47,7 +47,7 @@ def when_quiet(change: Callable[[], Any], what: str) -> Any:
 
     if _is_compiling(sys._getframe()):
         raise UsageError(
-            f"{what}: this thread is compiling, and torch would continue with entries that are freed\n"
+            f"{operation}: this thread is compiling, and torch would continue with entries that are freed\n"
             "  call it after the compilation"
         )
     readers, end = _reader_lines(), time.monotonic() + _TIMEOUT
@@ -66,7 +66,7 @@ def when_quiet(change: Callable[[], Any], what: str) -> Any:
             if time.monotonic() > end:
                 names = {thread.ident: thread.name for thread in threading.enumerate()}
                 raise UsageError(
-                    f"{what}: thread {names.get(busy, busy)!r} was in calls of compiled code for {_TIMEOUT:.0f} seconds;"
+                    f"{operation}: thread {names.get(busy, busy)!r} was in calls of compiled code for {_TIMEOUT:.0f} seconds;"
                     " changing the cache now would crash torch\n  wait until that thread is done"
                 )
             time.sleep(_PAUSE)

@@ -32,10 +32,10 @@ def change_check(dicts: Sequence[dict[Any, Any]]) -> Callable[[], bool]:
     from torch._dynamo.guards import GuardManagerType
 
     root: Any = RootGuardManager()
-    held = list(dicts)
-    for index, values in enumerate(held):
+    watched = list(dicts)
+    for index, values in enumerate(watched):
         child = root.list_getitem_manager(
             key=index, source=f"dicts[{index}]", example_value=values, guard_manager_enum=GuardManagerType.GUARD_MANAGER
         )
         child.add_dict_version_guard(values, [f"dicts[{index}]"], None)
-    return partial(root.check, held)
+    return partial(root.check, watched)

@@ -18,8 +18,8 @@ from dynx._torch.tracing.variables import (
     is_kind,
     is_lazy,
     items_of,
-    own,
     settled,
+    stored,
     untouched_value,
 )
 
@@ -186,7 +186,7 @@ def _show_other(variable: Any) -> str:
     cls = _class_of(variable)
     if cls is None:
         return f"<{type(variable).__name__.removesuffix('Variable')}>"
-    if issubclass(cls, Enum) and own(variable, "value") is not None:
+    if issubclass(cls, Enum) and stored(variable, "value") is not None:
         return show_value(variable.value)
     return f"<{cls.__qualname__}>"
 
@@ -198,10 +198,10 @@ def attribute_name(variable: Any) -> str:
 
 def _function_name(variable: Any) -> str:
     for name in ("fn", "value"):
-        qualname = getattr(own(variable, name), "__qualname__", None)
+        qualname = getattr(stored(variable, name), "__qualname__", None)
         if qualname is not None:
             return str(qualname)
-    fn_name = own(variable, "fn_name")
+    fn_name = stored(variable, "fn_name")
     return str(fn_name.value) if fn_name is not None else "?"
 
 

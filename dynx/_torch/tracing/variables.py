@@ -51,7 +51,7 @@ def class_names(cls: Any) -> frozenset[str]:
     return frozenset(base.__name__ for base in cls.__mro__)
 
 
-def own(variable: Any, name: str) -> Any:
+def stored(variable: Any, name: str) -> Any:
     """Return an attribute that a variable itself stores, None if it stores none; runs no code of its class.
 
     Where possible it avoids `vars`, which makes Python create a dictionary for each object.
@@ -89,7 +89,7 @@ def example_of(variable: Any) -> Any | None:
         return None
     if is_kind(variable, "SymNodeVariable"):
         return variable.sym_num
-    proxy = own(variable, "proxy")
+    proxy = stored(variable, "proxy")
     return None if proxy is None else proxy.node.meta.get("example_value")
 
 
@@ -115,13 +115,13 @@ def items_of(variable: Any) -> list[Any] | dict[Any, Any] | None:
     if not may_hold_items(variable):
         return None
     for name in ("items", "set_items"):
-        held = own(variable, name)
-        if isinstance(held, (list, dict)):
-            return held
-        if isinstance(held, tuple):
-            return list(held)
+        items = stored(variable, name)
+        if isinstance(items, (list, dict)):
+            return items
+        if isinstance(items, tuple):
+            return list(items)
     for name in ("_base_vt", "_list_vt", "_dict_vt", "_set_vt", "_tuple_vt"):
-        inner = own(variable, name)
+        inner = stored(variable, name)
         if inner is not None:
             return items_of(inner)
     return None
@@ -135,5 +135,5 @@ def may_hold_items(variable: Any) -> bool:
 
 @cache
 def _may_hold_items(cls: Any) -> bool:
-    words = ("Dict", "List", "Tuple", "Set", "Size", "Range", "Deque", "Iterator", "Slice")
-    return any(word in name for name in class_names(cls) for word in words)
+    parts = ("Dict", "List", "Tuple", "Set", "Size", "Range", "Deque", "Iterator", "Slice")
+    return any(part in name for name in class_names(cls) for part in parts)
