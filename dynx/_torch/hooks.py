@@ -147,7 +147,7 @@ class _Wrapper:
 
 @dataclass(eq=False)
 class _Site:
-    """One entry: the function that stands in the place of an attribute, and what it calls."""
+    """One entry: the function that is stored in the place of an attribute, and the functions that it calls."""
 
     path: str
     owner: Any
@@ -169,7 +169,7 @@ class _Site:
     def change(self, subscribers: list[_Subscriber], wrappers: list[_Wrapper]) -> None:
         """Use other subscribers and wrappers; restore the attribute when there are none. The lists must be new ones.
 
-        Calls under way on other threads continue with the lists and the functions that they began with.
+        Calls that are running on other threads continue with the lists and functions that they started with.
         """
         call = self.original
         for wrapper in wrappers:
@@ -343,6 +343,8 @@ def _entry_of(site: _Site) -> Callable[..., Any]:
 
     def dynx_hook(*args: Any, **kwargs: Any) -> Any:
         call, frames = site.chain
+        if not site.subscribers and not site.skips:  # the fast path of wrappers that run for every instruction
+            return call(*args, **kwargs)
         afters: list[tuple[_Subscriber, After]] = []
         for subscriber in site.subscribers:
             if subscriber.thread is not None and subscriber.thread != threading.get_ident():
