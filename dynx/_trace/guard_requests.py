@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dynx._torch.cache.guard_failures import guard_source
-from dynx._torch.tracing.stack import StackParts, of_parts, is_same_line, stack_parts
+from dynx._torch.tracing.stack import StackParts, is_same_line, of_parts, stack_parts
 from dynx._trace.user_location import user_location
 from dynx.records import Location
 

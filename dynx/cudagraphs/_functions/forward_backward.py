@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from dynx._torch.autograd.engine import accumulator_of, will_execute, renew_accumulators
+from dynx._torch.autograd.engine import accumulator_of, renew_accumulators, will_execute
 from dynx._torch.autograd.saved_tensors import hooks_are_set
 from dynx._torch.ops import foreach
 from dynx._torch.ops.liveness import weak_tensor
