@@ -313,7 +313,7 @@ FAULTS = (
     Fault(
         "gradients of arguments add to those of parameters",
         "_functions/forward_backward.py",
-        "if not will_execute(self._end):",
+        "if not will_execute(self._anchor_accumulator):",
         "if False:",
         "test_in_place_noticed.py",
     ),
