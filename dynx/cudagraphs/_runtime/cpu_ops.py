@@ -86,7 +86,7 @@ class RejectCpuOps(TorchDispatchMode):
 
     def _is_constant(self, tensor: torch.Tensor) -> bool:
         address = _address(tensor)
-        return address in self._constants or (address in _earlier_constants and _earlier_constants[address].is_there())
+        return address in self._constants or (address in _earlier_constants and _earlier_constants[address].is_alive())
 
 
 _ADVICE = "keep the tensor on the device"
@@ -95,7 +95,7 @@ _earlier_constants: dict[int, WeakMemory] = {}  # of earlier captures, by addres
 
 def _remember(constants: list[torch.Tensor]) -> None:
     """Let later captures read the constants of a capture, as long as their memory is alive."""
-    for address in [address for address, memory in _earlier_constants.items() if not memory.is_there()]:
+    for address in [address for address, memory in _earlier_constants.items() if not memory.is_alive()]:
         del _earlier_constants[address]
     _earlier_constants.update({_address(tensor): WeakMemory(tensor) for tensor in constants})
 

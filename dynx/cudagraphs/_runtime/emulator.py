@@ -158,7 +158,7 @@ class EmulatedGraph:
         CUDA does not capture a copy from such memory.
         """
         for step in self._steps or ():
-            if any(isinstance(leaf, WeakMemory) and not leaf.is_there() for leaf in tree_leaves((step.args, step.kwargs))):
+            if any(isinstance(leaf, WeakMemory) and not leaf.is_alive() for leaf in tree_leaves((step.args, step.kwargs))):
                 raise CaptureFailed(
                     f"{step.operator} reads a tensor that Python creates, which a replay would not create again"
                 )
@@ -316,7 +316,7 @@ def _to_tensors(arguments: Any, patched: Mapping[int, torch.Tensor] = MappingPro
 
 def _tensor_at(memory: WeakMemory, patched: Mapping[int, torch.Tensor]) -> torch.Tensor:
     if memory.address in patched:
-        return memory.elsewhere(patched[memory.address])
+        return memory.over(patched[memory.address])
     tensor = memory.tensor()
     if tensor is None:
         raise CaptureFailed("a graph was replayed that reads freed memory\n  keep a reference to the tensor")
