@@ -1,4 +1,4 @@
-# Python 3.11+ and make are all you need: every target sets up what it uses.
+# Needs Python 3.11+ and make; each target installs the rest into .venv or .matrix.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -10,12 +10,13 @@ SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_w
 demo: $(READY)
 	$(BIN)/dynx demo
 
+# The default tests: 3 minutes on two quiet cores. Tests that need a GPU are deselected where there is none.
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
-# The others: real models watched and unwatched, and programs that must end under dynx as they end under Python.
+# The tests marked slow: real models with and without dynx, and programs that have to exit under dynx as under Python.
 test-slow: $(READY)
-	$(BIN)/pytest -n 2 -m slow
+	$(BIN)/pytest -n 2 --dist worksteal -m slow
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -31,7 +32,7 @@ notebooks: $(READY)
 	$(BIN)/jupytext --test --to ipynb notebooks/*.py
 	$(BIN)/pytest --nbmake --nbmake-timeout 300 -p no:xdist notebooks/*.ipynb
 
-# Calls put at random lines of the standard library and torch, on every Python that uv finds.
+# Injects calls at random lines of the standard library and torch, on Python 3.12, 3.13 and that of .venv.
 PAIRS := 1000
 CHANGES := 500
 SEED  := 0
@@ -47,7 +48,7 @@ fuzz-%: .matrix/python-%/.ready
 	VIRTUAL_ENV=.matrix/python-$* $(BIN)/uv pip install -q bytecode
 	touch $@
 
-# The same with code of torch among it, on the Pythons that the tests do not run on (10 GB).
+# The same including torch's own code, on the Python versions that the tests do not run on (10 GB).
 fuzz-torch: fuzz-torch-3.12 fuzz-torch-3.13
 
 fuzz-torch-%: .matrix/python-torch-%/.ready
@@ -59,22 +60,22 @@ fuzz-torch-%: .matrix/python-torch-%/.ready
 	VIRTUAL_ENV=.matrix/python-torch-$* $(BIN)/uv pip install -q bytecode rich jinja2 torch==2.15.0
 	touch $@
 
-# Changes models after they were compiled, with torch's guards as they are and with the shortcut that guards.profile offers.
+# Changes models after they were compiled, under torch's guards and under the dict tags that guards.profile can set.
 mutations: $(READY)
 	$(BIN)/python tests/fuzz/mutations.py --changes $(CHANGES) --seed $(SEED)
 
-# Calls random modules as recordings and as they are, and trains others: values, gradients and shared memory have to be the same.
+# Runs and trains random modules with and without CUDA graphs: values, gradients and aliasing have to be equal.
 PROGRAMS := 300
 DEVICE   := cpu
 fuzz-graphs: $(READY)
 	$(BIN)/python tests/fuzz/cudagraphs.py --programs $(PROGRAMS) --seed $(SEED) --device $(DEVICE)
 	$(BIN)/python tests/fuzz/train_steps.py --programs $(PROGRAMS) --seed $(SEED) --device $(DEVICE)
 
-# Plants faults in dynx.cudagraphs one at a time; its tests have to notice each.
+# Mutation tests: plants one fault at a time in dynx.cudagraphs; its tests have to fail for each.
 faults: $(READY)
 	$(BIN)/python tests/cudagraphs_faults.py
 
-# Looks at and changes torch's cache a thousand times while other threads call the function.
+# Reads and evicts cache entries a thousand times while other threads call the function.
 CYCLES := 1000
 threads: $(READY)
 	DYNX_CYCLES=$(CYCLES) $(BIN)/python -m pytest -q tests/guards/test_threads.py
@@ -84,16 +85,16 @@ bench: $(READY)
 	$(BIN)/python benchmarks/comptime.py
 	$(BIN)/python benchmarks/guards.py
 
-# The same tests on the oldest and the newest supported torch, each in an environment of its own (about 5 GB, cached by uv).
+# All tests on the oldest and the newest supported torch, each in its own environment (about 5 GB, cached by uv).
 MATRIX := 2.11.0 2.15.0
 matrix: $(MATRIX:%=matrix-%)
 matrix-smoke: $(MATRIX:%=smoke-%)
 
 matrix-%: .matrix/torch-%/.ready
-	.matrix/torch-$*/bin/python -m pytest -n 2 --dist loadfile
+	.matrix/torch-$*/bin/python -m pytest -n 2 --dist worksteal
 
 smoke-%: .matrix/torch-%/.ready
-	timeout 180 .matrix/torch-$*/bin/python -m pytest -n 2 --dist loadfile -m "not slow" $(SMOKE)
+	timeout 600 .matrix/torch-$*/bin/python -m pytest -n 2 --dist worksteal -m "not slow" $(SMOKE)
 
 .PRECIOUS: .matrix/torch-%/.ready
 .matrix/torch-%/.ready: pyproject.toml $(READY)

@@ -1,25 +1,43 @@
-"""Fixtures: every test starts with an empty torch.compile and leaves torch as it found it."""
+"""Settings of every test: fresh torch.compile caches, one Hypothesis profile, GPU tests only where there is a GPU."""
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
 
 import pytest
+import torch
+import torch._inductor.compile_fx
+from hypothesis import HealthCheck, settings
 from programs_runner import restored_torch
 
 logging.getLogger("torch").setLevel(logging.ERROR)
 
+# A loaded machine is slow to generate examples, which says nothing of the code under test. CI always tests the same examples.
+settings.register_profile(
+    "dynx", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ, print_blob=True
+)
+settings.load_profile("dynx")
+
+# torch with Dynamo and Inductor is 350,000 objects that live until the process ends. Frozen, they are visited neither by the
+# garbage collector nor by dynx when it looks through `gc.get_objects()` for modules: that was a third of the suite's CPU time.
+gc.collect()
+gc.freeze()
+
+_deselected = pytest.StashKey[int]()
+
 
 @pytest.fixture(autouse=True)
 def fresh_torch():
-    """torch.compile without cache entries, and its settings back afterwards."""
+    """Reset torch.compile's caches and restore torch's settings after the test."""
     with restored_torch():
         yield
 
 
 @pytest.fixture
 def count_compiles():
-    """A backend that runs eagerly and counts the graphs it was given."""
+    """A backend that runs graphs eagerly and counts them."""
 
     def backend(graph_module, example_inputs):
         backend.count += 1
@@ -27,3 +45,33 @@ def count_compiles():
 
     backend.count = 0
     return backend
+
+
+def pytest_collection_modifyitems(config, items):
+    """Deselect tests that need more CUDA devices than there are, instead of reporting each as skipped."""
+    devices = torch.cuda.device_count()
+    needing = {item for item in items for mark in item.iter_markers("gpu") if mark.kwargs.get("devices", 1) > devices}
+    config.stash[_deselected] = len(needing)
+    if needing:
+        config.hook.pytest_deselected(items=[item for item in items if item in needing])
+        items[:] = [item for item in items if item not in needing]
+
+
+def pytest_sessionfinish(session):
+    """Send the number of deselected tests from a worker of pytest-xdist to the process that prints the summary."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["deselected"] = session.config.stash.get(_deselected, 0)
+
+
+@pytest.hookimpl(optionalhook=True)  # a hook of pytest-xdist
+def pytest_testnodedown(node):
+    """Keep the number that a worker sent; every worker collects all tests, so that the numbers are equal."""
+    node.config.stash[_deselected] = getattr(node, "workeroutput", {}).get("deselected", 0)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter, config):
+    """Print the number of deselected tests in one line below the summary."""
+    yield
+    if number := config.stash.get(_deselected, 0):
+        terminalreporter.write_line(f"{number} tests need CUDA devices that this machine lacks: deselected")

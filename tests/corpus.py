@@ -1,4 +1,4 @@
-"""Functions of every shape a statement can take; each works on a tensor and is traced without a break."""
+"""Functions with every kind of Python statement; each takes a tensor and traces without a graph break."""
 
 import contextlib
 

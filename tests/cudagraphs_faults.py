@@ -1,7 +1,7 @@
-"""Plants faults in dynx.cudagraphs, one at a time, and sees that its tests notice: `make faults`.
+"""Mutation tests of dynx.cudagraphs: `make faults`.
 
-Each fault of `cudagraphs_fault_list.py` changes one place of a copy of the package; the tests that it names have to fail.
-Exits with 1 when a fault is not noticed.
+Each fault of `cudagraphs_fault_list.py` changes a few words in a copy of the package; the tests that it names have to fail.
+Exits with 1 if they pass with a fault.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = "dynx/cudagraphs"
 
 
-def is_noticed(fault: Fault) -> tuple[Fault, bool, float]:
+def is_detected(fault: Fault) -> tuple[Fault, bool, float]:
+    """Run the tests of a fault; return whether one fails, and the seconds they took."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "dynx", Path(folder) / "dynx", ignore=shutil.ignore_patterns("__pycache__"))
@@ -29,29 +30,29 @@ def is_noticed(fault: Fault) -> tuple[Fault, bool, float]:
         path.write_text(path.read_text().replace(fault.before, fault.after))
         tests = [str(ROOT / "tests" / "cudagraphs" / name) for name in fault.tests.split()]
         options = ["-c", str(ROOT / "pyproject.toml"), "-x", "-q", "-p", "no:cacheprovider", "-m", "not gpu"]
-        command = [sys.executable, "-m", "pytest", *options, *tests]  # which looks first where it is run
+        command = [sys.executable, "-m", "pytest", *options, *tests]  # `python -m` puts the working directory first on sys.path
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, str(ROOT / "tests")])}
-        found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    if found.returncode not in (0, 1):
-        sys.exit(f"{fault.what}: the tests did not run\n{found.stdout[-2000:]}{found.stderr[-2000:]}")
-    return fault, found.returncode == 1, time.monotonic() - begin
+        process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if process.returncode not in (0, 1):
+        sys.exit(f"{fault.what}: the tests did not run\n{process.stdout[-2000:]}{process.stderr[-2000:]}")
+    return fault, process.returncode == 1, time.monotonic() - begin
 
 
-NOTHING = Fault("nothing", "_config.py", "import os", "import os", "test_config.py test_emulator.py")
+NO_FAULT = Fault("no fault", "_config.py", "import os", "import os", "test_config.py test_emulator.py")
 
 
 def main(only: str = "") -> int:
-    for each in FAULTS:
-        if each.before not in (ROOT / PACKAGE / each.file).read_text():
-            sys.exit(f"{each.what}: {each.file} has no {each.before!r}\n  write the fault anew")
-    if is_noticed(NOTHING)[1]:
+    for fault in FAULTS:
+        if fault.before not in (ROOT / PACKAGE / fault.file).read_text():
+            sys.exit(f"{fault.what}: {fault.file} does not contain {fault.before!r}\n  update the fault to the changed source")
+    if is_detected(NO_FAULT)[1]:
         sys.exit("tests fail without a fault")
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(is_noticed, [each for each in FAULTS if only in each.file]))
-    for fault, noticed, seconds in found:
-        print(f"{'noticed' if noticed else 'NOT NOTICED':12} {seconds:5.0f} s  {fault.file:24} {fault.what}")
-    missed = sum(not noticed for _, noticed, _ in found)
-    print(f"{len(found) - missed} of {len(found)} faults noticed")
+        results = list(pool.map(is_detected, [fault for fault in FAULTS if only in fault.file]))
+    for fault, detected, seconds in results:
+        print(f"{'detected' if detected else 'NOT DETECTED':12} {seconds:5.0f} s  {fault.file:24} {fault.what}")
+    missed = sum(not detected for _, detected, _ in results)
+    print(f"{len(results) - missed} of {len(results)} faults detected")
     return int(missed > 0)
 
 

@@ -1,6 +1,6 @@
-"""One process of two that train a model together, compared with a model of its own that trains on the data of both.
+"""One of two ranks that train with DDP, then with FSDP, compared with a model trained in one process on the data of both.
 
-`python cudagraphs_ranks.py RANK FILE DEVICE`: a process for each rank, which meet at the file. Writes what was captured.
+`python cudagraphs_ranks.py RANK FILE DEVICE`: one process a rank; FILE is the rendezvous. Prints counts of CUDA graphs as JSON.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import warnings
 
 import torch
-from cudagraphs_runtimes import RUNTIMES
+from support.configs import config_for
 from torch import distributed, nn
 
 from dynx import cudagraphs
@@ -37,12 +37,12 @@ def with_fsdp(model, device):
     from torch.distributed.fsdp import fully_shard
 
     mesh = init_device_mesh(device, (RANKS,))
-    for each in (model.inner, model.outer, model):
-        fully_shard(each, mesh=mesh)
+    for layer in (model.inner, model.outer, model):
+        fully_shard(layer, mesh=mesh)
     return model
 
 
-def whole(tensor):
+def full_tensor(tensor):
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
@@ -52,17 +52,17 @@ def train(wrap, rank, device):
     torch.manual_seed(0)  # the same model and the same data in both processes
     twin = Model().to(device)
     wrapped = wrap(copy.deepcopy(twin), device)
-    run = torch.compile(wrapped, backend=cudagraphs.backend(cudagraphs.Config(runtime=RUNTIMES[device])))
-    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (wrapped, twin)]
+    run = torch.compile(wrapped, backend=cudagraphs.backend(config_for(device)))
+    optimizers = [torch.optim.SGD(module.parameters(), lr=0.1) for module in (wrapped, twin)]
     for _ in range(STEPS):
         x = torch.randn(RANKS, 3, 4, device=device)
         run(x[rank]).square().mean().backward()
         twin(x.flatten(0, 1)).square().mean().backward()
-        for mine, theirs in zip(wrapped.parameters(), twin.parameters(), strict=True):
-            torch.testing.assert_close(whole(mine.grad), theirs.grad)
-        for each in optimizers:
-            each.step()
-            each.zero_grad()
+        for param, twin_param in zip(wrapped.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(full_tensor(param.grad), twin_param.grad)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
     stats = cudagraphs.stats()
     return {"recordings": stats.recordings, "replays": stats.replays, "moves": len(stats.moves)}
 

@@ -1,4 +1,7 @@
-"""What watching works with: one test per row of docs/combinations.md. Fork, spawn, reset and patches have theirs elsewhere."""
+"""`dynx.watch()` together with other torch features: one test per row of docs/combinations.md.
+
+Fork, spawn, reset and monkeypatches are tested in tests/cli and tests/trace.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ def add(x):
 
 def outcomes(watch):
     assert not watch.troubles
-    return [(each.id, each.outcome) for each in watch.compiles]
+    return [(record.id, record.outcome) for record in watch.compiles]
 
 
 class Counter(torch.nn.Module):
@@ -29,7 +32,7 @@ class Counter(torch.nn.Module):
         return x * self.n
 
 
-def test_fullgraph_at_the_limit_fails_with_torchs_own_error():
+def test_fullgraph_at_the_recompile_limit_raises_torchs_error():
     compiled = torch.compile(Counter(), backend="eager", fullgraph=True)
     with dynx.watch() as w:
         for _ in range(8):
@@ -41,17 +44,17 @@ def test_fullgraph_at_the_limit_fails_with_torchs_own_error():
     assert [finding.rule for finding in w.findings] == ["DX101"]
 
 
-def test_the_accumulated_limit_is_named():
+def test_accumulated_recompile_limit_is_named():
     compiled = torch.compile(Counter(), backend="eager")
     with dynx.watch() as w, torch._dynamo.config.patch(accumulated_recompile_limit=3):
         for _ in range(5):
             compiled(torch.ones(2))
-    assert [(each.limit, each.allowed) for each in w.gave_up] == [("accumulated_recompile_limit", 3)]
+    assert [(record.limit, record.allowed) for record in w.gave_up] == [("accumulated_recompile_limit", 3)]
     assert [finding.rule for finding in w.findings] == ["DX301"]
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_export_is_left_alone(strict):
+def test_export_records_nothing(strict):
     with dynx.watch() as w:
         exported = torch.export.export(torch.nn.Linear(3, 3), (torch.ones(3),), strict=strict)
     assert exported.module()(torch.ones(3)).shape == (3,)
@@ -70,7 +73,7 @@ def test_compiled_autograd_is_listed_without_advice():
     assert len(w.findings) == 1
 
 
-def test_a_backend_that_compiles_something_itself():
+def test_backend_that_compiles_another_function():
     inner = torch.compile(lambda x: x * 2, backend="eager")
 
     def backend(graph_module, inputs):
@@ -82,7 +85,7 @@ def test_a_backend_that_compiles_something_itself():
     assert outcomes(w) == [("1/0", "compiled"), ("0/0", "compiled")]
 
 
-def test_stances():
+def test_compiler_stances():
     compiled = torch.compile(add, backend="eager")
     with dynx.watch() as w:
         compiled(torch.ones(3))
@@ -93,7 +96,7 @@ def test_stances():
     assert outcomes(w) == [("0/0", "compiled")]
 
 
-def test_suppressed_errors():
+def test_suppress_errors_records_the_failure():
     def backend(graph_module, inputs):
         raise RuntimeError("no")
 
@@ -139,7 +142,7 @@ def test_transforms_and_higher_order_operators(fn):
     assert outcomes(w) == [("0/0", "compiled")]
 
 
-def test_threads_that_compile_at_once():
+def test_threads_compile_at_once():
     def work(n):
         results[n] = torch.compile(lambda x: x * n, backend="eager")(torch.ones(3)).sum().item()
 
@@ -154,7 +157,7 @@ def test_threads_that_compile_at_once():
     assert len(outcomes(w)) == 4
 
 
-def test_a_module_of_torch_is_named_and_placed_at_its_call():
+def test_torch_modules_are_located_at_their_call():
     """torch compiles its own modules through one wrapper function that they all share."""
     with dynx.watch() as w:
         torch.compile(torch.nn.Linear(3, 3), backend="eager")(torch.ones(3))

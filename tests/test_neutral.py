@@ -21,7 +21,7 @@ from dynx._torch.capabilities import HOOK_POINTS
 from dynx._torch.hooks import owner_of
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
-# every kind of event once; the findings of all programs are tested elsewhere
+# every kind of event at least once; tests/advice tests the findings of all programs
 CHOSEN = [
     PROGRAMS / name
     for name in (
@@ -33,20 +33,20 @@ CHOSEN = [
 ]  # fmt: skip
 
 
-def steady(text):
-    """Addresses, ids of objects and counters in names differ from run to run in one process."""
+def normalized(text):
+    """Replace addresses, object ids and counters in names, which differ from run to run in one process."""
     text = re.sub(r"0x[0-9a-f]+|\b\d{9,}\b", "N", text)
     text = re.sub(r"(__compiled_fn_|__resume_at_|_c)\d+(?:_[0-9a-f_]+)?", r"\1N", text)
     return re.sub(r"(___)\d+", r"\1N", text)
 
 
 def observe(path):
-    """Run a program from a clean start and give everything that watching might change."""
+    """Run a program with empty caches and return all outcomes that watching might change."""
     graphs, bytecode = [], []
     call = output_graph.OutputGraph.call_user_compiler
 
     def recording(self, gm, *args, **kwargs):
-        graphs.append(steady(gm.print_readable(print_output=False)))
+        graphs.append(normalized(gm.print_readable(print_output=False)))
         return call(self, gm, *args, **kwargs)
 
     module = types.ModuleType("program")
@@ -62,20 +62,24 @@ def observe(path):
     finally:
         output_graph.OutputGraph.call_user_compiler = call
         hook.remove()
-    guards = [steady(str(entry.guard_manager)) for code in codes() for entry in _debug_get_cache_entry_list(code)]
+    guards = [normalized(str(entry.guard_manager)) for code in codes() for entry in _debug_get_cache_entry_list(code)]
     return {
         "stdout": out.getvalue(),
         "graphs": graphs,
         "bytecode": bytecode,
         "guards": sorted(guards),
-        "counters": {name: {steady(key): count for key, count in values.items()} for name, values in utils.counters.items()},
-        "compiles": [(each.co_name, each.guard_count, each.graph_op_count) for each in utils.get_compilation_metrics()],
+        "counters": {
+            name: {normalized(key): count for key, count in values.items()} for name, values in utils.counters.items()
+        },
+        "compiles": [
+            (metrics.co_name, metrics.guard_count, metrics.graph_op_count) for metrics in utils.get_compilation_metrics()
+        ],
     }
 
 
 def code_of(code):
-    """The instructions with their arguments resolved: the order of names in a code object differs from run to run."""
-    return [(each.opname, steady(each.argrepr)) for each in dis.get_instructions(code)]
+    """Return the instructions with resolved arguments: the order of names in a code object differs from run to run."""
+    return [(instruction.opname, normalized(instruction.argrepr)) for instruction in dis.get_instructions(code)]
 
 
 def codes():
@@ -84,7 +88,7 @@ def codes():
 
 @pytest.mark.parametrize("detail", ["normal", "full"])
 @pytest.mark.parametrize(
-    "path", [*(pytest.param(each, marks=pytest.mark.slow) for each in EXAMPLES), *CHOSEN], ids=lambda path: path.stem
+    "path", [*(pytest.param(example, marks=pytest.mark.slow) for example in EXAMPLES), *CHOSEN], ids=lambda path: path.stem
 )
 def test_watching_changes_nothing(path, detail, monkeypatch):
     monkeypatch.setattr(sys, "argv", [str(path)])
@@ -97,12 +101,12 @@ def test_watching_changes_nothing(path, detail, monkeypatch):
     utils.clear_compilation_metrics()
     with restored_torch(), dynx.watch(detail=detail) as watch:
         watched = observe(path)
-    assert watch.compiles or watch.graph_breaks, "nothing was seen, so nothing is proven"
-    for what, value in without.items():
-        assert watched[what] == value, what
+    assert watch.compiles or watch.graph_breaks, "no event was recorded, so the comparison proves nothing"
+    for kind, outcome in without.items():
+        assert watched[kind] == outcome, kind
 
 
-def test_every_hooked_attribute_is_the_original_object_afterwards():
+def test_hooked_attributes_are_restored_by_identity():
     def raw(point):
         try:
             owner, name = owner_of(point.path)

@@ -41,7 +41,7 @@ def shell(tmp_path):
             check=False,
             cwd=tmp_path,
             env=environment,
-            timeout=120,
+            timeout=600,
             **options,
         )
 

@@ -46,7 +46,7 @@ def run(tmp_path, command, lines):
     """Run PROGRAM in a process of its own, with `lines` on standard input."""
     (tmp_path / "program.py").write_text(textwrap.dedent(PROGRAM))
     text = "\n".join(lines) + "\n"
-    return subprocess.run(command, input=text, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    return subprocess.run(command, input=text, capture_output=True, text=True, cwd=tmp_path, timeout=600)
 
 
 def test_prompts_in_a_terminal(tmp_path):

@@ -12,4 +12,4 @@ FUZZ = Path(__file__).parents[1] / "fuzz" / "rewrite.py"
 def test_the_standard_library_gives_the_same_results_with_a_call_at_any_line():
     done = subprocess.run([sys.executable, str(FUZZ), "--pairs", "80"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "80 places, same results" in done.stdout
+    assert "80 lines, same results" in done.stdout

@@ -66,7 +66,7 @@ def test_seconds_do_not_include_inlined_functions():
     with timeline() as tl:
         torch.compile(f, backend="eager")(torch.ones(3))
     caller = cost_at(tl, f, 1)
-    assert caller.cumulative > 0.2 > 10 * caller.seconds
+    assert caller.cumulative - caller.seconds > 0.2
     assert sum(cost.seconds for cost in tl.by_line(internals=True)) == pytest.approx(tl.seconds)
 
 
@@ -75,11 +75,13 @@ def test_backend_seconds_are_separate():
         time.sleep(0.3)
         return graph_module.forward
 
+    start = time.perf_counter()
     with timeline() as tl:
         torch.compile(helper, backend=backend)(torch.ones(3))
+    wall = time.perf_counter() - start
     (compilation,) = tl.compiles
     assert compilation.backend > 0.3
-    assert all(cost.seconds < 0.25 for cost in tl.by_line())
+    assert sum(cost.seconds for cost in tl.by_line()) < wall - 0.3
 
 
 def test_discarded_attempts_are_wasted():

@@ -1,27 +1,30 @@
-"""Every test runs on the emulator, and where there is a GPU on that."""
+"""Fixtures: each test runs on the emulator and, where there is a GPU, on CUDA."""
 
 from __future__ import annotations
 
+import functools
+
 import pytest
-import torch
-from cudagraphs_runtimes import NO_GPU, RUNTIMES
+from support import configs
+from support.devices import CPU_AND_CUDA
 
 from dynx import cudagraphs
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, NO_GPU])])
+@pytest.fixture(params=CPU_AND_CUDA)
 def device(request):
+    """The device type to run on; fails a test on the CPU that replays nothing, unless it is marked `uncaptured`."""
     cudagraphs.reset()
     yield request.param
     replays = cudagraphs.stats().replays
     cudagraphs.reset()
     may_be_none = request.param != "cpu" or request.node.get_closest_marker("uncaptured")
-    assert replays > 0 or may_be_none, "nothing was replayed: what was compared is no recording"
+    assert replays > 0 or may_be_none, "no graph was replayed, so the comparison with eager proves nothing"
 
 
 @pytest.fixture(params=["copy", "patch"])
 def inputs(request, device):
-    """How inputs are staged."""
+    """How inputs are staged: the option `inputs` of the config."""
     if request.param != "copy" and device == "cuda":
         pytest.importorskip("cuda.bindings", reason="needs cuda-bindings")
     return request.param
@@ -29,10 +32,5 @@ def inputs(request, device):
 
 @pytest.fixture
 def compiled(device, inputs):
-    """Compile with the backend, on the runtime of the device."""
-
-    def compile(fn, *, dynamic=False, **config):
-        backend = cudagraphs.backend(cudagraphs.Config(runtime=RUNTIMES[device], inputs=inputs, **config))
-        return torch.compile(fn, backend=backend, dynamic=dynamic)
-
-    return compile
+    """Compile with the backend for the device, once with each way to stage inputs."""
+    return functools.partial(configs.compiled, device=device, inputs=inputs)

@@ -1,4 +1,4 @@
-"""Sizes that are padded to one of a few."""
+"""Buckets: inputs are padded to one of a few sizes, so that many sizes need few recordings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import random
 
 import pytest
 import torch
-from cudagraphs_runtimes import NO_GPU, RUNTIMES
+from support.configs import config_for
+from support.devices import on_cuda
 
 from dynx import cudagraphs
 from dynx.errors import DynxWarning, UsageError
@@ -20,35 +21,35 @@ def model(device):
     return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2)).to(device).eval()
 
 
-def bucketed(device, function, *examples, buckets, **config):
-    config = cudagraphs.Config(runtime=RUNTIMES[device], buckets=buckets, **config)
+def bucketed(device, function, *examples, buckets, **options):
+    config = config_for(device, buckets=buckets, **options)
     return cudagraphs.fast_path(function, *examples, config=config)
 
 
-def test_a_hundred_sizes_and_six_recordings(device, model):
+def test_one_recording_per_bucket(device, model):
     run = bucketed(device, model, torch.ones(3, 4, device=device), buckets={0: SIZES})
-    rng, kept = random.Random(0), []
+    rng, outcomes = random.Random(0), []
     with torch.no_grad():
         for _ in range(100):
             x = torch.randn(rng.randint(1, 32), 4, device=device)
-            kept.append((run(x), model(x)))
-    for found, expected in kept:  # an output that is alive is not overwritten by another bucket
-        torch.testing.assert_close(found, expected)
+            outcomes.append((run(x), model(x)))
+    for actual, expected in outcomes:  # replays of another bucket do not overwrite earlier outputs
+        torch.testing.assert_close(actual, expected)
     assert (cudagraphs.stats().recordings, cudagraphs.stats().replays, cudagraphs.stats().uncaptured) == (6, 100, 6)
 
 
 @pytest.mark.uncaptured
-def test_larger_sizes_run_as_they_are(device, model):
+def test_sizes_above_the_largest_bucket_run_uncaptured(device, model):
     run = bucketed(device, model, torch.ones(3, 4, device=device), buckets={0: (2, 4)})
     x = torch.randn(5, 4, device=device)
     with torch.no_grad():
         with pytest.warns(DynxWarning, match="runs uncaptured: size 5 of dimension 0 is above the largest bucket"):
-            found = run(x)
-        torch.testing.assert_close(found, model(x))
+            actual = run(x)
+        torch.testing.assert_close(actual, model(x))
     assert cudagraphs.stats().replays == 0
 
 
-def test_two_dimensions_and_several_arguments(device, model):
+def test_buckets_of_two_dimensions(device, model):
     def function(batch):
         return {"y": model(batch["x"]) * batch["mask"].unsqueeze(-1), "all": model(batch["x"]).sum(), "rows": batch["mask"]}
 
@@ -57,23 +58,23 @@ def test_two_dimensions_and_several_arguments(device, model):
 
     run = bucketed(device, function, batch(1, 1), buckets={0: (2, 4), 1: (3, 6)})
     for rows, length in ((1, 1), (2, 3), (3, 5), (4, 6), (1, 6), (4, 1)):
-        given = batch(rows, length)
+        args = batch(rows, length)
         with torch.no_grad():
-            found, expected = run(given), function(given)
-        torch.testing.assert_close(found["y"], expected["y"])
-        torch.testing.assert_close(found["rows"], expected["rows"])
+            actual, expected = run(args), function(args)
+        torch.testing.assert_close(actual["y"], expected["y"])
+        torch.testing.assert_close(actual["rows"], expected["rows"])
     assert cudagraphs.stats().recordings == 4
 
 
 def test_padding_is_zero(device):
-    config = cudagraphs.Config(runtime=RUNTIMES[device], buckets={0: (4, 8)})
+    config = config_for(device, buckets={0: (4, 8)})
     run = cudagraphs.fast_path(lambda x: x.sum().expand(2), torch.ones(1, device=device), frozen=True, config=config)
     for size in (8, 3, 5, 4):
         assert run(torch.ones(size, device=device))[0].item() == size
 
 
 @pytest.mark.uncaptured
-def test_what_makes_no_sense_is_told(device, model):
+def test_invalid_buckets_raise(device, model):
     x = torch.ones(3, 4, device=device)
     with pytest.raises(UsageError, match=r"buckets=\{0: \(\)\}"):
         bucketed(device, model, x, buckets={0: ()})
@@ -83,16 +84,14 @@ def test_what_makes_no_sense_is_told(device, model):
         bucketed(device, model, x, buckets={7: (4,)})
     with pytest.raises(UsageError, match="make 4 recordings, max_recordings=3"):
         bucketed(device, model, x, buckets={0: (4, 8), 1: (4, 8)}, max_recordings=3)
-    run = torch.compile(model, backend=cudagraphs.backend(cudagraphs.Config(runtime=RUNTIMES[device], buckets={0: (4,)})))
+    run = torch.compile(model, backend=cudagraphs.backend(config_for(device, buckets={0: (4,)})))
     with pytest.raises(Exception, match="buckets are for"):
         run(x)
 
 
-@pytest.mark.gpu
-@NO_GPU
-@pytest.mark.parametrize("device", ["cuda"], indirect=True)
-def test_buckets_share_memory(device):
-    def added(sizes):
+@on_cuda
+def test_buckets_share_one_memory_pool(device):
+    def memory_for(sizes):
         model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024, device=device) for _ in range(8)))
         cudagraphs.reset()
         torch.cuda.empty_cache()
@@ -101,6 +100,6 @@ def test_buckets_share_memory(device):
         torch.cuda.empty_cache()
         return torch.cuda.memory_reserved() - before, run
 
-    largest, _ = added((4096,))
-    together, _ = added((128, 256, 512, 1024, 2048, 4096))
+    largest, _ = memory_for((4096,))
+    together, _ = memory_for((128, 256, 512, 1024, 2048, 4096))
     assert together <= 1.2 * largest, (together, largest)

@@ -1,4 +1,4 @@
-"""Options are checked when they are given."""
+"""Options of `Config` and arguments of the public functions are checked when they are passed."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from dynx.errors import UsageError
         ({"output": "clone"}, r"no option 'output'\n  there is inner, inputs, params, outputs"),
     ],
 )
-def test_what_makes_no_sense_is_told(options, words):
+def test_invalid_options_raise(options, words):
     with pytest.raises(UsageError, match=words):
         config_of(options)
 
 
-def test_the_environment_asks_for_errors(monkeypatch):
+def test_environment_variable_sets_or_error(monkeypatch):
     monkeypatch.setenv(OR_ERROR, "1")
     assert config_of({}).or_error
     assert cudagraphs.Config().or_error
@@ -39,53 +39,53 @@ def test_the_environment_asks_for_errors(monkeypatch):
     assert not config_of({}).or_error
 
 
-def test_a_folder_may_be_a_path(tmp_path):
+def test_plans_may_be_a_path(tmp_path):
     assert cudagraphs.Config(plans=tmp_path).plans == str(tmp_path)
 
 
-ONE = torch.nn.Linear(1, 1)
+LAYER = torch.nn.Linear(1, 1)
 EXAMPLE = torch.ones(1, 1)
 MISTAKES = {
     "a dict as a config": (lambda: cudagraphs.backend({}), "config is a dict\n  give a cudagraphs.Config"),
     "no function": (lambda: cudagraphs.fast_path(3), "3 cannot be called"),
-    "a config among examples": (lambda: cudagraphs.fast_path(ONE, EXAMPLE, cudagraphs.Config()), "give it as config="),
-    "no tuple of arguments": (lambda: cudagraphs.graphed(ONE, EXAMPLE), r"sample_args is a Tensor\n  give a tuple .*\(x,\)"),
-    "a list of modules": (lambda: cudagraphs.graphed([ONE], (EXAMPLE,)), "a list cannot be called"),
-    "a module as parameters": (lambda: cudagraphs.train_step(ONE, ONE), r"params is a Linear\n  give its parameters\(\)"),
+    "a config among examples": (lambda: cudagraphs.fast_path(LAYER, EXAMPLE, cudagraphs.Config()), "give it as config="),
+    "no tuple of arguments": (lambda: cudagraphs.graphed(LAYER, EXAMPLE), r"sample_args is a Tensor\n  give a tuple .*\(x,\)"),
+    "a list of modules": (lambda: cudagraphs.graphed([LAYER], (EXAMPLE,)), "a list cannot be called"),
+    "a module as parameters": (lambda: cudagraphs.train_step(LAYER, LAYER), r"params is a Linear\n  give its parameters\(\)"),
     "groups as parameters": (
-        lambda: cudagraphs.train_step(ONE, [{"params": list(ONE.parameters())}]),
+        lambda: cudagraphs.train_step(LAYER, [{"params": list(LAYER.parameters())}]),
         "a dict stands among params",
     ),
     "an optimizer among examples": (
-        lambda: cudagraphs.train_step(ONE, ONE.parameters(), torch.optim.SGD(ONE.parameters())),
+        lambda: cudagraphs.train_step(LAYER, LAYER.parameters(), torch.optim.SGD(LAYER.parameters())),
         "a SGD stands among the examples\n  give it by name: optimizer=",
     ),
-    "no norm": (lambda: cudagraphs.train_step(ONE, ONE.parameters(), clip_grad_norm=0), "clip_grad_norm=0 leaves nothing"),
-    "half a call": (lambda: cudagraphs.train_step(ONE, ONE.parameters(), accumulate=2.5), "accumulate=2.5 does no step"),
+    "no norm": (lambda: cudagraphs.train_step(LAYER, LAYER.parameters(), clip_grad_norm=0), "clip_grad_norm=0 leaves nothing"),
+    "half a call": (lambda: cudagraphs.train_step(LAYER, LAYER.parameters(), accumulate=2.5), "accumulate=2.5 does no step"),
 }
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_told(name):
+def test_wrong_arguments_raise(name):
     make, words = MISTAKES[name]
     with pytest.raises(UsageError, match=words):
         make()
 
 
-def test_errors_instead_of_warnings(monkeypatch):
+def test_or_error_raises_without_a_cuda_device(monkeypatch):
     monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
     run = torch.compile(lambda x: x + 1, backend=cudagraphs.backend(cudagraphs.Config(or_error=True)))
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="CaptureError: there is no CUDA device"):
         run(torch.ones(3))
 
 
-def test_a_mode_is_refused():
+def test_mode_of_torch_compile_raises():
     run = torch.compile(lambda x: x * 2, backend="dynx_cudagraphs", mode="max-autotune")
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="mode='max-autotune' is inductor's"):
         run(torch.ones(3))
 
 
-def test_torch_finds_the_backend_by_name():
+def test_backend_is_registered_by_name():
     run = torch.compile(lambda x: x * 2, backend="dynx_cudagraphs", options={"runtime": "emulator"})
     assert [run(torch.full((1,), float(step))).item() for step in range(3)] == [0, 2, 4]
 
@@ -101,7 +101,7 @@ def test_torch_finds_the_backend_by_name():
     ],
     ids=["fast_path", "graphed", "train_step", "backend"],
 )
-def test_without_the_bindings_of_cuda(monkeypatch, use, option):
+def test_options_that_need_cuda_bindings_raise_without_them(monkeypatch, use, option):
     monkeypatch.setattr("dynx.cudagraphs._runtime.emulator.Emulator.copies_in_graph", lambda self: False)
     config = cudagraphs.Config(runtime="emulator", **option)
     words = f"inputs='{config.inputs}' needs cuda-bindings\n  pip install 'dynx\\[cuda\\]'"

@@ -1,4 +1,4 @@
-"""The emulator fails where CUDA would: what it passes means something."""
+"""The emulator fails where CUDA would, so that a test which passes on it means something."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynx.cudagraphs._runtime.pointer_scan import NotPatchable
 from dynx.errors import CaptureFailed
 
 
-def test_a_capture_executes_nothing():
+def test_capture_executes_nothing():
     x, counter = torch.ones(3), torch.zeros(1)
     state = torch.get_rng_state()
 
@@ -25,8 +25,8 @@ def test_a_capture_executes_nothing():
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_random_numbers_are_set_back():
-    """As `checkpoint` does before it computes something again, and after it; CUDA moves its offset back in the graph."""
+def test_rng_state_can_be_restored_inside_a_graph():
+    """As `checkpoint` does before and after recomputation; on CUDA the graph moves the offset of the generator back."""
 
     def function(_):
         first = torch.rand(3)
@@ -42,23 +42,23 @@ def test_random_numbers_are_set_back():
     for number in range(3):
         torch.manual_seed(number)
         captured.replay()
-        found, after = [each.clone() for each in captured.outputs], torch.rand(1)
+        actual, after = [result.clone() for result in captured.outputs], torch.rand(1)
         torch.manual_seed(number)
-        assert all(map(torch.equal, found, function(None)))
+        assert all(map(torch.equal, actual, function(None)))
         assert torch.equal(after, torch.rand(1))
 
 
-@pytest.mark.parametrize("is_drawn", [False, True])
-def test_another_seed_is_refused(is_drawn):
+@pytest.mark.parametrize("draws", [False, True])
+def test_seeding_during_capture_is_refused(draws):
     def function(x):
         torch.manual_seed(123456)
-        return torch.rand(3) if is_drawn else torch.ones(3)
+        return torch.rand(3) if draws else torch.ones(3)
 
     with pytest.raises(CaptureFailed, match="another seed"):
         Emulator().capture(function)
 
 
-def test_a_replay_reads_what_lies_there_and_writes_to_the_same_place():
+def test_replay_reads_current_memory_and_writes_to_the_same_address():
     x = torch.ones(3)
     captured = Emulator().capture(lambda _: x * 2)
     address = captured.outputs.data_ptr()
@@ -71,8 +71,8 @@ def test_a_replay_reads_what_lies_there_and_writes_to_the_same_place():
     assert captured.outputs.data_ptr() == address
 
 
-def test_other_tensors_are_stale():
-    """Nothing but the memory that was captured is read: a name that is bound anew changes nothing."""
+def test_rebinding_a_name_does_not_change_a_graph():
+    """A replay reads only memory that was captured."""
     held = [first := torch.ones(3)]
     captured = Emulator().capture(lambda _: held[0] * 2)
     held[0] = torch.full((3,), 7.0)
@@ -80,7 +80,7 @@ def test_other_tensors_are_stale():
     assert captured.outputs.tolist() == (first * 2).tolist()
 
 
-def test_what_is_in_between_is_garbage():
+def test_intermediate_results_are_garbage_after_a_replay():
     between = []
     x = torch.ones(3)
 
@@ -94,14 +94,14 @@ def test_what_is_in_between_is_garbage():
     assert between[0].isnan().all()
 
 
-def test_python_does_not_run_again():
+def test_python_runs_only_during_capture():
     calls = []
     captured = Emulator().capture(lambda _: calls.append(1) or torch.ones(3))
     captured.replay()
     assert len(calls) == 1
 
 
-def test_views_and_changes_in_place_are_replayed():
+def test_views_and_mutations_are_replayed():
     x = torch.zeros(2, 2)
 
     def function(_):
@@ -116,8 +116,8 @@ def test_views_and_changes_in_place_are_replayed():
     assert captured.outputs.tolist() == [2, 2, 0, 0]
 
 
-def test_operators_that_only_change_a_shape_are_none_of_a_device():
-    """A vector times a matrix is `squeeze_` of a product: what is replayed is the product."""
+def test_operators_that_only_change_a_shape_are_not_replayed():
+    """A vector times a matrix is `squeeze_` of a product, of which the product alone is a kernel."""
     vector, matrix = torch.ones(3), torch.eye(3)
 
     def function(_):
@@ -128,29 +128,33 @@ def test_operators_that_only_change_a_shape_are_none_of_a_device():
     for value in (1.0, 5.0):
         vector.fill_(value)
         captured.replay()
-        assert [each.tolist() for each in captured.outputs] == [[value] * 3, [3 * value, 6 * value], [[value, 2 * value]] * 3]
+        assert [result.tolist() for result in captured.outputs] == [
+            [value] * 3,
+            [3 * value, 6 * value],
+            [[value, 2 * value]] * 3,
+        ]
 
 
-def test_random_numbers_follow_the_generator():
+def test_replays_advance_the_generator():
     captured = Emulator().capture(lambda _: torch.rand(3))
     torch.manual_seed(3)
-    found = []
+    actual = []
     for _ in range(2):
         captured.replay()
-        found.append(captured.outputs.clone())
+        actual.append(captured.outputs.clone())
     torch.manual_seed(3)
-    assert torch.equal(torch.stack(found), torch.stack([torch.rand(3), torch.rand(3)]))
+    assert torch.equal(torch.stack(actual), torch.stack([torch.rand(3), torch.rand(3)]))
 
 
 @pytest.mark.parametrize(
     "read", [torch.Tensor.item, torch.nonzero, bool, lambda x: x[x > 0]], ids=["item", "nonzero", "bool", "mask"]
 )
-def test_values_cannot_be_read(read):
+def test_reading_a_value_fails_the_capture(read):
     with pytest.raises(CaptureFailed, match="reads a value"):
         Emulator().capture(lambda _: read(torch.ones(1)))
 
 
-def test_copies_in_a_graph_read_from_where_they_are_told():
+def test_copies_in_a_graph_read_from_the_sources_set():
     captured = Emulator().capture(lambda copies: copies[0] * 2, [torch.ones(3)])
     for value in (5.0, 7.0):
         captured.set_sources([torch.full((3,), value)])
@@ -162,9 +166,9 @@ def test_copies_in_a_graph_read_from_where_they_are_told():
         captured.set_sources([torch.ones(6)[::2]])
 
 
-def test_inputs_are_read_where_they_are_told_to_lie():
-    emulator, given = Emulator(), torch.ones(2, 3)
-    captured = emulator.capture_reading(lambda inputs: inputs[0].t() * 2, [given], no_results, None)
+def test_patched_inputs_are_read_at_the_addresses_set():
+    emulator, args = Emulator(), torch.ones(2, 3)
+    captured = emulator.capture_reading(lambda inputs: inputs[0].t() * 2, [args], no_results, None)
     for value in (5.0, 7.0):
         captured.set_sources([torch.full((2, 3), value)])
         captured.replay()
@@ -172,10 +176,10 @@ def test_inputs_are_read_where_they_are_told_to_lie():
     with pytest.raises(CaptureFailed, match="memory of an earlier call"):
         captured.replay()
     with pytest.raises(NotPatchable, match="lies in an input"):
-        emulator.capture_reading(lambda inputs: (inputs[0].t(),), [given], no_results, None)
+        emulator.capture_reading(lambda inputs: (inputs[0].t(),), [args], no_results, None)
 
 
-def test_results_are_copied_to_where_the_graph_is_told():
+def test_results_are_copied_to_the_targets_set():
     held = torch.ones(3)
     captured = Emulator().capture(lambda _: held * 2, results=lambda outputs: [outputs])
     first, second = torch.empty(3), torch.empty(3)
@@ -190,21 +194,21 @@ def test_results_are_copied_to_where_the_graph_is_told():
         captured.set_targets([torch.ones(6)[::2]])
 
 
-def test_graphs_of_a_pool_overwrite_results_of_later_ones():
-    """A graph that is captured takes memory that earlier ones need in between."""
+def test_graphs_of_one_pool_overwrite_each_other():
+    """A capture may reuse memory of a pool that earlier graphs use for intermediate results."""
     emulator, x = Emulator(), torch.ones(3)
     first, second = (emulator.capture(lambda _: (x + 1) * 2) for _ in range(2))
-    other = emulator.capture(lambda _: (x + 1) * 2, pool=emulator.new_pool())
-    for each in (first, second, other):
-        each.replay()
-        assert each.outputs.tolist() == [4, 4, 4]
+    in_other_pool = emulator.capture(lambda _: (x + 1) * 2, pool=emulator.new_pool())
+    for captured in (first, second, in_other_pool):
+        captured.replay()
+        assert captured.outputs.tolist() == [4, 4, 4]
     first.replay()
     assert second.outputs.isnan().all()
-    assert other.outputs.tolist() == [4, 4, 4]
+    assert in_other_pool.outputs.tolist() == [4, 4, 4]
 
 
-def test_results_that_were_released_are_those_of_others():
-    """They are copied by the graph itself, so nobody reads them where they were."""
+def test_released_results_are_overwritten():
+    """The graph itself copies them to their targets, so their memory returns to the pool."""
     emulator, x = Emulator(), torch.ones(3)
     captured = emulator.capture(lambda _: (x + 1, x + 2), results=lambda outputs: outputs[:1])
     captured.release(captured.outputs[:1])
@@ -215,7 +219,7 @@ def test_results_that_were_released_are_those_of_others():
     assert captured.outputs[1].tolist() == [3, 3, 3]
 
 
-def test_what_fails_leaves_things_as_they_were():
+def test_failed_capture_restores_memory():
     x = torch.ones(3)
 
     def function(_):
@@ -227,7 +231,7 @@ def test_what_fails_leaves_things_as_they_were():
     assert x.tolist() == [1, 1, 1]
 
 
-def test_a_closed_graph_is_not_replayed():
+def test_closed_graph_cannot_be_replayed():
     captured = Emulator().capture(lambda _: torch.ones(3))
     outputs = captured.outputs
     captured.close()
@@ -236,15 +240,15 @@ def test_a_closed_graph_is_not_replayed():
         captured.replay()
 
 
-def test_a_graph_is_not_replayed_while_another_is_captured():
+def test_replay_during_another_capture_fails():
     x = torch.ones(3)
     inner = Emulator().capture(lambda _: x * 2)
     with pytest.raises(CaptureFailed, match="replayed while another was captured"):
         Emulator().capture(lambda _: inner.replay())
 
 
-def test_memory_that_nobody_keeps_is_gone():
-    """A CUDA graph keeps no memory alive."""
+def test_replay_fails_after_its_memory_was_freed():
+    """A CUDA graph does not keep the memory that it uses alive."""
     held = [torch.ones(3)]
     captured = Emulator().capture(lambda _: held[0] * 2)
     captured.replay()
@@ -253,15 +257,15 @@ def test_memory_that_nobody_keeps_is_gone():
         captured.replay()
 
 
-def test_what_a_graph_copies_itself_is_not_taken_for_an_input():
-    other, given = torch.ones(3), torch.ones(3)
+def test_copies_inside_the_function_are_not_input_copies():
+    source, args = torch.ones(3), torch.ones(3)
 
     def function(copies):
         doubled = copies[0] * 2
-        copies[0].copy_(other)
+        copies[0].copy_(source)
         return doubled, copies[0]
 
-    captured = Emulator().capture(function, [given])
+    captured = Emulator().capture(function, [args])
     captured.set_sources([torch.full((3,), 5.0)])
     captured.replay()
-    assert [each.tolist() for each in captured.outputs] == [[10, 10, 10], [1, 1, 1]]
+    assert [result.tolist() for result in captured.outputs] == [[10, 10, 10], [1, 1, 1]]

@@ -1,4 +1,4 @@
-"""What becomes of each graph, and what a user reads of it."""
+"""`cudagraphs.explain`: the report on each graph, and what a user reads on the screen."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import re
 
 import pytest
 import torch
-from cudagraphs_runtimes import RUNTIMES
 from rich.console import Console
+from support.configs import config_for
 
 from dynx import cudagraphs
 from dynx.records.codec import from_data, to_data
 from dynx.records.cudagraphs import CudagraphReport, GraphInput, GraphPlan, GraphUse
 
 
-def explain(device, fn, *args, **config):
-    return cudagraphs.explain(fn, *args, config=cudagraphs.Config(runtime=RUNTIMES[device], **config))
+def explain(device, fn, *args, **options):
+    return cudagraphs.explain(fn, *args, config=config_for(device, **options))
 
 
-def screen(report):
+def rendered(report):
     console = Console(width=160, record=True, file=io.StringIO())
     console.print(report)
     return console.export_text()
@@ -30,17 +30,17 @@ def heavy(x):
     return x.sin().cos().exp().tanh()
 
 
-def test_inputs_copies_and_recordings(device):
+def test_report_counts_inputs_copies_and_memory(device):
     norm = torch.nn.BatchNorm1d(4).to(device)
     x = torch.randn(8, 4, device=device)
     with torch.no_grad():
         (graph,) = explain(device, lambda x: norm(x) * 2, x).graphs
-    kinds = {each.name: (each.kind, each.is_mutated) for each in graph.plan.inputs}
+    kinds = {graph_input.name: (graph_input.kind, graph_input.is_mutated) for graph_input in graph.plan.inputs}
     assert kinds["norm.weight"] == ("static", False)
     assert kinds["norm.running_mean"] == ("static", True)
     assert kinds["x"] == ("dynamic", False)
     assert (graph.recordings, graph.replays, graph.copies, graph.bytes_copied) == (1, 2, 1, x.nbytes)
-    assert graph.bytes_held == 0, "what the graph copies itself lies where others may write"
+    assert graph.bytes_held == 0, "outputs that the graph itself copies need no memory of their own"
     with torch.no_grad():
         (graph,) = explain(device, lambda x: norm(x) * 2, x, outputs="alias").graphs
     assert graph.bytes_held == x.nbytes, "the result"
@@ -49,10 +49,10 @@ def test_inputs_copies_and_recordings(device):
     assert graph.bytes_held == 2 * x.nbytes, "the result, and a copy of the input"
 
 
-def test_backward_graphs_without_a_trace(device):
+def test_explain_includes_backward_and_leaves_no_gradients(device):
     model = torch.nn.Linear(4, 4, device=device)
     report = explain(device, model, torch.randn(2, 4, device=device))
-    assert [(each.plan.part, each.recordings) for each in report.graphs] == [("forward", 1), ("backward", 1)]
+    assert [(graph.plan.part, graph.recordings) for graph in report.graphs] == [("forward", 1), ("backward", 1)]
     assert model.weight.grad is None
     assert repr(report) == "<CudagraphReport: 2 of 2 graphs captured>"
 
@@ -67,53 +67,53 @@ def test_a_skip_has_its_line_and_what_to_do(device):
     (skip,) = report.graphs[0].plan.skips
     assert skip.location.line == function.__code__.co_firstlineno + 1
     assert skip.advice.startswith("make the size fixed")
-    text = screen(report)
+    text = rendered(report)
     assert "runs uncaptured" in text
     assert "gives a size that depends on values; make the size fixed: torch.where" in text
 
 
-def test_pieces(device):
+def test_pieces_of_a_split_graph_are_shown(device):
     def function(x):
         a = heavy(x)
         return heavy(a)[a > 0.6].sum(), heavy(a + 1)
 
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         report = explain(device, function, torch.randn(8, device=device))
-    assert any(not each.why_uncaptured for each in report.graphs[0].plan.pieces)
-    assert "piece 1: " in screen(report)
-    assert "launches, captured" in screen(report)
+    assert any(not piece.why_uncaptured for piece in report.graphs[0].plan.pieces)
+    assert "piece 1: " in rendered(report)
+    assert "launches, captured" in rendered(report)
 
 
-def test_why_an_input_is_not_patched(device):
+def test_report_says_why_inputs_are_copied(device):
     report = explain(device, lambda x: x.add_(1) * 2, torch.ones(3, device=device), inputs="patch")
     assert report.graphs[0].notes == ("inputs are copied, not patched: it changes something, so it cannot be tried",)
-    assert "inputs are copied, not patched: it changes something" in screen(report)
+    assert "inputs are copied, not patched: it changes something" in rendered(report)
 
 
-def test_what_is_compiled_already(device):
+def test_explain_accepts_a_compiled_module(device):
     model = torch.compile(torch.nn.Linear(4, 4, device=device), backend="eager")
     with torch.no_grad():
         assert len(explain(device, model, torch.randn(2, 4, device=device)).graphs) == 1
 
 
-def test_without_cuda_it_says_so(monkeypatch):
+def test_report_notes_the_missing_cuda_device(monkeypatch):
     monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
     model = torch.nn.Linear(2, 2)
     report = cudagraphs.explain(lambda x: model(x), torch.ones(1, 2))
     assert report.notes == ("there is no CUDA device: nothing is captured",)
-    assert [each.name for each in report.graphs[0].plan.inputs if each.kind == "static"] == ["model.weight", "model.bias"]
+    assert [entry.name for entry in report.graphs[0].plan.inputs if entry.kind == "static"] == ["model.weight", "model.bias"]
 
 
 @pytest.mark.parametrize("device", ["cpu"], indirect=True)
-def test_it_is_a_record(device):
+def test_report_is_plain_data(device):
     report = explain(device, torch.nn.Linear(2, 2), torch.ones(1, 2))
     assert from_data(type(report), json.loads(json.dumps(to_data(report)))) == report
     assert "forward graph" in report._repr_html_()
     assert json.loads(report.to_json())["graphs"]
 
 
-def test_the_graph_of_a_graph(device):
-    """Each piece hangs together with those whose results it takes, and with the inputs that it reads."""
+def test_dot_connects_pieces_and_inputs(device):
+    """An edge leads to each piece from the pieces and inputs that it reads."""
 
     def function(x, y):
         a = heavy(x)
@@ -123,17 +123,17 @@ def test_the_graph_of_a_graph(device):
         report = explain(device, function, torch.randn(8, device=device), torch.randn(8, device=device))
     dot = report.to_dot()
     pieces = report.graphs[0].plan.pieces
-    assert dot.count("style=dashed") == sum(bool(each.why_uncaptured) for each in pieces) > 0
+    assert dot.count("style=dashed") == sum(bool(piece.why_uncaptured) for piece in pieces) > 0
     edges = set(re.findall(r"(\w+) -> (\w+);", dot))
     assert {target for _, target in edges} == {f"piece_0_{index}" for index in range(len(pieces))}
-    made = {name: index for index, piece in enumerate(pieces) for name in piece.outputs}
-    between = {(made[name], index) for index, piece in enumerate(pieces) for name in piece.inputs if name in made}
-    assert {(f"piece_0_{one}", f"piece_0_{other}") for one, other in between} <= edges
+    producers = {name: index for index, piece in enumerate(pieces) for name in piece.outputs}
+    between = {(producers[name], index) for index, piece in enumerate(pieces) for name in piece.inputs if name in producers}
+    assert {(f"piece_0_{producer}", f"piece_0_{consumer}") for producer, consumer in between} <= edges
     assert {source for source, _ in edges if source.startswith("input")} == {"input_0_0", "input_0_1"}
     assert dot.count("{") == dot.count("}")
 
 
-def test_names_in_a_graph_are_quoted():
+def test_dot_quotes_names():
     plan = GraphPlan("inference", (GraphInput('x["a\\b"]', "dynamic", ""),), 1)
     dot = CudagraphReport((GraphUse(plan, 1, 0, 0, 0, 0),)).to_dot()
     assert r'label="x[\"a\\b\"]\ndynamic"' in dot

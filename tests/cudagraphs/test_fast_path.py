@@ -1,10 +1,12 @@
-"""A fast path gives what the function gives, until what it depends on changes; then it records anew."""
+"""A fast path returns what the function returns, and re-records when what the function depends on changes."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from cudagraphs_runtimes import NO_GPU, RUNTIMES
+from support.agreement import assert_agree
+from support.configs import config_for
+from support.devices import on_cuda
 
 from dynx import cudagraphs
 from dynx.errors import CaptureError, DynxWarning, UsageError
@@ -20,33 +22,30 @@ def model(device):
 
 
 @pytest.fixture
-def path(device, inputs):
-    def make(function, *examples, frozen=False, **config):
-        config = cudagraphs.Config(runtime=RUNTIMES[device], inputs=inputs, **config)
+def make_path(device, inputs):
+    def make(function, *examples, frozen=False, **options):
+        config = config_for(device, inputs=inputs, **options)
         return cudagraphs.fast_path(function, *examples, frozen=frozen, config=config)
 
     return make
 
 
-def some(device, rows=3):
+def random_batch(device, rows=3):
     return torch.randn(rows, 4, device=device)
 
 
 def agree(run, function, device, calls=3, rows=3):
-    with torch.no_grad():
-        for _ in range(calls):
-            x = some(device, rows)
-            torch.testing.assert_close(run(x), function(x))
+    assert_agree(run, function, lambda: (random_batch(device, rows),), calls=calls)
 
 
 @pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
 @pytest.mark.parametrize("frozen", [False, True])
-def test_each_call_gives_what_its_arguments_make(path, device, model, outputs, frozen):
-    run = path(model, some(device), outputs=outputs, frozen=frozen)
+def test_replays_agree_with_eager(make_path, device, model, outputs, frozen):
+    run = make_path(model, random_batch(device), outputs=outputs, frozen=frozen)
     agree(run, model, device, 5)
     stats = cudagraphs.stats()
     assert (stats.recordings, stats.replays, stats.uncaptured) == (1, 5, 1)
-    assert not run(some(device)).requires_grad
+    assert not run(random_batch(device)).requires_grad
 
 
 def change_weight(model):
@@ -80,42 +79,42 @@ def change_number(model):
 CHANGES = [change_weight, change_data, change_buffer, change_layer, add_hook, add_pre_hook, change_number]
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__)
-def test_what_changes_in_the_module_is_noticed(path, device, model, change):
-    run = path(model, some(device))
+@pytest.mark.parametrize("change", CHANGES, ids=lambda function: function.__name__)
+def test_module_changes_trigger_a_recapture(make_path, device, model, change):
+    run = make_path(model, random_batch(device))
     agree(run, model, device)
     change(model)
     agree(run, model, device)
     assert cudagraphs.stats().recordings == 2
 
 
-def test_frozen_looks_at_arguments_only(path, device, model):
-    run = path(model, some(device), frozen=True)
-    x = some(device)
+def test_frozen_checks_only_arguments(make_path, device, model):
+    run = make_path(model, random_batch(device), frozen=True)
+    x = random_batch(device)
     before = run(x)
     replaced, model[3] = model[3], torch.nn.Identity()
     torch.testing.assert_close(run(x), before)
     assert replaced is not model[3]
-    model[0].weight.data.fill_(1)  # where it lies
+    model[0].weight.data.fill_(1)  # in place
     assert not torch.equal(run(x), before)
 
 
-def test_train_and_eval_have_recordings_of_their_own(path, device, model):
-    run = path(model, some(device))
+def test_train_and_eval_mode_have_a_recording_each(make_path, device, model):
+    run = make_path(model, random_batch(device))
     for _ in range(3):
         agree(run, model.eval(), device)
         model.train()
         for step in range(3):
-            x = some(device)
+            x = random_batch(device)
             torch.manual_seed(step)
-            found = run(x)
+            actual = run(x)
             torch.manual_seed(step)
-            torch.testing.assert_close(found, model(x))
+            torch.testing.assert_close(actual, model(x))
     assert cudagraphs.stats().recordings == 2
 
 
-def test_autocast_is_noticed(path, device, model):
-    run = path(model, some(device))
+def test_autocast_has_a_recording_of_its_own(make_path, device, model):
+    run = make_path(model, random_batch(device))
     for _ in range(2):
         for enabled in (True, False):
             with torch.autocast(device, torch.bfloat16, enabled=enabled):
@@ -123,8 +122,8 @@ def test_autocast_is_noticed(path, device, model):
     assert cudagraphs.stats().recordings == 2
 
 
-def test_layouts_have_recordings_of_their_own(path, device, model):
-    run = path(model, some(device))
+def test_sizes_and_strides_have_a_recording_each(make_path, device, model):
+    run = make_path(model, random_batch(device))
     for rows in (3, 2, 5, 3, 2, 5):
         agree(run, model, device, rows=rows)
     assert cudagraphs.stats().recordings == 3
@@ -134,47 +133,47 @@ def test_layouts_have_recordings_of_their_own(path, device, model):
     assert cudagraphs.stats().recordings == 4
 
 
-def test_inference_mode_is_another_layout(path, device, model):
-    run = path(model, some(device))
+def test_inference_mode_has_a_recording_of_its_own(make_path, device, model):
+    run = make_path(model, random_batch(device))
     for _ in range(3):
         with torch.inference_mode():
             agree(run, model, device)
         agree(run, model, device)
 
 
-def test_keywords_containers_and_numbers(path, device, model):
+def test_keyword_arguments_containers_and_numbers(make_path, device, model):
     def function(batch, *, scale, mode=None):
         out = {"y": model(batch["x"]) * scale + batch["shift"], "mode": mode}
         return out["y"].sum(0), out
 
-    run = path(function)
+    run = make_path(function)
     for scale in (2, 3, 2, 3, 2, 3):
-        batch = {"x": some(device), "shift": some(device)}
+        batch = {"x": random_batch(device), "shift": random_batch(device)}
         torch.testing.assert_close(run(batch, scale=scale, mode=1.5), function(batch, scale=scale, mode=1.5))
     assert (cudagraphs.stats().recordings, cudagraphs.stats().replays) == (2, 4)
 
 
-def test_numbers_that_look_alike(path, device):
-    run = path(lambda x, number: x / number, frozen=True)
+def test_numbers_that_compare_equal_have_a_recording_each(make_path, device):
+    run = make_path(lambda x, number: x / number, frozen=True)
     for number in (0.0, -0.0, float("nan"), True, 1, 1.0) * 3:
-        x = some(device)
+        x = random_batch(device)
         torch.testing.assert_close(run(x, number), x / number, equal_nan=True)
     assert cudagraphs.stats().recordings == 6
 
 
-def test_a_function_that_calls_itself(path, device):
+def test_recursion_through_the_fast_path(make_path, device):
     def double(x, times):
         return x if times == 0 else run(x * 2, times - 1)
 
-    run = path(double, frozen=True)
+    run = make_path(double, frozen=True)
     for _ in range(4):
-        x = some(device)
+        x = random_batch(device)
         torch.testing.assert_close(run(x, 3), x * 8)
 
 
-def test_names_of_modules_that_are_bound_to_others(path, device):
+def test_rebinding_a_closure_variable_triggers_a_recapture(make_path, device):
     layer, other = (torch.nn.Linear(4, 4).to(device) for _ in range(2))
-    run = path(lambda x: layer(x))  # noqa: F821
+    run = make_path(lambda x: layer(x))  # noqa: F821
     agree(run, layer, device)
     before, layer = layer, other
     agree(run, other, device)
@@ -183,62 +182,64 @@ def test_names_of_modules_that_are_bound_to_others(path, device):
     assert cudagraphs.stats().recordings == 2
     del layer
     with pytest.raises(NameError):
-        run(some(device))
+        run(random_batch(device))
 
 
-class Alike(torch.nn.Linear):
+class EqualToOthers(torch.nn.Linear):
     def __eq__(self, other):
-        return isinstance(other, Alike)
+        return isinstance(other, EqualToOthers)
 
     __hash__ = torch.nn.Module.__hash__
 
 
-def test_modules_that_say_they_are_equal(path, device):
-    layer = Alike(4, 4).to(device)
-    run = path(lambda x: layer(x))
+def test_modules_are_compared_by_identity(make_path, device):
+    layer = EqualToOthers(4, 4).to(device)
+    run = make_path(lambda x: layer(x))
     agree(run, layer, device)
-    layer = Alike(4, 4).to(device)
+    layer = EqualToOthers(4, 4).to(device)
     agree(run, layer, device)
 
 
-def test_a_function_that_knows_itself(path, device, model):
+def test_recursive_function(make_path, device, model):
     def run(x):
         return model(x) if x.dim() == 2 else run(x[0])
 
-    run = path(run)
+    run = make_path(run)
     for _ in range(3):
-        x = some(device)
+        x = random_batch(device)
         torch.testing.assert_close(run(x[None]), model(x))
 
 
-def test_globals_that_are_bound_to_others(path, device, monkeypatch):
+def test_rebinding_a_global_triggers_a_recapture(make_path, device, monkeypatch):
     for number in range(3):
         monkeypatch.setitem(globals(), "LAYER", torch.nn.Linear(4, 4).to(device))
         if number == 0:
-            run = path(lambda x: LAYER(x))
+            run = make_path(lambda x: LAYER(x))
         agree(run, LAYER, device)
     assert cudagraphs.stats().recordings == 3
 
 
-def test_a_variable_without_a_value_is_told(path, device):
+def test_unbound_closure_variable_raises(make_path, device):
     with pytest.raises(UsageError, match="later, which <lambda> uses, has no value yet, so it cannot be checked\n"):
-        path(lambda x: later(x))
+        make_path(lambda x: later(x))
     later = torch.nn.Linear(4, 4).to(device)
-    agree(path(lambda x: later(x)), later, device)
+    agree(make_path(lambda x: later(x)), later, device)
 
 
-def test_arguments_that_are_changed(path, device, model):
-    run = path(lambda x, counter: (counter.add_(1), model(x.mul_(2)))[1], some(device), torch.zeros(1, device=device))
+def test_mutated_arguments(make_path, device, model):
+    run = make_path(
+        lambda x, counter: (counter.add_(1), model(x.mul_(2)))[1], random_batch(device), torch.zeros(1, device=device)
+    )
     counter, expected = torch.zeros(1, device=device), torch.zeros(1, device=device)
     for _ in range(3):
-        x = some(device)
+        x = random_batch(device)
         y = model(x * 2)
         expected += 1
         torch.testing.assert_close(run(x, counter), y)
         torch.testing.assert_close(counter, expected)
 
 
-def test_methods_and_functions_that_close_over_modules(path, device, model):
+def test_methods_and_closures_over_modules(make_path, device, model):
     class Owner(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -249,29 +250,27 @@ def test_methods_and_functions_that_close_over_modules(path, device, model):
 
     owner = Owner()
     for function in (owner.predict, lambda x: owner.inner(x) + 1):
-        run = path(function, some(device))
+        run = make_path(function, random_batch(device))
         agree(run, function, device)
         change_weight(model)
         agree(run, function, device)
 
 
-@pytest.mark.gpu
-@NO_GPU
-@pytest.mark.parametrize("device", ["cuda"], indirect=True)
-def test_inner_is_compiled(path, device, model):
+@on_cuda
+def test_inner_backend_compiles_once(make_path, device, model):
     torch._dynamo.utils.counters["stats"].clear()
-    agree(path(model, some(device), inner="inductor"), model, device)
+    agree(make_path(model, random_batch(device), inner="inductor"), model, device)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
     assert cudagraphs.stats().replays == 3
 
 
 @pytest.mark.uncaptured
-def test_what_is_never_the_same_is_told(path, device, model):
+def test_state_that_changes_on_every_call_warns(make_path, device, model):
     def count(module, args):
         module.calls += 1
 
     model[0].calls = 0
-    run = path(model, some(device), max_recordings=2)
+    run = make_path(model, random_batch(device), max_recordings=2)
 
     def from_outside(x):
         model[0].calls += 1
@@ -284,46 +283,46 @@ def test_what_is_never_the_same_is_told(path, device, model):
         agree(run, model, device, 5)
 
 
-def test_the_recording_that_was_used_last_is_kept(device):
+def test_lru_drops_the_least_recently_used_recording(device):
     model = torch.nn.Linear(4, 4).to(device)
-    config = cudagraphs.Config(runtime=RUNTIMES[device], max_recordings=2, on_limit="lru")
+    config = config_for(device, max_recordings=2, on_limit="lru")
     run = cudagraphs.fast_path(model, config=config)
     for rows in (2, 2, 3, 3, 2, 5, 5, 2):
         x = torch.randn(rows, 4, device=device)
         torch.testing.assert_close(run(x), model(x).detach())
-    assert cudagraphs.stats().recordings == 3, "that of 3 rows made room"
+    assert cudagraphs.stats().recordings == 3, "the one for 3 rows was dropped"
 
 
-def test_more_layouts_than_allowed_are_told(path, device, model):
-    run = path(model, some(device), max_recordings=2)
+def test_more_layouts_than_max_recordings_warn(make_path, device, model):
+    run = make_path(model, random_batch(device), max_recordings=2)
     agree(run, model, device, rows=2)
     with pytest.warns(DynxWarning, match="the fast path of Sequential needs more than 2 recordings: its arguments"):
         agree(run, model, device, rows=4)
 
 
 @pytest.mark.uncaptured
-def test_what_cannot_be_captured_is_run_as_it_is(path, device, model):
+def test_failed_capture_runs_uncaptured(make_path, device, model):
     def function(x):
         return model(x) * x.sum().item()
 
     with pytest.warns(DynxWarning, match="the fast path of function runs uncaptured"):
-        run = path(function, some(device))
+        run = make_path(function, random_batch(device))
     agree(run, function, device)
     with pytest.raises(CaptureError):
-        path(function, some(device), or_error=True)
+        make_path(function, random_batch(device), or_error=True)
 
 
 @pytest.mark.uncaptured
-def test_what_makes_no_sense_is_told(path, device):
+def test_unsupported_functions_and_inputs_raise(make_path, device):
     with pytest.raises(UsageError, match=r"no module is known that sin uses(.|\n)*frozen=True"):
-        path(torch.sin, some(device))
-    run = path(torch.nn.Linear(2, 2, device=device))
+        make_path(torch.sin, random_batch(device))
+    run = make_path(torch.nn.Linear(2, 2, device=device))
     with pytest.raises(UsageError, match=r"input of the fast path of Linear is on meta"):
         run(torch.ones(1, 2, device="meta"))
 
 
-def test_it_gives_back_its_memory_and_goes_on(path, device, model):
-    run = path(model, some(device))
+def test_records_again_after_close_and_reset(make_path, device, model):
+    run = make_path(model, random_batch(device))
     run.close()
     agree(run, model, device)
     cudagraphs.reset()
@@ -331,7 +330,7 @@ def test_it_gives_back_its_memory_and_goes_on(path, device, model):
 
 
 @pytest.mark.uncaptured
-def test_without_cuda_it_says_so(monkeypatch, model):
+def test_warns_without_a_cuda_device(monkeypatch, model):
     monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
     with pytest.warns(DynxWarning, match="no CUDA device: the fast path of Linear runs uncaptured"):
         run = cudagraphs.fast_path(torch.nn.Linear(2, 2))

@@ -1,4 +1,4 @@
-"""Graphs that inductor compiled, captured."""
+"""CUDA graphs of what inductor compiled: `inner="inductor"`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import copy
 
 import pytest
 import torch
-from cudagraphs_runtimes import NO_GPU
+from support.agreement import assert_same_grads
+from support.devices import on_cuda
 
 from dynx import cudagraphs
 from dynx._torch.autograd import aot
@@ -15,66 +16,60 @@ from dynx._torch.autograd.inductor import keeping_saved_tensors
 from dynx.errors import DynxWarning, UsageError
 
 
-def model_of(device):
+def layer_norm_mlp(device):
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)).to(
         device
     )
 
 
-def compiled(model, **config):
-    return torch.compile(model, backend=cudagraphs.backend(cudagraphs.Config(inner="inductor", **config)))
+def compiled(model, **options):
+    return torch.compile(model, backend=cudagraphs.backend(cudagraphs.Config(inner="inductor", **options)))
 
 
-def same_steps(run, model, device):
+def assert_steps_agree(run, model, device):
     """Compare forwards, losses and gradients with eager ones."""
-    other = copy.deepcopy(model)
+    twin = copy.deepcopy(model)
     for step in range(4):
         x = torch.randn(3, 8, device=device) + step
-        losses = [call(x).square().mean() for call in (run, other)]
+        losses = [call(x).square().mean() for call in (run, twin)]
         torch.testing.assert_close(*losses)
-        for loss, each in zip(losses, (model, other), strict=True):
-            each.zero_grad()
+        for loss, module in zip(losses, (model, twin), strict=True):
+            module.zero_grad()
             loss.backward()
-        for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
-            torch.testing.assert_close(mine.grad, theirs.grad)
+        assert_same_grads(model, twin)
 
 
-@pytest.mark.filterwarnings("ignore:.*script_method")  # of torch's own modules, while they are imported
-def test_without_cuda_it_is_inductor(monkeypatch):
+def test_is_plain_inductor_without_a_cuda_device(monkeypatch):
     monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
-    model = model_of("cpu")
+    model = layer_norm_mlp("cpu")
     with pytest.warns(DynxWarning, match="no CUDA device"):
-        same_steps(compiled(model), model, "cpu")
+        assert_steps_agree(compiled(model), model, "cpu")
 
 
-def test_the_emulator_is_refused():
+def test_emulator_raises():
     with pytest.raises(UsageError, match="sees operators, not inductor's kernels"):
         cudagraphs.Config(inner="inductor", runtime="emulator")
 
 
-@pytest.mark.gpu
-@NO_GPU
-@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+@on_cuda
 @pytest.mark.parametrize("outputs", ["clone", "alias"])
 def test_forward_and_training(device, outputs):
-    model = model_of(device)
+    model = layer_norm_mlp(device)
     run = compiled(model, outputs=outputs)
     with torch.no_grad():
         for _ in range(4):
             x = torch.randn(3, 8, device=device)
             torch.testing.assert_close(run(x), model(x))
     assert cudagraphs.stats().replays == 3
-    same_steps(run, model, device)
+    assert_steps_agree(run, model, device)
     assert cudagraphs.stats().replays == 9
 
 
-@pytest.mark.gpu
-@NO_GPU
-@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+@on_cuda
 def test_misaligned_inputs(device):
     """Kernels are compiled for addresses that are multiples of 16."""
-    model = model_of(device)
+    model = layer_norm_mlp(device)
     run = compiled(model)
     memory = torch.randn(3 * 8 + 4, device=device)
     with torch.no_grad():
@@ -83,46 +78,40 @@ def test_misaligned_inputs(device):
             torch.testing.assert_close(run(x), model(x))
 
 
-@pytest.mark.gpu
-@NO_GPU
-@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+@on_cuda
 def test_gradients_in_place(device):
-    model = model_of(device)
-    same_steps(compiled(model, gradients="in_place"), model, device)
+    model = layer_norm_mlp(device)
+    assert_steps_agree(compiled(model, gradients="in_place"), model, device)
     assert cudagraphs.stats().replays == 6
 
 
-@pytest.mark.gpu
-@NO_GPU
-@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+@on_cuda
 @pytest.mark.parametrize("gradients", ["autograd", "in_place"])
-def test_a_graphed_module(device, gradients):
-    model = model_of(device)
+def test_graphed_module(device, gradients):
+    model = layer_norm_mlp(device)
     x = torch.randn(3, 8, device=device)
     cudagraphs.graphed(model, (x,), gradients=gradients, config=cudagraphs.Config(inner="inductor"))
-    same_steps(model, model, device)  # with a copy, which is not graphed
+    assert_steps_agree(model, model, device)  # against a deepcopy, which is not graphed
     assert cudagraphs.stats().replays == 8
 
 
-@pytest.mark.filterwarnings("ignore:.*script_method")
-def test_a_copy_of_a_graphed_module_is_its_own(monkeypatch):
+def test_deepcopy_of_a_graphed_module_has_its_own_parameters(monkeypatch):
     monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
-    model = model_of("cpu")
+    model = layer_norm_mlp("cpu")
     with pytest.warns(DynxWarning, match="no CUDA device"):
         cudagraphs.graphed(model, (torch.randn(3, 8),), config=cudagraphs.Config(inner="inductor"))
-    other = copy.deepcopy(model)
+    model_copy = copy.deepcopy(model)
     with torch.no_grad():
-        other[3].bias.add_(1)
+        model_copy[3].bias.add_(1)
         x = torch.randn(3, 8)
-        torch.testing.assert_close(other(x), model(x) + 1)
+        torch.testing.assert_close(model_copy(x), model(x) + 1)
 
 
-@pytest.mark.filterwarnings("ignore:.*script_method")
 @pytest.mark.parametrize("keeping", [False, True])
-def test_a_backward_pass_that_runs_again(keeping):
-    """AOTAutograd has backward passes write over what the forward pass saved; one that is captured runs more than once."""
+def test_backward_can_run_twice_while_saved_tensors_are_kept(keeping):
+    """AOTAutograd donates saved tensors to the backward pass, which overwrites them; a captured one runs more than once."""
     torch._dynamo.reset()
-    model, x = model_of("cpu"), torch.randn(3, 8)
+    model, x = layer_norm_mlp("cpu"), torch.randn(3, 8)
     backend = aot.with_compilers(*[lambda gm, example_inputs: aot.boxed(lambda args: gm(*args))] * 3)
     with keeping_saved_tensors() if keeping else contextlib.nullcontext():
         run = torch.compile(model, backend=backend)
@@ -132,5 +121,5 @@ def test_a_backward_pass_that_runs_again(keeping):
         with pytest.raises(RuntimeError, match="donated"):
             loss.backward(retain_graph=True)
         return
-    one, other = (torch.autograd.grad(loss, list(model.parameters()), retain_graph=True) for _ in range(2))
-    torch.testing.assert_close(one, other)
+    first, second = (torch.autograd.grad(loss, list(model.parameters()), retain_graph=True) for _ in range(2))
+    torch.testing.assert_close(first, second)

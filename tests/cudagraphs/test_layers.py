@@ -1,10 +1,10 @@
-"""Layers of torch in a recorded training step: what they do inside is captured, and nothing of it is refused."""
+"""Layers of torch in a recorded training step: all of their operators are captured."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from cudagraphs_runtimes import RUNTIMES
+from support.configs import config_for
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
@@ -23,40 +23,40 @@ class Recurrent(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, how):
+    def __init__(self, options):
         super().__init__()
-        self.parts, self.how = nn.Linear(8, 3 * 16), how
+        self.qkv, self.options = nn.Linear(8, 3 * 16), options
 
     def forward(self, x):
-        q, k, v = (each.unflatten(-1, (2, 8)).transpose(1, 2) for each in self.parts(x).chunk(3, -1))
-        return F.scaled_dot_product_attention(q, k, v, **self.how).square().mean()
+        q, k, v = (part.unflatten(-1, (2, 8)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        return F.scaled_dot_product_attention(q, k, v, **self.options).square().mean()
 
 
 class Encoder(nn.Module):
-    def __init__(self, **how):
+    def __init__(self, **options):
         super().__init__()
-        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, **how)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, **options)
 
     def forward(self, x):
         return self.layer(x).square().mean()
 
 
-class Again(Encoder):
+class Checkpointed(Encoder):
     def forward(self, x):
         return checkpoint(self.layer, x, use_reentrant=False).square().mean()
 
 
-class Words(nn.Module):
-    def __init__(self, ending):
+class Tokens(nn.Module):
+    def __init__(self, loss_fn):
         super().__init__()
-        self.words, self.out, self.ending = nn.Embedding(10, 8), nn.Linear(8, 10), ending
+        self.words, self.out, self.loss_fn = nn.Embedding(10, 8), nn.Linear(8, 10), loss_fn
 
     def forward(self, x):
         ids = (x[..., 0] * 9).long()
-        return self.ending(self.out(self.words(ids)).flatten(0, 1), ids.flatten())
+        return self.loss_fn(self.out(self.words(ids)).flatten(0, 1), ids.flatten())
 
 
-class Images(nn.Module):
+class ConvNet(nn.Module):
     def __init__(self):
         super().__init__()
         self.layers = nn.Sequential(
@@ -69,11 +69,11 @@ class Images(nn.Module):
         return self.out(F.adaptive_avg_pool2d(small, 1).flatten(1)).square().mean()
 
 
-def smoothed(out, ids):
+def smoothed_loss(out, ids):
     return F.cross_entropy(out, ids, label_smoothing=0.1, ignore_index=0)
 
 
-def weighted(out, ids):
+def weighted_loss(out, ids):
     return F.cross_entropy(out, ids, weight=torch.linspace(0.5, 1, 10, device=out.device))
 
 
@@ -85,17 +85,17 @@ LAYERS = {
     "attention with dropout": lambda: Attention({"dropout_p": 0.2}),
     "encoder": lambda: Encoder(dropout=0.1),
     "encoder, norm first": lambda: Encoder(dropout=0.0, norm_first=True, activation="gelu"),
-    "encoder, computed again": lambda: Again(dropout=0.1),
-    "embedding, smoothed labels": lambda: Words(smoothed),
-    "embedding, weighted classes": lambda: Words(weighted),
-    "images": Images,
+    "encoder, checkpointed": lambda: Checkpointed(dropout=0.1),
+    "embedding, smoothed_loss labels": lambda: Tokens(smoothed_loss),
+    "embedding, weighted_loss classes": lambda: Tokens(weighted_loss),
+    "images": ConvNet,
 }
 
 
 @pytest.mark.parametrize("autocast", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["float32", "autocast"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_layers_are_captured(device, name, autocast):
-    autocast = autocast and (device, name) != ("cpu", "LSTM")  # of bfloat16, which not every processor has
+def test_training_steps_of_layers_are_captured(device, name, autocast):
+    autocast = autocast and (device, name) != ("cpu", "LSTM")  # bfloat16 LSTM needs instructions that not every CPU has
 
     def loss_of(model):
         def loss(x):
@@ -108,36 +108,36 @@ def test_layers_are_captured(device, name, autocast):
     for _ in range(2):
         torch.manual_seed(0)
         models.append(LAYERS[name]().to(device))
-    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9) for each in models]
+    optimizers = [torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9) for module in models]
     losses = list(map(loss_of, models))
-    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    config = config_for(device)
     step = cudagraphs.train_step(losses[0], models[0].parameters(), optimizer=optimizers[0], config=config)
     for number in range(4):
         x = torch.rand(4, 6, 8, generator=torch.Generator().manual_seed(number)).to(device)
         torch.manual_seed(number)
-        found = step(x)
+        actual = step(x)
         torch.manual_seed(number)
         optimizers[1].zero_grad()
         expected = losses[1](x)
         expected.backward()
         optimizers[1].step()
-        torch.testing.assert_close(found, expected.detach())
-    torch.testing.assert_close(*(dict(each.named_parameters()) for each in models))
+        torch.testing.assert_close(actual, expected.detach())
+    torch.testing.assert_close(*(dict(module.named_parameters()) for module in models))
     assert cudagraphs.stats().replays == 3
 
 
 @pytest.mark.uncaptured
-def test_another_seed_is_told(device):
+def test_seeding_inside_the_loss_runs_uncaptured(device):
     layer = Encoder(dropout=0.3).to(device)
 
     def loss(x):
         torch.manual_seed(int(torch.initial_seed()) + 1)
         return layer(x)
 
-    step = cudagraphs.train_step(loss, layer.parameters(), config=cudagraphs.Config(runtime=RUNTIMES[device]))
+    step = cudagraphs.train_step(loss, layer.parameters(), config=config_for(device))
     torch.manual_seed(7)
     with pytest.warns(DynxWarning, match="runs uncaptured"):
-        found = [step(torch.ones(4, 6, 8, device=device)) for _ in range(3)]
+        actual = [step(torch.ones(4, 6, 8, device=device)) for _ in range(3)]
     torch.manual_seed(7)
     expected = [loss(torch.ones(4, 6, 8, device=device)).detach() for _ in range(3)]
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)

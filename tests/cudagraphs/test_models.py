@@ -1,4 +1,4 @@
-"""Models that people use give what eager gives, forward and in training."""
+"""Small versions of common models return what eager returns, in inference and in training."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ MODELS = [mlp, convolutions, gpt2, bert, vit]
 @pytest.fixture(params=MODELS, ids=lambda make: make.__name__)
 def model(request, device):
     torch.manual_seed(0)
-    made, inputs = request.param()
-    return made.to(device), lambda: inputs().to(device)
+    module, inputs = request.param()
+    return module.to(device), lambda: inputs().to(device)
 
 
 @pytest.mark.parametrize("inputs", ["memcpy_node"], indirect=True)
-def test_forward(compiled, model):
+def test_inference_agrees_with_eager(compiled, model):
     module, inputs = model
     module.eval()
     run = compiled(module)
@@ -82,17 +82,17 @@ def test_forward(compiled, model):
 
 
 @pytest.mark.parametrize("inputs", ["copy"], indirect=True)
-def test_training(compiled, model):
+def test_training_agrees_with_eager(compiled, model):
     module, inputs = model
-    other = copy.deepcopy(module)
+    twin = copy.deepcopy(module)
     run = compiled(module)
-    optimizers = [torch.optim.SGD(each.parameters(), lr=0.01) for each in (module, other)]
+    optimizers = [torch.optim.SGD(trained.parameters(), lr=0.01) for trained in (module, twin)]
     for _ in range(4):
         x = inputs()
-        for call, optimizer in zip((run, other), optimizers, strict=True):
+        for call, optimizer in zip((run, twin), optimizers, strict=True):
             optimizer.zero_grad()
             call(x).square().mean().backward()
             optimizer.step()
-    for mine, theirs in zip(module.parameters(), other.parameters(), strict=True):
-        torch.testing.assert_close(mine, theirs)
+    for param, twin_param in zip(module.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(param, twin_param)
     assert (cudagraphs.stats().recordings, cudagraphs.stats().replays) == (2, 6)

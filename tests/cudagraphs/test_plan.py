@@ -1,31 +1,27 @@
-"""What is known of a graph before it is captured."""
+"""The plan of a graph: its inputs, mutations and skips, known before capture."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from support.configs import compiled
 
-from dynx import cudagraphs
 from dynx.cudagraphs._compiled import backend
 
 
 @pytest.fixture
 def plans(monkeypatch):
-    """The plans of the graphs that are compiled."""
-    found = []
+    """A list of the plans of all graphs that are compiled."""
+    plans = []
     make = backend.plan_of
 
     def plan_of(*args):
         plan, unsafe = make(*args)
-        found.append(plan)
+        plans.append(plan)
         return plan, unsafe
 
     monkeypatch.setattr("dynx.cudagraphs._compiled.backend.plan_of", plan_of)
-    return found
-
-
-def compiled(fn, **options):
-    return torch.compile(fn, backend=cudagraphs.backend(cudagraphs.Config(runtime="emulator")), **options)
+    return plans
 
 
 class Net(torch.nn.Module):
@@ -37,22 +33,22 @@ class Net(torch.nn.Module):
         return self.norm(x)
 
 
-def test_inputs_have_names_and_classes(plans):
-    compiled(Net(), dynamic=True)(torch.randn(8, 4))
-    forward = next(each for each in plans if each.part == "forward")
-    kinds = {each.name: each.kind for each in forward.inputs}
+def test_inputs_have_names_and_kinds(plans):
+    compiled(Net(), "cpu", dynamic=True)(torch.randn(8, 4))
+    forward = next(plan for plan in plans if plan.part == "forward")
+    kinds = {graph_input.name: graph_input.kind for graph_input in forward.inputs}
     assert kinds["self.norm.weight"] == kinds["self.norm.running_mean"] == "static"
     assert kinds["x"] == "dynamic"
     assert kinds["x.size()[0]"] == "scalar"
 
 
-def test_the_backward_knows_what_was_saved(plans):
+def test_backward_inputs_are_saved_tensors_and_tangents(plans):
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
-    compiled(model)(torch.randn(2, 4)).sum().backward()
+    compiled(model, "cpu")(torch.randn(2, 4)).sum().backward()
     forward, backward = plans
     assert forward.user_outputs == 1
-    assert {each.kind for each in backward.inputs} == {"managed", "dynamic"}
-    assert [each.name for each in backward.inputs if each.kind == "dynamic"] == ["tangents_1"]
+    assert {graph_input.kind for graph_input in backward.inputs} == {"managed", "dynamic"}
+    assert [graph_input.name for graph_input in backward.inputs if graph_input.kind == "dynamic"] == ["tangents_1"]
 
 
 MUTATIONS = {
@@ -64,29 +60,29 @@ MUTATIONS = {
 
 
 @pytest.mark.parametrize("change", MUTATIONS.values(), ids=MUTATIONS)
-def test_changed_inputs_are_found(plans, change):
+def test_mutated_inputs_are_found(plans, change):
     def function(x, y):
         change(x)
         return y + x
 
     with torch.no_grad():
-        compiled(function)(torch.zeros(3), torch.zeros(3))
-    assert [(each.name, each.is_mutated) for each in plans[0].inputs] == [("x", True), ("y", False)]
+        compiled(function, "cpu")(torch.zeros(3), torch.zeros(3))
+    assert [(graph_input.name, graph_input.is_mutated) for graph_input in plans[0].inputs] == [("x", True), ("y", False)]
 
 
-def test_a_skip_names_the_line(plans):
+def test_skip_names_the_user_line(plans):
     def function(x):
         return x.nonzero()  # HERE
 
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), pytest.warns(match="runs uncaptured"):
-        compiled(function)(torch.ones(3))
+        compiled(function, "cpu")(torch.ones(3))
     (skip,) = plans[0].skips
     assert "gives a size that depends on values" in skip.reason
     assert (skip.location.file, skip.location.line) == (__file__, function.__code__.co_firstlineno + 1)
 
 
-def test_a_plan_is_plain_data(plans):
+def test_plan_is_plain_data(plans):
     from dynx.records.codec import from_data, to_data
 
-    compiled(torch.nn.Linear(4, 4))(torch.randn(2, 4))
+    compiled(torch.nn.Linear(4, 4), "cpu")(torch.randn(2, 4))
     assert from_data(type(plans[0]), to_data(plans[0])) == plans[0]

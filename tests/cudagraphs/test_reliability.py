@@ -1,4 +1,4 @@
-"""What goes wrong leaves a working program and a named reason, and memory is given back."""
+"""Failed captures leave a working program and a reason that is named; memory is freed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import sys
 
 import pytest
 import torch
-from cudagraphs_runtimes import NO_GPU, RUNTIMES
+from support.agreement import assert_agree
+from support.configs import config_for
+from support.devices import on_cuda
+from support.models import mlp
 
 from dynx import cudagraphs
 from dynx.errors import DynxWarning, UsageError
@@ -16,20 +19,11 @@ from dynx.errors import DynxWarning, UsageError
 MEGABYTE = 2**20
 
 
-def config(device, **how):
-    return cudagraphs.Config(runtime=RUNTIMES[device], **how)
+class ActsDuringCapture:
+    """Runs an action in its second call, which is the capture."""
 
-
-def model_of(device, width=8):
-    torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.GELU(), torch.nn.Linear(width, width)).to(device)
-
-
-class InSecond:
-    """Does something in the second call, which is the capture, and only there."""
-
-    def __init__(self, model, what):
-        self.model, self.what, self.calls = model, what, 0
+    def __init__(self, model, action):
+        self.model, self.what, self.calls = model, action, 0
 
     def __call__(self, x):
         self.calls += 1
@@ -38,92 +32,91 @@ class InSecond:
         return self.model(x)
 
 
-def run_of(device, what):
-    return cudagraphs.fast_path(InSecond(model_of(device), what), frozen=True, config=config(device))
+def fast_path_that(device, action):
+    return cudagraphs.fast_path(ActsDuringCapture(mlp(device, 8, 8, 8), action), frozen=True, config=config_for(device))
 
 
 def agree(run, model, device, calls=3):
-    with torch.no_grad():
-        for _ in range(calls):
-            x = torch.randn(3, 8, device=device)
-            torch.testing.assert_close(run(x), model(x))
+    assert_agree(run, model, lambda: (torch.randn(3, 8, device=device),), calls=calls)
 
 
-def out_of_memory(x):
+def run_out_of_memory(x):
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3 GiB")
 
 
-def reads(x):
+def read_value(x):
     x.sum().item()
 
 
 @pytest.mark.uncaptured
-@pytest.mark.parametrize(("what", "why"), [(out_of_memory, "out of memory"), (reads, "did not capture|reads a value")])
-def test_a_capture_that_fails_leaves_a_path_that_works(device, what, why):
-    run = run_of(device, what)
+@pytest.mark.parametrize(
+    ("action", "reason"), [(run_out_of_memory, "out of memory"), (read_value, "did not capture|reads a value")]
+)
+def test_failed_capture_leaves_a_working_fast_path(device, action, reason):
+    run = fast_path_that(device, action)
     run(torch.ones(3, 8, device=device))
-    with pytest.warns(DynxWarning, match=why):
+    with pytest.warns(DynxWarning, match=reason):
         run(torch.ones(3, 8, device=device))
-    agree(run, model_of(device), device)
+    agree(run, mlp(device, 8, 8, 8), device)
     assert cudagraphs.stats().replays == 0
     assert cudagraphs.stats().skips[0].reason
 
 
-def test_an_exception_of_the_program_is_the_programs(device):
+def test_exceptions_of_the_user_propagate(device):
     def fail(x):
         raise ValueError("of the program")
 
-    run = run_of(device, fail)
+    run = fast_path_that(device, fail)
     run(torch.ones(3, 8, device=device))
     with pytest.raises(ValueError, match="of the program"):
         run(torch.ones(3, 8, device=device))
-    agree(run, model_of(device), device)
+    agree(run, mlp(device, 8, 8, 8), device)
     assert cudagraphs.stats().replays == 3
 
 
 @pytest.mark.uncaptured
-def test_a_hook_that_reads_is_named(device):
-    model = model_of(device)
+def test_hook_that_reads_a_value_runs_uncaptured(device):
+    model = mlp(device, 8, 8, 8)
     model[1].register_forward_hook(lambda module, args, output: print(end=str(output.sum().item())[:0]))
     with pytest.warns(DynxWarning, match="the fast path of Sequential runs uncaptured"):
-        run = cudagraphs.fast_path(model, torch.ones(3, 8, device=device), config=config(device))
+        run = cudagraphs.fast_path(model, torch.ones(3, 8, device=device), config=config_for(device))
     agree(run, model, device)
 
 
-def recorded(device, kind):
-    model, x = model_of(device), torch.ones(1, 8, device=device)
+def make_recording(device, kind):
+    model, x = mlp(device, 8, 8, 8), torch.ones(1, 8, device=device)
     if kind == "fast path":
-        return cudagraphs.fast_path(model, x, config=config(device))
+        return cudagraphs.fast_path(model, x, config=config_for(device))
     model.unused = torch.nn.Parameter(torch.ones(2, device=device))
     try:
         return cudagraphs.graphed(
-            model, (x,), gradients="in_place", allow_unused_input=kind != "refused", config=config(device)
+            model, (x,), gradients="in_place", allow_unused_input=kind != "refused", config=config_for(device)
         )
     except UsageError as error:
         return error
 
 
 @pytest.mark.parametrize("kind", ["fast path", "graphed", "refused"])
-def test_garbage_that_is_collected_during_a_capture(device, kind):
-    """Graphs that nobody holds any more may be in it."""
+def test_garbage_collection_during_a_capture(device, kind):
+    """The garbage may contain CUDA graphs, which must not be destroyed during a capture."""
 
     def litter():
-        ring = [recorded(device, kind)]
+        ring = [make_recording(device, kind)]
         ring.append(ring)
 
     def collect(x):
         gc.collect()
 
     litter()
-    run = run_of(device, collect)
-    agree(run, model_of(device), device, 4)
+    run = fast_path_that(device, collect)
+    agree(run, mlp(device, 8, 8, 8), device, 4)
     assert cudagraphs.stats().replays >= 3
 
 
-FORKS = """
+FORKING_PROGRAM = """
 import os, torch
 from dynx import cudagraphs
-torch.set_num_threads(1)  # others do not survive a fork
+torch.set_num_threads(1)  # OpenMP threads do not survive a fork
 model = torch.nn.Linear(4, 4)
 run = cudagraphs.fast_path(model, torch.ones(3, 4), config=cudagraphs.Config(runtime="emulator"))
 child = os.fork()
@@ -135,8 +128,8 @@ assert os.waitpid(child, 0)[1] == 0 and agrees
 """
 
 
-def test_a_child_goes_on():
-    subprocess.run([sys.executable, "-c", FORKS], check=True, timeout=60)
+def test_recordings_survive_a_fork():
+    subprocess.run([sys.executable, "-c", FORKING_PROGRAM], check=True, timeout=600)
 
 
 def reserved():
@@ -146,29 +139,27 @@ def reserved():
     return torch.cuda.memory_reserved()
 
 
-@pytest.mark.gpu
-@NO_GPU
-@pytest.mark.parametrize("device", ["cuda"], indirect=True)
+@on_cuda
 @pytest.mark.parametrize("kind", ["fast path", "graphed", "step", "failing"])
-def test_memory_is_given_back(device, kind):
+def test_memory_is_freed(device, kind):
     def once():
-        model, x = model_of(device, 512), torch.ones(256, 512, device=device)
+        model, x = mlp(device, 512, 512, 512), torch.ones(256, 512, device=device)
         if kind == "fast path":
-            run = cudagraphs.fast_path(model, x, config=config(device))
+            run = cudagraphs.fast_path(model, x, config=config_for(device))
             run(x)
         elif kind == "graphed":
-            run = cudagraphs.graphed(model, (x,), config=config(device))
+            run = cudagraphs.graphed(model, (x,), config=config_for(device))
             run(x).sum().backward()
         elif kind == "step":
             optimizer = torch.optim.AdamW(model.parameters(), fused=True, capturable=True)
             run = cudagraphs.train_step(
-                lambda x: model(x).sum(), model.parameters(), optimizer=optimizer, config=config(device)
+                lambda x: model(x).sum(), model.parameters(), optimizer=optimizer, config=config_for(device)
             )
             for _ in range(3):
                 run(x)
         else:
             with pytest.warns(DynxWarning):
-                cudagraphs.fast_path(lambda x: model(x) * x.sum().item(), x, config=config(device))
+                cudagraphs.fast_path(lambda x: model(x) * x.sum().item(), x, config=config_for(device))
 
     for _ in range(2):
         once()
@@ -178,12 +169,10 @@ def test_memory_is_given_back(device, kind):
     assert abs(reserved() - before) <= 2 * MEGABYTE
 
 
-@pytest.mark.gpu
-@NO_GPU
-@pytest.mark.parametrize("device", ["cuda"], indirect=True)
-def test_a_stream_of_the_callers_own(device):
-    model = model_of(device)
-    run = cudagraphs.fast_path(model, torch.ones(3, 8, device=device), config=config(device))
+@on_cuda
+def test_user_stream(device):
+    model = mlp(device, 8, 8, 8)
+    run = cudagraphs.fast_path(model, torch.ones(3, 8, device=device), config=config_for(device))
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):

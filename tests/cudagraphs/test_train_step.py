@@ -1,4 +1,4 @@
-"""A recorded step trains as an eager one does."""
+"""A recorded training step trains as the eager step does."""
 
 from __future__ import annotations
 
@@ -7,78 +7,30 @@ import gc
 
 import pytest
 import torch
-from cudagraphs_runtimes import NO_GPU, RUNTIMES
+from support.configs import config_for
+from support.devices import on_cuda
+from support.models import batch_norm_mlp
+from support.twin_training import TwinTraining, sgd
 
 from dynx import cudagraphs
 from dynx.errors import CaptureError, DynxWarning, UsageError
 
 
-def model_of(device):
-    torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Tanh(), torch.nn.Linear(8, 2)).to(
-        device
-    )
+def square_mean(model, x):
+    return model(x).square().mean()
 
 
-class Pair:
-    """A model that is trained by recorded steps, and its twin, by eager ones."""
-
-    def __init__(self, device, optimizer=None, *, scaler=False, clip=None, accumulate=1, **config):
-        self.device, self.clip, self.accumulate, self.calls = device, clip, accumulate, 0
-        self.model = model_of(device)
-        self.twin = copy.deepcopy(self.model)
-        made = [None if optimizer is None else optimizer(each.parameters()) for each in (self.model, self.twin)]
-        self.optimizer, self.other = made
-        make = torch.amp.GradScaler
-        self.scaler, self.other_scaler = (make(device, init_scale=8.0) if scaler else None for _ in range(2))
-        self.step = cudagraphs.train_step(
-            lambda x: self.loss(self.model, x),
-            self.model.parameters(),
-            optimizer=self.optimizer,
-            scaler=self.scaler,
-            clip_grad_norm=clip,
-            accumulate=accumulate,
-            config=cudagraphs.Config(runtime=RUNTIMES[device], **config),
-        )
-
-    def loss(self, model, x):
-        return model(x).square().mean()
-
-    def eager(self, x):
-        if self.calls % self.accumulate == 0:
-            self.twin.zero_grad()
-        self.calls += 1
-        loss = self.loss(self.twin, x)
-        (loss if self.other_scaler is None else self.other_scaler.scale(loss)).backward()
-        if self.calls % self.accumulate or self.other is None:
-            return loss.detach()
-        if self.clip is not None:
-            if self.other_scaler is not None:
-                self.other_scaler.unscale_(self.other)
-            torch.nn.utils.clip_grad_norm_(self.twin.parameters(), self.clip)
-        if self.other_scaler is None:
-            self.other.step()
-        else:
-            self.other_scaler.step(self.other)
-            self.other_scaler.update()
-        return loss.detach()
-
-    def both(self, steps=5, rows=3):
-        for _ in range(steps):
-            x = torch.randn(rows, 4, device=self.device)
-            torch.testing.assert_close(self.step(x), self.eager(x))
-            torch.testing.assert_close(self.model.state_dict(), self.twin.state_dict())
-            for mine, theirs in zip(self.model.parameters(), self.twin.parameters(), strict=True):
-                torch.testing.assert_close(mine.grad, theirs.grad)
+def twin_training(device, make_optimizer=None, *, loss=square_mean, **options):
+    return TwinTraining(device, batch_norm_mlp(device), make_optimizer, loss=loss, **options)
 
 
-def momentum(parameters):
-    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, dampening=0.5)
+def momentum(model):
+    return sgd(model, momentum=0.9, dampening=0.5)
 
 
-def adam(parameters):
-    given = [*parameters]
-    return torch.optim.AdamW(given, lr=0.01, fused=True, capturable=given[0].is_cuda)
+def adam(model):
+    params = [*model.parameters()]
+    return torch.optim.AdamW(params, lr=0.01, fused=True, capturable=params[0].is_cuda)
 
 
 OPTIMIZERS = {"none": None, "SGD": momentum, "AdamW": adam}
@@ -86,92 +38,94 @@ OPTIMIZERS = {"none": None, "SGD": momentum, "AdamW": adam}
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
-def test_a_loop_trains(device, optimizer, outputs):
-    Pair(device, optimizer, outputs=outputs).both(6)
+def test_training_loop_agrees_with_eager(device, optimizer, outputs):
+    twin_training(device, optimizer, outputs=outputs).assert_steps_agree(6)
     stats = cudagraphs.stats()
     assert (stats.recordings, stats.replays, stats.uncaptured) == (1, 5, 1)
 
 
-def test_another_batch_size_gets_its_own(device):
-    pair = Pair(device, adam)
+def test_batch_sizes_have_a_recording_each(device):
+    twins = twin_training(device, adam)
     for rows in (3, 2, 3, 2, 3, 2):
-        pair.both(2, rows)
+        twins.assert_steps_agree(2, shape=(rows, 4))
     assert cudagraphs.stats().recordings == 2
 
 
 @pytest.mark.parametrize("accumulate", [2, 3, 4])
 @pytest.mark.parametrize("optimizer", [momentum, adam])
-def test_gradients_add_up_over_calls(device, optimizer, accumulate):
-    Pair(device, optimizer, accumulate=accumulate).both(5 * accumulate)
+def test_gradient_accumulation(device, optimizer, accumulate):
+    twin_training(device, optimizer, accumulate=accumulate).assert_steps_agree(5 * accumulate)
     assert cudagraphs.stats().recordings == min(accumulate, 3)
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_gradients_are_clipped(device, accumulate):
-    Pair(device, momentum, clip=0.1, accumulate=accumulate).both(6)
+def test_gradient_clipping(device, accumulate):
+    twin_training(device, momentum, clip=0.1, accumulate=accumulate).assert_steps_agree(6)
 
 
 @pytest.mark.parametrize("clip", [None, 0.1])
-def test_a_scaler_skips_steps_without_reading(device, clip):
-    pair = Pair(device, adam, scaler=True, clip=clip)
-    pair.both(3)
-    broken = torch.full((3, 4), float("inf"), device=device)
-    before = [each.clone() for each in pair.model.parameters()]
-    pair.step(broken), pair.eager(broken)
-    torch.testing.assert_close(list(pair.model.parameters()), before)
-    assert pair.scaler.get_scale() == pair.other_scaler.get_scale() == 4.0
+def test_grad_scaler_skips_steps_on_the_device(device, clip):
+    twins = twin_training(device, adam, scaler=True, clip=clip)
+    twins.assert_steps_agree(3)
+    with_inf = torch.full((3, 4), float("inf"), device=device)
+    before = [param.clone() for param in twins.captured.parameters()]
+    twins.step(with_inf), twins.eager_step(with_inf)
+    torch.testing.assert_close(list(twins.captured.parameters()), before)
+    assert [scaler.get_scale() for scaler in twins.scalers] == [4.0, 4.0]
     assert cudagraphs.stats().replays == 3
 
 
-def test_a_learning_rate_that_is_a_tensor_may_change(device):
+def test_tensor_learning_rate_may_change(device):
     rates = []
 
-    def optimizer(parameters):
+    def make_optimizer(model):
         rates.append(torch.tensor(0.1, device=device))
-        return torch.optim.AdamW(parameters, lr=rates[-1], fused=True, capturable=device == "cuda")
+        return torch.optim.AdamW(model.parameters(), lr=rates[-1], fused=True, capturable=device == "cuda")
 
-    pair = Pair(device, optimizer)
+    twins = twin_training(device, make_optimizer)
     for rate in (0.1, 0.05, 0.2):
-        for each in rates:
-            each.fill_(rate)
-        pair.both(2)
+        for tensor in rates:
+            tensor.fill_(rate)
+        twins.assert_steps_agree(2)
     assert cudagraphs.stats().recordings == 1
 
 
-def test_a_learning_rate_that_is_a_number_is_noticed(device):
-    pair = Pair(device, momentum)
+def test_new_float_learning_rate_triggers_a_recapture(device):
+    twins = twin_training(device, momentum)
     for rate in (0.1, 0.05, 0.1):
-        pair.optimizer.param_groups[0]["lr"] = pair.other.param_groups[0]["lr"] = rate
-        pair.both(3)
+        for optimizer in twins.optimizers:
+            optimizer.param_groups[0]["lr"] = rate
+        twins.assert_steps_agree(3)
     assert cudagraphs.stats().recordings == 2
 
 
 @pytest.mark.uncaptured
-def test_a_number_that_changes_with_every_step_is_told(device):
-    pair = Pair(device, momentum, max_recordings=2)
+def test_float_learning_rate_that_changes_every_step_warns(device):
+    twins = twin_training(device, momentum, max_recordings=2)
 
     def train():
         for rate in range(1, 6):
-            pair.optimizer.param_groups[0]["lr"] = pair.other.param_groups[0]["lr"] = rate * 0.01
-            pair.both(1)
+            for optimizer in twins.optimizers:
+                optimizer.param_groups[0]["lr"] = rate * 0.01
+            twins.assert_steps_agree(1)
 
     with pytest.warns(DynxWarning, match=r"the training step runs uncaptured.*: lr of group 0 \(a tensor may change\) changes"):
         train()
 
 
-def test_parameters_that_move_are_noticed(device):
-    pair = Pair(device, momentum)
-    pair.both(3)
-    for each in pair.model.parameters():
-        each.data = each.data.clone()
-    pair.both(3)
+def test_new_parameter_addresses_trigger_a_recapture(device):
+    twins = twin_training(device, momentum)
+    twins.assert_steps_agree(3)
+    for param in twins.captured.parameters():
+        param.data = param.data.clone()
+    twins.assert_steps_agree(3)
     assert cudagraphs.stats().recordings == 2
 
 
-def test_parameters_of_no_module(device):
+def test_parameters_without_a_module(device):
     weights = [torch.nn.Parameter(torch.ones(3, device=device)) for _ in range(2)]
-    optimizers = [torch.optim.SGD([each], lr=0.1) for each in weights]
-    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    optimizers = [torch.optim.SGD([tensor], lr=0.1) for tensor in weights]
+    config = config_for(device)
     step = cudagraphs.train_step(lambda x: (x * weights[0]).square().sum(), weights[:1], optimizer=optimizers[0], config=config)
     for number in range(6):
         if number == 3:
@@ -186,181 +140,183 @@ def test_parameters_of_no_module(device):
     assert cudagraphs.stats().recordings == 2
 
 
-def test_a_state_that_is_loaded_is_used(device):
-    pair = Pair(device, adam)
-    pair.both(3)
-    state = copy.deepcopy(pair.optimizer.state_dict())
-    pair.both(3)
-    for each in (pair.optimizer, pair.other):
-        each.load_state_dict(copy.deepcopy(state))
-    pair.both(3)
+def test_loaded_optimizer_state_is_used(device):
+    twins = twin_training(device, adam)
+    twins.assert_steps_agree(3)
+    state = copy.deepcopy(twins.optimizers[0].state_dict())
+    twins.assert_steps_agree(3)
+    for optimizer in twins.optimizers:
+        optimizer.load_state_dict(copy.deepcopy(state))
+    twins.assert_steps_agree(3)
 
 
-def test_random_numbers_are_those_of_eager(device):
-    pair = Pair(device, momentum)
-    for each in (pair.model, pair.twin):
-        each.append(torch.nn.Dropout(0.5))
+def test_dropout_agrees_with_eager(device):
+    twins = twin_training(device, momentum)
+    for model in twins.models:
+        model.append(torch.nn.Dropout(0.5))
     for step in range(5):
         x = torch.randn(3, 4, device=device)
         torch.manual_seed(step)
-        mine = pair.step(x)
+        loss = twins.step(x)
         torch.manual_seed(step)
-        torch.testing.assert_close(mine, pair.eager(x))
+        torch.testing.assert_close(loss, twins.eager_step(x))
 
 
-def test_what_the_loss_gives_besides_is_given(device):
-    model = model_of(device)
+def test_auxiliary_outputs_of_the_loss(device):
+    model = batch_norm_mlp(device)
 
     def loss_fn(x, *, target):
         out = model(x)
         return (out - target).square().mean(), {"out": out, "rows": len(x)}
 
-    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    config = config_for(device)
     step = cudagraphs.train_step(loss_fn, model.named_parameters(), config=config)
     for _ in range(4):
         x, target = torch.randn(3, 4, device=device), torch.randn(3, 2, device=device)
-        loss, others = step(x, target=target)
-        torch.testing.assert_close(loss, (others["out"] - target).square().mean())
-        assert others["rows"] == 3
-        assert not others["out"].requires_grad
+        loss, outputs = step(x, target=target)
+        torch.testing.assert_close(loss, (outputs["out"] - target).square().mean())
+        assert outputs["rows"] == 3
+        assert not outputs["out"].requires_grad
     assert cudagraphs.stats().replays == 3
 
 
-@pytest.mark.gpu
-@NO_GPU
-@pytest.mark.parametrize("device", ["cuda"], indirect=True)
-def test_inner_is_compiled(device):
+@on_cuda
+def test_inner_backend_compiles_once(device):
     compiles = torch._dynamo.utils.counters["stats"]
     compiles.clear()
-    Pair(device, momentum, inner="inductor").both(4)
+    twin_training(device, momentum, inner="inductor").assert_steps_agree(4)
     assert compiles["unique_graphs"] == 1
     assert cudagraphs.stats().replays == 3
 
 
 @pytest.mark.uncaptured
 @pytest.mark.parametrize("device", ["cpu"], indirect=True)
-def test_optimizers_that_read_values_are_named(device):
-    """On CUDA such an optimizer is refused when the step is made: `test_an_optimizer_that_counts_on_the_cpu_is_refused`."""
-    pair = Pair(device, lambda params: torch.optim.AdamW(params, lr=torch.tensor(0.1), foreach=False))
+def test_optimizer_that_reads_a_value_warns(device):
+    """On CUDA such an optimizer already raises in train_step: `test_optimizer_with_step_count_on_the_cpu_raises`."""
+    twins = twin_training(device, lambda model: torch.optim.AdamW(model.parameters(), lr=torch.tensor(0.1), foreach=False))
     words = (
         r"the step of AdamW: aten._local_scalar_dense.default reads a value.*\n  make it with fused=True, or capturable=True"
     )
     with pytest.warns(DynxWarning, match=words):
-        pair.both(3)
+        twins.assert_steps_agree(3)
 
 
 @pytest.mark.uncaptured
-def test_a_schedule_of_numbers_is_told_early(device):
-    pair = Pair(device, momentum)
-    made = [torch.optim.lr_scheduler.ExponentialLR(each, 0.9) for each in (pair.optimizer, pair.other)]
+def test_float_learning_rate_schedule_warns_early(device):
+    twins = twin_training(device, momentum)
+    schedulers = [torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9) for optimizer in twins.optimizers]
 
     def train():
         for _ in range(12):
-            pair.both(1)
-            for each in made:
-                each.step()
+            twins.assert_steps_agree(1)
+            for scheduler in schedulers:
+                scheduler.step()
 
     with pytest.warns(DynxWarning, match=r"never called twice alike: lr of group 0 \(a tensor may change\) changes"):
         train()
 
 
 @pytest.mark.uncaptured
-def test_what_cannot_be_captured_trains_as_it_is(device):
-    pair = Pair(device, momentum)
-    pair.loss = lambda model, x: model(x).square().mean() * (1 if x.sum().item() > 0 else 2)
+def test_failed_capture_trains_uncaptured(device):
+    def branching(model, x):
+        return square_mean(model, x) * (1 if x.sum().item() > 0 else 2)
+
+    def reading(model, x):
+        return square_mean(model, x) * x.sum().item()
+
+    twins = twin_training(device, momentum, loss=branching)
     with pytest.warns(DynxWarning, match="the training step runs uncaptured"):
-        pair.both(4)
+        twins.assert_steps_agree(4)
     assert cudagraphs.stats().replays == 0
-    pair = Pair(device, momentum, or_error=True)
-    pair.loss = lambda model, x: model(x).square().mean() * x.sum().item()
+    twins = twin_training(device, momentum, loss=reading, or_error=True)
     with pytest.raises(CaptureError):
-        pair.both(4)
+        twins.assert_steps_agree(4)
 
 
-@pytest.mark.gpu
-@NO_GPU
-@pytest.mark.parametrize("device", ["cuda"], indirect=True)
-def test_results_of_earlier_calls_may_be_held(device):
-    """They lead back to the parameters, whose gradients autograd adds to on the stream where these were used first."""
-    pair = Pair(device, momentum)
+@on_cuda
+def test_outputs_of_earlier_calls_may_be_alive(device):
+    """Their autograd graphs keep AccumulateGrad nodes alive, bound to the stream on which the parameters were first used."""
+    twins = twin_training(device, momentum)
     x = torch.randn(3, 4, device=device)
-    held = [pair.model(x), pair.twin(x)]
-    pair.both(4)
-    assert held
+    earlier = [twins.captured(x), twins.eager(x)]
+    twins.assert_steps_agree(4)
+    assert earlier
     assert cudagraphs.stats().replays == 3
 
 
-def refused(device, match, *, params=None, loss_fn=lambda x: x.sum(), call=None, **given):
-    params = [*model_of(device).parameters()] if params is None else params
-    if "optimizer" in given:
-        given["optimizer"] = given["optimizer"](params)
-    config = cudagraphs.Config(runtime=RUNTIMES[device])
+def assert_raises(device, match, *, params=None, loss_fn=lambda x: x.sum(), call=None, **options):
+    params = [*batch_norm_mlp(device).parameters()] if params is None else params
+    if "optimizer" in options:
+        options["optimizer"] = options["optimizer"](params)
+    config = config_for(device)
     with pytest.raises(UsageError, match=match):
-        cudagraphs.train_step(loss_fn, params, config=config, **given)(*(call or ()))
+        cudagraphs.train_step(loss_fn, params, config=config, **options)(*(call or ()))
 
 
-def hooked(device, hook):
-    params = [*model_of(device).parameters()]
+def params_with_hook(device, hook):
+    params = [*batch_norm_mlp(device).parameters()]
     getattr(params[1], hook)(lambda gradient: None)
     return params
 
 
 def with_step_hook(params):
-    optimizer = momentum(params)
+    optimizer = torch.optim.SGD(params)
     optimizer.register_step_post_hook(lambda *_: None)
     return optimizer
 
 
+def with_another_param(params):
+    return torch.optim.SGD([*params, torch.ones(2, requires_grad=True)])
+
+
 class FlatParameter(torch.nn.Parameter):
-    """As FSDP has."""
+    """A stand-in for the parameter class of FSDP."""
 
 
 @pytest.mark.uncaptured
-def test_what_it_cannot_take_is_refused_by_name(device):
-    refused(device, "no parameters", params=[])
-    refused(device, "0 is computed from others", params=[torch.ones(2, device=device, requires_grad=True) * 2])
-    refused(device, "0 is on meta", params=[torch.ones(2, device="meta", requires_grad=True)])
-    refused(device, "0 is a FlatParameter: FSDP", params=[FlatParameter(torch.ones(2, device=device))])
-    refused(device, "1 has a hook", params=hooked(device, "register_hook"))
-    refused(device, "1 has a hook", params=hooked(device, "register_post_accumulate_grad_hook"))
-    refused(device, "LBFGS calls the loss", optimizer=torch.optim.LBFGS)
-    refused(device, "SGD has hooks on its step", optimizer=with_step_hook)
-    refused(device, "group 0.*not given", optimizer=lambda params: momentum([*params, torch.ones(2, requires_grad=True)]))
-    refused(device, "fused=True", optimizer=momentum, scaler=torch.amp.GradScaler(device))
-    refused(device, "needs an optimizer", scaler=torch.amp.GradScaler(device))
-    refused(device, "accumulate=0", accumulate=0)
-    refused(device, r"the loss is a tensor of shape \(2,\)", loss_fn=lambda x: x * 2, call=[torch.ones(2, device=device)])
-    refused(device, "the loss is a float", loss_fn=lambda x: 1.0, call=[torch.ones(2, device=device)])
-    refused(device, "is on meta", call=[torch.ones(2, device="meta")])
+def test_unsupported_arguments_raise(device):
+    assert_raises(device, "no parameters", params=[])
+    assert_raises(device, "0 is computed from others", params=[torch.ones(2, device=device, requires_grad=True) * 2])
+    assert_raises(device, "0 is on meta", params=[torch.ones(2, device="meta", requires_grad=True)])
+    assert_raises(device, "0 is a FlatParameter: FSDP", params=[FlatParameter(torch.ones(2, device=device))])
+    assert_raises(device, "1 has a hook", params=params_with_hook(device, "register_hook"))
+    assert_raises(device, "1 has a hook", params=params_with_hook(device, "register_post_accumulate_grad_hook"))
+    assert_raises(device, "LBFGS calls the loss", optimizer=torch.optim.LBFGS)
+    assert_raises(device, "SGD has hooks on its step", optimizer=with_step_hook)
+    assert_raises(
+        device, "group 0.*not given", optimizer=lambda params: torch.optim.SGD([*params, torch.ones(2, requires_grad=True)])
+    )
+    assert_raises(device, "fused=True", optimizer=torch.optim.SGD, scaler=torch.amp.GradScaler(device))
+    assert_raises(device, "needs an optimizer", scaler=torch.amp.GradScaler(device))
+    assert_raises(device, "accumulate=0", accumulate=0)
+    assert_raises(device, r"the loss is a tensor of shape \(2,\)", loss_fn=lambda x: x * 2, call=[torch.ones(2, device=device)])
+    assert_raises(device, "the loss is a float", loss_fn=lambda x: 1.0, call=[torch.ones(2, device=device)])
+    assert_raises(device, "is on meta", call=[torch.ones(2, device="meta")])
 
 
 @pytest.mark.uncaptured
-def test_what_belongs_to_other_processes_is_refused(device):
+def test_parameters_of_a_ddp_module_raise(device):
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
-        model = model_of(device)
+        model = batch_norm_mlp(device)
         wrapped = torch.nn.parallel.DistributedDataParallel(model)
-        refused(device, "belong to a DistributedDataParallel", params=[*model.parameters()])
+        assert_raises(device, "belong to a DistributedDataParallel", params=[*model.parameters()])
         del wrapped
         gc.collect()
-        cudagraphs.train_step(model, model.parameters(), config=cudagraphs.Config(runtime=RUNTIMES[device]))
+        cudagraphs.train_step(model, model.parameters(), config=config_for(device))
     finally:
         torch.distributed.destroy_process_group()
 
 
-@pytest.mark.gpu
-@NO_GPU
-@pytest.mark.parametrize("device", ["cuda"], indirect=True)
-def test_an_optimizer_that_counts_on_the_cpu_is_refused(device):
-    refused(device, "make it with capturable=True", optimizer=torch.optim.Adam)
-    refused(device, "use one that has capturable=True", optimizer=torch.optim.Adagrad)
+@on_cuda
+def test_optimizer_with_step_count_on_the_cpu_raises(device):
+    assert_raises(device, "make it with capturable=True", optimizer=torch.optim.Adam)
+    assert_raises(device, "use one that has capturable=True", optimizer=torch.optim.Adagrad)
 
 
-@pytest.mark.gpu
-@NO_GPU
-@pytest.mark.parametrize("device", ["cuda"], indirect=True)
-def test_a_learning_rate_on_the_cpu_is_refused(device):
+@on_cuda
+def test_learning_rate_on_the_cpu_raises(device):
     def optimizer(params):
         return torch.optim.AdamW(params, lr=torch.tensor(0.1), fused=True, capturable=True)
 
-    refused(device, "lr of AdamW .group 0. is on the CPU\n  make it on the device, or a number", optimizer=optimizer)
+    assert_raises(device, "lr of AdamW .group 0. is on the CPU\n  make it on the device, or a number", optimizer=optimizer)

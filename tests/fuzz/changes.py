@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import models
 import torch
-from restoring import attribute, setting
+from support.restoring import attribute, setting
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
 
 class Change(NamedTuple):
-    """`make` changes a model that was built alike, or its list of arguments; it may give what takes an ambient change back."""
+    """`make` changes a model built from the same seed, or its list of arguments; it may return a function to undo it."""
 
     kind: str
     name: str
@@ -26,16 +26,18 @@ class Change(NamedTuple):
 def changes(model: nn.Module, args: tuple[torch.Tensor, ...]) -> Iterator[Change]:
     """List the changes to every module, parameter, buffer and attribute that can be reached, the arguments and global state."""
     for path, module in model.named_modules():
-        found = [*_values(module), *_containers(module), *_tensors(module), *_structure(module)]
-        for kind, name, make in found:
+        module_changes = [*_values(module), *_containers(module), *_tensors(module), *_structure(module)]
+        for kind, name, make in module_changes:
             yield Change(
-                kind, f"{path or 'model'}.{name}", lambda model, _, make=make, path=path: _made(make, model.get_submodule(path))
+                kind,
+                f"{path or 'model'}.{name}",
+                lambda model, _, make=make, path=path: _apply(make, model.get_submodule(path)),
             )
     yield Change("global", "models.GLOBAL", lambda model, _: setattr(models, "GLOBAL", models.GLOBAL + 1))
     yield Change("global", "a function", lambda model, _: _enter(attribute(models, "shifted", lambda x: x - models.GLOBAL)))
     for name, to in _ARGUMENTS.items():
         if args[0].is_floating_point() or name in ("longer", "of a subclass"):
-            yield Change("argument", f"argument {name}", lambda _, given, to=to: given.__setitem__(0, to(given[0])))
+            yield Change("argument", f"argument {name}", lambda _, args, to=to: args.__setitem__(0, to(args[0])))
     for name, context in _AMBIENT.items():
         yield Change("ambient", name, lambda *_, context=context: _enter(context()))
 
@@ -65,11 +67,11 @@ _AMBIENT: dict[str, Callable[[], Any]] = {
 
 
 class Other(torch.Tensor):
-    """A tensor of another class."""
+    """A tensor subclass."""
 
 
 class Doubling(TorchFunctionMode):
-    """Changes what a function of torch gives."""
+    """Changes the result of torch.relu."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         out = function(*args, **(kwargs or {}))
@@ -81,13 +83,13 @@ def _enter(context) -> Callable[[], object]:
     return lambda: context.__exit__(None, None, None)
 
 
-def _made(make, module) -> Callable[[], object] | None:
-    back = make(module)
-    return back if isinstance(back, FunctionType) else None
+def _apply(make, module) -> Callable[[], object] | None:
+    undo = make(module)
+    return undo if isinstance(undo, FunctionType) else None
 
 
-def other(value: Any) -> Any:
-    """Give another value of the same sort."""
+def another(value: Any) -> Any:
+    """Return another value of the same type."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, (int, float)):
@@ -97,9 +99,9 @@ def other(value: Any) -> Any:
     if value is None:
         return 3
     if isinstance(value, enum.Enum):
-        return next(each for each in type(value) if each is not value)
+        return next(member for member in type(value) if member is not value)
     if isinstance(value, tuple) and value:
-        return (other(value[0]), *value[1:])
+        return (another(value[0]), *value[1:])
     if isinstance(value, FunctionType):
         return models.closing_over(7.0)
     if value in (torch.relu, torch.tanh, torch.sigmoid):
@@ -109,12 +111,12 @@ def other(value: Any) -> Any:
 
 def _values(module) -> Iterator[tuple[str, str, Callable]]:
     for name, value in vars(module).items():
-        if name.startswith("_") or (other(value) is None and not isinstance(value, (list, dict, set, torch.Tensor))):
+        if name.startswith("_") or (another(value) is None and not isinstance(value, (list, dict, set, torch.Tensor))):
             continue
         yield "deleted", f"{name} deleted", lambda m, n=name: delattr(m, n)
-        if other(value) is not None:
-            yield "attribute", f"{name} changed", lambda m, n=name: setattr(m, n, other(getattr(m, n)))
-            yield "attribute", f"{name} by __dict__", lambda m, n=name: vars(m).update({n: other(getattr(m, n))})
+        if another(value) is not None:
+            yield "attribute", f"{name} changed", lambda m, n=name: setattr(m, n, another(getattr(m, n)))
+            yield "attribute", f"{name} by __dict__", lambda m, n=name: vars(m).update({n: another(getattr(m, n))})
             yield "type", f"{name} of another type", lambda m, n=name: setattr(m, n, _another_type(getattr(m, n)))
         if isinstance(value, FunctionType) and value.__defaults__:
             yield "default", f"{name}'s default", lambda m, n=name: setattr(getattr(m, n), "__defaults__", (9.0,))
@@ -124,9 +126,9 @@ def _values(module) -> Iterator[tuple[str, str, Callable]]:
             yield "cell", f"{name}'s cell", lambda m, n=name: setattr(getattr(m, n).__closure__[0], "cell_contents", 9.0)
     for name, value in vars(type(module)).items():
         if type(value) in (int, float, bool, str) and not name.startswith("_"):
-            yield "instance hides class", f"{name} hidden", lambda m, n=name: setattr(m, n, other(getattr(m, n)))
+            yield "instance hides class", f"{name} hidden", lambda m, n=name: setattr(m, n, another(getattr(m, n)))
     if isinstance(module, models.Plain):
-        yield "of a class", "of_class", lambda m: _enter(attribute(models.Plain, "of_class", 9.0))
+        yield "class attribute", "of_class", lambda m: _enter(attribute(models.Plain, "of_class", 9.0))
 
 
 def _swap_code(function: FunctionType) -> None:
@@ -141,14 +143,14 @@ def _containers(module) -> Iterator[tuple[str, str, Callable]]:
     for name, value in vars(module).items():
         if name.startswith("_"):
             continue
-        if isinstance(value, list) and value and other(value[0]) is not None:
-            yield "list", f"{name}[0]", lambda m, n=name: getattr(m, n).__setitem__(0, other(getattr(m, n)[0]))
+        if isinstance(value, list) and value and another(value[0]) is not None:
+            yield "list", f"{name}[0]", lambda m, n=name: getattr(m, n).__setitem__(0, another(getattr(m, n)[0]))
             yield "list", f"{name} longer", lambda m, n=name: getattr(m, n).append(getattr(m, n)[0])
             yield "list", f"{name} shorter", lambda m, n=name: getattr(m, n).pop()
         if isinstance(value, dict) and value:
             key = next(iter(value))
-            if other(value[key]) is not None:
-                yield "dict", f"{name}[{key!r}]", lambda m, n=name, k=key: getattr(m, n).update({k: other(getattr(m, n)[k])})
+            if another(value[key]) is not None:
+                yield "dict", f"{name}[{key!r}]", lambda m, n=name, k=key: getattr(m, n).update({k: another(getattr(m, n)[k])})
             yield "dict", f"{name} with a key more", lambda m, n=name: getattr(m, n).update(more=3.0)
             yield "dict", f"{name} with a key less", lambda m, n=name, k=key: getattr(m, n).pop(k)
         if isinstance(value, set) and value:
@@ -156,8 +158,12 @@ def _containers(module) -> Iterator[tuple[str, str, Callable]]:
 
 
 def _tensors(module) -> Iterator[tuple[str, str, Callable]]:
-    held = {**module._parameters, **module._buffers, **{k: v for k, v in vars(module).items() if isinstance(v, torch.Tensor)}}
-    for name, value in held.items():
+    tensors = {
+        **module._parameters,
+        **module._buffers,
+        **{k: v for k, v in vars(module).items() if isinstance(v, torch.Tensor)},
+    }
+    for name, value in tensors.items():
         if value is None:
             continue
         is_parameter = name in module._parameters
@@ -224,7 +230,7 @@ def _structure(module) -> Iterator[tuple[str, str, Callable]]:
     yield "hook", "forward pre-hook", lambda m: m.register_forward_pre_hook(lambda m, args: tuple(map(_mapped, args)))
     yield "forward", "forward on the instance", lambda m: setattr(m, "forward", _negated(m.forward))
     yield "class", "class", _change_class
-    yield "of a class", "forward", lambda m: _enter(attribute(type(m), "forward", _doubled(type(m).forward)))
+    yield "class attribute", "forward", lambda m: _enter(attribute(type(m), "forward", _doubled(type(m).forward)))
     for name, child in module.named_children():
         yield "child", f"{name} by another kind", lambda m, n=name: m._modules.__setitem__(n, nn.Softsign())
         yield "child", f"{name} deleted", lambda m, n=name: m._modules.pop(n)
@@ -275,8 +281,8 @@ def _change_class(module) -> None:
 def _heavier(module):
     module = copy.deepcopy(module)
     with torch.no_grad():
-        for each in module.parameters():
-            each.mul_(2)
+        for param in module.parameters():
+            param.mul_(2)
     return module
 
 

@@ -1,4 +1,4 @@
-"""Random modules that view, change, keep and hand on tensors, as source that can be read, and random ways to call them."""
+"""Random modules that view, mutate, save and return tensors, as readable source, and random calls of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Program(torch.nn.Module):
 
     def forward(self, a, b, c):
 """
-_MADE = (
+_OPERATORS = (
     "{x} * 2",
     "{x} + {y}",
     "{x} * {y}",
@@ -56,7 +56,7 @@ _VIEWS = (
     "self.total",
     "self.total[1:]",
 )
-_CHANGES = (
+_MUTATIONS = (
     "{x}.add_(1)",
     "{x}.mul_({y})",
     "{x}.copy_({y})",
@@ -64,20 +64,20 @@ _CHANGES = (
     "self.total.add_({x}.detach().sum())",
     "self.total.mul_(0.5)",
 )
-_BREAKS = ("{x} * {x}.detach().sum().item()", "{x}.detach().sum().cpu().to({x}.device) * {x}")
+_UNCAPTURABLE = ("{x} * {x}.detach().sum().item()", "{x}.detach().sum().cpu().to({x}.device) * {x}")
 
 
 @dataclass(frozen=True)
 class Program:
     statements: tuple[str, ...]
     results: tuple[str, ...]
-    nests: bool  # results are in a dict and a list
+    nests: bool  # results are returned in a dict and a list
 
     @property
     def source(self) -> str:
-        given = ", ".join(self.results)
-        last = f'return {{"all": [{given}], "more": ({self.results[0]}, 3, None)}}' if self.nests else f"return ({given},)"
-        return _HEAD + "".join(f"        {each}\n" for each in (*self.statements, last))
+        outputs = ", ".join(self.results)
+        last = f'return {{"all": [{outputs}], "more": ({self.results[0]}, 3, None)}}' if self.nests else f"return ({outputs},)"
+        return _HEAD + "".join(f"        {line}\n" for line in (*self.statements, last))
 
     def module(self, device: str) -> torch.nn.Module:
         scope: dict[str, Any] = {"torch": torch}
@@ -86,62 +86,62 @@ class Program:
         return module
 
 
-def program(chance: random.Random, *, shows_parameters: bool) -> Program:
-    """Make a program whose statements run, of up to eight; its results may be its parameters, or views of them."""
-    views = _VIEWS if shows_parameters else tuple(each for each in _VIEWS if not each.startswith("self."))
+def random_program(rng: random.Random, *, returns_parameters: bool) -> Program:
+    """Return a program of two to eight statements that run; if `returns_parameters`, it may return parameters or views."""
+    views = _VIEWS if returns_parameters else tuple(view for view in _VIEWS if not view.startswith("self."))
     module = Program((), ("a",), nests=False).module("cpu")
-    known: dict[str, Any] = {name: torch.rand(ROWS, COLUMNS) for name in ARGUMENTS}
+    variables: dict[str, Any] = {name: torch.rand(ROWS, COLUMNS) for name in ARGUMENTS}
     statements: list[str] = []
     for _ in range(100):
-        if len(statements) >= chance.randint(2, 8):
+        if len(statements) >= rng.randint(2, 8):
             break
-        x, y = chance.choice(list(known)), chance.choice(list(known))
-        kinds = (_MADE, _MADE, views, views, _CHANGES, _BREAKS if chance.random() < 0.15 else views)
-        kind = chance.choice(kinds)
-        line = chance.choice(kind).format(x=x, y=y)
+        x, y = rng.choice(list(variables)), rng.choice(list(variables))
+        kinds = (_OPERATORS, _OPERATORS, views, views, _MUTATIONS, _UNCAPTURABLE if rng.random() < 0.15 else views)
+        kind = rng.choice(kinds)
+        line = rng.choice(kind).format(x=x, y=y)
         name = f"v{len(statements)}"
-        line = line if kind is _CHANGES else f"{name} = {line}"
+        line = line if kind is _MUTATIONS else f"{name} = {line}"
         try:
             with torch.no_grad():
-                exec(line, {"torch": torch, "self": module}, known)
+                exec(line, {"torch": torch, "self": module}, variables)
         except (RuntimeError, IndexError, ValueError):
             continue
         statements.append(line)
-    results = tuple(chance.choices(list(known), k=chance.randint(1, 4)))
-    return Program(tuple(statements), results, nests=chance.random() < 0.3)
+    results = tuple(rng.choices(list(variables), k=rng.randint(1, 4)))
+    return Program(tuple(statements), results, nests=rng.random() < 0.3)
 
 
 @dataclass(frozen=True)
 class Call:
-    """How a module is called, and what is done then."""
+    """How a module is called, and the actions that follow."""
 
     arguments: tuple[str, ...]
     rows: int
     mode: str  # "grad", "no_grad", "inference"
     seed: int
-    then: tuple[str, ...]
+    actions: tuple[str, ...]
 
-    def without_the_past(self) -> Call:
-        """Leave out what uses arguments and results of earlier calls."""
-        ways = tuple("new" if each in ("kept", "result") else each for each in self.arguments)
-        return replace(self.without("wait"), arguments=ways)
+    def without_earlier_tensors(self) -> Call:
+        """Return the call without uses of arguments and results of earlier calls."""
+        kinds = tuple("new" if kind in ("kept", "result") else kind for kind in self.arguments)
+        return replace(self.without("wait"), arguments=kinds)
 
-    def without(self, what: str) -> Call:
-        return replace(self, then=tuple(each for each in self.then if each != what))
-
-
-_WAYS = ("new", "new", "new", "kept", "first", "needs", "slice", "wide", "transposed", "result")
-_AFTER = ("backward", "backward", "wait", "change result", "change weight", "move weight", "drop", "step", "eval", "autocast")
+    def without(self, action: str) -> Call:
+        return replace(self, actions=tuple(kept for kept in self.actions if kept != action))
 
 
-def calls(chance: random.Random, count: int = 7) -> list[Call]:
-    """Make calls, most of them like others: only those are replayed."""
-    habits = [_call(chance) for _ in range(2)]
-    return [chance.choice(habits) if chance.random() < 0.7 else _call(chance) for _ in range(count)]
+_ARGUMENT_KINDS = ("new", "new", "new", "kept", "first", "needs", "slice", "wide", "transposed", "result")
+_ACTIONS = ("backward", "backward", "wait", "change result", "change weight", "move weight", "drop", "step", "eval", "autocast")
 
 
-def _call(chance: random.Random) -> Call:
-    then = tuple(each for each in _AFTER if chance.random() < 0.2)
-    mode = chance.choice(("grad", "grad", "no_grad", "inference"))
-    arguments = tuple(chance.choice(_WAYS) for _ in ARGUMENTS)
-    return Call(arguments, chance.choice((ROWS, ROWS, ROWS, ROWS + 1)), mode, chance.randrange(1000), then)
+def random_calls(rng: random.Random, count: int = 7) -> list[Call]:
+    """Return random calls; most repeat one of two, since only repeated calls are replayed."""
+    repeated = [_random_call(rng) for _ in range(2)]
+    return [rng.choice(repeated) if rng.random() < 0.7 else _random_call(rng) for _ in range(count)]
+
+
+def _random_call(rng: random.Random) -> Call:
+    actions = tuple(action for action in _ACTIONS if rng.random() < 0.2)
+    mode = rng.choice(("grad", "grad", "no_grad", "inference"))
+    arguments = tuple(rng.choice(_ARGUMENT_KINDS) for _ in ARGUMENTS)
+    return Call(arguments, rng.choice((ROWS, ROWS, ROWS, ROWS + 1)), mode, rng.randrange(1000), actions)

@@ -1,4 +1,4 @@
-"""Models whose answer depends on everything that they hold, generated from a seed or built by transformers."""
+"""Models whose output depends on all of their state, generated from a seed or built by transformers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def adding(number):
 
 
 class Plain(nn.Module):
-    """Holds numbers, texts, functions, tensors and modules, and adds what each says to what it was given."""
+    """Holds numbers, strings, functions, tensors and modules, all of which change the output."""
 
     of_class = 2.0
 
@@ -55,7 +55,7 @@ class Plain(nn.Module):
         self.register_buffer("offset", torch.rand(_WIDTH))
         self.plain = torch.rand(_WIDTH)
         layers = [nn.Linear(_WIDTH, _WIDTH), nn.LayerNorm(_WIDTH), nn.Dropout(0.0), nn.GELU(), nn.BatchNorm1d(_WIDTH)]
-        self.layers = rng.choice([nn.ModuleList, lambda each: nn.Sequential(*each)])(rng.sample(layers, 2))
+        self.layers = rng.choice([nn.ModuleList, lambda layers: nn.Sequential(*layers)])(rng.sample(layers, 2))
         self.named = nn.ModuleDict({"one": nn.Linear(_WIDTH, _WIDTH, bias=rng.random() < 0.5), "two": nn.ReLU()})
         self.inner = type(self)(rng, depth - 1) if depth else nn.Identity()
 
@@ -78,7 +78,7 @@ class Plain(nn.Module):
 
 
 class Generated(Plain):
-    """Holds containers too, below which torch does not skip guards."""
+    """Holds containers too, for whose contents torch never skips guards."""
 
     def __init__(self, rng: random.Random, depth: int) -> None:
         super().__init__(rng, depth)

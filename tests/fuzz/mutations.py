@@ -1,10 +1,10 @@
-"""Changes models after they were compiled, one thing at a time: every change must recompile or give eager's answer.
+"""Changes models after they were compiled, one thing at a time: each change has to recompile, or the result has to be eager's.
 
-Does so with the guards as torch makes them and with dict tags, and lists what each does not notice. A setting that
-`guards.profile` offers may miss only what it says.
+Does so with torch's guards and with dict tags, and lists the changes that each misses. A setting that `guards.profile` offers
+may only miss the kinds of change that it documents.
 
 python tests/fuzz/mutations.py [--seed 0] [--changes 500]
-Exits 1 if one misses a change of another kind than those it is known to miss.
+Exits with 1 if a change of another kind is missed.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ from dynx.guards._cache.owner import cache_owner
 from dynx.guards._cost.dict_tags import Marking
 
 SETTINGS = ("in use", "dict tags")
-BY_DEFAULT = {"hook", "of a class"}
-NOT_NOTICED = {"in use": BY_DEFAULT, "dict tags": BY_DEFAULT | {"class", "cell", "default", "code"}}
+MISSED_BY_TORCH = {"hook", "class attribute"}
+MAY_MISS = {"in use": MISSED_BY_TORCH, "dict tags": MISSED_BY_TORCH | {"class", "cell", "default", "code"}}
 
 
 def every_change(seed: int) -> list[tuple[str, int, changes.Change]]:
     """List the changes of generated models and of models of transformers, in a fixed order."""
     own = [(maker, at) for at in (seed, seed + 1) for maker in ("generated", "plain")]
     makers = (*own, ("gpt2", seed), ("bert", seed))
-    return [(maker, at, each) for maker, at in makers for each in changes.changes(*getattr(models, maker)(at))]
+    return [(maker, at, change) for maker, at in makers for change in changes.changes(*getattr(models, maker)(at))]
 
 
 def chosen_of(every: list[tuple[str, int, changes.Change]], count: int, seed: int) -> list[tuple[str, int, changes.Change]]:
-    """Choose from every kind in turn, and one in ten of a model of transformers, whose compilation takes longer."""
+    """Choose changes of every kind in turn; few are of transformers models, which take longer to compile."""
     rng = random.Random(seed)
     kinds: dict[tuple[bool, str], list[tuple[str, int, changes.Change]]] = {}
-    for each in rng.sample(every, len(every)):
-        kinds.setdefault((each[0] in ("generated", "plain"), each[2].kind), []).append(each)
-    own, library = ([kinds[key] for key in sorted(kinds) if key[0] is mine] for mine in (True, False))
-    found: list[tuple[str, int, changes.Change]] = []
-    while len(found) < min(count, len(every)):
-        found += [kind.pop() for kind in own if kind]
-        found += [kind.pop() for kind in rng.sample(library, 2) if kind]
-    return found[:count]
+    for maker, at, change in rng.sample(every, len(every)):
+        kinds.setdefault((maker in ("generated", "plain"), change.kind), []).append((maker, at, change))
+    own, library = ([kinds[key] for key in sorted(kinds) if key[0] is is_own] for is_own in (True, False))
+    chosen: list[tuple[str, int, changes.Change]] = []
+    while len(chosen) < min(count, len(every)):
+        chosen += [kind.pop() for kind in own if kind]
+        chosen += [kind.pop() for kind in rng.sample(library, 2) if kind]
+    return chosen[:count]
 
 
 def is_missed(maker: str, seed: int, change: changes.Change, setting: str) -> bool:
-    """Tell whether a compiled model neither compiles again after a change nor gives eager's answer."""
+    """Return whether a compiled model, after a change, neither recompiles nor returns what eager returns."""
     torch._dynamo.reset()
     models.GLOBAL = 1.5
     model, args = getattr(models, maker)(seed)
@@ -68,67 +68,68 @@ def is_missed(maker: str, seed: int, change: changes.Change, setting: str) -> bo
         for _ in range(2):
             compiled(*args)
         assert dynx.would_recompile(compiled, *args).hit
-        given = list(args)
-        back = change.make(model, given)
+        new_args = list(args)
+        undo = change.make(model, new_args)
         try:
             with dynx.guards.recompiles() as log:
-                found = answer(compiled, given)
-            return not log and not same(found, answer(model, given))
+                actual = outcome(compiled, new_args)
+            return not log and not is_same(actual, outcome(model, new_args))
         finally:
-            if back is not None:
-                back()
+            if undo is not None:
+                undo()
 
 
 def missed_of(part: int, parts: int, count: int, seed: int) -> list[tuple[str, str, str, str]]:
-    """Try every `parts`-th change under every setting, in a process of its own: setting, model, kind and name of the missed."""
+    """Try every `parts`-th change under every setting; return setting, model, kind and name of each that is missed."""
     logging.disable(logging.ERROR)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    mine = chosen_of(every_change(seed), count, seed)[part::parts]
+    chosen = chosen_of(every_change(seed), count, seed)[part::parts]
     return [
-        (setting, maker, each.kind, each.name)
-        for maker, at, each in mine
+        (setting, maker, change.kind, change.name)
+        for maker, at, change in chosen
         for setting in SETTINGS
-        if is_missed(maker, at, each, setting)
+        if is_missed(maker, at, change, setting)
     ]
 
 
-def answer(run, args):
+def outcome(run, args):
+    """Return dtype, requires_grad and values of all outputs, or `"error"`."""
     torch.manual_seed(0)
     try:
         out = run(*args)
-    except Exception:  # noqa: BLE001 - torch words the error of a traced operation in its own way
+    except Exception:  # noqa: BLE001 - the messages of eager and traced operators differ
         return "error"
-    tensors = [out] if isinstance(out, torch.Tensor) else [each for each in out.values() if isinstance(each, torch.Tensor)]
-    return [(each.dtype, each.requires_grad, each.detach().clone()) for each in tensors]
+    tensors = [out] if isinstance(out, torch.Tensor) else [value for value in out.values() if isinstance(value, torch.Tensor)]
+    return [(tensor.dtype, tensor.requires_grad, tensor.detach().clone()) for tensor in tensors]
 
 
-def same(one, other) -> bool:
-    if isinstance(one, str) or isinstance(other, str):
-        return one == other
-    pairs = zip(one, other, strict=True)
+def is_same(actual, expected) -> bool:
+    if isinstance(actual, str) or isinstance(expected, str):
+        return actual == expected
+    pairs = zip(actual, expected, strict=True)
     return all(a[:2] == b[:2] and a[2].shape == b[2].shape and torch.allclose(a[2], b[2], equal_nan=True) for a, b in pairs)
 
 
 def main() -> int:
-    options = argparse.ArgumentParser()
-    options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--changes", type=int, default=500)
-    given = options.parse_args()
-    every = every_change(given.seed)
-    kinds = Counter(change.kind for _, _, change in chosen_of(every, given.changes, given.seed))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--changes", type=int, default=500)
+    options = parser.parse_args()
+    every = every_change(options.seed)
+    kinds = Counter(change.kind for _, _, change in chosen_of(every, options.changes, options.seed))
     print(f"{kinds.total()} of {len(every)} changes, {len(kinds)} kinds:", ", ".join(sorted(kinds)), flush=True)
     processes = os.cpu_count() or 1
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        jobs = [pool.submit(missed_of, part, processes, given.changes, given.seed) for part in range(processes)]
-        missed = [each for job in jobs for each in job.result()]
+        jobs = [pool.submit(missed_of, part, processes, options.changes, options.seed) for part in range(processes)]
+        missed = [row for job in jobs for row in job.result()]
     failed = False
     for setting in SETTINGS:
-        told = Counter(kind for which, _, kind, _ in missed if which == setting)
-        words = ", ".join(f"{count} of {kinds[kind]} {kind}" for kind, count in told.items()) or "nothing"
-        print(f"{setting}: {kinds.total() - told.total()} noticed, not noticed: {words}")
+        counts = Counter(kind for which, _, kind, _ in missed if which == setting)
+        words = ", ".join(f"{count} of {kinds[kind]} {kind}" for kind, count in counts.items()) or "none"
+        print(f"{setting}: {kinds.total() - counts.total()} detected, missed: {words}")
         for which, maker, kind, name in missed:
-            if which == setting and kind not in NOT_NOTICED[setting]:
+            if which == setting and kind not in MAY_MISS[setting]:
                 failed = True
                 print(f"  {maker}: {kind}, {name}")
     return int(failed)

@@ -1,4 +1,4 @@
-"""Tries random cases, and makes what differs as short as it still differs."""
+"""Searches random cases for a disagreement between captured and eager runs, and minimizes the cases found."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ Case = TypeVar("Case")
 
 
 def search(
-    make: Callable[[random.Random, str], Case],
-    tried: Callable[[Case, str], str],
-    shorter: Callable[[Case], Iterator[Case]],
-    show: Callable[[Case], str],
-    what: str,
+    make_case: Callable[[random.Random, str], Case],
+    disagreement: Callable[[Case, str], str],
+    simpler: Callable[[Case], Iterator[Case]],
+    describe: Callable[[Case], str],
+    noun: str,
 ) -> int:
-    """Try the cases that the command line asks for, print those that differ, and give what to exit with.
+    """Try the cases that the command line asks for, print those that disagree, and return the exit status.
 
-    `make` makes a case of a chance and a device; `tried` gives how it differs, empty where it does not.
+    Args:
+        make_case: takes a random generator and a device, and returns a case.
+        disagreement: takes a case and a device, and returns how the runs differ, empty if they do not.
+        simpler: yields cases that are one step simpler.
+        describe: returns a case as text.
+        noun: what the cases are, in the plural.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=0)
@@ -34,40 +39,42 @@ def search(
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
 
-    def found_by(case: Case) -> str:
+    def message_of(case: Case) -> str:
         try:
-            return tried(case, options.device)
-        except Exception as error:  # noqa: BLE001  # of a program that is wrong, or of what is tried
+            return disagreement(case, options.device)
+        except Exception as error:  # noqa: BLE001  # by the program itself, or by dynx
             return f"{type(error).__name__}: {error}"
 
-    different = replays = refused = 0
+    disagreeing = replays = refused = 0
     for seed in range(options.seed, options.seed + options.programs):
         cudagraphs.reset()
-        case = make(random.Random(seed), options.device)
-        found = found_by(case)
+        case = make_case(random.Random(seed), options.device)
+        message = message_of(case)
         replays += cudagraphs.stats().replays
-        if found.startswith(UsageError.__name__):
+        if message.startswith(UsageError.__name__):
             refused += 1
-        elif found:
-            different += 1
-            short = _shortened(case, shorter, lambda each: _kind_of(found_by(each)))
-            print(f"DIFFERENT: seed {seed}, {show(short)}\n  {found[:600]}\n  {found_by(short)[:600]}", flush=True)
-    print(f"{options.programs} {what}, {refused} of them refused, {replays} replays, {different} different")
-    return int(different > 0)
+        elif message:
+            disagreeing += 1
+            minimal = _minimized(case, simpler, lambda simpler_case: _signature(message_of(simpler_case)))
+            print(f"DIFFERENT: seed {seed}, {describe(minimal)}\n  {message[:600]}\n  {message_of(minimal)[:600]}", flush=True)
+    print(f"{options.programs} {noun}, {refused} of them refused, {replays} replays, {disagreeing} different")
+    return int(disagreeing > 0)
 
 
-def _kind_of(found: str) -> tuple[str, ...]:
-    """Give what stays of a message when a program becomes shorter."""
-    words = found.split()[2:] if found.startswith("call ") else found.split()
-    return (*words[:1], *(each for each in ("nan", "memory", "raised", "torch.") if each in found))
+def _signature(message: str) -> tuple[str, ...]:
+    """Return the part of a message that stays the same when the program is simplified."""
+    words = message.split()[2:] if message.startswith("call ") else message.split()
+    return (*words[:1], *(word for word in ("nan", "memory", "raised", "torch.") if word in message))
 
 
-def _shortened(case: Case, shorter: Callable[[Case], Iterator[Case]], kind_of: Callable[[Case], Any]) -> Case:
-    """Take a shorter case again and again, as long as there is one of the same kind."""
-    kind = kind_of(case)
-    while (found := next((each for each in shorter(case) if kind_of(each) == kind), None)) is not None:
-        case = found
-    return case
+def _minimized(case: Case, simpler: Callable[[Case], Iterator[Case]], signature_of: Callable[[Case], Any]) -> Case:
+    """Simplify a case as long as a simpler one disagrees in the same way."""
+    signature = signature_of(case)
+    while True:
+        candidates = (candidate for candidate in simpler(case) if signature_of(candidate) == signature)
+        if (minimal := next(candidates, None)) is None:
+            return case
+        case = minimal
 
 
 def without(values: tuple[Any, ...], index: int) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Random models, optimizers and what happens to them between two steps of a training."""
+"""Random models and optimizers, and random events between the steps of a training."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from torch.utils.checkpoint import checkpoint
 WIDTH, ROWS = 6, 4
 
 
-class Counts(nn.Module):
-    """Changes a buffer, and keeps what it computed last."""
+class CountsCalls(nn.Module):
+    """Mutates a buffer, and stores its last result in an attribute."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,8 +30,8 @@ class Counts(nn.Module):
         return self.last + self.seen.sin()
 
 
-class Assigns(nn.Module):
-    """Puts another buffer in the place of the one it has."""
+class AssignsBuffer(nn.Module):
+    """Rebinds its buffer to a new tensor."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,8 +42,8 @@ class Assigns(nn.Module):
         return x - self.mean
 
 
-class Around(nn.Module):
-    """Adds what a layer gives to what it was given."""
+class Residual(nn.Module):
+    """Adds the output of a layer to its input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,15 +53,15 @@ class Around(nn.Module):
         return x + self.layer(x).tanh()
 
 
-class Again(Around):
-    """Computes its layer once more in the backward pass."""
+class Checkpointed(Residual):
+    """Recomputes its layer in the backward pass."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return checkpoint(super().forward, x, use_reentrant=False)
 
 
-class WhileTraining(Around):
-    """Uses its layer in training only."""
+class OnlyInTraining(Residual):
+    """Skips its layer in eval mode."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.layer(x) if self.training else x
@@ -72,13 +72,13 @@ class Noise(nn.Module):
         return x + torch.rand_like(x)
 
 
-class Attends(nn.Module):
+class Attention(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.parts = nn.Linear(WIDTH, 3 * WIDTH)
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = self.parts(x).chunk(3, -1)
+        q, k, v = self.qkv(x).chunk(3, -1)
         return nn.functional.scaled_dot_product_attention(q[None], k[None], v[None])[0]
 
 
@@ -93,29 +93,29 @@ PIECES: dict[str, Callable[[], nn.Module]] = {
     "relu": lambda: nn.ReLU(inplace=True),
     "prelu": nn.PReLU,
     "dropout": lambda: nn.Dropout(0.5),
-    "counts": Counts,
-    "assigns": Assigns,
-    "around": Around,
-    "again": Again,
-    "while training": WhileTraining,
+    "counts calls": CountsCalls,
+    "assigns buffer": AssignsBuffer,
+    "residual": Residual,
+    "checkpointed": Checkpointed,
+    "only in training": OnlyInTraining,
     "noise": Noise,
-    "attends": Attends,
+    "attention": Attention,
 }
 
 
 class Model(nn.Module):
-    """Pieces, one after the other, with one that no loss uses and one that an optimizer gets later."""
+    """Pieces in sequence; `unused` is in no loss, and `late` is added to the optimizer later."""
 
     def __init__(self, pieces: tuple[str, ...], *, is_tied: bool) -> None:
         super().__init__()
-        self.pieces = nn.Sequential(*(PIECES[each]() for each in pieces))
+        self.pieces = nn.Sequential(*(PIECES[name]() for name in pieces))
         self.out = nn.Linear(WIDTH, WIDTH)
         self.unused = nn.Linear(2, 2)
         self.late = nn.Parameter(torch.ones(WIDTH))
         if is_tied:
-            for each in self.pieces:
-                if type(each) is nn.Linear and each.weight.requires_grad:
-                    self.out.weight = each.weight
+            for piece in self.pieces:
+                if type(piece) is nn.Linear and piece.weight.requires_grad:
+                    self.out.weight = piece.weight
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = self.out(self.pieces(x.clone())) * self.late
@@ -126,7 +126,7 @@ def square(model: nn.Module, x: torch.Tensor, weight: float = 1.0) -> Any:
     return model(x).square().mean() * weight
 
 
-def with_more(model: nn.Module, x: torch.Tensor, weight: float = 1.0) -> Any:
+def with_auxiliary_outputs(model: nn.Module, x: torch.Tensor, weight: float = 1.0) -> Any:
     out = model(x)
     return out.abs().sum() * weight, {"out": out, "rows": len(x)}, model.late
 
@@ -135,17 +135,17 @@ def cross_entropy(model: nn.Module, x: torch.Tensor, weight: float = 1.0) -> Any
     return nn.functional.cross_entropy(model(x), x.argmax(1)) * weight
 
 
-LOSSES = {each.__name__: each for each in (square, with_more, cross_entropy)}
+LOSSES = {loss.__name__: loss for loss in (square, with_auxiliary_outputs, cross_entropy)}
 
 _O = torch.optim
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "SGD": _O.SGD,
-    "momentum": lambda params, **more: _O.SGD(params, momentum=0.9, nesterov=True, **more),
+    "momentum": lambda params, **options: _O.SGD(params, momentum=0.9, nesterov=True, **options),
     "Adam": _O.Adam,
-    "AdamW": lambda params, **more: _O.AdamW(params, amsgrad=True, **more),
-    "maximize": lambda params, **more: _O.Adam(params, maximize=True, weight_decay=0.1, **more),
-    "RMSprop": lambda params, **more: _O.RMSprop(params, momentum=0.5, centered=True, **more),
-    "Adagrad": lambda params, **more: _O.Adagrad(params, **{each: more[each] for each in more if each != "capturable"}),
+    "AdamW": lambda params, **options: _O.AdamW(params, amsgrad=True, **options),
+    "maximize": lambda params, **options: _O.Adam(params, maximize=True, weight_decay=0.1, **options),
+    "RMSprop": lambda params, **options: _O.RMSprop(params, momentum=0.5, centered=True, **options),
+    "Adagrad": lambda params, **options: _O.Adagrad(params, **{k: v for k, v in options.items() if k != "capturable"}),
     "Adadelta": _O.Adadelta,
     "NAdam": _O.NAdam,
     "RAdam": _O.RAdam,
@@ -159,9 +159,9 @@ _MAY_BE_FUSED = ("SGD", "momentum", "Adam", "AdamW")
 
 @dataclass(frozen=True)
 class Program:
-    """A training; `events` are what happens before each of its calls."""
+    """A training; `events` holds the events before each of its calls."""
 
-    way: str  # what is recorded
+    mode: str  # the function of dynx.cudagraphs that captures it
     pieces: tuple[str, ...]
     is_tied: bool
     loss: str
@@ -182,20 +182,21 @@ class Program:
         if not self.optimizer:
             return None
         device = model.late.device
-        given = [each for each in model.parameters() if each is not model.late]
+        params = [param for param in model.parameters() if param is not model.late]
         on_cuda = {"capturable": True} if device.type == "cuda" and self.optimizer in _COUNTS_IN_TENSORS else {}
-        how = {"fused": True} if self.is_fused else on_cuda
-        return OPTIMIZERS[self.optimizer](given, lr=torch.tensor(0.01, device=device) if self.has_lr_tensor else 0.01, **how)
+        options = {"fused": True} if self.is_fused else on_cuda
+        lr = torch.tensor(0.01, device=device) if self.has_lr_tensor else 0.01
+        return OPTIMIZERS[self.optimizer](params, lr=lr, **options)
 
 
-WAYS = ("step", "step", "graphed", "graphed in place", "backend", "backend in place", "fast path")
+MODES = ("step", "step", "graphed", "graphed in place", "backend", "backend in place", "fast path")
 EVENTS = (
     "rows",
     "weight",
     "lr",
     "decay",
     "freeze",
-    "thaw",
+    "unfreeze",
     "eval",
     "train",
     "load model",
@@ -217,70 +218,70 @@ EVENTS = (
 )
 
 
-def program(chance: random.Random) -> Program:
-    """Make a training of up to twelve calls, in which most are like the one before."""
-    optimizer = chance.choice((*OPTIMIZERS, ""))
-    is_fused = optimizer in _MAY_BE_FUSED and chance.random() < 0.4
-    accumulate = chance.choice((1, 1, 2, 3))
-    calls = chance.randint(5, 12)
-    busy = chance.choice((0.05, 0.2))
+def random_program(rng: random.Random) -> Program:
+    """Return a training of five to twelve calls, with few events between them."""
+    optimizer = rng.choice((*OPTIMIZERS, ""))
+    is_fused = optimizer in _MAY_BE_FUSED and rng.random() < 0.4
+    accumulate = rng.choice((1, 1, 2, 3))
+    calls = rng.randint(5, 12)
+    event_rate = rng.choice((0.05, 0.2))
     return Program(
-        way=chance.choice(WAYS),
-        pieces=tuple(chance.choices(list(PIECES), k=chance.randint(1, 4))),
-        is_tied=chance.random() < 0.2,
-        loss=chance.choice(list(LOSSES)),
+        mode=rng.choice(MODES),
+        pieces=tuple(rng.choices(list(PIECES), k=rng.randint(1, 4))),
+        is_tied=rng.random() < 0.2,
+        loss=rng.choice(list(LOSSES)),
         optimizer=optimizer,
-        has_lr_tensor=bool(optimizer) and (is_fused or optimizer in _COUNTS_IN_TENSORS) and chance.random() < 0.3,
+        has_lr_tensor=bool(optimizer) and (is_fused or optimizer in _COUNTS_IN_TENSORS) and rng.random() < 0.3,
         is_fused=is_fused,
-        clip=chance.choice((None, None, 0.1)),
+        clip=rng.choice((None, None, 0.1)),
         accumulate=accumulate,
-        has_scaler=is_fused and chance.random() < 0.5,
-        outputs=chance.choice(("clone", "alias", "static")),
+        has_scaler=is_fused and rng.random() < 0.5,
+        outputs=rng.choice(("clone", "alias", "static")),
         events=tuple(
-            tuple(f"{chance.choice(EVENTS)} {chance.randrange(6)}" for _ in range(2) if chance.random() < busy)
+            tuple(f"{rng.choice(EVENTS)} {rng.randrange(6)}" for _ in range(2) if rng.random() < event_rate)
             for _ in range(calls)
         ),
     )
 
 
-def happen(event: str, model: Model, optimizer: torch.optim.Optimizer | None) -> None:
-    """Do to a model and its optimizer what an event says; what concerns the call itself is left to the caller."""
-    what, _, number = event.rpartition(" ")
+def apply_event(event: str, model: Model, optimizer: torch.optim.Optimizer | None) -> None:
+    """Apply an event to a model and its optimizer; events that concern the call itself are left to the caller."""
+    event_name, _, number = event.rpartition(" ")
     params, layers, buffers = list(model.parameters()), list(model.children()), list(model.buffers())
-    chosen = params[int(number) % len(params)]
+    param = params[int(number) % len(params)]
     with torch.no_grad():
-        if what in ("freeze", "thaw"):
-            layers[int(number) % len(layers)].requires_grad_(what == "thaw")
-        elif what in ("eval", "train"):
-            model.train(what == "train")
-        elif what == "load model":
-            model.load_state_dict({name: each * 0.5 for name, each in model.state_dict().items()})
-        elif what == "move":
-            chosen.data = chosen.data.clone()
-        elif what == "scale":
-            chosen.mul_(0.5)
-        elif what == "buffer" and buffers:
+        if event_name in ("freeze", "unfreeze"):
+            layers[int(number) % len(layers)].requires_grad_(event_name == "unfreeze")
+        elif event_name in ("eval", "train"):
+            model.train(event_name == "train")
+        elif event_name == "load model":
+            model.load_state_dict({name: tensor * 0.5 for name, tensor in model.state_dict().items()})
+        elif event_name == "move":
+            param.data = param.data.clone()
+        elif event_name == "scale":
+            param.mul_(0.5)
+        elif event_name == "buffer" and buffers:
             buffers[int(number) % len(buffers)].fill_(1)
-        elif what == "forget":
-            chosen.grad = None
-        elif what == "forward":
+        elif event_name == "forget":
+            param.grad = None
+        elif event_name == "forward":
             torch.manual_seed(int(number))
-            model(torch.ones(ROWS, WIDTH, device=chosen.device))
+            model(torch.ones(ROWS, WIDTH, device=param.device))
     if optimizer is None:
         return
     group = optimizer.param_groups[0]
-    if what == "lr" and isinstance(group["lr"], torch.Tensor):
+    if event_name == "lr" and isinstance(group["lr"], torch.Tensor):
         group["lr"].mul_(0.5)
-    elif what in ("lr", "decay"):
-        name = "lr" if what == "lr" else "weight_decay"
-        group[name] = group.get(name, 0.0) * 0.5 + 0.01 * (what == "decay")
-    elif what == "load optimizer":
+    elif event_name in ("lr", "decay"):
+        name = "lr" if event_name == "lr" else "weight_decay"
+        group[name] = group.get(name, 0.0) * 0.5 + 0.01 * (event_name == "decay")
+    elif event_name == "load optimizer":
         optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
-    elif what == "clear state":
+    elif event_name == "clear state":
         optimizer.state.clear()
-    elif what == "forget state":
-        optimizer.state.pop(chosen, None)
-    elif what in ("zero", "zero to none"):
-        optimizer.zero_grad(set_to_none=what != "zero")
-    elif what == "group" and len(optimizer.param_groups) == 1:
+    elif event_name == "forget state":
+        optimizer.state.pop(param, None)
+    elif event_name in ("zero", "zero to none"):
+        optimizer.zero_grad(set_to_none=event_name != "zero")
+    elif event_name == "group" and len(optimizer.param_groups) == 1:
         optimizer.add_param_group({"params": [model.late]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections import OrderedDict, defaultdict, namedtuple
 
-from restoring import attribute, removed
+from support.restoring import attribute, removed
 
 from recompile_causes.base import DYNAMIC, STEADY, Cause, cause, changing, ones
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import torch
-from restoring import attribute
+from support.restoring import attribute
 
 from recompile_causes.base import STEADY, Cause, cause, changing, ones
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import torch
-from restoring import attribute, setting
+from support.restoring import attribute, setting
 
 from recompile_causes.base import STEADY, Cause, ambient, cause, changing, ones, times
 

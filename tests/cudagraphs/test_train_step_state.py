@@ -1,4 +1,4 @@
-"""What a training step depends on besides its arguments: parameters, optimizer, scaler, modules, other leaves."""
+"""State that a training step depends on besides its arguments: parameters, optimizer, scaler, modules, other leaves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import random
 
 import pytest
 import torch
-from cudagraphs_runtimes import RUNTIMES
+from support.configs import config_for
+from support.twin_training import TwinTraining, sgd
 from torch import nn
 
 from dynx import cudagraphs
@@ -25,91 +26,61 @@ class Body(nn.Module):
         return self.head(self.body(x)).square().mean()
 
 
-class Twins:
-    """A model that is trained by recordings, and one that is trained as it is."""
-
-    def __init__(self, device, make_optimizer, **how):
-        self.device = device
-        self.models = [Body().to(device) for _ in range(2)]
-        self.optimizers = [make_optimizer(each) for each in self.models]
-        config = cudagraphs.Config(runtime=RUNTIMES[device])
-        self.recorded = cudagraphs.train_step(
-            self.models[0], self.models[0].parameters(), optimizer=self.optimizers[0], config=config, **how
-        )
-
-    def both(self, change):
-        for model, optimizer in zip(self.models, self.optimizers, strict=True):
-            change(model, optimizer)
-
-    def step(self, times=1, rows=4):
-        for _ in range(times):
-            x = torch.ones(rows, 3, device=self.device)
-            loss = self.recorded(x)
-            self.optimizers[1].zero_grad()
-            expected = self.models[1](x)
-            expected.backward()
-            self.optimizers[1].step()
-            torch.testing.assert_close(loss, expected.detach())
-            for mine, theirs in zip(*(each.parameters() for each in self.models), strict=True):
-                torch.testing.assert_close(mine, theirs)
-                torch.testing.assert_close(mine.grad, theirs.grad)
+def twin_training(device, make_optimizer, **options):
+    return TwinTraining(device, Body().to(device), make_optimizer, **options)
 
 
-def sgd(model, **how):
-    return torch.optim.SGD(model.parameters(), lr=0.1, **how)
+def test_frozen_and_unfrozen_parameters(device):
+    twins = twin_training(device, sgd)
+    twins.assert_steps_agree(4, shape=(4, 3))
+    for requires_grad in (False, True):
+        twins.change(lambda model, optimizer, requires_grad=requires_grad: model.body.requires_grad_(requires_grad))
+        twins.change(lambda model, optimizer: optimizer.zero_grad())
+        twins.assert_steps_agree(4, shape=(4, 3))
+        twins.assert_steps_agree(3, shape=(5, 3))
 
 
-def test_freezing_and_thawing(device):
-    twins = Twins(device, sgd)
-    twins.step(4)
-    for needs in (False, True):
-        twins.both(lambda model, optimizer, needs=needs: model.body.requires_grad_(needs))
-        twins.both(lambda model, optimizer: optimizer.zero_grad())
-        twins.step(4)
-        twins.step(3, rows=5)
-
-
-def test_parameters_that_are_thawed_later(device):
+def test_parameters_unfrozen_later(device):
     def make(model):
         model.body.requires_grad_(False)
         return sgd(model)
 
-    twins = Twins(device, make)
-    twins.step(4)
-    twins.both(lambda model, optimizer: model.body.requires_grad_(True))
-    twins.step(4)
-    twins.step(3, rows=2)
+    twins = twin_training(device, make)
+    twins.assert_steps_agree(4, shape=(4, 3))
+    twins.change(lambda model, optimizer: model.body.requires_grad_(True))
+    twins.assert_steps_agree(4, shape=(4, 3))
+    twins.assert_steps_agree(3, shape=(2, 3))
 
 
-def test_groups_that_come_and_go(device):
-    twins = Twins(device, lambda model: torch.optim.SGD(model.head.parameters(), lr=0.1))
-    twins.both(lambda model, optimizer: model.body.requires_grad_(False))
-    twins.step(4)
-    twins.both(lambda model, optimizer: optimizer.add_param_group({"params": list(model.body.parameters())}))
-    twins.both(lambda model, optimizer: model.body.requires_grad_(True))
-    twins.step(4)
-    twins.both(lambda model, optimizer: optimizer.param_groups.pop())
-    twins.both(lambda model, optimizer: model.body.requires_grad_(False))
-    twins.both(lambda model, optimizer: [setattr(each, "grad", None) for each in model.body.parameters()])
-    twins.step(4)
+def test_parameter_groups_added_and_removed(device):
+    twins = twin_training(device, lambda model: torch.optim.SGD(model.head.parameters(), lr=0.1))
+    twins.change(lambda model, optimizer: model.body.requires_grad_(False))
+    twins.assert_steps_agree(4, shape=(4, 3))
+    twins.change(lambda model, optimizer: optimizer.add_param_group({"params": list(model.body.parameters())}))
+    twins.change(lambda model, optimizer: model.body.requires_grad_(True))
+    twins.assert_steps_agree(4, shape=(4, 3))
+    twins.change(lambda model, optimizer: optimizer.param_groups.pop())
+    twins.change(lambda model, optimizer: model.body.requires_grad_(False))
+    twins.change(lambda model, optimizer: [setattr(param, "grad", None) for param in model.body.parameters()])
+    twins.assert_steps_agree(4, shape=(4, 3))
 
 
-def test_state_that_is_replaced(device):
-    twins = Twins(device, lambda model: sgd(model, momentum=0.9))
-    twins.step(4)
+def test_replaced_optimizer_state(device):
+    twins = twin_training(device, lambda model: sgd(model, momentum=0.9))
+    twins.assert_steps_agree(4, shape=(4, 3))
 
     def forget(model, optimizer):
         weight = model.head.weight
         optimizer.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
 
-    twins.both(forget)
-    twins.step(4)
-    twins.both(lambda model, optimizer: optimizer.state.clear())
-    twins.step(4)
+    twins.change(forget)
+    twins.assert_steps_agree(4, shape=(4, 3))
+    twins.change(lambda model, optimizer: optimizer.state.clear())
+    twins.assert_steps_agree(4, shape=(4, 3))
 
 
 class Counting(torch.optim.Optimizer):
-    """Counts its steps in Python, as some optimizers do."""
+    """Counts its steps in a Python number, as some optimizers do."""
 
     def __init__(self, params):
         super().__init__(params, {"lr": 0.1})
@@ -117,51 +88,51 @@ class Counting(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self):
         for group in self.param_groups:
-            for each in group["params"]:
-                state = self.state[each]
+            for param in group["params"]:
+                state = self.state[param]
                 state["step"] = state.get("step", 0) + 1
-                each.sub_(each.grad, alpha=group["lr"] / state["step"])
+                param.sub_(param.grad, alpha=group["lr"] / state["step"])
 
 
 @pytest.mark.uncaptured
-def test_optimizers_that_count_in_python(device):
-    twins = Twins(device, lambda model: Counting(model.parameters()))
+def test_optimizer_with_a_python_step_count_runs_uncaptured(device):
+    twins = twin_training(device, lambda model: Counting(model.parameters()))
     with pytest.warns(DynxWarning, match="the training step runs uncaptured: it changes step itself"):
-        twins.step(6)
+        twins.assert_steps_agree(6, shape=(4, 3))
 
 
-def test_numbers_that_cannot_be_hashed(device):
-    how = {"capturable": True} if device == "cuda" else {}
-    twins = Twins(device, lambda model: torch.optim.AdamW(model.parameters(), betas=[0.9, 0.99], fused=True, **how))
-    twins.step(4)
+def test_unhashable_hyperparameters(device):
+    options = {"capturable": True} if device == "cuda" else {}
+    twins = twin_training(device, lambda model: torch.optim.AdamW(model.parameters(), betas=[0.9, 0.99], fused=True, **options))
+    twins.assert_steps_agree(4, shape=(4, 3))
 
 
-def test_train_and_eval(device):
-    twins = Twins(device, sgd)
+def test_train_and_eval_mode(device):
+    twins = twin_training(device, sgd)
     for model in twins.models:
         model.body = nn.Sequential(model.body, nn.Dropout(1.0))
-    twins.step(3)
-    twins.both(lambda model, optimizer: model.eval())
-    twins.step(3)
+    twins.assert_steps_agree(3, shape=(4, 3))
+    twins.change(lambda model, optimizer: model.eval())
+    twins.assert_steps_agree(3, shape=(4, 3))
 
 
-def test_hooks_that_come_later_are_refused(device):
-    twins = Twins(device, sgd)
-    twins.step(3)
-    handle = twins.models[0].head.weight.register_hook(lambda gradient: gradient * 0)
+def test_hooks_registered_later_raise(device):
+    twins = twin_training(device, sgd)
+    twins.assert_steps_agree(3, shape=(4, 3))
+    handle = twins.captured.head.weight.register_hook(lambda gradient: gradient * 0)
     with pytest.raises(UsageError, match="has a hook on its gradient"):
-        twins.recorded(torch.ones(4, 3, device=device))
+        twins.step(torch.ones(4, 3, device=device))
     handle.remove()
-    twins.step(2)
+    twins.assert_steps_agree(2, shape=(4, 3))
     twins.optimizers[0].register_step_post_hook(lambda *args: None)
     with pytest.raises(UsageError, match="has hooks on its step"):
-        twins.recorded(torch.ones(4, 3, device=device))
+        twins.step(torch.ones(4, 3, device=device))
 
 
 @pytest.mark.uncaptured
-def test_leaves_that_are_not_among_the_parameters_are_refused(device):
+def test_leaves_that_are_not_in_params_raise(device):
     model = Body().to(device)
-    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    config = config_for(device)
     step = cudagraphs.train_step(model, model.head.parameters(), config=config)
     with pytest.raises(UsageError, match=r"for a tensor of size \(3, ?3?\) that is not among the parameters"):
         step(torch.ones(4, 3, device=device))
@@ -171,19 +142,19 @@ def test_leaves_that_are_not_among_the_parameters_are_refused(device):
     assert step(torch.ones(4, 3, device=device)) > 0
 
 
-def test_gradients_that_are_taken_away_come_back(device):
-    twins = Twins(device, sgd)
+def test_zeroed_gradients_are_set_again(device):
+    twins = twin_training(device, sgd)
     for rows in (4, 4, 4, 2, 4, 4):
-        twins.models[0].zero_grad()
-        twins.step(rows=rows)
+        twins.captured.zero_grad()
+        twins.assert_steps_agree(1, shape=(rows, 3))
 
 
-def test_parameters_that_only_later_parts_use(device):
-    """Gradients are zeros where a part does not come by, as of zero_grad(set_to_none=False)."""
+def test_accumulation_steps_use_different_parameters(device):
+    """Unused parameters have zero gradients, as after zero_grad(set_to_none=False)."""
     torch.manual_seed(0)
     models = [nn.ModuleDict({"t": nn.Linear(3, 3), "a": nn.Linear(3, 1), "b": nn.Linear(3, 1)}).to(device)]
     models.append(copy.deepcopy(models[0]))
-    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1, weight_decay=0.1) for each in models]
+    optimizers = [torch.optim.SGD(module.parameters(), lr=0.1, weight_decay=0.1) for module in models]
 
     def loss(model, x, name):
         return model[name](model["t"](x)).square().mean() / 2
@@ -193,7 +164,7 @@ def test_parameters_that_only_later_parts_use(device):
         models[0].parameters(),
         optimizer=optimizers[0],
         accumulate=2,
-        config=cudagraphs.Config(runtime=RUNTIMES[device]),
+        config=config_for(device),
     )
     x = torch.ones(2, 3, device=device)
     for number, name in enumerate("abbaabbabbaaabab"):
@@ -202,27 +173,27 @@ def test_parameters_that_only_later_parts_use(device):
         if number % 2:
             optimizers[1].step()
             optimizers[1].zero_grad(set_to_none=False)
-    for mine, theirs in zip(*(each.parameters() for each in models), strict=True):
-        torch.testing.assert_close(mine, theirs)
+    for param, twin_param in zip(*(module.parameters() for module in models), strict=True):
+        torch.testing.assert_close(param, twin_param)
 
 
-def test_parameters_that_are_frozen_between_parts(device):
-    """A frozen one has no gradient from the next step on, so momentum and weight decay leave it where it is."""
+def test_parameters_frozen_between_accumulation_steps(device):
+    """A frozen parameter has no gradient from the next step on, so momentum and weight decay do not change it."""
     torch.manual_seed(0)
     models = [nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1)).to(device)]
     models.append(copy.deepcopy(models[0]))
-    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1) for each in models]
+    optimizers = [torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1) for module in models]
     step = cudagraphs.train_step(
         lambda x: models[0](x).square().mean(),
         models[0].parameters(),
         optimizer=optimizers[0],
         accumulate=2,
-        config=cudagraphs.Config(runtime=RUNTIMES[device]),
+        config=config_for(device),
     )
     for number in range(30):
         if number in (5, 11, 16, 20, 25):
-            for each in models:
-                each[0].requires_grad_(number in (11, 20))
+            for module in models:
+                module[0].requires_grad_(number in (11, 20))
         x = torch.randn(2, 3, device=device)
         loss = models[1](x).square().mean()
         loss.backward()
@@ -230,26 +201,26 @@ def test_parameters_that_are_frozen_between_parts(device):
         if number % 2:
             optimizers[1].step()
             optimizers[1].zero_grad()
-        for mine, theirs in zip(*(each.parameters() for each in models), strict=True):
-            torch.testing.assert_close(mine, theirs)
+        for param, twin_param in zip(*(module.parameters() for module in models), strict=True):
+            torch.testing.assert_close(param, twin_param)
     assert cudagraphs.stats().replays > 10
 
 
 @pytest.mark.parametrize("change", ["halve", "put", "none", "zero"])
-def test_gradients_that_are_changed_in_the_middle_of_a_step(device, change):
+def test_gradients_changed_between_accumulation_steps(device, change):
     models = [Body().to(device) for _ in range(2)]
-    optimizers = [sgd(each) for each in models]
-    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    optimizers = [sgd(module) for module in models]
+    config = config_for(device)
     step = cudagraphs.train_step(models[0], models[0].parameters(), optimizer=optimizers[0], accumulate=2, config=config)
     for number in range(8):
         if number % 2:
-            for each in (*models[0].parameters(), *models[1].parameters()):
+            for param in (*models[0].parameters(), *models[1].parameters()):
                 if change == "halve":
-                    each.grad.mul_(0.5)
+                    param.grad.mul_(0.5)
                 elif change == "put":
-                    each.grad = each.grad * 0.5
+                    param.grad = param.grad * 0.5
                 else:
-                    each.grad = None if change == "none" else torch.zeros_like(each)
+                    param.grad = None if change == "none" else torch.zeros_like(param)
         x = torch.randn(4, 3, device=device)
         loss = models[1](x)
         loss.backward()
@@ -258,19 +229,19 @@ def test_gradients_that_are_changed_in_the_middle_of_a_step(device, change):
             optimizers[1].step()
             optimizers[1].zero_grad()
     assert cudagraphs.stats().replays == 6
-    for mine, theirs in zip(*(each.parameters() for each in models), strict=True):
-        torch.testing.assert_close(mine, theirs)
+    for param, twin_param in zip(*(module.parameters() for module in models), strict=True):
+        torch.testing.assert_close(param, twin_param)
 
 
 @pytest.mark.uncaptured
-def test_modules_among_arguments(device):
-    """What is not among the parameters is not looked at, so such a call is not recorded."""
+def test_modules_passed_as_arguments_run_uncaptured(device):
+    """State of a module that owns none of the parameters is not checked, so the call is not captured."""
     student, teacher = nn.Linear(3, 1).to(device), nn.Dropout().to(device)
 
     def loss(teacher, x):
         return student(x).mean() * 0 + teacher(x).mean()
 
-    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    config = config_for(device)
     step = cudagraphs.train_step(loss, student.parameters(), config=config)
     x = torch.ones(64, 3, device=device)
     with pytest.warns(DynxWarning, match="teacher is a Dropout, inside of which a change is not seen\n  close over it"):
@@ -283,36 +254,36 @@ def test_modules_among_arguments(device):
 @pytest.mark.uncaptured
 @pytest.mark.parametrize("how", [copy.deepcopy, pickle.dumps])
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_step_is_not_copied(device, how, accumulate):
-    """The step of the copy would train the original."""
+def test_steps_cannot_be_copied(device, how, accumulate):
+    """A copied step would train the original parameters."""
     model = Body().to(device)
-    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    config = config_for(device)
     step = cudagraphs.train_step(model, model.parameters(), optimizer=sgd(model), accumulate=accumulate, config=config)
     with pytest.raises(UsageError, match="cannot be copied\n  make another with train_step for the copy"):
         how(step)
 
 
-def test_other_modules_in_this_process_may_be_unfinished(device):
+def test_unrelated_broken_modules_are_ignored(device):
     class Unfinished(nn.Module):
-        def __init__(self, there):
-            there.append(self)
+        def __init__(self, modules):
+            modules.append(self)
             self.number = 3
 
     class Odd(nn.Linear):
         def parameters(self, rate):
             return rate
 
-    there = [Odd(3, 3)]
-    Unfinished(there)
+    modules = [Odd(3, 3)]
+    Unfinished(modules)
     model = nn.Linear(3, 1).to(device)
-    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    config = config_for(device)
     step = cudagraphs.train_step(lambda module, x: module(x).sum(), model.parameters(), config=config)
     for _ in range(3):
         step(model, torch.ones(2, 3, device=device))
     assert cudagraphs.stats().replays == 2
 
 
-def test_a_scaler_that_is_turned_off(device):
+def test_disabled_grad_scaler(device):
     model = Body().to(device)
     scaler = torch.amp.GradScaler(device, enabled=False)
     step = cudagraphs.train_step(
@@ -320,35 +291,35 @@ def test_a_scaler_that_is_turned_off(device):
         model.parameters(),
         optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
         scaler=scaler,
-        config=cudagraphs.Config(runtime=RUNTIMES[device]),
+        config=config_for(device),
     )
     losses = [step(torch.ones(4, 3, device=device)).item() for _ in range(4)]
     assert losses == sorted(losses, reverse=True)
 
 
 class Averaging(torch.optim.Optimizer):
-    """Puts other tensors in the place of its state."""
+    """Rebinds its state to new tensors in each step."""
 
     def __init__(self, params):
         super().__init__(params, {"lr": 0.1})
 
     @torch.no_grad()
     def step(self):
-        for each in self.param_groups[0]["params"]:
-            state = self.state[each]
-            state["mean"] = state["mean"] * 0.9 + each.grad if "mean" in state else each.grad.clone()
-            each.sub_(state["mean"], alpha=0.1)
+        for param in self.param_groups[0]["params"]:
+            state = self.state[param]
+            state["mean"] = state["mean"] * 0.9 + param.grad if "mean" in state else param.grad.clone()
+            param.sub_(state["mean"], alpha=0.1)
 
 
 @pytest.mark.uncaptured
-def test_optimizers_that_replace_their_state(device):
-    twins = Twins(device, lambda model: Averaging(model.parameters()))
+def test_optimizer_that_rebinds_its_state_runs_uncaptured(device):
+    twins = twin_training(device, lambda model: Averaging(model.parameters()))
     with pytest.warns(DynxWarning, match="the training step runs uncaptured: it changes mean itself"):
-        twins.step(6)
+        twins.assert_steps_agree(6, shape=(4, 3))
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
-class Assigns(nn.Module):
+class AssignsBuffer(nn.Module):
     def __init__(self, device):
         super().__init__()
         self.register_buffer("mean", torch.zeros(3, device=device))
@@ -370,53 +341,53 @@ class Trainer:
 
 
 @pytest.mark.uncaptured
-@pytest.mark.filterwarnings("ignore:the training step runs uncaptured. it changes mean of a Assigns itself")
+@pytest.mark.filterwarnings("ignore:the training step runs uncaptured. it changes mean of a AssignsBuffer itself")
 @pytest.mark.parametrize("assigns", [False, True], ids=["", "assigned"])
 @pytest.mark.parametrize("name", ["loss", "hidden"])
-def test_models_of_ordinary_objects(device, name, assigns):
+def test_modules_held_by_ordinary_objects(device, name, assigns):
     torch.manual_seed(0)
-    trainers = [Trainer(nn.Sequential(nn.Linear(3, 3), Assigns(device) if assigns else nn.Dropout()).to(device))]
+    trainers = [Trainer(nn.Sequential(nn.Linear(3, 3), AssignsBuffer(device) if assigns else nn.Dropout()).to(device))]
     trainers.append(copy.deepcopy(trainers[0]))
-    mine, other = (getattr(each, name) for each in trainers)
-    optimizers = [torch.optim.SGD(each.model.parameters(), lr=0.1) for each in trainers]
-    config = cudagraphs.Config(runtime=RUNTIMES[device])
-    step = cudagraphs.train_step(mine, trainers[0].model.parameters(), optimizer=optimizers[0], config=config)
+    captured, eager = (getattr(module, name) for module in trainers)
+    optimizers = [torch.optim.SGD(module.model.parameters(), lr=0.1) for module in trainers]
+    config = config_for(device)
+    step = cudagraphs.train_step(captured, trainers[0].model.parameters(), optimizer=optimizers[0], config=config)
     for number in range(8):
         x = torch.full((4, 3), float(number), device=device)
-        for each in trainers:
-            each.model.train(number < 5)
+        for module in trainers:
+            module.model.train(number < 5)
         torch.manual_seed(number)
-        found = step(x)
+        actual = step(x)
         torch.manual_seed(number)
         optimizers[1].zero_grad()
-        loss = other(x)
+        loss = eager(x)
         loss.backward()
         optimizers[1].step()
-        torch.testing.assert_close(found, loss.detach())
-    torch.testing.assert_close(*(each.model.state_dict() for each in trainers))
+        torch.testing.assert_close(actual, loss.detach())
+    torch.testing.assert_close(*(module.model.state_dict() for module in trainers))
     assert (cudagraphs.stats().replays == 0) == assigns
 
 
 @pytest.mark.parametrize("norm", ["weight_norm", "spectral_norm"])
-def test_modules_that_compute_their_weights(device, norm):
+def test_weight_and_spectral_norm(device, norm):
     def make(model):
         torch.manual_seed(1)
         getattr(torch.nn.utils, norm)(model.head)
         model.to(device)
         return sgd(model)
 
-    Twins(device, make).step(6)
+    twin_training(device, make).assert_steps_agree(6, shape=(4, 3))
     assert cudagraphs.stats().replays == 5
 
 
 @pytest.mark.parametrize("way", ["train_step", "graphed", "in place"])
-def test_results_from_before_are_kept(device, way):
-    """Their graphs lead to nodes of autograd that belong to another stream, for which a capture cannot wait."""
+def test_autograd_graphs_from_before_the_capture(device, way):
+    """They keep AccumulateGrad nodes of another stream alive, for which a capture cannot wait."""
     model = Body().to(device)
-    model.head.weight.is_special = True  # it is not replaced by another leaf then
+    model.head.weight.is_special = True  # attributes on a parameter prevent its replacement by another leaf
     x = torch.ones(4, 3, device=device)
     before = model(x)
-    config = cudagraphs.Config(runtime=RUNTIMES[device], gradients="in_place" if way == "in place" else "autograd")
+    config = config_for(device, gradients="in_place" if way == "in place" else "autograd")
     if way == "train_step":
         run = cudagraphs.train_step(model, model.parameters(), config=config)
     elif way == "graphed":
@@ -428,11 +399,11 @@ def test_results_from_before_are_kept(device, way):
         loss = run(x)
         if way != "train_step":
             loss.backward()
-        found = {name: each.grad.clone() for name, each in model.named_parameters()}
+        actual = {name: param.grad.clone() for name, param in model.named_parameters()}
     assert cudagraphs.stats().replays > 0
     model.zero_grad()
     before.backward()
-    torch.testing.assert_close({name: each.grad for name, each in model.named_parameters()}, found)
+    torch.testing.assert_close({name: param.grad for name, param in model.named_parameters()}, actual)
 
 
 class Graphed(nn.Module):
@@ -444,17 +415,17 @@ class Graphed(nn.Module):
         return self.model(x)
 
 
-class Auxiliary(Body):
+class StoresTensors(Body):
     def forward(self, x):
         hidden = self.body(x)
         self.shape, self.also = hidden.shape, hidden.abs().mean()
         return self.head(hidden).square().mean() + self.also
 
 
-def test_losses_that_are_kept_on_a_module(device):
+def test_tensors_assigned_to_a_module(device):
     torch.manual_seed(0)
-    model = Auxiliary().to(device)
-    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    model = StoresTensors().to(device)
+    config = config_for(device)
     step = cudagraphs.train_step(lambda module, x: module(x), model.parameters(), optimizer=sgd(model), config=config)
     for number in range(6):
         x = torch.full((4, 3), float(number), device=device)
@@ -463,25 +434,23 @@ def test_losses_that_are_kept_on_a_module(device):
     assert cudagraphs.stats().replays == 5
 
 
-def test_parameters_that_are_somewhere_else(device):
+def test_meta_parameters_and_sparse_buffers(device):
     model = Body().to(device)
     model.other = nn.Parameter(torch.empty(3, device="meta"), requires_grad=False)
     model.register_buffer("adjacent", torch.eye(3).to_sparse().to(device))
-    step = cudagraphs.train_step(
-        model, model.parameters(), optimizer=sgd(model.body), config=cudagraphs.Config(runtime=RUNTIMES[device])
-    )
+    step = cudagraphs.train_step(model, model.parameters(), optimizer=sgd(model.body), config=config_for(device))
     for _ in range(4):
         step(torch.ones(4, 3, device=device))
     assert cudagraphs.stats().replays == 3
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_parts_that_use_different_parameters(device, seed):
-    chance = random.Random(seed)
+def test_random_accumulation_steps(device, seed):
+    rng = random.Random(seed)
     models = [nn.ModuleList([nn.Linear(3, 1), nn.Linear(3, 1)]).to(device)]
     models.append(copy.deepcopy(models[0]))
-    optimizers = [sgd(each) for each in models]
-    config = cudagraphs.Config(runtime=RUNTIMES[device])
+    optimizers = [sgd(module) for module in models]
+    config = config_for(device)
     step = cudagraphs.train_step(
         lambda x, which: models[0][which](x).square().mean(),
         models[0].parameters(),
@@ -490,7 +459,7 @@ def test_parts_that_use_different_parameters(device, seed):
         config=config,
     )
     for number in range(14):
-        x, which = torch.randn(2, 3, device=device), chance.randrange(2)
+        x, which = torch.randn(2, 3, device=device), rng.randrange(2)
         loss = models[1][which](x).square().mean()
         loss.backward()
         torch.testing.assert_close(step(x, which), loss.detach())

@@ -1,4 +1,4 @@
-"""Contexts that change something and put it back."""
+"""Context managers that change a setting and restore it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 
 @contextlib.contextmanager
 def setting(get, put, value):
+    """Call `put(value)`, and restore what `get()` returned before."""
     before = get()
     put(value)
     try:
@@ -16,11 +17,13 @@ def setting(get, put, value):
 
 
 def attribute(owner, name, value):
-    return setting(lambda: getattr(owner, name), lambda to: setattr(owner, name, to), value)
+    """Set an attribute, and restore its value."""
+    return setting(lambda: getattr(owner, name), lambda new: setattr(owner, name, new), value)
 
 
 @contextlib.contextmanager
 def removed(owner, name):
+    """Delete an attribute, and restore it."""
     before = getattr(owner, name)
     delattr(owner, name)
     try:

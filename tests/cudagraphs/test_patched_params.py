@@ -1,4 +1,4 @@
-"""Parameters that are others on another call: graphs are told where they are, instead of recorded anew."""
+"""`params="patch"`: parameters with new addresses are patched into the graph instead of triggering a recapture."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from cudagraphs_runtimes import NO_GPU, RUNTIMES
+from support.agreement import assert_agree
+from support.configs import compiled, config_for
+from support.devices import on_cuda
 from torch import nn
 
 from dynx import cudagraphs
@@ -17,24 +19,24 @@ from dynx.errors import DynxWarning, UsageError
 
 
 @pytest.fixture(autouse=True)
-def bindings(device):
+def cuda_bindings(device):
     if device == "cuda":
-        pytest.importorskip("cuda.bindings", reason="needs cuda-bindings")
+        pytest.importorskip("cuda.cuda_bindings", reason="needs cuda-cuda_bindings")
 
 
-def config(device, **how):
-    return cudagraphs.Config(runtime=RUNTIMES[device], params="patch", **how)
+def config(device, **options):
+    return config_for(device, params="patch", **options)
 
 
-def model_of(device):
+def tied_mlp(device):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(16, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 16))
     model[3].weight = model[0].weight  # tied
     return model.to(device)
 
 
-def compiled(model, device):
-    return torch.compile(model, backend=cudagraphs.backend(config(device)))
+def compile_patched(model, device):
+    return compiled(model, device, params="patch")
 
 
 def fast(model, device):
@@ -42,30 +44,27 @@ def fast(model, device):
 
 
 def agree(run, model, device, calls=3):
-    with torch.no_grad():
-        for _ in range(calls):
-            x = torch.randn(4, 16, device=device)
-            torch.testing.assert_close(run(x), model(x))
+    assert_agree(run, model, lambda: (torch.randn(4, 16, device=device),), calls=calls)
 
 
-def elsewhere(model):
-    """Have the parameters of a model lie somewhere else, with other values."""
-    for each in model.parameters():
-        each.data = torch.randn_like(each)
+def move_params(model):
+    """Move the parameters of a model to new memory, with other values."""
+    for param in model.parameters():
+        param.data = torch.randn_like(param)
 
 
-def replaced(model):
-    """Give a model other parameters."""
-    other = copy.deepcopy(model)
-    elsewhere(other)
-    model.load_state_dict(other.state_dict(), assign=True)
+def replace_params(model):
+    """Replace the parameters of a model by others."""
+    twin = copy.deepcopy(model)
+    move_params(twin)
+    model.load_state_dict(twin.state_dict(), assign=True)
     model[3].weight = model[0].weight
 
 
-@pytest.mark.parametrize("make", [compiled, fast])
-@pytest.mark.parametrize("change", [elsewhere, replaced])
-def test_no_other_recording(device, make, change):
-    model = model_of(device)
+@pytest.mark.parametrize("make", [compile_patched, fast])
+@pytest.mark.parametrize("change", [move_params, replace_params])
+def test_new_parameter_addresses_need_no_recapture(device, make, change):
+    model = tied_mlp(device)
     run = make(model, device)
     agree(run, model, device)
     for _ in range(5):
@@ -76,21 +75,19 @@ def test_no_other_recording(device, make, change):
     assert (stats.copies, stats.uncaptured) == (0, 1)
 
 
-def test_old_parameters_are_not_kept(device):
-    model = model_of(device)
+def test_old_parameters_are_freed(device):
+    model = tied_mlp(device)
     run = fast(model, device)
     old = weakref.ref(model[2].weight)
     for _ in range(2):
-        replaced(model)
+        replace_params(model)
         agree(run, model, device)
     gc.collect()
     assert old() is None
 
 
-@pytest.mark.gpu
-@NO_GPU
-@pytest.mark.parametrize("device", ["cuda"], indirect=True)
-def test_what_is_copied_for_the_proof_is_given_back(device):
+@on_cuda
+def test_memory_of_the_verification_is_freed(device):
     model = nn.Linear(2048, 2048, device=device)
     run = cudagraphs.fast_path(model, torch.ones(4, 2048, device=device), config=config(device))
     torch.cuda.empty_cache()
@@ -102,49 +99,49 @@ def test_what_is_copied_for_the_proof_is_given_back(device):
     assert torch.cuda.memory_allocated() <= before + 2**20
 
 
-def test_with_gradients_they_are_read_where_they_lie(device):
-    model = model_of(device)
-    run = compiled(model, device)
+def test_parameters_with_gradients_are_recaptured(device):
+    model = tied_mlp(device)
+    run = compile_patched(model, device)
     for _ in range(3):
         run(torch.randn(4, 16, device=device)).sum().backward()
     assert cudagraphs.stats().recordings == 2
-    elsewhere(model)
+    move_params(model)
     model.zero_grad()
     run(torch.randn(4, 16, device=device)).sum().backward()
     assert cudagraphs.stats().recordings == 4
 
 
-def counting(device):
+def batch_norm_model(device):
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16)).to(device)  # changes its buffers
+    return nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16)).to(device)  # running statistics are mutated
 
 
-def test_where_a_graph_cannot_be_told_they_are_recorded_anew(device):
-    model, twin = counting(device), counting(device)
-    run = compiled(model, device)
+def test_graphs_that_cannot_be_verified_are_recaptured(device):
+    model, twin = batch_norm_model(device), batch_norm_model(device)
+    run = compile_patched(model, device)
     agree(run, twin, device)
-    elsewhere(model)
+    move_params(model)
     twin.load_state_dict(model.state_dict())
     agree(run, twin, device)
-    assert cudagraphs.stats().recordings == 3, "one of which could not be told"
+    assert cudagraphs.stats().recordings == 3, "the new addresses could not be patched"
     report = cudagraphs.explain(torch.no_grad()(lambda x: model(x)), torch.ones(4, 16, device=device), config=config(device))
     assert report.graphs[0].notes == ("parameters that move are recorded anew: it changes something, so it cannot be tried",)
 
 
-def test_a_fast_path_tells_so(device):
-    model, twin = counting(device), counting(device)
+def test_fast_path_warns_where_patching_cannot_be_verified(device):
+    model, twin = batch_norm_model(device), batch_norm_model(device)
     with pytest.warns(DynxWarning, match="records parameters where they lie: it changes something"):
         run = fast(model, device)
     for _ in range(2):
         twin(torch.ones(4, 16, device=device))
     twin.load_state_dict(model.state_dict())
     agree(run, twin, device)
-    elsewhere(model)
+    move_params(model)
     twin.load_state_dict(model.state_dict())
     agree(run, twin, device)
 
 
-def test_other_things_that_change_are_noticed(device):
+def test_other_module_changes_trigger_a_recapture(device):
     model = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.5)).to(device).eval()
     run = fast(model, device)
     agree(run, model, device)
@@ -156,8 +153,8 @@ def test_other_things_that_change_are_noticed(device):
 
 
 @pytest.mark.uncaptured
-def test_what_does_not_go_together_is_refused(device):
-    model, x = model_of(device), torch.ones(4, 16, device=device)
+def test_incompatible_options_raise(device):
+    model, x = tied_mlp(device), torch.ones(4, 16, device=device)
     with pytest.raises(UsageError, match="params='patch' tells inputs too"):
         config(device, inputs="copy")
     with pytest.raises(UsageError, match="leave out frozen and buckets"):
@@ -172,8 +169,8 @@ def test_what_does_not_go_together_is_refused(device):
             make()
 
 
-class Otherwise(nn.Module):
-    """Uses its parameter by another way than as an attribute."""
+class ReadsThroughList(nn.Module):
+    """Reads its parameter through a list."""
 
     def __init__(self):
         super().__init__()
@@ -184,8 +181,8 @@ class Otherwise(nn.Module):
         return x @ self.weights[0]
 
 
-def test_parameters_that_are_found_by_another_way(device):
-    model = Otherwise().to(device)
+def test_parameters_also_reached_through_a_list_are_recaptured(device):
+    model = ReadsThroughList().to(device)
     with pytest.warns(DynxWarning, match="it finds an input by another way too"):
         run = fast(model, device)
     agree(run, model, device)
@@ -193,7 +190,7 @@ def test_parameters_that_are_found_by_another_way(device):
     agree(run, model, device)
 
 
-def test_tensors_that_are_attributes_are_recorded_anew(device):
+def test_plain_tensor_attributes_are_recaptured(device):
     model = nn.Linear(16, 16).to(device)
     model.scale = torch.ones(16, device=device)
     function = model.forward
@@ -204,7 +201,7 @@ def test_tensors_that_are_attributes_are_recorded_anew(device):
         agree(run, model, device, calls=2)
 
 
-class Counting(nn.Module):
+class AssignsBuffer(nn.Module):
     def __init__(self):
         super().__init__()
         self.register_buffer("calls", torch.zeros(()))
@@ -215,54 +212,54 @@ class Counting(nn.Module):
 
 
 @pytest.mark.uncaptured
-def test_what_the_function_assigns_stays(device):
-    model = Counting().to(device)
+def test_assigned_buffers_are_kept(device):
+    model = AssignsBuffer().to(device)
     run = cudagraphs.fast_path(model, config=config(device))
     with pytest.warns(DynxWarning):
-        found = [run(torch.zeros(4, 16, device=device))[0, 0].item() for _ in range(5)]
-    assert found == [1.0, 2.0, 3.0, 4.0, 5.0]
+        actual = [run(torch.zeros(4, 16, device=device))[0, 0].item() for _ in range(5)]
+    assert actual == [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
-class Turning(nn.Module):
-    """Uses one of two buffers; turns to the other one where it is told to."""
+class SwapsBuffers(nn.Module):
+    """Adds the first of two buffers; swaps them before that if `swaps` is not empty."""
 
-    def __init__(self, turns):
+    def __init__(self, swaps):
         super().__init__()
-        self.register_buffer("here", torch.ones(()))
-        self.register_buffer("there", torch.full((), 2.0))
-        self.turns = turns
+        self.register_buffer("first", torch.ones(()))
+        self.register_buffer("second", torch.full((), 2.0))
+        self.swaps = swaps
 
     def forward(self, x):
-        if self.turns:
-            self.here, self.there = self.there, self.here
-        return x + self.here
+        if self.swaps:
+            self.first, self.second = self.second, self.first
+        return x + self.first
 
 
 @pytest.mark.uncaptured
 @pytest.mark.parametrize("params", ["rerecord", "patch"])
-def test_a_function_that_comes_back_to_what_it_was(device, params):
-    model = Turning([True]).to(device)
+def test_state_that_alternates_runs_uncaptured(device, params):
+    model = SwapsBuffers([True]).to(device)
     run = cudagraphs.fast_path(model, config=replace(config(device), params=params))
-    with pytest.warns(DynxWarning) as told:
-        found = [run(torch.zeros(4, 16, device=device))[0, 0].item() for _ in range(8)]
-    assert str(told[-1].message).endswith("it changes here of a Turning itself, which a replay would not do")
-    assert found == [2.0, 1.0] * 4
+    with pytest.warns(DynxWarning) as warnings:
+        actual = [run(torch.zeros(4, 16, device=device))[0, 0].item() for _ in range(8)]
+    assert str(warnings[-1].message).endswith("it changes first of a SwapsBuffers itself, which a replay would not do")
+    assert actual == [2.0, 1.0] * 4
 
 
 @pytest.mark.uncaptured
-def test_what_a_function_assigns_while_it_is_captured_is_put_back(device):
-    model = Turning([]).to(device)
+def test_assignments_during_capture_are_restored(device):
+    model = SwapsBuffers([]).to(device)
     run = cudagraphs.fast_path(model, config=replace(config(device), params="rerecord"))
     x = torch.zeros(4, 16, device=device)
     assert run(x)[0, 0] == 1
-    model.turns.append(True)  # of which only the list itself is seen
-    with pytest.warns(DynxWarning, match=r"runs uncaptured: it changes here, there itself\n  have it give that as a result$"):
+    model.swaps.append(True)  # not seen by the check: it compares the list's identity
+    with pytest.warns(DynxWarning, match=r"runs uncaptured: it changes first, second itself\n  have it give that as a result$"):
         assert run(x)[0, 0] == 2
     assert run(x)[0, 0] == 1
     assert not run.recordings
 
 
-def test_a_cache_that_the_first_call_fills(device):
+def test_lazily_computed_attributes(device):
     class Filling(nn.Linear):
         def forward(self, x):
             if not hasattr(self, "scale"):
@@ -275,7 +272,7 @@ def test_a_cache_that_the_first_call_fills(device):
     assert len(run.recordings) == 1
 
 
-def test_names_of_modules_that_are_bound_to_others(device):
+def test_rebinding_a_closure_variable(device):
     layer, other = (torch.nn.Linear(16, 16).to(device) for _ in range(2))
     run = cudagraphs.fast_path(lambda x: layer(x), torch.ones(4, 16, device=device), config=config(device))
     for layer in (layer, other, layer):  # noqa: B020

@@ -1,4 +1,4 @@
-"""Gradients that are written in place: what changes between calls, and what shares memory."""
+"""`gradients="in_place"`: state that changes between calls, and arguments that share memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from cudagraphs_runtimes import RUNTIMES
+from support.configs import config_for
 from torch import nn
 
 from dynx import cudagraphs
@@ -24,29 +24,29 @@ class Scaled(nn.Module):
         return (x * self.weight).sin().sum()
 
 
-def in_place(function, device):
-    backend = cudagraphs.backend(cudagraphs.Config(runtime=RUNTIMES[device], gradients="in_place"))
+def compile_in_place(function, device):
+    backend = cudagraphs.backend(config_for(device, gradients="in_place"))
     return torch.compile(function, backend=backend)
 
 
 @pytest.fixture
 def trained(device):
-    """A module that was trained for three steps, and what runs it."""
+    """A module after three training steps, and its compiled callable."""
     model = Scaled().to(device)
-    run = in_place(model, device)
+    run = compile_in_place(model, device)
     for _ in range(3):
         run(torch.ones(3, device=device)).backward()
     model.weight.grad = None
     return model, run
 
 
-def expected_of(model, x):
+def expected_grad(model, x):
     weight = model.weight.detach().clone().requires_grad_()
     (x * weight).sin().sum().backward()
     return weight.grad
 
 
-def test_freezing_and_thawing(device):
+def test_frozen_and_unfrozen_parameters(device):
     class Two(nn.Module):
         def __init__(self):
             super().__init__()
@@ -56,30 +56,30 @@ def test_freezing_and_thawing(device):
             return self.first(x) * self.second
 
     model, twin = (Two().to(device) for _ in range(2))
-    run = in_place(model, device)
+    run = compile_in_place(model, device)
     for number in range(12):
-        for each in (model, twin):
-            each.first.requires_grad_(number // 3 % 2 == 0)
-            each.zero_grad()
+        for module in (model, twin):
+            module.first.requires_grad_(number // 3 % 2 == 0)
+            module.zero_grad()
         x = torch.full((3,), number + 1.0, device=device)
         run(x).backward()
         twin(x).backward()
-        for (name, mine), theirs in zip(model.named_parameters(), twin.parameters(), strict=True):
-            assert (mine.grad is None) == (theirs.grad is None), (number, name)
-            torch.testing.assert_close(mine.grad, theirs.grad, msg=lambda text, name=name, n=number: f"{n} {name}: {text}")
+        for (name, param), twin_param in zip(model.named_parameters(), twin.parameters(), strict=True):
+            assert (param.grad is None) == (twin_param.grad is None), (number, name)
+            torch.testing.assert_close(param.grad, twin_param.grad, msg=lambda text, name=name, n=number: f"{n} {name}: {text}")
 
 
-def test_another_parameter_in_the_same_memory(trained, device):
+def test_replaced_parameter_with_the_same_storage(trained, device):
     model, run = trained
     x = torch.ones(3, device=device)
     model.weight = nn.Parameter(model.weight.data)
     for _ in range(3):
         model.weight.grad = None
         run(x).backward()
-        torch.testing.assert_close(model.weight.grad, expected_of(model, x))
+        torch.testing.assert_close(model.weight.grad, expected_grad(model, x))
 
 
-def test_gradients_of_arguments_only(trained, device):
+def test_gradients_of_inputs_only(trained, device):
     model, run = trained
     x = torch.ones(3, device=device, requires_grad=True)
     for _ in range(3):
@@ -87,7 +87,7 @@ def test_gradients_of_arguments_only(trained, device):
         torch.testing.assert_close(gradient, model.weight.detach() * x.detach().cos())
         assert model.weight.grad is None
     run(x).backward()
-    once = expected_of(model, x.detach())
+    once = expected_grad(model, x.detach())
     torch.testing.assert_close(model.weight.grad, once)
     run(x).backward(inputs=[x])
     torch.testing.assert_close(model.weight.grad, once)
@@ -96,7 +96,7 @@ def test_gradients_of_arguments_only(trained, device):
 
 
 @pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
-def test_hooks_that_come_later_are_refused(trained, device, register):
+def test_gradient_hooks_registered_later_raise(trained, device, register):
     model, run = trained
     handle = getattr(model.weight, register)(lambda gradient: None)
     with pytest.raises(UsageError, match="has a hook on its gradient"):
@@ -105,41 +105,41 @@ def test_hooks_that_come_later_are_refused(trained, device, register):
     run(torch.ones(3, device=device)).backward()
 
 
-MIXED = pytest.mark.filterwarnings("ignore:.*arguments lie in the same memory as what it changes")
+IGNORE_OVERLAP_WARNING = pytest.mark.filterwarnings("ignore:.*arguments lie in the same memory as what it changes")
 
 
-@MIXED
-def test_arguments_that_overlap(device):
-    class Adding(Scaled):
+@IGNORE_OVERLAP_WARNING
+def test_overlapping_arguments(device):
+    class MutatesInput(Scaled):
         def forward(self, x, y):
             x.add_(1)
             return (y * self.weight).sin()
 
-    model = Adding().to(device)
-    run = in_place(model, device)
+    model = MutatesInput().to(device)
+    run = compile_in_place(model, device)
     for _ in range(5):
         memory = torch.ones(4, device=device)
-        run(memory[:3], other := memory[1:]).sum().backward()
-        assert other.tolist() == [2.0, 2.0, 1.0]
-        torch.testing.assert_close(run(torch.zeros(3, device=device), other), (other * model.weight).sin())
+        run(memory[:3], overlapping := memory[1:]).sum().backward()
+        assert overlapping.tolist() == [2.0, 2.0, 1.0]
+        torch.testing.assert_close(run(torch.zeros(3, device=device), overlapping), (overlapping * model.weight).sin())
 
 
-def test_what_belongs_to_other_processes_is_refused(device):
-    """On each call; also where that comes after the first ones, when another recording is made."""
+def test_parameters_of_a_ddp_module_raise(device):
+    """Checked when the first recording is made, and again before each later one."""
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
         model = Scaled().to(device)
-        run, x = in_place(model, device), torch.ones(3, device=device)
+        run, x = compile_in_place(model, device), torch.ones(3, device=device)
         for _ in range(2):
             run(x).backward()
-        other = Scaled().to(device)
-        run_other, wrapped = in_place(other, device), nn.parallel.DistributedDataParallel(other)
+        ddp_model = Scaled().to(device)
+        run_ddp, wrapped = compile_in_place(ddp_model, device), nn.parallel.DistributedDataParallel(ddp_model)
         for _ in range(2):
             with pytest.raises(UsageError, match="belong to a DistributedDataParallel, whose hooks"):
-                run_other(x)
+                run_ddp(x)
         wrapped = nn.parallel.DistributedDataParallel(model)
         model.weight.data = model.weight.data.clone()
-        run(x).backward()  # is not recorded yet
+        run(x).backward()  # runs eagerly: the new address is recorded by the next call
         with pytest.raises(UsageError, match="belong to a DistributedDataParallel, whose hooks"):
             run(x)
         del wrapped
@@ -148,31 +148,31 @@ def test_what_belongs_to_other_processes_is_refused(device):
 
 
 @pytest.mark.uncaptured
-@MIXED
-def test_an_argument_that_is_a_buffer(device):
+@IGNORE_OVERLAP_WARNING
+def test_argument_that_aliases_a_buffer(device):
     class Counting(Scaled):
         def forward(self, x):
             self.kept.add_(1)
             return x * self.weight
 
     model = Counting().to(device)
-    run = in_place(model, device)
+    run = compile_in_place(model, device)
     for step in range(5):
         assert run(model.kept[:]).tolist() == [step + 1.0] * 3
 
 
-def test_models_of_several_threads(device):
+def test_threads_use_different_models(device):
     def call(model, x):
         return x * model.weight
 
-    run = in_place(call, device)
+    run = compile_in_place(call, device)
     models = [Scaled(scale).to(device) for scale in (1.0, 10.0)]
     x = torch.ones(3, device=device)
     for model in models * 3:
         run(model, x)
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda number: run(models[number % 2], x).tolist(), range(200)))
-    assert found == [[1.0] * 3, [10.0] * 3] * 100
+        actual = list(pool.map(lambda number: run(models[number % 2], x).tolist(), range(200)))
+    assert actual == [[1.0] * 3, [10.0] * 3] * 100
 
 
 class Counting(nn.Module):
@@ -189,17 +189,17 @@ class Counting(nn.Module):
         return y * self.calls, self.mean
 
 
-def test_buffers_that_are_counted_up_stay_the_same(device):
+def test_mutated_buffers_keep_their_identity(device):
     model = Counting().to(device)
-    other, calls, mean = copy.deepcopy(model), model.calls, model.mean
-    run = in_place(model, device)
+    twin, calls, mean = copy.deepcopy(model), model.calls, model.mean
+    run = compile_in_place(model, device)
     for number in range(8):
         x = torch.full((2, 3), float(number), device=device)
-        for call, module in ((run, model), (other, other)):
+        for call, module in ((run, model), (twin, twin)):
             module.zero_grad()
             call(x)[0].sum().backward()
         assert model.calls is calls
         assert model.mean is mean
-        torch.testing.assert_close(model.state_dict(), other.state_dict())
-        torch.testing.assert_close(model.layer.weight.grad, other.layer.weight.grad)
+        torch.testing.assert_close(model.state_dict(), twin.state_dict())
+        torch.testing.assert_close(model.layer.weight.grad, twin.layer.weight.grad)
     assert (cudagraphs.stats().recordings, cudagraphs.stats().replays) == (2, 14)

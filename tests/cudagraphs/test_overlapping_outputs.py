@@ -1,37 +1,37 @@
-"""Results that share memory share it after they were copied: what is written to one is there in the others."""
+"""Outputs that share memory share it after they were copied: a write to one is visible in the others."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from cudagraphs_runtimes import RUNTIMES
+from support.configs import config_for
 
 from dynx import cudagraphs
 
 FUNCTIONS = {
     "a row": lambda x: (y := x.sin(), y[1]),
-    "rows apart, and another": lambda x: ((y := x.sin())[0], x.cos(), y[2]),
+    "two rows and another output": lambda x: ((y := x.sin())[0], x.cos(), y[2]),
     "transposed": lambda x: ((y := x.sin()).t(), y),
-    "from within": lambda x: ((y := x.sin())[1:, 1:3], y[:, 2]),
-    "as bytes": lambda x: ((y := x.sin()).view(torch.uint8), y),
-    "many": lambda x: (x + 1, *(x * 2).unbind(), x.cos(), x.exp()),
-    "nothing": lambda x: ((y := x.sin())[:0], y),
+    "slices": lambda x: ((y := x.sin())[1:, 1:3], y[:, 2]),
+    "another dtype": lambda x: ((y := x.sin()).view(torch.uint8), y),
+    "many outputs": lambda x: (x + 1, *(x * 2).unbind(), x.cos(), x.exp()),
+    "empty": lambda x: ((y := x.sin())[:0], y),
 }
 
 
-def written(results):
-    """Give what results hold before and after each of them was written to."""
-    found = [each.tolist() for each in results]
-    for each in results:
-        each.fill_(3)
-        found += [other.tolist() for other in results]
-    return found
+def values_after_writes(results):
+    """Return the values of all results before and after a write to each of them."""
+    actual = [result.tolist() for result in results]
+    for result in results:
+        result.fill_(3)
+        actual += [overlapping.tolist() for overlapping in results]
+    return actual
 
 
 @pytest.fixture(params=[None, "fast_path", "graphed"])
 def run(request, device):
     def make(function):
-        config = cudagraphs.Config(runtime=RUNTIMES[device])
+        config = config_for(device)
         if request.param is None:
             return torch.compile(function, backend=cudagraphs.backend(config))
         if request.param == "fast_path":
@@ -42,22 +42,22 @@ def run(request, device):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_what_is_written_to_one_is_in_the_others(device, run, name):
+def test_writes_to_one_output_are_visible_in_the_others(device, run, name):
     call = run(FUNCTIONS[name])
-    kept = []
+    earlier = []
     for step in range(4):
         x = torch.full((3, 4), step / 4, device=device)
         expected = FUNCTIONS[name](x)
         results = call(x)
-        assert [each.stride() for each in results] == [each.stride() for each in expected]
-        assert written(results) == written(expected)
-        kept.append((results, [each.tolist() for each in results]))
-    assert [[each.tolist() for each in results] for results, _ in kept] == [then for _, then in kept]
+        assert [result.stride() for result in results] == [result.stride() for result in expected]
+        assert values_after_writes(results) == values_after_writes(expected)
+        earlier.append((results, [result.tolist() for result in results]))
+    assert [[result.tolist() for result in results] for results, _ in earlier] == [values for _, values in earlier]
     assert cudagraphs.stats().replays > 1
 
 
 @pytest.mark.parametrize("function", [torch.conj, lambda y: y.mH, lambda y: y.conj().imag, torch.real])
-def test_what_is_conjugated_when_it_is_read(device, run, function):
+def test_conjugate_and_negative_views(device, run, function):
     call = run(lambda x: ((y := x * (1 + 2j)), function(y)))
     for step in range(3):
         x = torch.full((3, 4), step + 1.0, device=device)
@@ -65,8 +65,8 @@ def test_what_is_conjugated_when_it_is_read(device, run, function):
             torch.testing.assert_close(result.resolve_conj().resolve_neg(), expected.resolve_conj().resolve_neg())
 
 
-def test_what_lies_apart_is_copied_apart(device):
-    config = cudagraphs.Config(runtime=RUNTIMES[device])
+def test_outputs_without_overlap_are_copied_separately(device):
+    config = config_for(device)
     run = cudagraphs.fast_path(lambda x: ((y := x * 2)[0], y[-1]), frozen=True, config=config)
     run(torch.ones(1000, 10, device=device))
     for _ in range(3):
@@ -74,25 +74,25 @@ def test_what_lies_apart_is_copied_apart(device):
         assert first.untyped_storage().nbytes() == last.untyped_storage().nbytes() == 40
 
 
-@pytest.mark.parametrize("how", ["compiled", "graphed"])
-def test_gradients_are_apart(device, how):
-    """Autograd keeps what it is given, and adds to it."""
-    config = cudagraphs.Config(runtime=RUNTIMES[device])
-    one, other = (torch.ones(3, device=device, requires_grad=True) for _ in range(2))
-    if how == "compiled":
+@pytest.mark.parametrize("function", ["compiled", "graphed"])
+def test_gradients_do_not_share_memory(device, function):
+    """Autograd keeps the first gradient as `.grad` and accumulates into its memory."""
+    config = config_for(device)
+    x, y = (torch.ones(3, device=device, requires_grad=True) for _ in range(2))
+    if function == "compiled":
         run = torch.compile(torch.add, backend=cudagraphs.backend(config))
     else:
-        run = cudagraphs.graphed(torch.add, (one, other), config=config)
+        run = cudagraphs.graphed(torch.add, (x, y), config=config)
     for _ in range(4):
-        one.grad = other.grad = None
-        run(one, other).sum().backward()
-        one.grad.zero_()
-        assert other.grad.tolist() == [1.0] * 3
+        x.grad = y.grad = None
+        run(x, y).sum().backward()
+        x.grad.zero_()
+        assert y.grad.tolist() == [1.0] * 3
 
 
-def test_with_gradients(device):
-    """Each is one of its own: autograd sees what is written to it, and to nothing else."""
-    config = cudagraphs.Config(runtime=RUNTIMES[device])
+def test_differentiable_outputs_do_not_share_memory(device):
+    """Each has a version counter of its own, so a write to one does not invalidate what autograd saved of another."""
+    config = config_for(device)
     run = cudagraphs.graphed(
         lambda x: ((y := x.sin()), y[1]), (torch.ones(3, 4, device=device, requires_grad=True),), config=config
     )
@@ -105,8 +105,8 @@ def test_with_gradients(device):
         torch.testing.assert_close(x.grad, x.detach().cos() * torch.tensor([[1.0], [3.0], [1.0]], device=device))
 
 
-def test_autograd_sees_what_is_written_to_another(device):
-    config = cudagraphs.Config(runtime=RUNTIMES[device])
+def test_writes_to_one_output_bump_the_version_of_the_others(device):
+    config = config_for(device)
     run = cudagraphs.fast_path(lambda x: ((y := x.sin()), y[1]), frozen=True, config=config)
     for _ in range(3):
         whole, row = run(torch.ones(3, 4, device=device))

@@ -1,4 +1,4 @@
-"""Plans that are kept in a folder: the same plan and the same messages, without another look at the graph."""
+"""Plans cached on disk: the same plan and the same messages, without analysing the graph again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import warnings
 
 import pytest
 import torch
-from cudagraphs_runtimes import RUNTIMES
+from support import configs
 from torch import nn
 
 from dynx import cudagraphs
@@ -41,7 +41,7 @@ for _ in range(3):
 """
 
 
-def test_a_second_process(tmp_path, capsys, monkeypatch):
+def test_second_process_reads_the_plan(tmp_path, capsys, monkeypatch):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     arguments = [str(program), str(tmp_path / "plans")]
@@ -52,129 +52,128 @@ def test_a_second_process(tmp_path, capsys, monkeypatch):
     first = capsys.readouterr().out
     command = [sys.executable, *arguments, "again"]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == first
-    plans = [each["plan"] for each in json.JSONDecoder().raw_decode(first)[0]["graphs"]]
-    assert [(each["part"], "pieces" in each) for each in plans] == [("forward", True), ("backward", False)]
+    plans = [graph["plan"] for graph in json.JSONDecoder().raw_decode(first)[0]["graphs"]]
+    assert [(plan["part"], "pieces" in plan) for plan in plans] == [("forward", True), ("backward", False)]
 
 
 @pytest.fixture
 def compiled(device, tmp_path, monkeypatch):
-    """Compile with plans in a folder; gives also the plans that graphs were looked at for."""
-    found, plan_of = [], backend.plan_of
+    """Compile with a plan folder; also return the list of plans that were computed instead of read."""
+    plans, plan_of = [], backend.plan_of
 
-    def look(*args):
-        found.append(plan_of(*args))
-        return found[-1]
+    def plan_and_record(*args):
+        plans.append(plan_of(*args))
+        return plans[-1]
 
-    monkeypatch.setattr("dynx.cudagraphs._compiled.backend.plan_of", look)
+    monkeypatch.setattr("dynx.cudagraphs._compiled.backend.plan_of", plan_and_record)
 
-    def compile(fn, folder=tmp_path, **config):
+    def compile(fn, folder=tmp_path, **options):
         torch._dynamo.reset()
-        found.clear()
-        config = cudagraphs.Config(runtime=RUNTIMES[device], plans=str(folder), **config)
-        return torch.compile(fn, backend=cudagraphs.backend(config)), found
+        plans.clear()
+        return configs.compiled(fn, device, plans=str(folder), **options), plans
 
     return compile
 
 
-def used(run, *args):
-    with observers.graphs() as heard, torch.no_grad():
+def plan_and_result(run, *args):
+    with observers.graphs() as graphs, torch.no_grad():
         for _ in range(3):
             result = run(*args)
-    (graph,) = heard
+    (graph,) = graphs
     return to_data(graph.use().plan), result
 
 
-def test_the_plan_is_the_same(device, compiled):
+def test_cached_plan_is_equal(device, compiled):
     layer, x = nn.Linear(4, 4).to(device), torch.ones(2, 4, device=device)
-    found = []
+    actual = []
     for count in (1, 0):
-        run, looked = compiled(lambda x: layer(x).sin())
-        plan, result = used(run, x)
-        found.append(plan)
-        assert len(looked) == count
+        run, plans = compiled(lambda x: layer(x).sin())
+        plan, result = plan_and_result(run, x)
+        actual.append(plan)
+        assert len(plans) == count
         torch.testing.assert_close(result, layer(x).sin())
-    assert found[0] == found[1]
+    assert actual[0] == actual[1]
 
 
-def test_another_graph_has_another(device, compiled):
+def test_other_graphs_options_and_sizes_miss_the_cache(device, compiled):
     x = torch.ones(2, 4, device=device)
 
     def function(operator, number):
         return lambda x: operator(x) + number
 
-    for operator, number, more in (
+    for operator, number, options in (
         (torch.sin, 1, {}),
         (torch.cos, 1, {}),
         (torch.cos, 2, {}),
         (torch.cos, 2, {"partition": False}),
     ):
         for expected in (1, 0):
-            run, looked = compiled(function(operator, number), **more)
-            used(run, x)
-            assert len(looked) == expected
-    run, looked = compiled(function(torch.cos, 2))
-    used(run, x[:1])
-    assert len(looked) == 1, "another size"
+            run, plans = compiled(function(operator, number), **options)
+            plan_and_result(run, x)
+            assert len(plans) == expected
+    run, plans = compiled(function(torch.cos, 2))
+    plan_and_result(run, x[:1])
+    assert len(plans) == 1, "another size"
 
 
 @pytest.mark.uncaptured
-def test_an_operator_that_was_tagged_since(device, compiled):
+def test_changed_operator_tags_miss_the_cache(device, compiled):
     x = torch.ones(3, device=device)
     for tags in ((), (torch.Tag.cudagraph_unsafe,)):
         with torch.library._scoped_library("dynx_plans", "DEF") as library:
             library.define("twice(Tensor x) -> Tensor", tags=tags)
             library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
-            run, looked = compiled(lambda x: torch.ops.dynx_plans.twice(x), partition=False)
-            with warnings.catch_warnings(record=True) as told:
+            run, plans = compiled(lambda x: torch.ops.dynx_plans.twice(x), partition=False)
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", DynxWarning)
                 run(x)
-            assert len(looked) == 1
-            assert len(told) == len(tags)
+            assert len(plans) == 1
+            assert len(caught) == len(tags)
 
 
 @pytest.mark.uncaptured
-def test_what_is_said_is_the_same(device, compiled, monkeypatch):
+def test_warnings_from_a_cached_plan_are_the_same(device, compiled, monkeypatch):
     monkeypatch.setattr(torch._dynamo.config, "capture_dynamic_output_shape_ops", True)
     x = torch.ones(3, device=device)
-    said = []
+    messages = []
     for _ in range(2):
-        run, looked = compiled(torch.nonzero, partition=False)
+        run, plans = compiled(torch.nonzero, partition=False)
         with pytest.warns(DynxWarning, match="gives a size that depends on values") as caught:
             run(x)
-        said.append([str(each.message) for each in caught])
-    assert looked == []
-    assert said[0] == said[1]
+        messages.append([str(warning.message) for warning in caught])
+    assert plans == []
+    assert messages[0] == messages[1]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"dynx cudagraph plan": {}}', "plan", "\udcff"])
-def test_a_file_that_is_no_plan_is_written_anew(device, compiled, tmp_path, text):
+def test_corrupt_plan_files_are_rewritten(device, compiled, tmp_path, text):
     x = torch.ones(3, device=device)
-    first, _ = used(compiled(torch.sin)[0], x)
+    first, _ = plan_and_result(compiled(torch.sin)[0], x)
     (path,) = tmp_path.iterdir()
     path.write_text(text, errors="surrogateescape")
-    run, looked = compiled(torch.sin)
+    run, plans = compiled(torch.sin)
     with pytest.warns(DynxWarning, match="no plan of this graph, and is written anew"):
-        assert used(run, x)[0] == first
-    assert len(looked) == 1
+        assert plan_and_result(run, x)[0] == first
+    assert len(plans) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error", DynxWarning)
-        run, looked = compiled(torch.sin)
-        assert used(run, x)[0] == first
-    assert looked == []
+        run, plans = compiled(torch.sin)
+        assert plan_and_result(run, x)[0] == first
+    assert plans == []
 
 
-def test_a_plan_of_other_nodes_is_not_taken(device, compiled, tmp_path):
+def test_plan_with_other_nodes_is_not_used(device, compiled, tmp_path):
     x = torch.ones(3, device=device)
-    used(compiled(torch.sin)[0], x)
+    plan_and_result(compiled(torch.sin)[0], x)
     (path,) = tmp_path.iterdir()
     path.write_text(path.read_text().replace('"node": "', '"node": "other_'))
     with pytest.warns(DynxWarning, match="its nodes are others"):
-        used(compiled(torch.sin)[0], x)
+        plan_and_result(compiled(torch.sin)[0], x)
 
 
-def test_a_folder_that_cannot_be_written_to(device, compiled, tmp_path):
+def test_read_only_folder_warns(device, compiled, tmp_path):
     (tmp_path / "file").write_text("")
     run, _ = compiled(torch.sin, folder=tmp_path / "file" / "plans")
     with pytest.warns(DynxWarning, match="was not kept.*\n  name a folder that can be written to"):
-        _, result = used(run, torch.ones(3, device=device))
+        _, result = plan_and_result(run, torch.ones(3, device=device))
     torch.testing.assert_close(result, torch.ones(3, device=device).sin())

@@ -1,0 +1,150 @@
+"""Outputs that alias arguments or parameters, and copies that keep the strides of the output."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support.configs import config_for
+
+from dynx import cudagraphs
+
+ALIASES = {
+    "chunk": lambda x: x.chunk(2)[1],
+    "unbind": lambda x: x.unbind(0)[1],
+    "slice": lambda x: x[1:],
+    "transposed": lambda x: x[:, 1:].t(),
+    "itself": lambda x: x,
+    "detached": lambda x: x.detach(),
+}
+
+
+def share_storage(a, b):
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+
+
+NO_GRAPH = pytest.param("itself", marks=pytest.mark.uncaptured)  # compiles to no graph
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", [NO_GRAPH, *(name for name in ALIASES if name != "itself")])
+def test_compiled_outputs_alias_inputs(compiled, device, name, grad):
+    run = compiled(ALIASES[name])
+    for rows in (4, 4, 5, 5, 6, 6, 6, 4):  # the later calls use the graph with dynamic shapes
+        x = torch.rand(rows, 6, device=device, requires_grad=grad)
+        with torch.set_grad_enabled(grad):
+            actual = run(x)
+        assert torch.equal(actual, ALIASES[name](x))
+        assert share_storage(actual, x)
+
+
+ALIASES_OF_MUTATED = {
+    "chunk": lambda x: (x.chunk(2)[1],),
+    "transposed": lambda x: (x[1:].t(), x[1:].expand(2, -1, -1)),
+    "overlapping": lambda x: (x[1:], x[2:]),
+    "read as integers": lambda x: (x[1:].view(torch.int32), x[1:, 2:4]),
+    "conjugated": lambda x: (torch.view_as_complex(x.view(x.shape[0], -1, 2)).conj().imag,),
+    "complex": lambda x: (torch.view_as_complex(x.view(x.shape[0], -1, 2))[1:],),
+    "negative": lambda x: (torch.view_as_complex(x.view(x.shape[0], -1, 2))[1:].conj(), x[x.shape[0] :]),
+    "divided": lambda x: (x[1:], x * x.cos().sin().exp().sum().item()),
+}
+
+
+@pytest.mark.parametrize("outputs", ["clone", "alias"])
+@pytest.mark.parametrize("name", ALIASES_OF_MUTATED)
+def test_outputs_alias_a_mutated_input(compiled, device, name, outputs):
+    """With dynamic shapes AOTAutograd regenerates such a view with the storage offset of the graph's output."""
+
+    def function(x):
+        x.add_(1)
+        return ALIASES_OF_MUTATED[name](x)
+
+    run = compiled(function, dynamic=True, outputs=outputs)
+    with torch._dynamo.config.patch(capture_scalar_outputs=True), torch.no_grad():
+        for rows in (5, 5, 4, 4, 6, 6):
+            x = torch.rand(rows, 6, device=device)
+            eager_x = x.clone()
+            actual, expected = run(x), function(eager_x)
+            assert torch.equal(x, eager_x)
+            for result, expected_result in zip(actual, expected, strict=True):
+                assert torch.equal(result, expected_result)
+                assert share_storage(result, x) == share_storage(expected_result, eager_x)
+                assert result.storage_offset() == expected_result.storage_offset()
+
+
+@pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
+@pytest.mark.parametrize("name", ALIASES)
+def test_fast_path_outputs_alias_inputs(device, inputs, outputs, name):
+    config = config_for(device, inputs=inputs, outputs=outputs)
+    run = cudagraphs.fast_path(lambda x: (ALIASES[name](x), x + 1), frozen=True, config=config)
+    for _ in range(4):
+        x = torch.rand(4, 6, device=device)
+        view, result = run(x)
+        assert (view is x) == (name == "itself")
+        assert share_storage(view, x)
+        view.fill_(2)
+        assert torch.equal(ALIASES[name](x), torch.full_like(ALIASES[name](x), 2))
+        assert result.min() >= 1
+
+
+LAYOUTS = {
+    "gaps": lambda x: (x + 1)[:, ::2],
+    "repeated": lambda x: x.sum().expand(4),
+    "transposed": lambda x: (x + 1).t(),
+    "column": lambda x: (x + 1)[:, 1],
+    "both": lambda x: (x + 1)[:, :1].expand(4, 5),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_cloned_outputs_keep_their_strides(compiled, device, name):
+    run = compiled(LAYOUTS[name])
+    for _ in range(4):
+        x = torch.rand(4, 6, device=device)
+        actual, expected = run(x), LAYOUTS[name](x)
+        assert torch.equal(actual, expected)
+        assert actual.stride() == expected.stride()
+
+
+def test_fast_path_copies_inputs_that_require_grad(device):
+    run = cudagraphs.fast_path(torch.nn.Linear(6, 6).to(device), config=config_for(device, inputs="copy"))
+    for _ in range(4):
+        assert run(torch.ones(2, 6, device=device, requires_grad=True)).grad_fn is None
+
+
+@pytest.mark.parametrize("outputs", ["clone", "alias"])
+def test_outputs_alias_an_input_that_overlaps_itself(device, inputs, outputs):
+    config = config_for(device, inputs=inputs, outputs=outputs)
+    run = cudagraphs.fast_path(lambda x: (x + 1, x.t(), x[1:]), frozen=True, config=config)
+    for number in range(4):
+        x = (torch.arange(5.0, device=device) + number).unfold(0, 3, 1)
+        result, transposed, rows = run(x)
+        assert torch.equal(result, x + 1)
+        assert torch.equal(transposed, x.t())
+        assert torch.equal(rows, x[1:])
+
+
+class Subclass(torch.Tensor):
+    pass
+
+
+def test_outputs_alias_an_input_as_a_subclass(device):
+    config = config_for(device)
+    run = cudagraphs.fast_path(lambda x: (x + 1, x.as_subclass(Subclass)), frozen=True, config=config)
+    assert [type(run(torch.ones(2, device=device))[1]) for _ in range(4)] == [Subclass] * 4
+
+
+def test_views_of_a_mutated_input_need_no_memory(device):
+    """Such as slices of a KV cache that is written in place: AOTAutograd reads only their layout, so nothing is copied."""
+
+    def function(x):
+        x.add_(1)
+        return x.unbind(0)
+
+    run = torch.compile(function, backend=cudagraphs.backend(config_for(device, inputs="copy")))
+    with torch.no_grad():
+        for _ in range(4):
+            x = torch.zeros(20, 8, device=device)
+            assert all(share_storage(tensor, x) for tensor in run(x))
+    with torch.no_grad():
+        report = cudagraphs.explain(run, torch.zeros(20, 8, device=device))
+    assert report.graphs[0].bytes_held <= 4 * x.nbytes

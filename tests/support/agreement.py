@@ -1,0 +1,33 @@
+"""Assertions that a captured function does what the eager one does."""
+
+from __future__ import annotations
+
+import torch
+
+
+def assert_agree(run, eager, make_args, *, calls=5):
+    """Call both with equal arguments: results, and changes of the arguments in place, have to be equal.
+
+    `make_args` is called once for each of the two, with the same seed, so that arguments that share memory do so for both.
+    """
+    with torch.no_grad():
+        for step in range(calls):
+            outcomes = []
+            for fn in (run, eager):
+                torch.manual_seed(step)
+                args = make_args()
+                outcomes.append((fn(*args), args))
+            torch.testing.assert_close(*outcomes)
+
+
+def assert_same_grads(model, twin):
+    """Assert that the parameters of two models have equal gradients, or none alike."""
+    for param, twin_param in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(param.grad, twin_param.grad)
+
+
+def assert_same_params(model, twin):
+    """Assert that the parameters of two models, and their gradients, are equal."""
+    for param, twin_param in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(param, twin_param)
+    assert_same_grads(model, twin)
