@@ -64,7 +64,7 @@ def train(wrap, rank, device):
             optimizer.step()
             optimizer.zero_grad()
     stats = cudagraphs.stats()
-    return {"recordings": stats.recordings, "replays": stats.replays, "moves": len(stats.moves)}
+    return {"recordings": stats.recordings, "replays": stats.replays, "moves": len(stats.address_changes)}
 
 
 def main(rank, file, device):

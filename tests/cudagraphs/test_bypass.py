@@ -13,19 +13,19 @@ from support.agreement import assert_agree
 from torch import nn
 
 from dynx import cudagraphs
-from dynx.cudagraphs._compiled.bypass import Direct
+from dynx.cudagraphs._compiled.bypass import Bypass
 
 
 @pytest.fixture
 def wrapper_calls(monkeypatch):
     """A list with an item for each call that went through AOTAutograd's wrappers."""
-    calls, call = [], Direct.__call__
+    calls, call = [], Bypass.__call__
 
     def call_and_count(self, args):
         calls.append(len(args))
         return call(self, args)
 
-    monkeypatch.setattr(Direct, "__call__", call_and_count)
+    monkeypatch.setattr(Bypass, "__call__", call_and_count)
     return calls
 
 

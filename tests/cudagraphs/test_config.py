@@ -13,17 +13,17 @@ from dynx.errors import UsageError
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"outputs": "copy"}, r"outputs='copy' is no choice.*\n  there is 'clone', 'alias', 'static'"),
-        ({"max_recordings": "2"}, "max_recordings='2' of dynx_cudagraphs is no int"),
+        ({"outputs": "copy"}, r"outputs='copy' is not a valid option.*\n  valid choices: 'clone', 'alias', 'static'"),
+        ({"max_recordings": "2"}, "max_recordings='2' of dynx_cudagraphs must be of type int"),
         ({"max_recordings": 0}, "max_recordings=0 leaves nothing to replay"),
-        ({"or_error": 1}, "or_error=1 of dynx_cudagraphs is no bool"),
-        ({"buckets": 8}, r"buckets=8 are no sizes of dimensions\n  such as \{0: \(8, 16, 32\)\}"),
-        ({"buckets": {0: 8}}, "are no sizes of dimensions"),
-        ({"buckets": {"rows": (8,)}}, "are no sizes of dimensions"),
-        ({"buckets": {-1: (8,)}}, "are no sizes of dimensions"),
-        ({"buckets": {0: (8.5,)}}, "are no sizes of dimensions"),
-        ({"buckets": {0: (0,)}}, "are no sizes of dimensions"),
-        ({"output": "clone"}, r"no option 'output'\n  there is inner, inputs, params, outputs"),
+        ({"or_error": 1}, "or_error=1 of dynx_cudagraphs must be of type bool"),
+        ({"buckets": 8}, r"buckets=8 does not map dimensions to sizes\n  for example \{0: \(8, 16, 32\)\}"),
+        ({"buckets": {0: 8}}, "does not map dimensions to sizes"),
+        ({"buckets": {"rows": (8,)}}, "does not map dimensions to sizes"),
+        ({"buckets": {-1: (8,)}}, "does not map dimensions to sizes"),
+        ({"buckets": {0: (8.5,)}}, "does not map dimensions to sizes"),
+        ({"buckets": {0: (0,)}}, "does not map dimensions to sizes"),
+        ({"output": "clone"}, r"no option 'output'\n  valid options: inner, inputs, params, outputs"),
     ],
 )
 def test_invalid_options_raise(options, words):
@@ -40,28 +40,37 @@ def test_environment_variable_sets_or_error(monkeypatch):
 
 
 def test_plans_may_be_a_path(tmp_path):
-    assert cudagraphs.Config(plans=tmp_path).plans == str(tmp_path)
+    assert cudagraphs.Config(plan_dir=tmp_path).plan_dir == str(tmp_path)
 
 
 LAYER = torch.nn.Linear(1, 1)
 EXAMPLE = torch.ones(1, 1)
 MISTAKES = {
-    "a dict as a config": (lambda: cudagraphs.backend({}), "config is a dict\n  give a cudagraphs.Config"),
-    "no function": (lambda: cudagraphs.fast_path(3), "3 cannot be called"),
-    "a config among examples": (lambda: cudagraphs.fast_path(LAYER, EXAMPLE, cudagraphs.Config()), "give it as config="),
-    "no tuple of arguments": (lambda: cudagraphs.graphed(LAYER, EXAMPLE), r"sample_args is a Tensor\n  give a tuple .*\(x,\)"),
-    "a list of modules": (lambda: cudagraphs.graphed([LAYER], (EXAMPLE,)), "a list cannot be called"),
-    "a module as parameters": (lambda: cudagraphs.train_step(LAYER, LAYER), r"params is a Linear\n  give its parameters\(\)"),
+    "a dict as a config": (lambda: cudagraphs.backend({}), "config is of type dict\n  pass a cudagraphs.Config"),
+    "no function": (lambda: cudagraphs.fast_path(3), "3 is not callable"),
+    "a config among examples": (lambda: cudagraphs.fast_path(LAYER, EXAMPLE, cudagraphs.Config()), "pass it as config="),
+    "no tuple of arguments": (
+        lambda: cudagraphs.graphed(LAYER, EXAMPLE),
+        r"sample_args is of type Tensor\n  pass a tuple .*\(x,\)",
+    ),
+    "a list of modules": (lambda: cudagraphs.graphed([LAYER], (EXAMPLE,)), "an object of type list is not callable"),
+    "a module as parameters": (lambda: cudagraphs.train_step(LAYER, LAYER), r"params is a Linear\n  pass its parameters\(\)"),
     "groups as parameters": (
         lambda: cudagraphs.train_step(LAYER, [{"params": list(LAYER.parameters())}]),
-        "a dict stands among params",
+        "params contains a dict",
     ),
     "an optimizer among examples": (
         lambda: cudagraphs.train_step(LAYER, LAYER.parameters(), torch.optim.SGD(LAYER.parameters())),
-        "a SGD stands among the examples\n  give it by name: optimizer=",
+        "a SGD is among the examples\n  pass it by keyword: optimizer=",
     ),
-    "no norm": (lambda: cudagraphs.train_step(LAYER, LAYER.parameters(), clip_grad_norm=0), "clip_grad_norm=0 leaves nothing"),
-    "half a call": (lambda: cudagraphs.train_step(LAYER, LAYER.parameters(), accumulate=2.5), "accumulate=2.5 does no step"),
+    "no norm": (
+        lambda: cudagraphs.train_step(LAYER, LAYER.parameters(), clip_grad_norm=0),
+        "clip_grad_norm=0 leaves no gradients",
+    ),
+    "half a call": (
+        lambda: cudagraphs.train_step(LAYER, LAYER.parameters(), accumulate=2.5),
+        "accumulate=2.5 would never step",
+    ),
 }
 
 

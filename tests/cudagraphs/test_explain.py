@@ -69,7 +69,7 @@ def test_a_skip_has_its_line_and_what_to_do(device):
     assert skip.advice.startswith("make the size fixed")
     text = rendered(report)
     assert "runs uncaptured" in text
-    assert "gives a size that depends on values; make the size fixed: torch.where" in text
+    assert "returns a size that depends on values; make the size fixed: torch.where" in text
 
 
 def test_pieces_of_a_split_graph_are_shown(device):
@@ -86,8 +86,10 @@ def test_pieces_of_a_split_graph_are_shown(device):
 
 def test_report_says_why_inputs_are_copied(device):
     report = explain(device, lambda x: x.add_(1) * 2, torch.ones(3, device=device), inputs="patch")
-    assert report.graphs[0].notes == ("inputs are copied, not patched: it changes something, so it cannot be tried",)
-    assert "inputs are copied, not patched: it changes something" in rendered(report)
+    assert report.graphs[0].notes == (
+        "inputs are copied, not patched: it changes its inputs, so patched pointers cannot be verified by replaying",
+    )
+    assert "inputs are copied, not patched: it changes its inputs" in rendered(report)
 
 
 def test_explain_accepts_a_compiled_module(device):

@@ -51,7 +51,7 @@ def pair(device, graph):
     twin = copy.deepcopy(model)
     graphed = graph(model, random_batch(device))
     twin.load_state_dict(graphed.state_dict())  # running statistics include the warm-up
-    cudagraphs._stats.forget()
+    cudagraphs._stats.reset_stats()
     return graphed, twin
 
 
@@ -270,13 +270,13 @@ def test_unsupported_modules_and_arguments_raise(device, graph):
         assert_raises(graph, "submodule 2 has a hook", model, device)
     run = graph(lambda x: x.add_(1) * 2, random_batch(device))
     run(random_batch(device).requires_grad_() * 1)
-    with pytest.raises(UsageError, match="x needs gradients and is changed in place"):
+    with pytest.raises(UsageError, match="x needs gradients and is mutated"):
         run(random_batch(device).requires_grad_() * 1)
     with pytest.raises(UsageError, match="warmup=0"):
         graph(batch_norm_mlp(device), random_batch(device), warmup=0)
-    with pytest.raises(UsageError, match="there are 2 callables"):
+    with pytest.raises(UsageError, match="2 callables, but sample arguments for 1"):
         cudagraphs.graphed((torch.sin, torch.cos), ((random_batch(device),),))
-    with pytest.raises(UsageError, match="gradients='static' is no choice"):
+    with pytest.raises(UsageError, match="gradients='static' is not a valid choice"):
         cudagraphs.graphed(torch.sin, (random_batch(device),), gradients="static")
 
 

@@ -205,7 +205,7 @@ def test_on_limit_error_raises(compiled, device):
     run = compiled(lambda x: x + 1, dynamic=True, max_recordings=1, on_limit="error")
     for size in (3, 3):
         run(torch.ones(size, device=device))
-    with pytest.raises(CaptureError, match=r"needs more than 1 recording: x.size\(\)\[0\]"):
+    with pytest.raises(CaptureError, match=r"needs more than 1 recording: they differ in x.size\(\)\[0\]"):
         run(torch.ones(4, device=device))
 
 
@@ -280,7 +280,7 @@ def test_data_dependent_size_runs_uncaptured(compiled, device):
     run = compiled(lambda x: x[x > 0] * 2)
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), pytest.warns(DynxWarning) as warnings:
         assert_equal(run(torch.ones(3, device=device)), torch.full((3,), 2.0, device=device))
-    assert "gives a size that depends on values" in str(warnings[0].message)
+    assert "returns a size that depends on values" in str(warnings[0].message)
     assert f"{__file__}:" in str(warnings[0].message)
 
 

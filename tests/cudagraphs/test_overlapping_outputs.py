@@ -35,7 +35,7 @@ def run(request, device):
         if request.param is None:
             return torch.compile(function, backend=cudagraphs.backend(config))
         if request.param == "fast_path":
-            return cudagraphs.fast_path(function, frozen=True, config=config)
+            return cudagraphs.fast_path(function, unsafe_skip_checks=True, config=config)
         return cudagraphs.graphed(function, (torch.ones(3, 4, device=device),), config=config)
 
     return make
@@ -67,7 +67,7 @@ def test_conjugate_and_negative_views(device, run, function):
 
 def test_outputs_without_overlap_are_copied_separately(device):
     config = config_for(device)
-    run = cudagraphs.fast_path(lambda x: ((y := x * 2)[0], y[-1]), frozen=True, config=config)
+    run = cudagraphs.fast_path(lambda x: ((y := x * 2)[0], y[-1]), unsafe_skip_checks=True, config=config)
     run(torch.ones(1000, 10, device=device))
     for _ in range(3):
         first, last = run(torch.ones(1000, 10, device=device))
@@ -107,7 +107,7 @@ def test_differentiable_outputs_do_not_share_memory(device):
 
 def test_writes_to_one_output_bump_the_version_of_the_others(device):
     config = config_for(device)
-    run = cudagraphs.fast_path(lambda x: ((y := x.sin()), y[1]), frozen=True, config=config)
+    run = cudagraphs.fast_path(lambda x: ((y := x.sin()), y[1]), unsafe_skip_checks=True, config=config)
     for _ in range(3):
         whole, row = run(torch.ones(3, 4, device=device))
         weight = torch.ones(3, 4, device=device, requires_grad=True)

@@ -11,8 +11,8 @@ from support.devices import on_cuda
 
 from dynx import cudagraphs
 from dynx.cudagraphs._compiled import backend
-from dynx.cudagraphs._compiled.split_runner import Divided
-from dynx.cudagraphs._graph.split import pieces_of
+from dynx.cudagraphs._compiled.split_runner import SplitRunner
+from dynx.cudagraphs._graph.split import split
 from dynx.errors import DynxWarning
 from dynx.records.cudagraphs import GraphInput, GraphPlan
 
@@ -39,14 +39,14 @@ unsafe.register_autograd(lambda ctx, gradient: unsafe(gradient))
 def pieces(monkeypatch):
     """For each graph that is split, whether each of its pieces is captured."""
     captured = []
-    described_pieces = backend.described_pieces
+    describe_pieces = backend.describe_pieces
 
     def describe_and_record(*args):
-        described = described_pieces(*args)
+        described = describe_pieces(*args)
         captured.append([not piece.why_uncaptured for piece in described] or None)
         return described
 
-    monkeypatch.setattr("dynx.cudagraphs._compiled.backend.described_pieces", describe_and_record)
+    monkeypatch.setattr("dynx.cudagraphs._compiled.backend.describe_pieces", describe_and_record)
     return captured
 
 
@@ -215,10 +215,10 @@ def test_output_is_cloned_for_the_user_but_not_for_backward():
     result = graph.call_function(torch.sin, (x,))
     graph.output((result, result))
     gm = torch.fx.GraphModule({}, graph)
-    (piece,) = pieces_of(gm, [[result]], 1)
+    (piece,) = split(gm, [[result]], 1)
     assert (piece.results, piece.user_outputs) == ((result, result), 1)
     plan = GraphPlan("forward", (GraphInput("x", "dynamic", "an argument"),), 1)
-    assert Divided(gm, [(piece, lambda args: ["copy", "the output itself"])], plan, clones=True)([1]) == [
+    assert SplitRunner(gm, [(piece, lambda args: ["copy", "the output itself"])], plan, clones=True)([1]) == [
         "copy",
         "the output itself",
     ]

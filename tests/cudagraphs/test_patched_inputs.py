@@ -63,7 +63,7 @@ def test_compiled_models_copy_no_inputs(device, model, outputs):
     make, example = MODELS[model]
     net = inference_model(make, device)
     run = torch.compile(net, backend=cudagraphs.backend(config(device, outputs=outputs)))
-    with torch.no_grad(), observers.graphs() as graphs:
+    with torch.no_grad(), observers.compiled_graphs() as graphs:
         for _ in range(5):
             x = cast_for(example(), net, device)
             torch.testing.assert_close(run(x), net(x))

@@ -125,12 +125,15 @@ def test_graphs_that_cannot_be_verified_are_recaptured(device):
     agree(run, twin, device)
     assert cudagraphs.stats().recordings == 3, "the new addresses could not be patched"
     report = cudagraphs.explain(torch.no_grad()(lambda x: model(x)), torch.ones(4, 16, device=device), config=config(device))
-    assert report.graphs[0].notes == ("parameters that move are recorded anew: it changes something, so it cannot be tried",)
+    assert report.graphs[0].notes == (
+        "parameters with a new address are recorded again: "
+        "it changes its inputs, so patched pointers cannot be verified by replaying",
+    )
 
 
 def test_fast_path_warns_where_patching_cannot_be_verified(device):
     model, twin = batch_norm_model(device), batch_norm_model(device)
-    with pytest.warns(DynxWarning, match="records parameters where they lie: it changes something"):
+    with pytest.warns(DynxWarning, match="records parameters at fixed addresses: it changes its inputs"):
         run = fast(model, device)
     for _ in range(2):
         twin(torch.ones(4, 16, device=device))
@@ -155,11 +158,11 @@ def test_other_module_changes_trigger_a_recapture(device):
 @pytest.mark.uncaptured
 def test_incompatible_options_raise(device):
     model, x = tied_mlp(device), torch.ones(4, 16, device=device)
-    with pytest.raises(UsageError, match="params='patch' tells inputs too"):
+    with pytest.raises(UsageError, match="params='patch' patches inputs too"):
         config(device, inputs="copy")
-    with pytest.raises(UsageError, match="leave out frozen and buckets"):
-        cudagraphs.fast_path(model, x, frozen=True, config=config(device))
-    with pytest.raises(UsageError, match="leave out frozen and buckets"):
+    with pytest.raises(UsageError, match="leave out unsafe_skip_checks and buckets"):
+        cudagraphs.fast_path(model, x, unsafe_skip_checks=True, config=config(device))
+    with pytest.raises(UsageError, match="leave out unsafe_skip_checks and buckets"):
         cudagraphs.fast_path(model, x, config=config(device, buckets={0: (4,)}))
     for make in (
         lambda: cudagraphs.graphed(model, (x,), config=config(device)),
@@ -253,7 +256,10 @@ def test_assignments_during_capture_are_restored(device):
     x = torch.zeros(4, 16, device=device)
     assert run(x)[0, 0] == 1
     model.swaps.append(True)  # not seen by the check: it compares the list's identity
-    with pytest.warns(DynxWarning, match=r"runs uncaptured: it changes first, second itself\n  have it give that as a result$"):
+    with pytest.warns(
+        DynxWarning,
+        match=r"runs uncaptured: it assigns first, second itself, which a replay would not do\n",
+    ):
         assert run(x)[0, 0] == 2
     assert run(x)[0, 0] == 1
     assert not run.recordings

@@ -77,7 +77,7 @@ def test_skip_names_the_user_line(plans):
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), pytest.warns(match="runs uncaptured"):
         compiled(function, "cpu")(torch.ones(3))
     (skip,) = plans[0].skips
-    assert "gives a size that depends on values" in skip.reason
+    assert "returns a size that depends on values" in skip.reason
     assert (skip.location.file, skip.location.line) == (__file__, function.__code__.co_firstlineno + 1)
 
 

@@ -23,7 +23,7 @@ import sys, torch
 from dynx import cudagraphs
 from dynx.cudagraphs._compiled import backend
 if "again" in sys.argv:
-    backend.plan_of = backend.described_pieces = None
+    backend.plan_of = backend.describe_pieces = None
 torch._dynamo.config.capture_dynamic_output_shape_ops = True
 layer = torch.nn.Linear(4, 4)
 
@@ -31,7 +31,7 @@ def program(x):
     y = layer(x).sin().cos().tanh()
     return (y * y.nonzero().sum()).exp().sin().cos()
 
-x, config = torch.ones(3, 4), cudagraphs.Config(runtime="emulator", plans=sys.argv[1])
+x, config = torch.ones(3, 4), cudagraphs.Config(runtime="emulator", plan_dir=sys.argv[1])
 report = cudagraphs.explain(program, x, config=config)
 print(report.to_json())
 print(cudagraphs.stats().skips[0].reason)
@@ -70,13 +70,13 @@ def compiled(device, tmp_path, monkeypatch):
     def compile(fn, folder=tmp_path, **options):
         torch._dynamo.reset()
         plans.clear()
-        return configs.compiled(fn, device, plans=str(folder), **options), plans
+        return configs.compiled(fn, device, plan_dir=str(folder), **options), plans
 
     return compile
 
 
 def plan_and_result(run, *args):
-    with observers.graphs() as graphs, torch.no_grad():
+    with observers.compiled_graphs() as graphs, torch.no_grad():
         for _ in range(3):
             result = run(*args)
     (graph,) = graphs
@@ -138,7 +138,7 @@ def test_warnings_from_a_cached_plan_are_the_same(device, compiled, monkeypatch)
     messages = []
     for _ in range(2):
         run, plans = compiled(torch.nonzero, partition=False)
-        with pytest.warns(DynxWarning, match="gives a size that depends on values") as caught:
+        with pytest.warns(DynxWarning, match="returns a size that depends on values") as caught:
             run(x)
         messages.append([str(warning.message) for warning in caught])
     assert plans == []
@@ -152,7 +152,7 @@ def test_corrupt_plan_files_are_rewritten(device, compiled, tmp_path, text):
     (path,) = tmp_path.iterdir()
     path.write_text(text, errors="surrogateescape")
     run, plans = compiled(torch.sin)
-    with pytest.warns(DynxWarning, match="no plan of this graph, and is written anew"):
+    with pytest.warns(DynxWarning, match="is not a plan of this graph, and is written again"):
         assert plan_and_result(run, x)[0] == first
     assert len(plans) == 1
     with warnings.catch_warnings():
@@ -167,13 +167,13 @@ def test_plan_with_other_nodes_is_not_used(device, compiled, tmp_path):
     plan_and_result(compiled(torch.sin)[0], x)
     (path,) = tmp_path.iterdir()
     path.write_text(path.read_text().replace('"node": "', '"node": "other_'))
-    with pytest.warns(DynxWarning, match="its nodes are others"):
+    with pytest.warns(DynxWarning, match="its nodes are those of another graph"):
         plan_and_result(compiled(torch.sin)[0], x)
 
 
 def test_read_only_folder_warns(device, compiled, tmp_path):
     (tmp_path / "file").write_text("")
     run, _ = compiled(torch.sin, folder=tmp_path / "file" / "plans")
-    with pytest.warns(DynxWarning, match="was not kept.*\n  name a folder that can be written to"):
+    with pytest.warns(DynxWarning, match="was not stored.*\n  name a writable folder with plan_dir="):
         _, result = plan_and_result(run, torch.ones(3, device=device))
     torch.testing.assert_close(result, torch.ones(3, device=device).sin())

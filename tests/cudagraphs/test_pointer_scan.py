@@ -54,7 +54,7 @@ HIGH = [
 ]  # the second crosses a 4 GiB boundary
 
 
-@pytest.mark.parametrize("place", [0, 4])
+@pytest.mark.parametrize("half_at", [0, 4])
 @pytest.mark.parametrize("lower", [(0x2000_0000, 0x200F_FFF8), (0xFFF0_0000, 0x8)])
 def test_stale_half_of_an_address_is_padding(half_at, lower):
     first, second = (kernel(words(0, 0x3F80_0000 << 32 - 8 * half_at | half << 8 * half_at)) for half in lower)

@@ -29,7 +29,7 @@ OVERLAPS = {
 }
 
 
-IGNORE_OVERLAP_WARNING = pytest.mark.filterwarnings("ignore:.*arguments lie in the same memory as what it changes")
+IGNORE_OVERLAP_WARNING = pytest.mark.filterwarnings("ignore:.*arguments share memory with tensors that it mutates")
 
 
 @IGNORE_OVERLAP_WARNING
@@ -86,7 +86,9 @@ class Scale:
 def test_outputs_of_unknown_types_run_uncaptured(device):
     model = linear(device)
     run = cudagraphs.fast_path(lambda x: Result(model(x)), config=config_for(device))
-    with pytest.warns(DynxWarning, match="runs uncaptured: it gives a Result, which a replay would not make anew$"):
+    with pytest.warns(
+        DynxWarning, match="runs uncaptured: it returns an object of type Result, which a replay would not create again$"
+    ):
         run(torch.ones(2, 3, device=device))
     for number in range(3):
         x = torch.full((2, 3), float(number), device=device)
@@ -98,7 +100,7 @@ def test_arguments_of_unknown_types_run_uncaptured(device):
     model, scale = linear(device), Scale()
     run = cudagraphs.fast_path(lambda x, scale: model(x) * scale.factor, config=config_for(device))
     x = torch.ones(2, 3, device=device)
-    with pytest.warns(DynxWarning, match="runs uncaptured: scale is a Scale, inside of which a change is not seen"):
+    with pytest.warns(DynxWarning, match="runs uncaptured: scale is of type Scale, whose changes cannot be noticed"):
         run(x, scale)
     for number in range(4):
         scale.factor = float(number)
@@ -107,7 +109,7 @@ def test_arguments_of_unknown_types_run_uncaptured(device):
 
 def test_numpy_scalars_have_a_recording_each(device):
     numpy = pytest.importorskip("numpy", reason="needs NumPy")
-    run = cudagraphs.fast_path(lambda x, factor: x * float(factor), frozen=True, config=config_for(device))
+    run = cudagraphs.fast_path(lambda x, factor: x * float(factor), unsafe_skip_checks=True, config=config_for(device))
     x = torch.ones(2, device=device)
     for factor in (1, 1, 2, 2, 1, 2):
         assert run(x, numpy.float32(factor)).tolist() == [factor] * 2
@@ -124,7 +126,7 @@ def test_mutated_containers_run_uncaptured(device):
 
     run = cudagraphs.fast_path(fill, config=config_for(device))
     x = torch.ones(2, 3, device=device)
-    with pytest.warns(DynxWarning, match="it changes what is in its arguments, which a replay would not do$"):
+    with pytest.warns(DynxWarning, match="it changes the containers among its arguments, which a replay would not do$"):
         run(x, {})
     for _ in range(3):
         run(x, cache := {})
@@ -133,8 +135,8 @@ def test_mutated_containers_run_uncaptured(device):
 
 @pytest.mark.uncaptured
 def test_metadata_mutation_runs_uncaptured(device):
-    run = cudagraphs.fast_path(lambda x: x.t_() + 1, frozen=True, config=config_for(device))
-    with pytest.warns(DynxWarning, match="it changes what is in its arguments"):
+    run = cudagraphs.fast_path(lambda x: x.t_() + 1, unsafe_skip_checks=True, config=config_for(device))
+    with pytest.warns(DynxWarning, match="it changes the containers among its arguments"):
         assert_agree(run, lambda x: x.t_() + 1, lambda: (torch.randn(2, 3, device=device),))
 
 
@@ -289,7 +291,10 @@ def test_padded_inputs_are_mutated(device):
 
 def test_buckets_of_the_last_dimension_need_no_recapture(device):
     run = cudagraphs.fast_path(
-        torch.sin, torch.ones(2, 3, 8, device=device), frozen=True, config=config_for(device, buckets={2: (2, 4, 8)})
+        torch.sin,
+        torch.ones(2, 3, 8, device=device),
+        unsafe_skip_checks=True,
+        config=config_for(device, buckets={2: (2, 4, 8)}),
     )
     assert cudagraphs.stats().recordings == 3
     for size in range(1, 9):
@@ -302,7 +307,7 @@ def test_recording_dropped_for_a_failed_capture(device):
     def reads(x):
         return x * x.sum().item() if len(x) == 3 else x + 1
 
-    run = cudagraphs.fast_path(reads, frozen=True, config=config_for(device, max_recordings=1, on_limit="lru"))
+    run = cudagraphs.fast_path(reads, unsafe_skip_checks=True, config=config_for(device, max_recordings=1, on_limit="lru"))
     two, three = torch.ones(2, device=device), torch.ones(3, device=device)
     for _ in range(3):
         run(two)

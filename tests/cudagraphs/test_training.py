@@ -167,7 +167,7 @@ def test_gradients_in_place_with_hooks_raise(compiled, device):
     model[2].bias.register_hook(lambda gradient: gradient * 2)
     run = compiled(model, gradients="in_place")
     x = torch.randn(3, 4, device=device)
-    with pytest.raises(UsageError, match=r"parameter .*2.*bias has a hook"):
+    with pytest.raises(UsageError, match=r"parameter .*2.*bias has a gradient hook"):
         run(x)
 
 

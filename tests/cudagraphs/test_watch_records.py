@@ -82,7 +82,7 @@ def test_address_changes_are_records_and_a_finding(device):
             old_data.append(weight.data)
             weight.data = weight.data + 1
     assert [(move.times, move.is_copied) for move in watch.run.moves] == [(1, False), (2, False), (3, True)]
-    assert watch.run.moves == cudagraphs.stats().moves
+    assert watch.run.moves == cudagraphs.stats().address_changes
     (finding,) = watch.run.findings
     assert finding.rule == "DX605"
     assert finding.location.line == watch.run.moves[0].location.line
