@@ -33,14 +33,14 @@ FAULTS = (
     Fault(
         "mutations of CPU tensors are allowed during a capture for CUDA",
         "_runtime/cpu_ops.py",
-        "if given and not is_between:",
-        "if not given and not is_between:",
+        "if on_cpu and not is_device_copy:",
+        "if not on_cpu and not is_device_copy:",
         "test_cpu_ops.py",
     ),
     Fault(
         "reads of CPU tensors are taken for reads of constants",
         "_runtime/cpu_ops.py",
-        "elif are_known:",
+        "elif are_constant:",
         "else:",
         "test_cpu_ops.py",
     ),
@@ -362,7 +362,7 @@ FAULTS = (
     Fault(
         "any differing word is taken for padding",
         "_runtime/pointer_scan.py",
-        "part = None if is_internal else _stale_part(here, there, memory, host)",
+        "part = None if is_internal else _stale_part(word, second_word, device_memory, host_memory)",
         "part = slice(0, 0)",
         "test_pointer_scan.py",
     ),

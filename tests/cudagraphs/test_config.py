@@ -111,7 +111,7 @@ def test_backend_is_registered_by_name():
     ids=["fast_path", "graphed", "train_step", "backend"],
 )
 def test_options_that_need_cuda_bindings_raise_without_them(monkeypatch, use, option):
-    monkeypatch.setattr("dynx.cudagraphs._runtime.emulator.Emulator.copies_in_graph", lambda self: False)
+    monkeypatch.setattr("dynx.cudagraphs._runtime.emulator.Emulator.can_set_memcpy_nodes", lambda self: False)
     config = cudagraphs.Config(runtime="emulator", **option)
     words = f"inputs='{config.inputs}' needs cuda-bindings\n  pip install 'dynx\\[cuda\\]'"
     with pytest.raises(UsageError, match=words):

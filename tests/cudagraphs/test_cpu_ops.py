@@ -9,7 +9,7 @@ from support.devices import on_cuda
 from torch import nn
 
 from dynx import cudagraphs
-from dynx.cudagraphs._runtime.cpu_ops import NothingOnCpu
+from dynx.cudagraphs._runtime.cpu_ops import RejectCpuOps
 from dynx.errors import CaptureFailed, DynxWarning
 
 EXISTING = torch.arange(3.0)
@@ -36,7 +36,7 @@ META = torch.ones(3, device="meta")  # stands for a tensor on the device
     ],
 )
 def test_constants_built_by_the_function_are_allowed(work):
-    with NothingOnCpu():
+    with RejectCpuOps():
         work()
 
 
@@ -60,21 +60,21 @@ def test_constants_built_by_the_function_are_allowed(work):
 )
 def test_reads_and_writes_of_existing_cpu_tensors_are_refused(work, reason):
     before = EXISTING.clone()
-    with pytest.raises(CaptureFailed, match=reason), NothingOnCpu():
+    with pytest.raises(CaptureFailed, match=reason), RejectCpuOps():
         work()
     assert torch.equal(EXISTING, before)
 
 
 def test_backward_may_read_constants_saved_by_forward():
-    with NothingOnCpu():
+    with RejectCpuOps():
         saved = torch.tensor(2.0)
-    with NothingOnCpu():
+    with RejectCpuOps():
         assert (torch.tensor(3.0) * saved.view(1)).item() == 6
         torch.ones(3).mul_(saved)
-    with pytest.raises(CaptureFailed, match="changes a tensor"), NothingOnCpu():
+    with pytest.raises(CaptureFailed, match="changes a tensor"), RejectCpuOps():
         saved.add_(1)
     outside = torch.tensor(2.0)
-    with pytest.raises(CaptureFailed, match="reads a tensor"), NothingOnCpu():
+    with pytest.raises(CaptureFailed, match="reads a tensor"), RejectCpuOps():
         torch.ones(3).mul_(outside)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dynx.cudagraphs._runtime.emulator import Emulator
-from dynx.cudagraphs._runtime.interface import no_results
+from dynx.cudagraphs._runtime.interface import no_clones
 from dynx.cudagraphs._runtime.pointer_scan import NotPatchable
 from dynx.errors import CaptureFailed
 
@@ -168,20 +168,20 @@ def test_copies_in_a_graph_read_from_the_sources_set():
 
 def test_patched_inputs_are_read_at_the_addresses_set():
     emulator, args = Emulator(), torch.ones(2, 3)
-    captured = emulator.capture_reading(lambda inputs: inputs[0].t() * 2, [args], no_results, None)
+    captured = emulator.capture_patched(lambda inputs: inputs[0].t() * 2, [args], no_clones, None)
     for value in (5.0, 7.0):
         captured.set_sources([torch.full((2, 3), value)])
         captured.replay()
         assert captured.outputs.tolist() == [[2 * value] * 2] * 3
     with pytest.raises(CaptureFailed, match="memory of an earlier call"):
         captured.replay()
-    with pytest.raises(NotPatchable, match="lies in an input"):
-        emulator.capture_reading(lambda inputs: (inputs[0].t(),), [args], no_results, None)
+    with pytest.raises(NotPatchable, match="aliases an input"):
+        emulator.capture_patched(lambda inputs: (inputs[0].t(),), [args], no_clones, None)
 
 
 def test_results_are_copied_to_the_targets_set():
     held = torch.ones(3)
-    captured = Emulator().capture(lambda _: held * 2, results=lambda outputs: [outputs])
+    captured = Emulator().capture(lambda _: held * 2, select_clones=lambda outputs: [outputs])
     first, second = torch.empty(3), torch.empty(3)
     for target in (first, second):
         captured.set_targets([target])
@@ -210,7 +210,7 @@ def test_graphs_of_one_pool_overwrite_each_other():
 def test_released_results_are_overwritten():
     """The graph itself copies them to their targets, so their memory returns to the pool."""
     emulator, x = Emulator(), torch.ones(3)
-    captured = emulator.capture(lambda _: (x + 1, x + 2), results=lambda outputs: outputs[:1])
+    captured = emulator.capture(lambda _: (x + 1, x + 2), select_clones=lambda outputs: outputs[:1])
     captured.release(captured.outputs[:1])
     captured.set_targets([target := torch.empty(3)])
     captured.replay()
@@ -253,7 +253,7 @@ def test_replay_fails_after_its_memory_was_freed():
     captured = Emulator().capture(lambda _: held[0] * 2)
     captured.replay()
     held.clear()
-    with pytest.raises(CaptureFailed, match="memory which nobody has kept"):
+    with pytest.raises(CaptureFailed, match="reads freed memory"):
         captured.replay()
 
 

@@ -13,7 +13,7 @@ from support.devices import on_cuda
 
 from dynx import cudagraphs
 from dynx.cudagraphs._runtime.memcpy import CopiesNotFound
-from dynx.cudagraphs._runtime.select import runtime_of
+from dynx.cudagraphs._runtime.select import select_runtime
 from dynx.errors import CaptureError, CaptureFailed, DynxWarning
 
 
@@ -224,7 +224,7 @@ def test_failed_capture_runs_uncaptured(compiled, device, monkeypatch):
     def refuse(*args, **kwargs):
         raise CaptureFailed("refused by the test")
 
-    monkeypatch.setattr(type(runtime_of(config_for(device))), "capture", refuse)
+    monkeypatch.setattr(type(select_runtime(config_for(device))), "capture", refuse)
     assert_runs_uncaptured(compiled(torch.sin), torch.sin, device)
     assert cudagraphs.stats().skips[0].reason == "refused by the test"
 
@@ -234,12 +234,12 @@ def test_failed_capture_runs_uncaptured(compiled, device, monkeypatch):
 def test_inputs_are_copied_before_the_replay_where_the_graph_cannot(device, monkeypatch, inputs):
     """CUDA captures very small copies as kernels, whose source cannot be set."""
     config = config_for(device, inputs=inputs)
-    runtime = type(runtime_of(config))
+    runtime = type(select_runtime(config))
     capture = runtime.capture
 
     def capture_without(runtime, function, copies, results, pool):
         if copies:
-            raise CopiesNotFound("inputs 0 were not captured as copies")
+            raise CopiesNotFound("copies 0 were not captured as memcpy nodes")
         return capture(runtime, function, copies, results, pool)
 
     monkeypatch.setattr(runtime, "capture", capture_without)
@@ -267,7 +267,7 @@ def _(x):
 def test_operator_that_reads_a_value_fails_the_capture(compiled, device):
     """The FX graph does not show that the operator reads a value; the capture fails."""
     assert_runs_uncaptured(compiled(lambda x: reads_value(x) + 1), lambda x: x + x[0] + 1, device)
-    assert "CUDA did not capture it: " in cudagraphs.stats().skips[0].reason
+    assert "CUDA graph capture failed: " in cudagraphs.stats().skips[0].reason
     torch.rand(3, device=device)  # in plain torch this raises: Offset increment outside graph capture encountered unexpectedly
     run = compiled(lambda x: torch.nn.functional.dropout(x + 1))
     for _ in range(3):

@@ -186,7 +186,7 @@ class ReadsThroughList(nn.Module):
 
 def test_parameters_also_reached_through_a_list_are_recaptured(device):
     model = ReadsThroughList().to(device)
-    with pytest.warns(DynxWarning, match="it finds an input by another way too"):
+    with pytest.warns(DynxWarning, match="it also reads an input through another reference"):
         run = fast(model, device)
     agree(run, model, device)
     model.inner.weight.data = model.inner.weight.data * 3

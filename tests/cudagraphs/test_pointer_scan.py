@@ -6,10 +6,21 @@ import random
 
 import pytest
 
-from dynx.cudagraphs._runtime.pointer_scan import NodeImage, NotPatchable, Range, Site, Stale, Unexplained, pointer_sites
+from dynx.cudagraphs._runtime.pointer_scan import (
+    AddressRange,
+    InputPointer,
+    NodeParams,
+    NotPatchable,
+    StaleBytes,
+    UnexplainedDifference,
+    find_input_pointers,
+)
 
-INPUTS = [(Range(0x1000, 0x1100), Range(0x5000, 0x5100)), (Range(0x2000, 0x2008), Range(0x6000, 0x6008))]
-MEMORY = [Range(0x8000, 0x9000), Range(0xA000, 0xB000), Range(0xC000, 0xD000)]
+INPUTS = [
+    (AddressRange(0x1000, 0x1100), AddressRange(0x5000, 0x5100)),
+    (AddressRange(0x2000, 0x2008), AddressRange(0x6000, 0x6008)),
+]
+MEMORY = [AddressRange(0x8000, 0x9000), AddressRange(0xA000, 0xB000), AddressRange(0xC000, 0xD000)]
 
 
 def words(*values):
@@ -17,26 +28,26 @@ def words(*values):
 
 
 def kernel(*fields, function_attrs=("gemm", 4)):
-    return NodeImage("kernel", function_attrs, tuple(field if isinstance(field, tuple) else (0, field) for field in fields))
+    return NodeParams("kernel", function_attrs, tuple(field if isinstance(field, tuple) else (0, field) for field in fields))
 
 
 def sites(first, second, again=None):
-    return scan(first, second, again).sites
+    return scan(first, second, again).pointers
 
 
 def scan(first, second, again=None):
-    return pointer_sites([first], [second], [[first if again is None else again]], INPUTS, MEMORY)
+    return find_input_pointers([first], [second], [[first if again is None else again]], INPUTS, MEMORY)
 
 
 def test_pointers_are_found_with_their_offsets():
     first, second = kernel(words(0x1000, 7), words(0x2000)), kernel(words(0x5000, 7), words(0x6000))
-    assert sites(first, second) == [Site(0, 0, 0, 0, 0), Site(0, 1, 0, 1, 0)]
-    assert sites(kernel(words(1, 0x1040)), kernel(words(1, 0x5040))) == [Site(0, 0, 8, 0, 0x40)]
+    assert sites(first, second) == [InputPointer(0, 0, 0, 0, 0), InputPointer(0, 1, 0, 1, 0)]
+    assert sites(kernel(words(1, 0x1040)), kernel(words(1, 0x5040))) == [InputPointer(0, 0, 8, 0, 0x40)]
 
 
 def test_words_are_aligned_by_device_offset():
     first, second = (12, b"abcd" + words(0x1008)), (12, b"abcd" + words(0x5008))
-    assert sites(kernel(first), kernel(second)) == [Site(0, 0, 4, 0, 8)]
+    assert sites(kernel(first), kernel(second)) == [InputPointer(0, 0, 4, 0, 8)]
 
 
 def test_internal_memory_may_differ_between_captures():
@@ -49,8 +60,8 @@ def test_noise_differs_with_equal_inputs():
 
 
 HIGH = [
-    Range(0x7F00_2000_0000, 0x7F00_2010_0000),
-    Range(0x7F00_FFF0_0000, 0x7F01_0010_0000),
+    AddressRange(0x7F00_2000_0000, 0x7F00_2010_0000),
+    AddressRange(0x7F00_FFF0_0000, 0x7F01_0010_0000),
 ]  # the second crosses a 4 GiB boundary
 
 
@@ -58,51 +69,53 @@ HIGH = [
 @pytest.mark.parametrize("lower", [(0x2000_0000, 0x200F_FFF8), (0xFFF0_0000, 0x8)])
 def test_stale_half_of_an_address_is_padding(half_at, lower):
     first, second = (kernel(words(0, 0x3F80_0000 << 32 - 8 * half_at | half << 8 * half_at)) for half in lower)
-    assert pointer_sites([first], [second], [[first]], INPUTS, HIGH) == (
+    assert find_input_pointers([first], [second], [[first]], INPUTS, HIGH) == (
         [],
-        [Stale(0, 0, 8 + half_at, lower[1].to_bytes(4, "little"))],
+        [StaleBytes(0, 0, 8 + half_at, lower[1].to_bytes(4, "little"))],
     )
 
 
 def test_bytes_outside_of_words_are_padding():
     first, second = (kernel((4, b"ab" + padding + words(7) + b"c")) for padding in (b"cd", b"ef"))
-    assert pointer_sites([first], [second], [[first]], INPUTS, MEMORY) == ([], [Stale(0, 0, 0, b"abef")])
+    assert find_input_pointers([first], [second], [[first]], INPUTS, MEMORY) == ([], [StaleBytes(0, 0, 0, b"abef")])
 
 
 def test_host_addresses_are_padding():
     first, second = kernel(words(0x31CA_E8C0)), kernel(words(0x31CA_D840))
-    host = [Range(0x31C0_0000, 0x31D0_0000)]
-    assert pointer_sites([first], [second], [[first]], INPUTS, MEMORY, host).stale == [Stale(0, 0, 0, words(0x31CA_D840))]
-    with pytest.raises(Unexplained):
-        pointer_sites([first], [second], [[first]], INPUTS, MEMORY, [Range(0x31C0_0000, 0x31CA_D000)])
+    host = [AddressRange(0x31C0_0000, 0x31D0_0000)]
+    assert find_input_pointers([first], [second], [[first]], INPUTS, MEMORY, host).stale == [
+        StaleBytes(0, 0, 0, words(0x31CA_D840))
+    ]
+    with pytest.raises(UnexplainedDifference):
+        find_input_pointers([first], [second], [[first]], INPUTS, MEMORY, [AddressRange(0x31C0_0000, 0x31CA_D000)])
 
 
 @pytest.mark.parametrize("address", [0x31CA_E8C0, MEMORY[0].start + 8])
 def test_stale_address_beside_zero_is_padding(address):
-    host = [Range(0x31C0_0000, 0x31D0_0000)]
+    host = [AddressRange(0x31C0_0000, 0x31D0_0000)]
     for word_in_first, word_in_second in ((0, address), (address, 0)):
         images = kernel(words(word_in_first)), kernel(words(word_in_second))
-        assert pointer_sites([images[0]], [images[1]], [[images[0]]], INPUTS, MEMORY, host) == ([], [])
+        assert find_input_pointers([images[0]], [images[1]], [[images[0]]], INPUTS, MEMORY, host) == ([], [])
 
 
 @pytest.mark.parametrize("word", [INPUTS[0][1].start, 0x77])
 def test_input_or_number_beside_zero_is_refused(word):
     first, second = kernel(words(0)), kernel(words(word))
-    with pytest.raises(Unexplained):
-        pointer_sites([first], [second], [[first]], INPUTS, MEMORY)
+    with pytest.raises(UnexplainedDifference):
+        find_input_pointers([first], [second], [[first]], INPUTS, MEMORY)
 
 
 @pytest.mark.parametrize("lower", [(0x2000_0000, 0x2010_0000), (0xFFF0_0000, 0x10_0000), (0x4000_0000, 0x2000_0000)])
 def test_half_words_that_are_no_address_are_refused(lower):
     first, second = (kernel(words(0x3F80_0000 << 32 | half)) for half in lower)
     with pytest.raises(NotPatchable, match="word 0 of parameter 0"):
-        pointer_sites([first], [second], [[first]], INPUTS, HIGH)
+        find_input_pointers([first], [second], [[first]], INPUTS, HIGH)
 
 
 def test_word_that_differs_in_both_halves_is_refused():
     first, second = kernel(words(0x1_2000_0000)), kernel(words(0x2_2000_0008))
     with pytest.raises(NotPatchable, match="word 0 of parameter 0"):
-        pointer_sites([first], [second], [[first]], INPUTS, HIGH)
+        find_input_pointers([first], [second], [[first]], INPUTS, HIGH)
 
 
 REFUSED = {
@@ -113,11 +126,11 @@ REFUSED = {
     "a pointer that goes elsewhere": (kernel(words(0x1000)), kernel(words(0x5008)), "does not follow"),
     "another function": (kernel(words(1)), kernel(words(1), function_attrs=("gemv", 4)), "differ in node 0"),
     "a memset of an input": (
-        NodeImage("memset", (), ((0, words(0x1000)),)),
-        NodeImage("memset", (), ((0, words(0x5000)),)),
+        NodeParams("memset", (), ((0, words(0x1000)),)),
+        NodeParams("memset", (), ((0, words(0x5000)),)),
         "sets",
     ),
-    "a host function": (NodeImage("other", ()), NodeImage("other", ()), "no kernel"),
+    "a host function": (NodeParams("other", ()), NodeParams("other", ()), "not a kernel"),
 }
 
 
@@ -129,9 +142,9 @@ def test_unexplained_differences_are_refused(first, second, reason):
 
 def test_more_captures_identify_noise():
     first, second = kernel(words(0x3FF00000)), kernel(words(0x3FF00001))
-    with pytest.raises(Unexplained):
-        pointer_sites([first], [second], [[first], [first]], INPUTS, MEMORY)
-    assert pointer_sites([first], [second], [[first], [first], [second]], INPUTS, MEMORY) == ([], [])
+    with pytest.raises(UnexplainedDifference):
+        find_input_pointers([first], [second], [[first], [first]], INPUTS, MEMORY)
+    assert find_input_pointers([first], [second], [[first], [first], [second]], INPUTS, MEMORY) == ([], [])
 
 
 def test_pointer_that_differs_with_equal_inputs_is_refused():
@@ -141,7 +154,7 @@ def test_pointer_that_differs_with_equal_inputs_is_refused():
 
 def test_different_node_counts_are_refused():
     with pytest.raises(NotPatchable, match="1, 2 and 1 nodes"):
-        pointer_sites([kernel()], [kernel(), kernel()], [[kernel()]], INPUTS, MEMORY)
+        find_input_pointers([kernel()], [kernel(), kernel()], [[kernel()]], INPUTS, MEMORY)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -158,7 +171,7 @@ def test_generated_captures(seed):
                 if kind == "input":
                     tensor, delta = rng.choice([(0, rng.randrange(0x100)), (1, rng.randrange(8))])
                     values = [INPUTS[tensor][0].start + delta, INPUTS[tensor][1].start + delta, INPUTS[tensor][0].start + delta]
-                    expected.append(Site(number, field, 8 * word, tensor, delta))
+                    expected.append(InputPointer(number, field, 8 * word, tensor, delta))
                 elif kind == "memory":
                     values = [rng.choice(MEMORY).start + rng.randrange(0x1000) for _ in range(3)]
                 elif kind == "noise":
@@ -171,9 +184,9 @@ def test_generated_captures(seed):
                 into.append(words(*values))
         for into, image in zip(images, fields, strict=True):
             into.append(kernel(*image))
-    assert pointer_sites(images[0], images[1], images[2:], INPUTS, MEMORY) == (expected, [])
+    assert find_input_pointers(images[0], images[1], images[2:], INPUTS, MEMORY) == (expected, [])
     images[1][3] = kernel(*[(0, data) for _, data in images[1][3].fields[:-1]], words(1 << 50))
     images[0][3] = kernel(*[(0, data) for _, data in images[0][3].fields[:-1]], words(1 << 51))
     images[2][3] = images[0][3]
     with pytest.raises(NotPatchable):
-        pointer_sites(images[0], images[1], images[2:], INPUTS, MEMORY)
+        find_input_pointers(images[0], images[1], images[2:], INPUTS, MEMORY)

@@ -81,8 +81,8 @@ def test_address_changes_are_records_and_a_finding(device):
             run(torch.ones(2, 3, device=device))
             old_data.append(weight.data)
             weight.data = weight.data + 1
-    assert [(move.times, move.is_copied) for move in watch.run.moves] == [(1, False), (2, False), (3, True)]
-    assert watch.run.moves == cudagraphs.stats().address_changes
+    assert [(move.times, move.is_copied) for move in watch.run.address_changes] == [(1, False), (2, False), (3, True)]
+    assert watch.run.address_changes == cudagraphs.stats().address_changes
     (finding,) = watch.run.findings
     assert finding.rule == "DX605"
-    assert finding.location.line == watch.run.moves[0].location.line
+    assert finding.location.line == watch.run.address_changes[0].location.line

@@ -345,7 +345,9 @@ def test_reasons_name_the_configuration_without_watch():
     assert dynx.would_recompile(compiled, torch.ones(3)).hit
 
 
-@pytest.mark.parametrize("value", [arithmetic, Net(), Net, len, "arithmetic", None], ids=repr)
+@pytest.mark.parametrize(
+    "value", [arithmetic, Net(), Net, len, "arithmetic", None], ids=["function", "module", "class", "builtin", "str", "None"]
+)
 def test_uncompiled_values_are_refused(value):
     with pytest.raises(UsageError, match=r"is not compiled\n  pass what torch.compile or dynx.compile returned for it"):
         dynx.would_recompile(value, torch.ones(3))
