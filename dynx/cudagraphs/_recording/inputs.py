@@ -74,9 +74,8 @@ def own_copy(tensor: torch.Tensor) -> torch.Tensor:
     if _overlaps_itself(compact):
         return tensor.clone()
     copy = copy_of(compact)
-    return (
-        copy.expand(tensor.size()).detach() if expanded else copy
-    )  # detached: autograd forbids in-place changes of such views
+    # detached: autograd forbids in-place changes of expanded views
+    return copy.expand(tensor.size()).detach() if expanded else copy
 
 
 def _expanded_dims(tensor: torch.Tensor) -> tuple[int, ...]:
