@@ -27,8 +27,8 @@ def words(*values):
     return b"".join(value.to_bytes(8, "little") for value in values)
 
 
-def kernel(*fields, function_attrs=("gemm", 4)):
-    return NodeParams("kernel", function_attrs, tuple(field if isinstance(field, tuple) else (0, field) for field in fields))
+def kernel(*fields, operation=("gemm", 4)):
+    return NodeParams("kernel", operation, tuple(field if isinstance(field, tuple) else (0, field) for field in fields))
 
 
 def sites(first, second, again=None):
@@ -124,11 +124,11 @@ REFUSED = {
     "a pointer before an input": (kernel(words(0x8010)), kernel(words(0x8010 + 0x4000)), "word 0 of parameter 0"),
     "a pointer that stays": (kernel(words(0x1000)), kernel(words(0x1000)), "does not follow"),
     "a pointer that goes elsewhere": (kernel(words(0x1000)), kernel(words(0x5008)), "does not follow"),
-    "another function": (kernel(words(1)), kernel(words(1), function_attrs=("gemv", 4)), "differ in node 0"),
+    "another function": (kernel(words(1)), kernel(words(1), operation=("gemv", 4)), "differ in node 0"),
     "a memset of an input": (
         NodeParams("memset", (), ((0, words(0x1000)),)),
         NodeParams("memset", (), ((0, words(0x5000)),)),
-        "sets",
+        "sets an input",
     ),
     "a host function": (NodeParams("other", ()), NodeParams("other", ()), "not a kernel"),
 }

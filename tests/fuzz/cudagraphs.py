@@ -172,7 +172,7 @@ def _end(tensor: torch.Tensor) -> int:
     return tensor.data_ptr() + (sum(steps) + 1) * tensor.element_size()
 
 
-@dataclass(unsafe_skip_checks=True)
+@dataclass(frozen=True)
 class Trial:
     """A program, its calls, and the config and function that capture it."""
 

@@ -67,7 +67,7 @@ _MUTATIONS = (
 _UNCAPTURABLE = ("{x} * {x}.detach().sum().item()", "{x}.detach().sum().cpu().to({x}.device) * {x}")
 
 
-@dataclass(unsafe_skip_checks=True)
+@dataclass(frozen=True)
 class Program:
     statements: tuple[str, ...]
     results: tuple[str, ...]
@@ -111,7 +111,7 @@ def random_program(rng: random.Random, *, returns_parameters: bool) -> Program:
     return Program(tuple(statements), results, nests=rng.random() < 0.3)
 
 
-@dataclass(unsafe_skip_checks=True)
+@dataclass(frozen=True)
 class Call:
     """How a module is called, and the actions that follow."""
 

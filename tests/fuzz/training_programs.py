@@ -157,7 +157,7 @@ _COUNTS_IN_TENSORS = ("Adam", "AdamW", "maximize", "RMSprop", "Adadelta", "NAdam
 _MAY_BE_FUSED = ("SGD", "momentum", "Adam", "AdamW")
 
 
-@dataclass(unsafe_skip_checks=True)
+@dataclass(frozen=True)
 class Program:
     """A training; `events` holds the events before each of its calls."""
 

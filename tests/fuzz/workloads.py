@@ -141,7 +141,7 @@ class Color(enum.Flag):
 
 
 def objects():
-    @dataclasses.dataclass(order=True, unsafe_skip_checks=True)
+    @dataclasses.dataclass(order=True, frozen=True)
     class Point:
         x: int
         y: list = dataclasses.field(default_factory=list, compare=False)
