@@ -21,7 +21,7 @@ from dynx.errors import DynxWarning, UsageError
 @pytest.fixture(autouse=True)
 def cuda_bindings(device):
     if device == "cuda":
-        pytest.importorskip("cuda.cuda_bindings", reason="needs cuda-cuda_bindings")
+        pytest.importorskip("cuda.bindings", reason="needs cuda-bindings")
 
 
 def config(device, **options):
