@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 
 
-def assert_agree(run, eager, make_args, *, calls=5):
+def assert_agree(run, eager, make_args, *, calls=5, grad_mode=torch.no_grad):
     """Call both with equal arguments: results, and changes of the arguments in place, have to be equal.
 
     `make_args` is called once for each of the two, with the same seed, so that arguments that share memory do so for both.
     """
-    with torch.no_grad():
+    with grad_mode():
         for step in range(calls):
             outcomes = []
             for fn in (run, eager):

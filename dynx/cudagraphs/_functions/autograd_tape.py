@@ -71,8 +71,9 @@ class AutogradTape:
         )
         inputs, params = len(self._inputs), len(self._parameters)
         of_leaves, of_params = all_gradients[inputs : inputs + params], all_gradients[inputs + params :]
-        is_same = [leaf is param for leaf, param in zip(self._leaf_of_parameter, self._parameters, strict=True)]
-        result = [*all_gradients[:inputs], *map(_sum, of_leaves, of_params, is_same)]
+        of_both = zip(of_leaves, of_params, self._leaf_of_parameter, self._parameters, strict=True)
+        sums = [_sum(leaf_grad, param_grad, is_same=leaf is param) for leaf_grad, param_grad, leaf, param in of_both]
+        result = [*all_gradients[:inputs], *sums]
         self.is_used = [gradient is not None for gradient in result]
         return result
 
@@ -96,7 +97,7 @@ def unknown_leaf(results: Sequence[torch.Tensor], known: Sequence[torch.Tensor])
     return next((tuple(leaf.size()) for leaf in leaves if id(leaf) not in known_ids), None)
 
 
-def _sum(of_leaf: torch.Tensor | None, of_param: torch.Tensor | None, is_same: bool) -> torch.Tensor | None:
+def _sum(of_leaf: torch.Tensor | None, of_param: torch.Tensor | None, *, is_same: bool) -> torch.Tensor | None:
     if of_leaf is None:
         return of_param
     return of_leaf if of_param is None or is_same else of_leaf + of_param

@@ -45,7 +45,7 @@ def stage_inputs(inputs: list[Any], plan: GraphPlan, in_graph: tuple[int, ...]) 
 
 def read_in_place(dynamic: tuple[int, ...]) -> StagedInputs:
     """Return the staging of a graph whose pointers are set to the inputs: nothing is copied."""
-    return StagedInputs(lambda args: None, dynamic, True, [], 0, 0)
+    return StagedInputs(lambda args: None, dynamic, is_done_by_graph=True, sources=[], copied=0, nbytes=0)
 
 
 def copyable_in_graph(args: Sequence[Any], plan: GraphPlan) -> tuple[int, ...]:

@@ -42,7 +42,7 @@ class Recording:
     ) -> None:
         begin = time.perf_counter()
         self._matches = _predicate(plan, args)
-        with torch.inference_mode(False), torch.no_grad():  # tensors created here are used outside of inference mode too
+        with torch.inference_mode(mode=False), torch.no_grad():  # tensors created here are used outside of inference mode too
             # aliases: whether the caller's own tensors are in use tells whether a recording may be replayed again
             aliases = [arg.detach() if isinstance(arg, torch.Tensor) else arg for arg in args]
             graph = _capture(call, plan, config, runtime, aliases, pool)
