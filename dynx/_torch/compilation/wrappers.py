@@ -73,7 +73,7 @@ def compile_class(cls: Any, context: Callable[[Any], Any]) -> Any:
 
 
 def pass_for_compiled(wrapper: Any, fn: Any, run: Any) -> None:
-    """Give `wrapper` the marks that torch.compile put on `run`, which compiles `fn`.
+    """Set on `wrapper` the marks that torch.compile put on `run`, which compiles `fn`.
 
     Traced code that calls the wrapper then continues in `fn`, and tools find it.
     """

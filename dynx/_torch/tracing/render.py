@@ -218,7 +218,7 @@ def _class_of(variable: Any) -> type | None:
 
 @cache
 def _type_depends_on_value(cls: Any) -> bool:
-    """Return whether `python_type` reads the value, which may add guards: that of attributes does."""
+    """Return whether `python_type` of such a variable reads its value, which may add guards: GetAttrVariable's does."""
     return "as_python_constant" in cls.python_type.__code__.co_names
 
 

@@ -39,13 +39,13 @@ class Names(NamedTuple):
 
 @lru_cache(1024)
 def names_in(code: CodeType) -> Names:
-    found = [(each.opname, each.argval) for each in dis.get_instructions(code)]
-    inner = [names_in(each) for each in code.co_consts if isinstance(each, CodeType)]
-    variables = (name for kind, name in found if kind in ("LOAD_GLOBAL", "LOAD_NAME"))
-    attributes = (name for kind, name in found if kind in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"))
+    instructions = [(instruction.opname, instruction.argval) for instruction in dis.get_instructions(code)]
+    inner = [names_in(const) for const in code.co_consts if isinstance(const, CodeType)]
+    variables = (name for opname, name in instructions if opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+    attributes = (name for opname, name in instructions if opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"))
     return Names(
-        frozenset(variables).union(*(each.variables for each in inner)),
-        frozenset(attributes).union(*(each.attributes for each in inner)),
+        frozenset(variables).union(*(names.variables for names in inner)),
+        frozenset(attributes).union(*(names.attributes for names in inner)),
     )
 
 
@@ -60,7 +60,7 @@ def levels(function: Any) -> Iterator[Any]:
     return (layer.value for layer in unwrap(function).layers)
 
 
-def given_to(level: Any) -> tuple[Any, ...]:
+def bound_objects(level: Any) -> tuple[Any, ...]:
     """Return what a level passes to its code: `self` of a method, the arguments of a partial, or a callable object itself."""
     if issubclass(type(level), partial):
         return (*level.args, *level.keywords.values())
@@ -71,7 +71,7 @@ def given_to(level: Any) -> tuple[Any, ...]:
 
 def cells_of(function: FunctionType) -> list[CellType]:
     """Return the closure cells of a function that have a value."""
-    return [each for each in function.__closure__ or () if not is_empty(each)]
+    return [cell for cell in function.__closure__ or () if not is_empty(cell)]
 
 
 def is_empty(cell: CellType) -> bool:

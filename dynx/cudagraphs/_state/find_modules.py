@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from dynx._trace.user_location import owner_of_file
-from dynx.cudagraphs._state.code_names import FUNCTIONS, cells_of, given_to, is_empty, levels, names_in, plain_functions
+from dynx.cudagraphs._state.code_names import FUNCTIONS, bound_objects, cells_of, is_empty, levels, names_in, plain_functions
 
 Values = tuple[Any, ...]
 
@@ -153,7 +153,7 @@ class _Search:
 
     def _visit_function(self, function: Any) -> None:
         for level in levels(function):
-            for value in given_to(level):
+            for value in bound_objects(level):
                 self._follow_constant(function, value)
         for inner in plain_functions(function):
             names = names_in(inner.__code__)

@@ -135,7 +135,8 @@ def _state_tensors(params: Sequence[torch.Tensor], optimizer: torch.optim.Optimi
 def check_wrappers(named: Sequence[Named]) -> None:
     """Raise UsageError where any DDP or DataParallel module in the process wraps the parameters."""
     params = {id(param) for _, param in named}
-    for wrapper in (value for value in gc.get_objects() if issubclass(type(value), _WRAPPERS)):
+    modules = (value for value in gc.get_objects() if issubclass(type(value), nn.Module))
+    for wrapper in (module for module in modules if issubclass(type(module), _WRAPPERS)):
         if any(id(param) in params for param in wrapper.parameters()):
             kind = type(wrapper).__name__
             raise UsageError(
