@@ -183,7 +183,7 @@ class _PythonCall(NamedTuple):
 
 
 def _parse(words: list[str]) -> _PythonCall | None:
-    """Split the arguments of Python; None where they run neither a script nor a module."""
+    """Split a Python command line into options and program; None if it runs neither a script file nor a module."""
     position = 0
     while position < len(words) and words[position].startswith("-"):
         word = words[position]

@@ -65,7 +65,7 @@ def test_blocks_have_a_language(document):
         assert is_known, f"{document}:{block.line}: a block of language {block.language!r}"
 
 
-def test_blocks_of_rule_pages_run_elsewhere():
+def test_code_blocks_of_rule_pages_are_run_by_the_advice_tests():
     """tests/advice/test_pages.py runs one program of each of these sections, and checks what it makes dynx report."""
     for page in RULE_PAGES:
         sections = [(block.language, block.section) for block in blocks(page)]

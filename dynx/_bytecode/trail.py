@@ -163,7 +163,7 @@ class Trail:
         return Instruction(index, self.texts[text], line, *(None if offset == NOTHING else offset for offset in (column, end)))
 
     def frame(self, number: int) -> Frame:
-        """Return the frame of a row."""
+        """Return the frame that executed the instruction of a row of the trail."""
         start = self._rows[number * _WIDTH + _FRAME] * len(Frame._fields)
         return Frame(*self._frames[start : start + len(Frame._fields)])
 

@@ -1,4 +1,7 @@
-"""Names and blocks around a line, from the source file: torch's stacks say `forward`, a user looks for `Block.forward`."""
+"""The qualified name of the function and the `try`, `with` or loop around a line, read from the source file.
+
+Torch's stacks say `forward`; a user looks for `Block.forward`.
+"""
 
 from __future__ import annotations
 

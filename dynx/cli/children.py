@@ -35,7 +35,10 @@ def screen(run: Run, path: Path | None, *, full: bool) -> RenderableType:
 
 
 def find_children(path: Path, header: Mapping[str, Any]) -> list[tuple[Path, Run]]:
-    """Return the files and runs of the children of the run at `path`, not those of earlier runs: ranks first, in order."""
+    """Return run file and run of each child process of the run at `path`: ranks first, by number.
+
+    Files that earlier runs left in the folder are left out.
+    """
     from dynx.records import Run
 
     children = []

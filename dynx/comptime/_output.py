@@ -92,7 +92,7 @@ def output_count(tx: Any) -> int:
 
 
 def carry_over(tx: Any, first: int) -> None:
-    """Keep the outputs from number `first` on for the next attempt.
+    """Keep what comptime callbacks have printed and logged, from output number `first` on, for the next tracing attempt.
 
     For a callback that breaks the graph: the next attempt ends its graph at that instruction and does not call it again.
     """

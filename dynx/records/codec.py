@@ -66,7 +66,7 @@ def to_data(record: Record) -> dict[str, Any]:
 def from_data(cls: type[R], data: object) -> R:
     """Build a record of type `cls`. Raises `InvalidRecord` when a field is missing or has the wrong type."""
     if not isinstance(data, dict):
-        raise InvalidRecord(f"{cls.__name__} is {_kind(data)}, expected an object")
+        raise InvalidRecord(f"{cls.__name__} is {_kind(data)}, expected a JSON object")
     values: dict[str, Any] = {}
     hints = _hints(cast("Any", cls))
     for field in fields(cls):
@@ -117,7 +117,7 @@ def _typed(hint: Any, value: Any, where: str) -> Any:
         return _tuple(get_args(hint), value, where)
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, dict):
-            raise InvalidRecord(f"{where} is {_kind(value)}, expected an object")
+            raise InvalidRecord(f"{where} is {_kind(value)}, expected a JSON object")
         item = get_args(hint)[1]
         return {visible(str(k)): _typed(item, v, where) for k, v in value.items()}
     if isinstance(hint, type) and issubclass(hint, Record):
@@ -146,7 +146,7 @@ def _scalar(hint: Any, value: Any, where: str) -> Any:
         try:
             value = float(value)
         except OverflowError:
-            raise InvalidRecord(f"{where} is a number of {value.bit_length()} bits") from None
+            raise InvalidRecord(f"{where} is an integer of {value.bit_length()} bits, which does not fit a float") from None
     if type(value) is not hint:
         raise InvalidRecord(f"{where} is {_kind(value)}, expected {hint.__name__}")
     if hint is float and not math.isfinite(value):

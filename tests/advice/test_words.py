@@ -38,5 +38,5 @@ def test_source_is_shown_as_the_user_wrote_it(source, text):
         ("global_state", "grad_mode", "grad mode"),
     ],
 )
-def test_subject_of_a_recompile(kind, source, text):
+def test_recompile_advice_names_the_guarded_value(kind, source, text):
     assert subject_of(Reason(kind, source, None, None, None)) == text

@@ -150,7 +150,7 @@ def test_constrain_a_size():
 TEMPERATURE = 0.5
 
 
-def test_guard_on_recompiles_and_is_named_with_both_values(monkeypatch):
+def test_recompile_reason_names_a_guard_of_guard_on_with_old_and_new_value(monkeypatch):
     def f(x):
         comptime(lambda ctx: ctx.guard_on(lambda: TEMPERATURE, name="temperature"))
         return x * 2

@@ -73,7 +73,7 @@ def test_outputs_alias_a_mutated_input(compiled, device, name, outputs):
 
 @pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
 @pytest.mark.parametrize("name", ALIASES)
-def test_fast_path_outputs_alias_inputs(device, inputs, outputs, name):
+def test_outputs_of_a_fast_path_alias_its_inputs_as_in_eager(device, inputs, outputs, name):
     config = config_for(device, inputs=inputs, outputs=outputs)
     run = cudagraphs.fast_path(lambda x: (ALIASES[name](x), x + 1), unsafe_skip_checks=True, config=config)
     for _ in range(4):

@@ -108,7 +108,7 @@ def test_graph_is_split_into_the_fewest_pieces(compiled, device, pieces, functio
 
 
 @pytest.mark.parametrize("outputs", ["alias", "static"])
-def test_outputs_that_are_not_cloned(compiled, device, outputs):
+def test_alias_and_static_outputs_of_pieces_agree_with_eager(compiled, device, outputs):
     agree(compiled(outputs_of_all_pieces, outputs=outputs), outputs_of_all_pieces, device)
 
 

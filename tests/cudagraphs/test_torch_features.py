@@ -155,7 +155,7 @@ def test_threads_that_train(device):
 
 
 @on_cuda
-def test_streams(device):
+def test_replays_run_on_the_current_stream(device):
     """A replay runs on the current stream: outputs are ready there without synchronization."""
     model, twin = model_and_twin(device)
     run, streams = compiled(model, device), [torch.cuda.Stream() for _ in range(3)]

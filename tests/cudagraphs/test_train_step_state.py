@@ -437,7 +437,7 @@ def test_tensors_assigned_to_a_module(device):
     assert cudagraphs.stats().replays == 5
 
 
-def test_meta_parameters_and_sparse_buffers(device):
+def test_models_with_meta_parameters_and_sparse_buffers_are_captured(device):
     model = Body().to(device)
     model.other = nn.Parameter(torch.empty(3, device="meta"), requires_grad=False)
     model.register_buffer("adjacent", torch.eye(3).to_sparse().to(device))

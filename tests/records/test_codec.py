@@ -34,11 +34,11 @@ def test_fields_of_a_newer_dynx_are_kept():
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        ([], "Location is a list, expected an object"),
+        ([], "Location is a list, expected a JSON object"),
         ({"file": "a.py", "line": 1}, "Location.function is missing"),
         ({"file": "a.py", "line": "1", "function": "f"}, "Location.line is a str, expected int"),
         ({"file": "a.py", "line": True, "function": "f"}, "Location.line is a bool, expected int"),
-        ({"file": "a.py", "line": 1, "function": "f", "caller": 3}, "Location is a int, expected an object"),
+        ({"file": "a.py", "line": 1, "function": "f", "caller": 3}, "Location is a int, expected a JSON object"),
     ],
 )
 def test_a_wrong_type_is_an_error_that_names_the_field(data, complaint):

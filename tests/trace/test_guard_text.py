@@ -73,7 +73,7 @@ RECORDED = [
 
 
 @pytest.mark.parametrize(("text", "kind", "source", "expected", "got"), RECORDED, ids=[row[0][:40] for row in RECORDED])
-def test_recorded_message_is_parsed(text, kind, source, expected, got):
+def test_guard_messages_recorded_from_torch_are_parsed(text, kind, source, expected, got):
     guard = parse_guard(text)
     assert (guard.kind, guard.source, guard.expected, guard.got) == (kind, source, expected, got)
 

@@ -150,7 +150,7 @@ def _stance() -> str:
 
 
 class _CompilerStub:
-    """A callback in the place of torch's compiler, which stops the frame instead of compiling it."""
+    """A callback that stands in for torch's compiler and raises, so that the frame is neither compiled nor executed."""
 
     def __init__(
         self, compiled: Compiled, callback: Any, on_miss: Callable[[Missed], Any], put: Callable[[None], None]

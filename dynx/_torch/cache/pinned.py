@@ -51,7 +51,11 @@ def _list_function() -> Any:
 
 
 def pin(entry: RawEntry) -> None:
-    """Make torch check an entry first. The other entries are removed, so that they do not count towards the recompile limit."""
+    """Make torch check an entry before all others, whatever the backend.
+
+    Other entries of the code object that are not pinned are removed from the cache, so that they do not count towards the
+    recompile limit.
+    """
     require("pin", "pinned", "unpin", "reset_code", "compile_lock")
     from torch._dynamo.eval_frame import reset_code
 

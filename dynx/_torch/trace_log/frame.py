@@ -116,7 +116,10 @@ class RecordedFrame:
         return name in self._changing and self._shown[name][1] == TENSOR
 
     def read_stack(self, tx: Any, level: int, loaded: str | None = None) -> None:
-        """Read the value stack; texts that change as easily as `level`, or more easily, may have changed.
+        """Update the recorded texts of the value stack.
+
+        `level` says what the last instruction may have changed, as one of the constants of `value_text`: only texts of
+        values that such a change can affect are rendered again.
 
         `loaded` is the name of the local that the last instruction may have pushed.
         """

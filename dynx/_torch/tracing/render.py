@@ -86,7 +86,7 @@ def show(tx: Any, variable: Any, depth: int = 2) -> str:
 
 
 def manner_of(variable: Any) -> str:
-    """Return the manner in which a variable is shown; empty if that depends on its value."""
+    """Return how a variable is rendered, as a key of `_MANNERS`; "" if that depends on its value."""
     cls: Any = type(variable)
     return manner_of_class(cls)
 

@@ -22,7 +22,7 @@ class CompiledGraph:
     runners: Sequence[Runner] = ()
 
     def use(self) -> GraphUse:
-        """Return the record of what became of the graph so far."""
+        """Return a record of how often the graph was captured and replayed so far, and what that copies and holds."""
         recordings = [recording for runner in self.runners for recording in runner.recordings]
         notes = [note for runner in self.runners for note in runner.notes]
         reasons = [recording.why_not_patched for recording in recordings if recording.why_not_patched]

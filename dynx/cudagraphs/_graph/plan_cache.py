@@ -98,7 +98,7 @@ def _read(path: Path, gm: GraphModule) -> GraphPlan:
 
     data = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(data, dict) or set(data) != {_KEY}:
-        raise ValueError("it contains something else")
+        raise ValueError("the file does not contain a plan")
     plan = from_data(GraphPlan, data[_KEY])
     nodes: set[str] = {node.name for node in gm.graph.nodes}
     named = {name for piece in plan.pieces for name in (*piece.inputs, *piece.outputs, *piece.nodes)}

@@ -87,7 +87,7 @@ class RecordingCache(Generic[R]):
         if not self._has_warned or self._config.or_error:
             self._has_warned = True
             count_skip(Skip(text, None, "pad sizes to a few (buckets), or pass a larger max_recordings", "limit"))
-            warn_or_raise(f"{text}\n  other calls run uncaptured", self._config)
+            warn_or_raise(f"{text}\n  calls that match none of them run uncaptured", self._config)
         return False
 
     def _close_oldest(self) -> bool:

@@ -179,7 +179,10 @@ class EmulatedGraph:
         self._targets = list(tensors)
 
     def _check_layouts(self, copies: Sequence[int], fixed_end: int, tensors: Sequence[torch.Tensor]) -> None:
-        """Raise CaptureFailed if a tensor has another layout than the fixed end of its copy: argument 0, or argument 1."""
+        """Raise CaptureFailed if a tensor's layout differs from that of the memory it is copied to or from in the graph.
+
+        `fixed_end` is the argument of the copy operator that stays: 0, the target, or 1, the source.
+        """
         assert self._steps is not None
         for index, tensor in zip(copies, tensors, strict=True):
             fixed = _to_tensors(self._steps[index].args[fixed_end])

@@ -137,7 +137,10 @@ def _scan_node(
             if tensor is not None:
                 delta = word - inputs[tensor][0].start
                 if second_word != inputs[tensor][1].start + delta or not is_stable:
-                    raise NotPatchable(f"node {index} has a word like a pointer to an input that does not follow the input")
+                    raise NotPatchable(
+                        f"node {index} holds a value that looks like the address of an input,"
+                        " but does not change with that address"
+                    )
                 if first.kind == "memset":
                     raise NotPatchable(f"node {index} sets an input by memset")
                 yield InputPointer(index, field, offset, tensor, delta)

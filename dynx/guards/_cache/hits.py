@@ -17,7 +17,10 @@ from dynx.guards._cache.owner import CacheOwner, cache_owner
 
 
 class Counter:
-    """Counts the evaluations of a guard, and separately those that were not part of a call."""
+    """Counts the evaluations of a guard, and separately those outside of calls of the compiled function.
+
+    Timing guards with `guards.profile` evaluates them too, for example.
+    """
 
     __slots__ = ("_outside_calls", "_ticks", "tick")
 
