@@ -16,7 +16,7 @@ from dynx.errors import DynxError
 
 @pytest.fixture
 def settings():
-    return ChildSettings("/tmp/last.dynx", ("dynx", "run"), "normal", {"parent": 1, "job": "j"})
+    return ChildSettings("last.dynx", ("dynx", "run"), "normal", {"parent": 1, "job": "j"})
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,7 @@ import dynx
 from dynx._torch.compilation.isolation import has_regions
 from dynx.errors import DynxWarning, UsageError
 
-# the backends of these tests append to a list, which cannot be compared by value
-pytestmark = [
+pytestmark = [  # backends that append to a list cannot be compared by value
     pytest.mark.filterwarnings("ignore:backend .* has the same code as an earlier backend:dynx.errors.DynxWarning"),
     pytest.mark.filterwarnings("ignore:.* reached recompile_limit:dynx.errors.DynxWarning"),
 ]

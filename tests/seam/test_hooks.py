@@ -5,15 +5,14 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-import types
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from support.hook_target import new_module
 
 from dynx._handle import Handle
-from dynx._torch.hooks import HookPoint, installed, owner_of, replace, subscribe, wrap
+from dynx._torch.hooks import HookPoint, installed, replace, subscribe, wrap
 from dynx.errors import UnsupportedTorch, UsageError
 
 KINDS = (
@@ -28,60 +27,6 @@ KINDS = (
     "Thing.inherited_cls",
     "Thing.callable_object",
 )
-
-
-def new_module():
-    """Return a module with one attribute of each kind; each of them returns twice its argument."""
-    import functools
-    import operator
-
-    module = types.ModuleType("hook_target")
-
-    class Doubles:
-        def __call__(self, x):
-            return x * 2
-
-    class Base:
-        def inherited(self, x):
-            return x * 2
-
-        @staticmethod
-        def inherited_static(x):
-            return x * 2
-
-        @classmethod
-        def inherited_cls(cls, x):
-            return (x * 2, cls)[0]
-
-        size = property(lambda self: 2)
-
-    class Thing(Base):
-        def method(self, x):
-            return x * 2
-
-        @staticmethod
-        def static(x):
-            return x * 2
-
-        @classmethod
-        def cls(cls, x):
-            return (x * 2, cls)[0]
-
-        callable_object = Doubles()
-
-    def function(x):
-        if x < 0:
-            raise ValueError(x)
-        return x * 2
-
-    @functools.lru_cache
-    def cached(x):
-        return x * 2
-
-    module.Base, module.Thing, module.function, module.cached = Base, Thing, function, cached
-    module.builtin = operator.methodcaller("__mul__", 2)
-    sys.modules["hook_target"] = module
-    return module
 
 
 @pytest.fixture
@@ -411,59 +356,6 @@ def test_threads_that_install_and_remove_lose_no_result(target, path):
     assert failures == []
     assert not installed()
     assert contents(target) == before
-
-
-# a static method, and a method that the class inherits
-REAL = {
-    "torch._dynamo.pgo:CodeId.make": "static",
-    "torch._dynamo.variables.user_defined:UserDefinedSetVariable.call_method": "inherited",
-}
-
-
-class Tags(set):
-    """A set that Dynamo traces as a `UserDefinedSetVariable`."""
-
-
-@pytest.mark.parametrize("path", REAL)
-@pytest.mark.parametrize("how", ["subscribe", "wrap"])
-def test_attributes_of_torch_are_hooked_and_restored(path, how):
-    """Both were wrapped in vain: the wrapper was never called, and stayed in the list of installed hooks."""
-    try:
-        owner, name = owner_of(path)
-        getattr(owner, name)
-    except AttributeError:
-        pytest.skip(f"this torch has no {path}")
-    before = dict(vars(owner))
-    calls = []
-
-    def make(original):
-        def wrapper(*args, **kwargs):
-            calls.append(args)
-            return original(*args, **kwargs)
-
-        return wrapper
-
-    hook_point = HookPoint("test", path)
-    handle = (
-        wrap(hook_point, make)
-        if how == "wrap"
-        else subscribe(hook_point, lambda args, kwargs: calls.append(args), on_error=print)
-    )
-    assert installed() == (path,)
-
-    @torch.compile(backend="eager")
-    def fn(x, tags):
-        tags.add("b")
-        return x + len(tags)
-
-    torch._dynamo.reset()
-    fn(torch.ones(3), Tags({"a"}))
-    torch._dynamo.reset()
-    handle.remove()
-    assert calls
-    assert not installed()
-    assert dict(vars(owner)) == before
-    assert all(vars(owner)[key] is value for key, value in before.items())
 
 
 def test_subscribers_run_in_order_and_finish_in_reverse(target):

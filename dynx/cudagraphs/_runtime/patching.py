@@ -49,7 +49,7 @@ def make_verified_setter(
         select_clones: Returns the outputs that the graph copies to targets.
 
     Raises:
-        NotPatchable: The input pointers cannot be told from other words, or verification failed.
+        NotPatchable: The input pointers cannot be distinguished from other words, or verification failed.
     """
     ranges = [(_range(tensor), _range(second_tensor)) for tensor, second_tensor in zip(*input_sets, strict=True)]
     scan = _scan(first, second, capture_again, ranges)
