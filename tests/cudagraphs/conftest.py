@@ -24,7 +24,7 @@ def device(request):
 
 @pytest.fixture(params=["copy", "patch"])
 def inputs(request, device):
-    """How inputs are staged: the option `inputs` of the config."""
+    """The value of the option `inputs` of the config: how inputs get into a replay."""
     if request.param != "copy" and device == "cuda":
         pytest.importorskip("cuda.bindings", reason="needs cuda-bindings")
     return request.param
@@ -32,5 +32,5 @@ def inputs(request, device):
 
 @pytest.fixture
 def compiled(device, inputs):
-    """Compile with the backend for the device, once with each way to stage inputs."""
+    """Compile with the backend for the device; tests run once with each value of the option `inputs`."""
     return functools.partial(configs.compiled, device=device, inputs=inputs)

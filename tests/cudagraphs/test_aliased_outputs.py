@@ -27,7 +27,7 @@ NO_GRAPH = pytest.param("itself", marks=pytest.mark.uncaptured)  # compiles to n
 
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("name", [NO_GRAPH, *(name for name in ALIASES if name != "itself")])
-def test_compiled_outputs_alias_inputs(compiled, device, name, grad):
+def test_compiled_function_returns_views_that_share_input_storage(compiled, device, name, grad):
     run = compiled(ALIASES[name])
     for rows in (4, 4, 5, 5, 6, 6, 6, 4):  # the later calls use the graph with dynamic shapes
         x = torch.rand(rows, 6, device=device, requires_grad=grad)
@@ -41,18 +41,18 @@ ALIASES_OF_MUTATED = {
     "chunk": lambda x: (x.chunk(2)[1],),
     "transposed": lambda x: (x[1:].t(), x[1:].expand(2, -1, -1)),
     "overlapping": lambda x: (x[1:], x[2:]),
-    "read as integers": lambda x: (x[1:].view(torch.int32), x[1:, 2:4]),
+    "viewed as int32": lambda x: (x[1:].view(torch.int32), x[1:, 2:4]),
     "conjugated": lambda x: (torch.view_as_complex(x.view(x.shape[0], -1, 2)).conj().imag,),
     "complex": lambda x: (torch.view_as_complex(x.view(x.shape[0], -1, 2))[1:],),
-    "negative": lambda x: (torch.view_as_complex(x.view(x.shape[0], -1, 2))[1:].conj(), x[x.shape[0] :]),
-    "divided": lambda x: (x[1:], x * x.cos().sin().exp().sum().item()),
+    "conjugate and empty": lambda x: (torch.view_as_complex(x.view(x.shape[0], -1, 2))[1:].conj(), x[x.shape[0] :]),
+    "graph split by item()": lambda x: (x[1:], x * x.cos().sin().exp().sum().item()),
 }
 
 
 @pytest.mark.parametrize("outputs", ["clone", "alias"])
 @pytest.mark.parametrize("name", ALIASES_OF_MUTATED)
-def test_outputs_alias_a_mutated_input(compiled, device, name, outputs):
-    """With dynamic shapes AOTAutograd regenerates such a view with the storage offset of the graph's output."""
+def test_compiled_function_returns_views_that_share_storage_of_a_mutated_input(compiled, device, name, outputs):
+    """With dynamic shapes AOTAutograd regenerates a view of an input with the storage offset of the graph's output."""
 
     def function(x):
         x.add_(1)
@@ -87,16 +87,16 @@ def test_outputs_of_a_fast_path_alias_its_inputs_as_in_eager(device, inputs, out
 
 
 LAYOUTS = {
-    "gaps": lambda x: (x + 1)[:, ::2],
-    "repeated": lambda x: x.sum().expand(4),
+    "strided": lambda x: (x + 1)[:, ::2],
+    "expanded scalar": lambda x: x.sum().expand(4),
     "transposed": lambda x: (x + 1).t(),
     "column": lambda x: (x + 1)[:, 1],
-    "both": lambda x: (x + 1)[:, :1].expand(4, 5),
+    "expanded column": lambda x: (x + 1)[:, :1].expand(4, 5),
 }
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_cloned_outputs_keep_their_strides(compiled, device, name):
+def test_cloned_outputs_have_the_strides_of_eager_outputs(compiled, device, name):
     run = compiled(LAYOUTS[name])
     for _ in range(4):
         x = torch.rand(4, 6, device=device)
@@ -105,14 +105,14 @@ def test_cloned_outputs_keep_their_strides(compiled, device, name):
         assert actual.stride() == expected.stride()
 
 
-def test_fast_path_copies_inputs_that_require_grad(device):
+def test_fast_path_outputs_have_no_grad_fn_if_inputs_require_grad(device):
     run = cudagraphs.fast_path(torch.nn.Linear(6, 6).to(device), config=config_for(device, inputs="copy"))
     for _ in range(4):
         assert run(torch.ones(2, 6, device=device, requires_grad=True)).grad_fn is None
 
 
 @pytest.mark.parametrize("outputs", ["clone", "alias"])
-def test_outputs_alias_an_input_that_overlaps_itself(device, inputs, outputs):
+def test_fast_path_views_of_a_self_overlapping_input_match_eager(device, inputs, outputs):
     config = config_for(device, inputs=inputs, outputs=outputs)
     run = cudagraphs.fast_path(lambda x: (x + 1, x.t(), x[1:]), unsafe_skip_checks=True, config=config)
     for number in range(4):
@@ -127,14 +127,14 @@ class Subclass(torch.Tensor):
     pass
 
 
-def test_outputs_alias_an_input_as_a_subclass(device):
+def test_fast_path_keeps_the_type_of_a_tensor_subclass_output(device):
     config = config_for(device)
     run = cudagraphs.fast_path(lambda x: (x + 1, x.as_subclass(Subclass)), unsafe_skip_checks=True, config=config)
     assert [type(run(torch.ones(2, device=device))[1]) for _ in range(4)] == [Subclass] * 4
 
 
-def test_views_of_a_mutated_input_need_no_memory(device):
-    """Such as slices of a KV cache that is written in place: AOTAutograd reads only their layout, so nothing is copied."""
+def test_returned_views_of_a_mutated_input_are_not_copied(device):
+    """For example slices of a KV cache that is written in place: AOTAutograd reads only their sizes, strides and offsets."""
 
     def function(x):
         x.add_(1)

@@ -26,7 +26,7 @@ def bucketed(device, function, *examples, buckets, **options):
     return cudagraphs.fast_path(function, *examples, config=config)
 
 
-def test_one_recording_per_bucket(device, model):
+def test_fast_path_captures_one_recording_per_bucket(device, model):
     run = bucketed(device, model, torch.ones(3, 4, device=device), buckets={0: SIZES})
     rng, outcomes = random.Random(0), []
     with torch.no_grad():
@@ -49,7 +49,7 @@ def test_sizes_above_the_largest_bucket_run_uncaptured(device, model):
     assert cudagraphs.stats().replays == 0
 
 
-def test_buckets_of_two_dimensions(device, model):
+def test_buckets_for_two_dimensions_match_eager(device, model):
     def function(batch):
         return {"y": model(batch["x"]) * batch["mask"].unsqueeze(-1), "all": model(batch["x"]).sum(), "rows": batch["mask"]}
 
@@ -66,7 +66,7 @@ def test_buckets_of_two_dimensions(device, model):
     assert cudagraphs.stats().recordings == 4
 
 
-def test_padding_is_zero(device):
+def test_inputs_are_padded_to_the_bucket_size_with_zeros(device):
     config = config_for(device, buckets={0: (4, 8)})
     run = cudagraphs.fast_path(
         lambda x: x.sum().expand(2), torch.ones(1, device=device), unsafe_skip_checks=True, config=config
@@ -76,7 +76,7 @@ def test_padding_is_zero(device):
 
 
 @pytest.mark.uncaptured
-def test_invalid_buckets_raise(device, model):
+def test_invalid_buckets_options_raise(device, model):
     x = torch.ones(3, 4, device=device)
     with pytest.raises(UsageError, match=r"buckets=\{0: \(\)\}"):
         bucketed(device, model, x, buckets={0: ()})
@@ -92,7 +92,7 @@ def test_invalid_buckets_raise(device, model):
 
 
 @on_cuda
-def test_buckets_share_one_memory_pool(device):
+def test_recordings_of_all_buckets_share_one_memory_pool(device):
     def memory_for(sizes):
         model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024, device=device) for _ in range(8)))
         cudagraphs.reset()

@@ -1,4 +1,4 @@
-"""Replays bypass AOTAutograd's wrappers once these were observed to do nothing, and only then."""
+"""Replays bypass AOTAutograd's wrappers only after a call in which the wrappers changed neither arguments nor results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def agree(run, eager, *devices, calls=5):
 
 
 @pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
-def test_wrappers_that_do_nothing_are_bypassed(device, compiled, wrapper_calls, outputs):
+def test_replays_bypass_aot_autograd_wrappers_that_have_no_effect(device, compiled, wrapper_calls, outputs):
     layer = nn.Linear(3, 3).to(device)
 
     def function(x, y):
@@ -63,7 +63,7 @@ def mutating(x):
     [mutating, lambda x: x[0], lambda x: (x.sin(), x.view(6))],
     ids=["mutation", "view", "view beside another output"],
 )
-def test_wrappers_with_an_effect_are_kept(device, compiled, wrapper_calls, function):
+def test_replays_keep_aot_autograd_wrappers_for_mutations_and_views(device, compiled, wrapper_calls, function):
     with torch.no_grad():
         agree(compiled(function), function, device)
     assert len(wrapper_calls) == 5
@@ -71,7 +71,7 @@ def test_wrappers_with_an_effect_are_kept(device, compiled, wrapper_calls, funct
 
 @pytest.mark.parametrize("enabled_inside", [True, False])
 @pytest.mark.parametrize("enabled_before", [True, False])
-def test_a_function_that_sets_grad_mode(device, compiled, enabled_inside, enabled_before):
+def test_grad_mode_set_by_a_compiled_function_stays_set_after_replays(device, compiled, enabled_inside, enabled_before):
     def function(x):
         torch.set_grad_enabled(enabled_inside)
         return x.sin()
@@ -83,7 +83,7 @@ def test_a_function_that_sets_grad_mode(device, compiled, enabled_inside, enable
             assert torch.is_grad_enabled() is enabled_inside
 
 
-def test_inputs_that_require_grad_without_guards(device):
+def test_inputs_that_require_grad_match_eager_if_guards_are_skipped(device):
     options = {"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
     backend = cudagraphs.backend(configs.config_for(device, inputs="copy"))
     run = torch.compile(lambda x: x * 2, backend=backend, options=options)
@@ -93,7 +93,7 @@ def test_inputs_that_require_grad_without_guards(device):
     assert run(torch.full((3,), 2.0, device=device, requires_grad=True)).tolist() == [4.0] * 3
 
 
-def test_threads_race_for_the_first_replay(device, compiled):
+def test_threads_that_race_for_the_first_replay_get_their_own_results(device, compiled):
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -114,7 +114,7 @@ def test_threads_race_for_the_first_replay(device, compiled):
 
 
 @torch.no_grad()
-def test_dynamic_shapes_mark_outputs_as_torch_does(device, compiled, wrapper_calls):
+def test_replayed_outputs_keep_the_dynamic_dimension_marks_that_torch_sets(device, compiled, wrapper_calls):
     """torch marks dynamic dimensions of outputs, so that a graph which takes them is compiled with dynamic shapes at once."""
 
     def function(x):
@@ -133,7 +133,7 @@ def test_dynamic_shapes_mark_outputs_as_torch_does(device, compiled, wrapper_cal
 
 
 @torch.no_grad()
-def test_parameters_with_new_addresses(device, compiled, wrapper_calls):
+def test_recapture_for_new_parameter_addresses_calls_aot_autograd_wrappers_once(device, compiled, wrapper_calls):
     layer = nn.Linear(3, 3).to(device)
     run = compiled(lambda x: layer(x))
     for _ in range(2):
@@ -143,8 +143,8 @@ def test_parameters_with_new_addresses(device, compiled, wrapper_calls):
     assert len(wrapper_calls) == 4, "two more recordings, one call each"
 
 
-def test_graphs_without_gradients_are_bypassed(device, compiled, wrapper_calls):
-    """The graph computes no gradients although its inputs require grad."""
+def test_aot_autograd_wrappers_are_bypassed_only_while_grad_mode_is_off(device, compiled, wrapper_calls):
+    """An input requires grad, but no output does, so autograd has nothing to do in either grad mode."""
     x = torch.ones(2, 3, device=device, requires_grad=True)
     run = compiled(lambda x: (x > 0, x.detach().sin()))
     for _ in range(4):
@@ -159,7 +159,7 @@ def test_graphs_without_gradients_are_bypassed(device, compiled, wrapper_calls):
 
 
 @torch.no_grad()
-def test_autocast_and_inference_mode(device, compiled, wrapper_calls):
+def test_aot_autograd_wrappers_are_bypassed_under_autocast_and_inference_mode(device, compiled, wrapper_calls):
     layer = nn.Linear(3, 3).to(device)
     run = compiled(layer)
     for mode in (torch.autocast(device, torch.bfloat16), torch.inference_mode(), torch.no_grad()):

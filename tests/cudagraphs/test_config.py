@@ -26,12 +26,12 @@ from dynx.errors import UsageError
         ({"output": "clone"}, r"no option 'output'\n  valid options: inner, inputs, params, outputs"),
     ],
 )
-def test_invalid_options_raise(options, words):
+def test_invalid_config_options_raise(options, words):
     with pytest.raises(UsageError, match=words):
         config_of(options)
 
 
-def test_environment_variable_sets_or_error(monkeypatch):
+def test_environment_variable_sets_the_or_error_option(monkeypatch):
     monkeypatch.setenv(OR_ERROR, "1")
     assert config_of({}).or_error
     assert cudagraphs.Config().or_error
@@ -39,7 +39,7 @@ def test_environment_variable_sets_or_error(monkeypatch):
     assert not config_of({}).or_error
 
 
-def test_plans_may_be_a_path(tmp_path):
+def test_plan_dir_option_accepts_a_path(tmp_path):
     assert cudagraphs.Config(plan_dir=tmp_path).plan_dir == str(tmp_path)
 
 
@@ -47,15 +47,15 @@ LAYER = torch.nn.Linear(1, 1)
 EXAMPLE = torch.ones(1, 1)
 MISTAKES = {
     "a dict as a config": (lambda: cudagraphs.backend({}), "config is of type dict\n  pass a cudagraphs.Config"),
-    "no function": (lambda: cudagraphs.fast_path(3), "3 is not callable"),
+    "a number as a function": (lambda: cudagraphs.fast_path(3), "3 is not callable"),
     "a config among examples": (lambda: cudagraphs.fast_path(LAYER, EXAMPLE, cudagraphs.Config()), "pass it as config="),
-    "no tuple of arguments": (
+    "sample_args that is no tuple": (
         lambda: cudagraphs.graphed(LAYER, EXAMPLE),
         r"sample_args is of type Tensor\n  pass a tuple .*\(x,\)",
     ),
     "a list of modules": (lambda: cudagraphs.graphed([LAYER], (EXAMPLE,)), "an object of type list is not callable"),
     "a module as parameters": (lambda: cudagraphs.train_step(LAYER, LAYER), r"params is a Linear\n  pass its parameters\(\)"),
-    "groups as parameters": (
+    "parameter groups as parameters": (
         lambda: cudagraphs.train_step(LAYER, [{"params": list(LAYER.parameters())}]),
         "params contains a dict",
     ),
@@ -63,11 +63,11 @@ MISTAKES = {
         lambda: cudagraphs.train_step(LAYER, LAYER.parameters(), torch.optim.SGD(LAYER.parameters())),
         "a SGD is among the examples\n  pass it by keyword: optimizer=",
     ),
-    "no norm": (
+    "clip_grad_norm of zero": (
         lambda: cudagraphs.train_step(LAYER, LAYER.parameters(), clip_grad_norm=0),
         "clip_grad_norm=0 leaves no gradients",
     ),
-    "half a call": (
+    "accumulate that is no integer": (
         lambda: cudagraphs.train_step(LAYER, LAYER.parameters(), accumulate=2.5),
         "accumulate=2.5 would never step",
     ),
@@ -75,26 +75,26 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_wrong_arguments_raise(name):
+def test_wrong_arguments_of_cudagraphs_functions_raise(name):
     make, words = MISTAKES[name]
     with pytest.raises(UsageError, match=words):
         make()
 
 
-def test_or_error_raises_without_a_cuda_device(monkeypatch):
+def test_or_error_option_raises_without_a_cuda_device(monkeypatch):
     monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
     run = torch.compile(lambda x: x + 1, backend=cudagraphs.backend(cudagraphs.Config(or_error=True)))
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="CaptureError: there is no CUDA device"):
         run(torch.ones(3))
 
 
-def test_mode_of_torch_compile_raises():
+def test_mode_argument_of_torch_compile_raises():
     run = torch.compile(lambda x: x * 2, backend="dynx_cudagraphs", mode="max-autotune")
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="mode='max-autotune' is inductor's"):
         run(torch.ones(3))
 
 
-def test_backend_is_registered_by_name():
+def test_dynx_cudagraphs_backend_is_registered_by_name():
     run = torch.compile(lambda x: x * 2, backend="dynx_cudagraphs", options={"runtime": "emulator"})
     assert [run(torch.full((1,), float(step))).item() for step in range(3)] == [0, 2, 4]
 

@@ -32,10 +32,10 @@ META = torch.ones(3, device="meta")  # stands for a tensor on the device
     ],
     ids=[
         *("constants", "item", "mutated", "with a device tensor", "views", "clone", "random numbers of the device"),
-        *("like another tensor", "empty"),
+        *("zeros_like and new_ones", "empty"),
     ],
 )
-def test_constants_built_by_the_function_are_allowed(work):
+def test_cpu_ops_on_tensors_created_during_capture_are_allowed(work):
     with RejectCpuOps():
         work()
 
@@ -58,14 +58,14 @@ def test_constants_built_by_the_function_are_allowed(work):
         (lambda: torch.ones(3).bernoulli_(), "draws random numbers"),
     ],
 )
-def test_reads_and_writes_of_existing_cpu_tensors_are_refused(work, reason):
+def test_cpu_ops_on_existing_tensors_and_cpu_random_ops_fail_the_capture(work, reason):
     before = EXISTING.clone()
     with pytest.raises(CaptureFailed, match=reason), RejectCpuOps():
         work()
     assert torch.equal(EXISTING, before)
 
 
-def test_backward_may_read_constants_saved_by_forward():
+def test_backward_capture_may_read_cpu_constants_created_by_forward_capture():
     with RejectCpuOps():
         saved = torch.tensor(2.0)
     with RejectCpuOps():
@@ -88,7 +88,7 @@ class Halves(nn.Module):
 
 
 @pytest.mark.parametrize("gradients", ["autograd", "in_place"])
-def test_modules_that_multiply_by_a_cpu_constant_train(device, gradients):
+def test_graphed_modules_that_multiply_by_a_cpu_constant_get_eager_gradients(device, gradients):
     torch.manual_seed(0)
     model = Halves().to(device)
     config = config_for(device, gradients=gradients)
@@ -132,7 +132,7 @@ class DropsLayers(nn.Module):
     ("module", "reason"), [(CountsCalls, "changes a tensor on the CPU"), (DropsLayers, "draws random numbers on the CPU")]
 )
 @pytest.mark.parametrize("function", ["train_step", "fast_path"])
-def test_modules_with_cpu_state_run_uncaptured(device, module, reason, function):
+def test_modules_that_mutate_cpu_tensors_or_cpu_rng_run_uncaptured(device, module, reason, function):
     models = []
     for _ in range(2):
         torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""The emulator fails where CUDA would, so that a test which passes on it means something."""
+"""The emulator of CUDA graphs on the CPU fails where CUDA would, so tests that pass on it are evidence for CUDA too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynx.cudagraphs._runtime.pointer_scan import NotPatchable
 from dynx.errors import CaptureFailed
 
 
-def test_capture_executes_nothing():
+def test_emulated_capture_executes_no_operators():
     x, counter = torch.ones(3), torch.zeros(1)
     state = torch.get_rng_state()
 
@@ -25,8 +25,8 @@ def test_capture_executes_nothing():
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_rng_state_can_be_restored_inside_a_graph():
-    """As `checkpoint` does before and after recomputation; on CUDA the graph moves the offset of the generator back."""
+def test_emulated_graph_may_restore_the_rng_state():
+    """`torch.utils.checkpoint` does so around recomputation; on CUDA the graph sets the generator's offset back."""
 
     def function(_):
         first = torch.rand(3)
@@ -49,7 +49,7 @@ def test_rng_state_can_be_restored_inside_a_graph():
 
 
 @pytest.mark.parametrize("draws", [False, True])
-def test_seeding_during_capture_is_refused(draws):
+def test_manual_seed_fails_an_emulated_capture(draws):
     def function(x):
         torch.manual_seed(123456)
         return torch.rand(3) if draws else torch.ones(3)
@@ -58,7 +58,7 @@ def test_seeding_during_capture_is_refused(draws):
         Emulator().capture(function)
 
 
-def test_replay_reads_current_memory_and_writes_to_the_same_address():
+def test_emulated_replay_reads_current_input_values_and_keeps_the_output_address():
     x = torch.ones(3)
     captured = Emulator().capture(lambda _: x * 2)
     address = captured.outputs.data_ptr()
@@ -71,8 +71,8 @@ def test_replay_reads_current_memory_and_writes_to_the_same_address():
     assert captured.outputs.data_ptr() == address
 
 
-def test_rebinding_a_name_does_not_change_a_graph():
-    """A replay reads only memory that was captured."""
+def test_emulated_replay_ignores_rebound_python_references():
+    """A replay reads the memory of the tensors that were read during capture."""
     held = [first := torch.ones(3)]
     captured = Emulator().capture(lambda _: held[0] * 2)
     held[0] = torch.full((3,), 7.0)
@@ -80,7 +80,7 @@ def test_rebinding_a_name_does_not_change_a_graph():
     assert captured.outputs.tolist() == (first * 2).tolist()
 
 
-def test_intermediate_results_are_garbage_after_a_replay():
+def test_emulated_replay_fills_intermediate_results_with_nan():
     between = []
     x = torch.ones(3)
 
@@ -94,14 +94,14 @@ def test_intermediate_results_are_garbage_after_a_replay():
     assert between[0].isnan().all()
 
 
-def test_python_runs_only_during_capture():
+def test_emulated_replay_runs_no_python_code():
     calls = []
     captured = Emulator().capture(lambda _: calls.append(1) or torch.ones(3))
     captured.replay()
     assert len(calls) == 1
 
 
-def test_views_and_mutations_are_replayed():
+def test_emulated_replay_repeats_mutations_through_views():
     x = torch.zeros(2, 2)
 
     def function(_):
@@ -116,8 +116,8 @@ def test_views_and_mutations_are_replayed():
     assert captured.outputs.tolist() == [2, 2, 0, 0]
 
 
-def test_operators_that_only_change_a_shape_are_not_replayed():
-    """A vector times a matrix is `squeeze_` of a product, of which the product alone is a kernel."""
+def test_emulated_replay_does_not_repeat_metadata_operators():
+    """`vector @ matrix` runs a matrix product and then `squeeze_`; only the matrix product is a kernel."""
     vector, matrix = torch.ones(3), torch.eye(3)
 
     def function(_):
@@ -135,7 +135,7 @@ def test_operators_that_only_change_a_shape_are_not_replayed():
         ]
 
 
-def test_replays_advance_the_generator():
+def test_emulated_replays_advance_the_random_number_generator():
     captured = Emulator().capture(lambda _: torch.rand(3))
     torch.manual_seed(3)
     actual = []
@@ -149,12 +149,12 @@ def test_replays_advance_the_generator():
 @pytest.mark.parametrize(
     "read", [torch.Tensor.item, torch.nonzero, bool, lambda x: x[x > 0]], ids=["item", "nonzero", "bool", "mask"]
 )
-def test_reading_a_value_fails_the_capture(read):
+def test_reading_a_tensor_value_fails_an_emulated_capture(read):
     with pytest.raises(CaptureFailed, match="reads a value"):
         Emulator().capture(lambda _: read(torch.ones(1)))
 
 
-def test_copies_in_a_graph_read_from_the_sources_set():
+def test_emulated_graph_copies_inputs_from_the_tensors_passed_to_set_sources():
     captured = Emulator().capture(lambda copies: copies[0] * 2, [torch.ones(3)])
     for value in (5.0, 7.0):
         captured.set_sources([torch.full((3,), value)])
@@ -166,7 +166,7 @@ def test_copies_in_a_graph_read_from_the_sources_set():
         captured.set_sources([torch.ones(6)[::2]])
 
 
-def test_patched_inputs_are_read_at_the_addresses_set():
+def test_emulated_graph_reads_patched_inputs_from_the_tensors_passed_to_set_sources():
     emulator, args = Emulator(), torch.ones(2, 3)
     captured = emulator.capture_patched(lambda inputs: inputs[0].t() * 2, [args], no_clones, None)
     for value in (5.0, 7.0):
@@ -179,7 +179,7 @@ def test_patched_inputs_are_read_at_the_addresses_set():
         emulator.capture_patched(lambda inputs: (inputs[0].t(),), [args], no_clones, None)
 
 
-def test_results_are_copied_to_the_targets_set():
+def test_emulated_graph_copies_outputs_to_the_tensors_passed_to_set_targets():
     held = torch.ones(3)
     captured = Emulator().capture(lambda _: held * 2, select_clones=lambda outputs: [outputs])
     first, second = torch.empty(3), torch.empty(3)
@@ -194,8 +194,8 @@ def test_results_are_copied_to_the_targets_set():
         captured.set_targets([torch.ones(6)[::2]])
 
 
-def test_graphs_of_one_pool_overwrite_each_other():
-    """A capture may reuse memory of a pool that earlier graphs use for intermediate results."""
+def test_emulated_graphs_in_one_memory_pool_overwrite_each_other():
+    """A capture may place outputs in pool memory that earlier graphs use for intermediate results."""
     emulator, x = Emulator(), torch.ones(3)
     first, second = (emulator.capture(lambda _: (x + 1) * 2) for _ in range(2))
     in_other_pool = emulator.capture(lambda _: (x + 1) * 2, pool=emulator.new_pool())
@@ -207,8 +207,8 @@ def test_graphs_of_one_pool_overwrite_each_other():
     assert in_other_pool.outputs.tolist() == [4, 4, 4]
 
 
-def test_released_results_are_overwritten():
-    """The graph itself copies them to their targets, so their memory returns to the pool."""
+def test_emulated_replay_overwrites_released_outputs():
+    """The graph copies released outputs to other tensors, so the memory of the outputs returns to the pool."""
     emulator, x = Emulator(), torch.ones(3)
     captured = emulator.capture(lambda _: (x + 1, x + 2), select_clones=lambda outputs: outputs[:1])
     captured.release(captured.outputs[:1])
@@ -219,7 +219,7 @@ def test_released_results_are_overwritten():
     assert captured.outputs[1].tolist() == [3, 3, 3]
 
 
-def test_failed_capture_restores_memory():
+def test_failed_emulated_capture_restores_mutated_tensors():
     x = torch.ones(3)
 
     def function(_):
@@ -231,7 +231,7 @@ def test_failed_capture_restores_memory():
     assert x.tolist() == [1, 1, 1]
 
 
-def test_closed_graph_cannot_be_replayed():
+def test_replay_of_a_closed_emulated_graph_fails():
     captured = Emulator().capture(lambda _: torch.ones(3))
     outputs = captured.outputs
     captured.close()
@@ -240,14 +240,14 @@ def test_closed_graph_cannot_be_replayed():
         captured.replay()
 
 
-def test_replay_during_another_capture_fails():
+def test_emulated_replay_during_another_capture_fails():
     x = torch.ones(3)
     inner = Emulator().capture(lambda _: x * 2)
     with pytest.raises(CaptureFailed, match="replayed while another was captured"):
         Emulator().capture(lambda _: inner.replay())
 
 
-def test_replay_fails_after_its_memory_was_freed():
+def test_emulated_replay_fails_after_a_tensor_that_it_reads_is_freed():
     """A CUDA graph does not keep the memory that it uses alive."""
     held = [torch.ones(3)]
     captured = Emulator().capture(lambda _: held[0] * 2)
@@ -257,7 +257,7 @@ def test_replay_fails_after_its_memory_was_freed():
         captured.replay()
 
 
-def test_copies_inside_the_function_are_not_input_copies():
+def test_set_sources_does_not_redirect_copies_made_by_the_captured_function():
     source, args = torch.ones(3), torch.ones(3)
 
     def function(copies):

@@ -1,4 +1,4 @@
-"""`cudagraphs.explain`: the report on each graph, and what a user reads on the screen."""
+"""`cudagraphs.explain`: the report on each graph, and the report as text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def heavy(x):
     return x.sin().cos().exp().tanh()
 
 
-def test_report_counts_inputs_copies_and_memory(device):
+def test_explain_reports_input_kinds_copies_and_memory(device):
     norm = torch.nn.BatchNorm1d(4).to(device)
     x = torch.randn(8, 4, device=device)
     with torch.no_grad():
@@ -49,7 +49,7 @@ def test_report_counts_inputs_copies_and_memory(device):
     assert graph.bytes_held == 2 * x.nbytes, "the result, and a copy of the input"
 
 
-def test_explain_includes_backward_and_leaves_no_gradients(device):
+def test_explain_reports_backward_graphs_and_leaves_grad_unset(device):
     model = torch.nn.Linear(4, 4, device=device)
     report = explain(device, model, torch.randn(2, 4, device=device))
     assert [(graph.plan.part, graph.recordings) for graph in report.graphs] == [("forward", 1), ("backward", 1)]
@@ -58,7 +58,7 @@ def test_explain_includes_backward_and_leaves_no_gradients(device):
 
 
 @pytest.mark.uncaptured
-def test_a_skip_has_its_line_and_what_to_do(device):
+def test_explain_reports_the_line_and_advice_for_an_uncaptured_graph(device):
     def function(x):
         return heavy(x)[x > 0].sum()  # HERE
 
@@ -72,7 +72,7 @@ def test_a_skip_has_its_line_and_what_to_do(device):
     assert "returns a size that depends on values; make the size fixed: torch.where" in text
 
 
-def test_pieces_of_a_split_graph_are_shown(device):
+def test_explain_reports_the_pieces_of_a_split_graph(device):
     def function(x):
         a = heavy(x)
         return heavy(a)[a > 0.6].sum(), heavy(a + 1)
@@ -84,7 +84,7 @@ def test_pieces_of_a_split_graph_are_shown(device):
     assert "launches, captured" in rendered(report)
 
 
-def test_report_says_why_inputs_are_copied(device):
+def test_explain_reports_why_inputs_are_copied_instead_of_patched(device):
     report = explain(device, lambda x: x.add_(1) * 2, torch.ones(3, device=device), inputs="patch")
     assert report.graphs[0].notes == (
         "inputs are copied, not patched: it changes its inputs, so patched pointers cannot be verified by replaying",
@@ -98,7 +98,7 @@ def test_explain_accepts_a_compiled_module(device):
         assert len(explain(device, model, torch.randn(2, 4, device=device)).graphs) == 1
 
 
-def test_report_notes_the_missing_cuda_device(monkeypatch):
+def test_explain_reports_that_there_is_no_cuda_device(monkeypatch):
     monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
     model = torch.nn.Linear(2, 2)
     report = cudagraphs.explain(lambda x: model(x), torch.ones(1, 2))
@@ -107,14 +107,14 @@ def test_report_notes_the_missing_cuda_device(monkeypatch):
 
 
 @pytest.mark.parametrize("device", ["cpu"], indirect=True)
-def test_report_is_plain_data(device):
+def test_explain_report_round_trips_through_json(device):
     report = explain(device, torch.nn.Linear(2, 2), torch.ones(1, 2))
     assert from_data(type(report), json.loads(json.dumps(to_data(report)))) == report
     assert "forward graph" in report._repr_html_()
     assert json.loads(report.to_json())["graphs"]
 
 
-def test_dot_connects_pieces_and_inputs(device):
+def test_dot_graph_of_a_report_connects_pieces_and_inputs(device):
     """An edge leads to each piece from the pieces and inputs that it reads."""
 
     def function(x, y):
@@ -135,7 +135,7 @@ def test_dot_connects_pieces_and_inputs(device):
     assert dot.count("{") == dot.count("}")
 
 
-def test_dot_quotes_names():
+def test_dot_graph_of_a_report_escapes_input_names():
     plan = GraphPlan("inference", (GraphInput('x["a\\b"]', "dynamic", ""),), 1)
     dot = CudagraphReport((GraphUse(plan, 1, 0, 0, 0, 0),)).to_dot()
     assert r'label="x[\"a\\b\"]\ndynamic"' in dot

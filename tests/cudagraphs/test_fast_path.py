@@ -40,7 +40,7 @@ def agree(run, function, device, calls=3, rows=3):
 
 @pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
 @pytest.mark.parametrize("unsafe_skip_checks", [False, True])
-def test_replays_agree_with_eager(make_path, device, model, outputs, unsafe_skip_checks):
+def test_fast_path_replays_match_eager(make_path, device, model, outputs, unsafe_skip_checks):
     run = make_path(model, random_batch(device), outputs=outputs, unsafe_skip_checks=unsafe_skip_checks)
     agree(run, model, device, 5)
     stats = cudagraphs.stats()
@@ -88,7 +88,7 @@ def test_module_changes_trigger_a_recapture(make_path, device, model, change):
     assert cudagraphs.stats().recordings == 2
 
 
-def test_frozen_checks_only_arguments(make_path, device, model):
+def test_unsafe_skip_checks_ignores_replaced_layers(make_path, device, model):
     run = make_path(model, random_batch(device), unsafe_skip_checks=True)
     x = random_batch(device)
     before = run(x)
@@ -99,7 +99,7 @@ def test_frozen_checks_only_arguments(make_path, device, model):
     assert not torch.equal(run(x), before)
 
 
-def test_train_and_eval_mode_have_a_recording_each(make_path, device, model):
+def test_train_and_eval_mode_get_separate_recordings(make_path, device, model):
     run = make_path(model, random_batch(device))
     for _ in range(3):
         agree(run, model.eval(), device)
@@ -113,7 +113,7 @@ def test_train_and_eval_mode_have_a_recording_each(make_path, device, model):
     assert cudagraphs.stats().recordings == 2
 
 
-def test_autocast_has_a_recording_of_its_own(make_path, device, model):
+def test_calls_with_and_without_autocast_get_separate_recordings(make_path, device, model):
     run = make_path(model, random_batch(device))
     for _ in range(2):
         for enabled in (True, False):
@@ -122,7 +122,7 @@ def test_autocast_has_a_recording_of_its_own(make_path, device, model):
     assert cudagraphs.stats().recordings == 2
 
 
-def test_sizes_and_strides_have_a_recording_each(make_path, device, model):
+def test_each_input_size_and_stride_gets_its_own_recording(make_path, device, model):
     run = make_path(model, random_batch(device))
     for rows in (3, 2, 5, 3, 2, 5):
         agree(run, model, device, rows=rows)
@@ -133,7 +133,7 @@ def test_sizes_and_strides_have_a_recording_each(make_path, device, model):
     assert cudagraphs.stats().recordings == 4
 
 
-def test_inference_mode_has_a_recording_of_its_own(make_path, device, model):
+def test_fast_path_matches_eager_inside_and_outside_inference_mode(make_path, device, model):
     run = make_path(model, random_batch(device))
     for _ in range(3):
         with torch.inference_mode():
@@ -141,7 +141,7 @@ def test_inference_mode_has_a_recording_of_its_own(make_path, device, model):
         agree(run, model, device)
 
 
-def test_keyword_arguments_containers_and_numbers(make_path, device, model):
+def test_fast_path_accepts_keyword_arguments_containers_and_numbers(make_path, device, model):
     def function(batch, *, scale, mode=None):
         out = {"y": model(batch["x"]) * scale + batch["shift"], "mode": mode}
         return out["y"].sum(0), out
@@ -153,7 +153,7 @@ def test_keyword_arguments_containers_and_numbers(make_path, device, model):
     assert (cudagraphs.stats().recordings, cudagraphs.stats().replays) == (2, 4)
 
 
-def test_numbers_that_compare_equal_have_a_recording_each(make_path, device):
+def test_equal_numbers_of_different_type_or_sign_get_separate_recordings(make_path, device):
     run = make_path(lambda x, number: x / number, unsafe_skip_checks=True)
     for number in (0.0, -0.0, float("nan"), True, 1, 1.0) * 3:
         x = random_batch(device)
@@ -161,7 +161,7 @@ def test_numbers_that_compare_equal_have_a_recording_each(make_path, device):
     assert cudagraphs.stats().recordings == 6
 
 
-def test_recursion_through_the_fast_path(make_path, device):
+def test_function_that_calls_its_own_fast_path_matches_eager(make_path, device):
     def double(x, times):
         return x if times == 0 else run(x * 2, times - 1)
 
@@ -192,7 +192,7 @@ class EqualToOthers(torch.nn.Linear):
     __hash__ = torch.nn.Module.__hash__
 
 
-def test_modules_are_compared_by_identity(make_path, device):
+def test_fast_path_compares_modules_by_identity_instead_of_equality(make_path, device):
     layer = EqualToOthers(4, 4).to(device)
     run = make_path(lambda x: layer(x))
     agree(run, layer, device)
@@ -200,7 +200,7 @@ def test_modules_are_compared_by_identity(make_path, device):
     agree(run, layer, device)
 
 
-def test_recursive_function(make_path, device, model):
+def test_fast_path_of_a_recursive_function_matches_eager(make_path, device, model):
     def run(x):
         return model(x) if x.dim() == 2 else run(x[0])
 
@@ -219,14 +219,14 @@ def test_rebinding_a_global_triggers_a_recapture(make_path, device, monkeypatch)
     assert cudagraphs.stats().recordings == 3
 
 
-def test_unbound_closure_variable_raises(make_path, device):
+def test_fast_path_of_a_function_with_an_unbound_closure_variable_raises(make_path, device):
     with pytest.raises(UsageError, match="later, which <lambda> uses, has no value yet, so it cannot be checked\n"):
         make_path(lambda x: later(x))
     later = torch.nn.Linear(4, 4).to(device)
     agree(make_path(lambda x: later(x)), later, device)
 
 
-def test_mutated_arguments(make_path, device, model):
+def test_fast_path_mutates_its_arguments_as_in_eager(make_path, device, model):
     run = make_path(
         lambda x, counter: (counter.add_(1), model(x.mul_(2)))[1], random_batch(device), torch.zeros(1, device=device)
     )
@@ -239,7 +239,7 @@ def test_mutated_arguments(make_path, device, model):
         torch.testing.assert_close(counter, expected)
 
 
-def test_methods_and_closures_over_modules(make_path, device, model):
+def test_fast_paths_of_methods_and_closures_use_replaced_weights(make_path, device, model):
     class Owner(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -257,7 +257,7 @@ def test_methods_and_closures_over_modules(make_path, device, model):
 
 
 @on_cuda
-def test_inner_backend_compiles_once(make_path, device, model):
+def test_fast_path_compiles_once_with_the_inner_backend(make_path, device, model):
     torch._dynamo.utils.counters["stats"].clear()
     agree(make_path(model, random_batch(device), inner="inductor"), model, device)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
@@ -265,7 +265,7 @@ def test_inner_backend_compiles_once(make_path, device, model):
 
 
 @pytest.mark.uncaptured
-def test_state_that_changes_on_every_call_warns(make_path, device, model):
+def test_module_state_that_changes_on_every_call_warns(make_path, device, model):
     def count(module, args):
         module.calls += 1
 
@@ -283,7 +283,7 @@ def test_state_that_changes_on_every_call_warns(make_path, device, model):
         agree(run, model, device, 5)
 
 
-def test_lru_drops_the_least_recently_used_recording(device):
+def test_on_limit_lru_drops_the_least_recently_used_recording(device):
     model = torch.nn.Linear(4, 4).to(device)
     config = config_for(device, max_recordings=2, on_limit="lru")
     run = cudagraphs.fast_path(model, config=config)
@@ -293,7 +293,7 @@ def test_lru_drops_the_least_recently_used_recording(device):
     assert cudagraphs.stats().recordings == 3, "the one for 3 rows was dropped"
 
 
-def test_more_layouts_than_max_recordings_warn(make_path, device, model):
+def test_more_input_sizes_than_max_recordings_warn(make_path, device, model):
     run = make_path(model, random_batch(device), max_recordings=2)
     agree(run, model, device, rows=2)
     with pytest.warns(
@@ -303,7 +303,7 @@ def test_more_layouts_than_max_recordings_warn(make_path, device, model):
 
 
 @pytest.mark.uncaptured
-def test_failed_capture_runs_uncaptured(make_path, device, model):
+def test_fast_path_runs_uncaptured_after_a_failed_capture(make_path, device, model):
     def function(x):
         return model(x) * x.sum().item()
 
@@ -315,7 +315,7 @@ def test_failed_capture_runs_uncaptured(make_path, device, model):
 
 
 @pytest.mark.uncaptured
-def test_unsupported_functions_and_inputs_raise(make_path, device):
+def test_fast_path_raises_for_unsupported_functions_and_inputs(make_path, device):
     with pytest.raises(UsageError, match=r"found no module that sin uses(.|\n)*unsafe_skip_checks=True"):
         make_path(torch.sin, random_batch(device))
     run = make_path(torch.nn.Linear(2, 2, device=device))
@@ -323,7 +323,7 @@ def test_unsupported_functions_and_inputs_raise(make_path, device):
         run(torch.ones(1, 2, device="meta"))
 
 
-def test_records_again_after_close_and_reset(make_path, device, model):
+def test_fast_path_matches_eager_after_close_and_reset(make_path, device, model):
     run = make_path(model, random_batch(device))
     run.close()
     agree(run, model, device)
@@ -332,7 +332,7 @@ def test_records_again_after_close_and_reset(make_path, device, model):
 
 
 @pytest.mark.uncaptured
-def test_warns_without_a_cuda_device(monkeypatch, model):
+def test_fast_path_warns_without_a_cuda_device(monkeypatch, model):
     monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
     with pytest.warns(DynxWarning, match="no CUDA device: the fast path of Linear runs uncaptured"):
         run = cudagraphs.fast_path(torch.nn.Linear(2, 2))

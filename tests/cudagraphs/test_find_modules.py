@@ -1,4 +1,4 @@
-"""Modules are found whatever way a function reaches them, and another module under the same name triggers a recapture."""
+"""Modules that a function uses are found in variables, attributes and containers; rebinding one triggers a recapture."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ ACCESSES = {
     "an object": trainer,
     "an object in a variable": lambda x: trainer.method(x),
     "an attribute of an attribute": lambda x: holder.owner.first(x) @ second.weight.T + second.bias,
-    "a function that is used": lambda x: applied(trainer, x),
+    "a function that it calls": lambda x: applied(trainer, x),
     "a decorated method": Wrapped().decorated,
     "an inherited method": Wrapped().method,
     "an attribute of a class": Wrapped().through_class,
@@ -155,7 +155,7 @@ def on_device(device):
 
 
 @pytest.mark.parametrize("name", ACCESSES)
-def test_replaced_parameters_are_seen_through_each_access(device, on_device, name):
+def test_fast_path_uses_replaced_parameters_however_it_reaches_the_module(device, on_device, name):
     x = torch.ones(2, 3, device=device)
     run = cudagraphs.fast_path(ACCESSES[name], x, config=config_for(device))
     before = first.weight
@@ -169,7 +169,7 @@ def test_replaced_parameters_are_seen_through_each_access(device, on_device, nam
 
 
 @pytest.mark.parametrize("name", [name for name in ACCESSES if name != "a decorated method"])
-def test_gradients_reach_parameters_through_each_access(device, on_device, name):
+def test_graphed_sets_parameter_gradients_however_it_reaches_the_module(device, on_device, name):
     x = torch.ones(2, 3, device=device)
     run = cudagraphs.graphed(ACCESSES[name], (x,), config=config_for(device))
     layers.zero_grad()
@@ -182,7 +182,7 @@ def test_gradients_reach_parameters_through_each_access(device, on_device, name)
 
 
 @pytest.mark.uncaptured
-def test_parameters_of_hidden_modules_raise(device):
+def test_graphed_raises_for_parameters_of_modules_that_it_cannot_find(device):
     visible, hidden = linear(device), types.SimpleNamespace(layer=linear(device))
     with pytest.raises(
         UsageError, match=r"a tensor of size \(3, 3\) needs gradients, and is neither an argument nor a parameter"
@@ -197,8 +197,8 @@ def set_to_none(owner, value):
 
 
 REBINDINGS = {
-    "None": ("optional", set_to_none),
-    "more keys": ("method", lambda owner, value: owner.named.update(second=value, first=second)),
+    "an attribute set to None": ("optional", set_to_none),
+    "added dict keys": ("method", lambda owner, value: owner.named.update(second=value, first=second)),
     "an attribute": ("method", lambda owner, value: setattr(owner, "first", value)),
     "a list element": ("through_property", lambda owner, value: owner.more.__setitem__(0, value)),
     "a dict value": ("method", lambda owner, value: owner.named.update(second=value)),
@@ -206,7 +206,7 @@ REBINDINGS = {
 
 
 @pytest.mark.parametrize("name", REBINDINGS)
-def test_rebinding_a_module_triggers_a_recapture(device, on_device, name):
+def test_rebinding_a_module_reference_triggers_a_recapture(device, on_device, name):
     owner = Trainer()
     method, rebind = REBINDINGS[name]
     function = getattr(owner, method)
@@ -218,8 +218,8 @@ def test_rebinding_a_module_triggers_a_recapture(device, on_device, name):
         torch.testing.assert_close(run(x), function(x).detach())
 
 
-def test_name_that_switches_between_known_modules(device):
-    """Both modules were seen at the first call, so only the name says which of them a recording is for."""
+def test_attribute_that_alternates_between_two_modules_gets_a_recording_for_each(device):
+    """Both modules are found in the first call, so only the attribute says which module a recording calls."""
     owner = types.SimpleNamespace(layers=[linear(device), nn.Linear(3, 3).to(device)], which=None)
     owner.which = owner.layers[0]
 
@@ -238,8 +238,8 @@ class Datum:
         self.number = number
 
 
-def test_large_and_recursive_data_is_skipped(device):
-    """Long chains, recursive lists, dead proxies and large lists are neither searched for modules nor fail."""
+def test_search_for_modules_skips_large_and_recursive_data(device):
+    """Long attribute chains, recursive lists, dead weak proxies and large lists do not raise."""
     owner = types.SimpleNamespace(layer=linear(device), data=[Datum(number) for number in range(20_000)], before=None)
     for _ in range(3_000):
         owner.before = types.SimpleNamespace(before=owner.before)

@@ -46,7 +46,7 @@ def expected_grad(model, x):
     return weight.grad
 
 
-def test_frozen_and_unfrozen_parameters(device):
+def test_in_place_gradients_match_eager_after_freezing_and_unfreezing_parameters(device):
     class Two(nn.Module):
         def __init__(self):
             super().__init__()
@@ -69,7 +69,7 @@ def test_frozen_and_unfrozen_parameters(device):
             torch.testing.assert_close(param.grad, twin_param.grad, msg=lambda text, name=name, n=number: f"{n} {name}: {text}")
 
 
-def test_replaced_parameter_with_the_same_storage(trained, device):
+def test_in_place_gradients_are_set_on_a_new_parameter_with_the_same_storage(trained, device):
     model, run = trained
     x = torch.ones(3, device=device)
     model.weight = nn.Parameter(model.weight.data)
@@ -79,7 +79,7 @@ def test_replaced_parameter_with_the_same_storage(trained, device):
         torch.testing.assert_close(model.weight.grad, expected_grad(model, x))
 
 
-def test_gradients_of_inputs_only(trained, device):
+def test_autograd_grad_of_inputs_does_not_change_in_place_parameter_gradients(trained, device):
     model, run = trained
     x = torch.ones(3, device=device, requires_grad=True)
     for _ in range(3):
@@ -96,7 +96,7 @@ def test_gradients_of_inputs_only(trained, device):
 
 
 @pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
-def test_gradient_hooks_registered_later_raise(trained, device, register):
+def test_in_place_gradients_raise_for_gradient_hooks_registered_after_capture(trained, device, register):
     model, run = trained
     handle = getattr(model.weight, register)(lambda gradient: None)
     with pytest.raises(UsageError, match="has a gradient hook"):
@@ -109,7 +109,7 @@ IGNORE_OVERLAP_WARNING = pytest.mark.filterwarnings("ignore:.*arguments share me
 
 
 @IGNORE_OVERLAP_WARNING
-def test_overlapping_arguments(device):
+def test_in_place_gradients_with_overlapping_mutated_arguments_match_eager(device):
     class MutatesInput(Scaled):
         def forward(self, x, y):
             x.add_(1)
@@ -124,8 +124,8 @@ def test_overlapping_arguments(device):
         torch.testing.assert_close(run(torch.zeros(3, device=device), overlapping), (overlapping * model.weight).sin())
 
 
-def test_parameters_of_a_ddp_module_raise(device):
-    """Checked when the first recording is made, and again before each later one."""
+def test_in_place_gradients_raise_for_parameters_of_a_ddp_module(device):
+    """DDP is checked for before the first capture and before each recapture."""
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
         model = Scaled().to(device)
@@ -149,7 +149,7 @@ def test_parameters_of_a_ddp_module_raise(device):
 
 @pytest.mark.uncaptured
 @IGNORE_OVERLAP_WARNING
-def test_argument_that_aliases_a_buffer(device):
+def test_argument_that_aliases_a_mutated_buffer_matches_eager(device):
     class Counting(Scaled):
         def forward(self, x):
             self.kept.add_(1)
@@ -161,7 +161,7 @@ def test_argument_that_aliases_a_buffer(device):
         assert run(model.kept[:]).tolist() == [step + 1.0] * 3
 
 
-def test_threads_use_different_models(device):
+def test_threads_that_pass_different_models_get_their_own_results(device):
     def call(model, x):
         return x * model.weight
 
@@ -189,7 +189,7 @@ class Counting(nn.Module):
         return y * self.calls, self.mean
 
 
-def test_mutated_buffers_keep_their_identity(device):
+def test_replays_mutate_buffers_in_place_instead_of_rebinding_them(device):
     model = Counting().to(device)
     twin, calls, mean = copy.deepcopy(model), model.calls, model.mean
     run = compile_in_place(model, device)

@@ -64,7 +64,7 @@ def assert_agree(pair, x, *, zero=True):
 
 
 @pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
-def test_training_loop_agrees_with_eager(device, graph, outputs):
+def test_graphed_training_loop_matches_eager(device, graph, outputs):
     model = batch_norm_mlp(device)
     pair = model, copy.deepcopy(model)
     graph(model, random_batch(device), outputs=outputs)
@@ -78,8 +78,8 @@ def test_training_loop_agrees_with_eager(device, graph, outputs):
     assert (cudagraphs.stats().recordings, cudagraphs.stats().replays) == (2, 10)
 
 
-def test_gradients_accumulate(device, pair):
-    """torch.cuda.make_graphed_callables returns the gradients of the last backward pass for each earlier one too."""
+def test_graphed_module_accumulates_gradients(device, pair):
+    """With torch.cuda.make_graphed_callables, a backward pass overwrites the gradients of earlier backward passes."""
     for step in range(6):
         assert_agree(pair, random_batch(device), zero=step % 3 == 0)
 
@@ -93,7 +93,7 @@ def test_make_graphed_callables_overwrites_accumulated_gradients(device):
     assert model.weight.grad.item() == 4.0, "torch accumulates now: the gradient is 1 + 2 = 3"
 
 
-def test_gradients_accumulate_onto_eager_ones(device, pair):
+def test_graphed_module_accumulates_onto_eager_gradients(device, pair):
     for module in pair:
         module.zero_grad()
         (module[0].weight.sum() * 2).backward()
@@ -102,7 +102,7 @@ def test_gradients_accumulate_onto_eager_ones(device, pair):
     assert_agree(pair, random_batch(device), zero=False)
 
 
-def test_several_forwards_before_their_backwards(device, pair):
+def test_several_graphed_forwards_before_backward_match_eager(device, pair):
     for _ in range(3):
         x = [random_batch(device) for _ in range(3)]
         for module in pair:
@@ -113,14 +113,14 @@ def test_several_forwards_before_their_backwards(device, pair):
         assert_same_grads(*pair)
 
 
-def test_forward_without_backward(device, pair):
+def test_graphed_gradients_match_eager_after_forwards_without_backward(device, pair):
     for _ in range(3):
         pair[0](random_batch(device)), pair[1](random_batch(device))
     pair[1].load_state_dict(pair[0].state_dict())
     assert_agree(pair, random_batch(device))
 
 
-def test_gradients_of_inputs(device, graph):
+def test_graphed_function_sets_gradients_of_its_inputs(device, graph):
     run = graph(torch.mul, *(random_batch(device).requires_grad_() for _ in range(2)))
     for _ in range(3):
         x, y = (random_batch(device).requires_grad_() for _ in range(2))
@@ -128,7 +128,7 @@ def test_gradients_of_inputs(device, graph):
         torch.testing.assert_close((x.grad, y.grad), (y.detach(), x.detach()))
 
 
-def test_train_and_eval_with_and_without_gradients(device, pair):
+def test_graphed_module_matches_eager_in_train_eval_and_no_grad_mode(device, pair):
     for _ in range(2):
         for module in pair:
             module.train()
@@ -142,12 +142,12 @@ def test_train_and_eval_with_and_without_gradients(device, pair):
             assert not pair[0](x).requires_grad
 
 
-def test_batch_sizes_alternate(device, pair):
+def test_graphed_module_matches_eager_for_alternating_batch_sizes(device, pair):
     for rows in (3, 5, 3, 5, 3, 5):
         assert_agree(pair, random_batch(device, rows))
 
 
-def test_keyword_arguments_containers_and_non_tensor_outputs(device, graph):
+def test_graphed_function_accepts_keyword_arguments_and_returns_a_dict(device, graph):
     model = batch_norm_mlp(device)
 
     def function(batch, *, scale):
@@ -177,7 +177,7 @@ def test_forward_hooks_of_the_graphed_module_are_called(device, pair):
     assert shapes == [(3, 2)] * 2
 
 
-def test_dropout_agrees_with_eager(device, graph):
+def test_graphed_dropout_matches_eager(device, graph):
     model = batch_norm_mlp(device, dropout=0.5)
     pair = graph(model, random_batch(device)), copy.deepcopy(model)
     for step in range(4):
@@ -189,7 +189,7 @@ def test_dropout_agrees_with_eager(device, graph):
         assert_same_grads(*pair)
 
 
-def test_new_parameter_addresses_trigger_a_recapture(device, pair):
+def test_graphed_gradients_match_eager_after_parameters_get_new_addresses(device, pair):
     assert_agree(pair, random_batch(device))
     for param in pair[0].parameters():
         param.data = param.data.clone()
@@ -197,14 +197,14 @@ def test_new_parameter_addresses_trigger_a_recapture(device, pair):
     assert_agree(pair, random_batch(device))
 
 
-def test_second_backward_raises_as_in_torch(device, pair):
+def test_second_backward_through_a_graphed_output_raises_as_in_torch(device, pair):
     loss = pair[0](random_batch(device)).sum()
     loss.backward()
     with pytest.raises(RuntimeError, match="second time"):
         loss.backward()
 
 
-def test_double_backward_raises(device, graph):
+def test_double_backward_through_a_graphed_function_raises(device, graph):
     run = graph(torch.sin, random_batch(device).requires_grad_())
     x = random_batch(device).requires_grad_()
     (first,) = torch.autograd.grad(run(x).sum(), x, create_graph=True)
@@ -212,7 +212,7 @@ def test_double_backward_raises(device, graph):
         first.sum().backward()
 
 
-def test_several_callables_at_once(device):
+def test_graphed_accepts_several_callables(device):
     models = batch_norm_mlp(device), torch.nn.Linear(2, 3, device=device)
     twins = copy.deepcopy(models)
     config = config_for(device)
@@ -229,14 +229,14 @@ def test_several_callables_at_once(device):
 
 
 @pytest.mark.uncaptured
-def test_graphed_module_is_freed(device, graph):
+def test_graphed_module_is_garbage_collected(device, graph):
     gone = weakref.ref(graph(batch_norm_mlp(device), random_batch(device)))
     gc.collect()
     assert gone() is None
 
 
-def test_deepcopy_and_pickle_are_not_graphed(device, pair):
-    """A copy of a module graphed by torch.cuda.make_graphed_callables replays the original's graph, with its parameters."""
+def test_copies_of_a_graphed_module_run_eagerly_with_their_own_parameters(device, pair):
+    """A copy of a module graphed by torch.cuda.make_graphed_callables replays the graph of the original's parameters."""
     model = pair[0]
     for model_copy in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert_agree((model_copy, copy.deepcopy(pair[1])), random_batch(device))
@@ -244,7 +244,7 @@ def test_deepcopy_and_pickle_are_not_graphed(device, pair):
     assert_agree(pair, random_batch(device))
 
 
-def test_unused_parameters_raise_unless_allowed(device, graph):
+def test_graphed_raises_for_unused_parameters_unless_allow_unused_input(device, graph):
     model = batch_norm_mlp(device)
     model.unused = torch.nn.Parameter(torch.ones(2, device=device))
     with pytest.raises(UsageError, match=r"unused gets no gradient(.|\n)*allow_unused_input"):
@@ -260,7 +260,7 @@ def assert_raises(graph, match, model, device):
 
 
 @pytest.mark.uncaptured
-def test_unsupported_modules_and_arguments_raise(device, graph):
+def test_graphed_raises_for_unsupported_modules_and_arguments(device, graph):
     model = batch_norm_mlp(device)
     model.register_buffer("mask", torch.ones(2, device=device, requires_grad=True))
     assert_raises(graph, "buffer mask needs gradients", model, device)
@@ -281,7 +281,7 @@ def test_unsupported_modules_and_arguments_raise(device, graph):
 
 
 @pytest.mark.uncaptured
-def test_failed_capture_runs_uncaptured(device, graph):
+def test_graphed_function_runs_uncaptured_after_a_failed_capture(device, graph):
     model = batch_norm_mlp(device)
 
     def function(x):
@@ -295,7 +295,7 @@ def test_failed_capture_runs_uncaptured(device, graph):
         graph(function, random_batch(device), or_error=True)
 
 
-def test_parameters_also_reached_through_a_variable(device, graph):
+def test_parameter_read_via_module_and_closure_variable_gets_both_gradients(device, graph):
     """The weight is read through the module and through a closure variable; both have to get their gradients."""
     model, twin = (torch.nn.Linear(4, 4).to(device) for _ in range(2))
     twin.load_state_dict(model.state_dict())
@@ -321,7 +321,7 @@ class SavesOutputOnCtx(torch.autograd.Function):
         return gradient * ctx.y
 
 
-def test_tensors_saved_on_ctx_are_not_overwritten(device, graph):
+def test_tensors_stored_on_autograd_function_ctx_are_not_overwritten(device, graph):
     run = graph(lambda x: SavesOutputOnCtx.apply(x), random_batch(device).requires_grad_())
     for _ in range(3):
         x = random_batch(device).requires_grad_()
@@ -329,7 +329,7 @@ def test_tensors_saved_on_ctx_are_not_overwritten(device, graph):
         torch.testing.assert_close(x.grad, x.exp().detach())
 
 
-def test_rebinding_a_closure_variable_triggers_a_recapture(device, graph):
+def test_graphed_gradients_match_eager_after_rebinding_a_closure_variable(device, graph):
     layer, other = (torch.nn.Linear(4, 4).to(device) for _ in range(2))
     run = graph(lambda x: layer(x), random_batch(device))
     for _ in range(3):
@@ -341,7 +341,7 @@ def test_rebinding_a_closure_variable_triggers_a_recapture(device, graph):
             torch.testing.assert_close(tuple(param.grad for param in current.parameters()), expected)
 
 
-def test_parameters_reached_through_two_names(device, graph):
+def test_module_reached_through_two_closure_variables_gets_its_gradients(device, graph):
     layers = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)).to(device)
     last = layers[1]
     run = graph(lambda x: last(layers[0](x)), random_batch(device))
@@ -354,7 +354,7 @@ def test_parameters_reached_through_two_names(device, graph):
 
 
 @pytest.mark.uncaptured
-def test_rebound_modules_are_checked_too(device, graph):
+def test_rebinding_to_a_module_with_a_hook_raises(device, graph):
     layer = torch.nn.Linear(4, 4).to(device)
     run = graph(lambda x: layer(x), random_batch(device))
     layer = torch.nn.Sequential(torch.nn.Linear(4, 4)).to(device)

@@ -40,21 +40,21 @@ def assert_steps_agree(run, model, device):
         assert_same_grads(model, twin)
 
 
-def test_is_plain_inductor_without_a_cuda_device(monkeypatch):
+def test_inner_inductor_without_a_cuda_device_warns_and_matches_eager(monkeypatch):
     monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
     model = layer_norm_mlp("cpu")
     with pytest.warns(DynxWarning, match="no CUDA device"):
         assert_steps_agree(compiled(model), model, "cpu")
 
 
-def test_emulator_raises():
+def test_inner_inductor_on_the_emulator_raises():
     with pytest.raises(UsageError, match="sees operators, not inductor's kernels"):
         cudagraphs.Config(inner="inductor", runtime="emulator")
 
 
 @on_cuda
 @pytest.mark.parametrize("outputs", ["clone", "alias"])
-def test_forward_and_training(device, outputs):
+def test_inner_inductor_matches_eager_in_inference_and_training(device, outputs):
     model = layer_norm_mlp(device)
     run = compiled(model, outputs=outputs)
     with torch.no_grad():
@@ -67,8 +67,8 @@ def test_forward_and_training(device, outputs):
 
 
 @on_cuda
-def test_misaligned_inputs(device):
-    """Kernels are compiled for addresses that are multiples of 16."""
+def test_inner_inductor_with_misaligned_inputs_matches_eager(device):
+    """Inductor compiles kernels for input addresses that are multiples of 16."""
     model = layer_norm_mlp(device)
     run = compiled(model)
     memory = torch.randn(3 * 8 + 4, device=device)
@@ -79,7 +79,7 @@ def test_misaligned_inputs(device):
 
 
 @on_cuda
-def test_gradients_in_place(device):
+def test_inner_inductor_with_in_place_gradients_matches_eager(device):
     model = layer_norm_mlp(device)
     assert_steps_agree(compiled(model, gradients="in_place"), model, device)
     assert cudagraphs.stats().replays == 6
@@ -87,7 +87,7 @@ def test_gradients_in_place(device):
 
 @on_cuda
 @pytest.mark.parametrize("gradients", ["autograd", "in_place"])
-def test_graphed_module(device, gradients):
+def test_graphed_module_with_inner_inductor_matches_eager(device, gradients):
     model = layer_norm_mlp(device)
     x = torch.randn(3, 8, device=device)
     cudagraphs.graphed(model, (x,), gradients=gradients, config=cudagraphs.Config(inner="inductor"))
@@ -108,7 +108,7 @@ def test_deepcopy_of_a_graphed_module_has_its_own_parameters(monkeypatch):
 
 
 @pytest.mark.parametrize("keeping", [False, True])
-def test_backward_can_run_twice_while_saved_tensors_are_kept(keeping):
+def test_backward_can_run_twice_inside_keeping_saved_tensors(keeping):
     """AOTAutograd donates saved tensors to the backward pass, which overwrites them; a captured one runs more than once."""
     torch._dynamo.reset()
     model, x = layer_norm_mlp("cpu"), torch.randn(3, 8)

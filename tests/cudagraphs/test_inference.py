@@ -28,7 +28,7 @@ def mlp(device, width=8, depth=3):
 
 
 @pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
-def test_replays_agree_with_eager(compiled, device, inputs, outputs):
+def test_compiled_replays_match_eager(compiled, device, inputs, outputs):
     model = mlp(device)
     run = compiled(model, outputs=outputs)
     with torch.no_grad():
@@ -41,13 +41,13 @@ def test_replays_agree_with_eager(compiled, device, inputs, outputs):
     assert stats.bytes_copied == copies * x.nbytes
 
 
-def test_cloned_outputs_are_not_overwritten(compiled, device):
+def test_later_replays_do_not_overwrite_cloned_outputs(compiled, device):
     run = compiled(lambda x: x * 2)
     results = [run(torch.full((3,), float(step), device=device)) for step in range(5)]
     assert [result[0].item() for result in results] == [0.0, 2.0, 4.0, 6.0, 8.0]
 
 
-def test_alias_outputs_share_one_address(compiled, device):
+def test_alias_outputs_of_all_replays_have_one_address(compiled, device):
     run = compiled(lambda x: x * 2, outputs="alias")
     addresses = set()
     for step in range(5):
@@ -57,7 +57,7 @@ def test_alias_outputs_share_one_address(compiled, device):
     assert len(addresses) == 1
 
 
-def test_parameters_changed_in_place_are_read_without_a_copy(compiled, device):
+def test_parameters_changed_in_place_need_no_recapture(compiled, device):
     """backend="cudagraphs" of torch copies every parameter on every call; here a replay reads it in place."""
     model = torch.nn.Linear(4, 4, device=device)
     run = compiled(model)
@@ -69,7 +69,7 @@ def test_parameters_changed_in_place_are_read_without_a_copy(compiled, device):
     assert cudagraphs.stats().recordings == 1
 
 
-def test_parameters_with_new_addresses_agree(compiled, device):
+def test_parameters_with_new_addresses_match_eager(compiled, device):
     model = torch.nn.Linear(4, 4, device=device)
     run = compiled(model)
     x = torch.ones(2, 4, device=device)
@@ -79,7 +79,7 @@ def test_parameters_with_new_addresses_agree(compiled, device):
             model.weight.data = torch.full_like(model.weight, float(step))
 
 
-def test_mutated_inputs_agree(compiled, device):
+def test_replays_mutate_inputs_as_in_eager(compiled, device):
     def forward(x, counter):
         counter.add_(1)
         x.mul_(2)
@@ -93,7 +93,7 @@ def test_mutated_inputs_agree(compiled, device):
         assert_equal((x, counter), (y, expected))
 
 
-def test_running_statistics_agree(compiled, device):
+def test_batch_norm_running_statistics_match_eager(compiled, device):
     torch.manual_seed(0)
     model, twin = torch.nn.BatchNorm1d(4).to(device), torch.nn.BatchNorm1d(4).to(device)
     run = compiled(model)
@@ -114,7 +114,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-def test_inputs_keep_their_strides(compiled, device, layout):
+def test_outputs_for_strided_inputs_have_eager_values_and_strides(compiled, device, layout):
     def forward(x):
         return x * 2, x
 
@@ -125,7 +125,7 @@ def test_inputs_keep_their_strides(compiled, device, layout):
         assert run(x)[0].stride() == forward(x)[0].stride()
 
 
-def test_inference_mode_and_no_grad_alternate(compiled, device):
+def test_alternating_inference_mode_and_no_grad_matches_eager(compiled, device):
     model = mlp(device)
     run = compiled(model)
     x = torch.randn(4, 8, device=device)
@@ -135,7 +135,7 @@ def test_inference_mode_and_no_grad_alternate(compiled, device):
                 assert_equal(run(x), model(x))
 
 
-def test_threads_get_their_own_results(compiled, device):
+def test_concurrent_calls_from_threads_get_their_own_results(compiled, device):
     run = compiled(lambda x: (x * 2).relu())
     for _ in range(2):
         run(torch.ones(64, device=device))
@@ -157,26 +157,26 @@ def _(x, times):
     return torch.empty_like(x)
 
 
-def test_recursion_through_a_custom_operator(compiled, device):
+def test_custom_operator_that_calls_the_compiled_function_matches_eager(compiled, device):
     _compiled.append(compiled(lambda x, times: call_again(x, times) * 2, dynamic=True))
     for _ in range(3):
         assert _compiled[-1](torch.ones(2, device=device), 3).tolist() == [16.0] * 2
 
 
-def test_numbers_have_a_recording_each(compiled, device):
+def test_alternating_integer_arguments_match_eager(compiled, device):
     run = compiled(lambda x, n: x * n, dynamic=True)
     for n in (2, 3, 2, 3, 5, 2):
         assert_equal(run(torch.ones(3, device=device), n), torch.full((3,), float(n), device=device))
 
 
-def test_sizes_have_a_recording_each(compiled, device):
+def test_alternating_dynamic_sizes_match_eager(compiled, device):
     run = compiled(lambda x: x.sin() + 1, dynamic=True)
     for size in (3, 4, 3, 4, 7, 3):
         x = torch.randn(size, device=device)
         assert_equal(run(x), x.sin() + 1)
 
 
-def test_more_recordings_than_max_recordings_warn(compiled, device):
+def test_more_input_sizes_than_max_recordings_warn(compiled, device):
     run = compiled(lambda x: x + 1, dynamic=True, max_recordings=2)
     x = [torch.randn(size, device=device) for size in range(3, 7)]
     assert_equal([run(x[0]) for _ in range(2)], [x[0] + 1] * 2)
@@ -184,7 +184,7 @@ def test_more_recordings_than_max_recordings_warn(compiled, device):
         assert_equal([run(tensor) for tensor in x], [tensor + 1 for tensor in x])
 
 
-def test_the_oldest_recording_is_forgotten(compiled, device):
+def test_on_limit_lru_drops_the_least_recently_used_recording(compiled, device):
     run = compiled(lambda x: x + 1, dynamic=True, max_recordings=2, on_limit="lru")
     x = [torch.randn(size, device=device) for size in range(3, 6)]
     for number in (0, 0, 1, 0, 2, 0, 1):
@@ -192,7 +192,7 @@ def test_the_oldest_recording_is_forgotten(compiled, device):
     assert cudagraphs.stats().recordings == 4, "size 3 was used in between, so it was kept"
 
 
-def test_memory_of_a_dropped_recording_is_reused_safely(compiled, device):
+def test_dropping_a_recording_while_its_output_is_alive_keeps_results_correct(compiled, device):
     run = compiled(lambda x: x + 1, dynamic=True, max_recordings=1, on_limit="lru", outputs="static")
     for size in (3, 3, 4, 3, 4):
         x = torch.randn(size, device=device)
@@ -201,7 +201,7 @@ def test_memory_of_a_dropped_recording_is_reused_safely(compiled, device):
     assert cudagraphs.stats().recordings == 4
 
 
-def test_on_limit_error_raises(compiled, device):
+def test_on_limit_error_raises_for_an_input_size_over_the_limit(compiled, device):
     run = compiled(lambda x: x + 1, dynamic=True, max_recordings=1, on_limit="error")
     for size in (3, 3):
         run(torch.ones(size, device=device))
@@ -220,7 +220,7 @@ def assert_runs_uncaptured(run, eager, device):
 
 
 @pytest.mark.uncaptured
-def test_failed_capture_runs_uncaptured(compiled, device, monkeypatch):
+def test_compiled_function_runs_uncaptured_after_a_failed_capture(compiled, device, monkeypatch):
     def refuse(*args, **kwargs):
         raise CaptureFailed("refused by the test")
 
@@ -231,7 +231,7 @@ def test_failed_capture_runs_uncaptured(compiled, device, monkeypatch):
 
 @pytest.mark.uncaptured
 @pytest.mark.parametrize("inputs", ["auto", "memcpy_node"])
-def test_inputs_are_copied_before_the_replay_where_the_graph_cannot(device, monkeypatch, inputs):
+def test_inputs_are_copied_outside_the_graph_if_capture_yields_no_memcpy_nodes(device, monkeypatch, inputs):
     """CUDA captures very small copies as kernels, whose source cannot be set."""
     config = config_for(device, inputs=inputs)
     runtime = type(select_runtime(config))
@@ -264,7 +264,7 @@ def _(x):
 
 
 @on_cuda
-def test_operator_that_reads_a_value_fails_the_capture(compiled, device):
+def test_custom_operator_that_reads_a_value_fails_the_capture(compiled, device):
     """The FX graph does not show that the operator reads a value; the capture fails."""
     assert_runs_uncaptured(compiled(lambda x: reads_value(x) + 1), lambda x: x + x[0] + 1, device)
     assert "CUDA graph capture failed: " in cudagraphs.stats().skips[0].reason
@@ -276,7 +276,7 @@ def test_operator_that_reads_a_value_fails_the_capture(compiled, device):
 
 
 @pytest.mark.uncaptured
-def test_data_dependent_size_runs_uncaptured(compiled, device):
+def test_data_dependent_output_size_runs_uncaptured(compiled, device):
     run = compiled(lambda x: x[x > 0] * 2)
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), pytest.warns(DynxWarning) as warnings:
         assert_equal(run(torch.ones(3, device=device)), torch.full((3,), 2.0, device=device))
@@ -284,14 +284,14 @@ def test_data_dependent_size_runs_uncaptured(compiled, device):
     assert f"{__file__}:" in str(warnings[0].message)
 
 
-def test_warns_without_a_cuda_device(monkeypatch):
+def test_backend_warns_without_a_cuda_device(monkeypatch):
     monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
     run = torch.compile(lambda x: x + 1, backend=cudagraphs.backend())
     with pytest.warns(DynxWarning, match="no CUDA device"):
         run(torch.ones(3))
 
 
-def test_zero_negative_zero_and_nan_have_a_recording_each(compiled, device, monkeypatch):
+def test_scalars_zero_negative_zero_and_nan_get_separate_recordings(compiled, device, monkeypatch):
     monkeypatch.setattr(torch._dynamo.config, "capture_scalar_outputs", True)
 
     def inverse(x):
@@ -305,7 +305,7 @@ def test_zero_negative_zero_and_nan_have_a_recording_each(compiled, device, monk
 
 
 @pytest.mark.uncaptured
-def test_error_while_a_recording_is_dropped(compiled, device):
+def test_calls_after_an_exception_at_the_recording_limit_match_eager(compiled, device):
     is_refusing = []
 
     class Refusing(torch.utils._python_dispatch.TorchDispatchMode):
@@ -329,7 +329,7 @@ def test_error_while_a_recording_is_dropped(compiled, device):
 
 
 @pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
-def test_output_is_the_next_input(compiled, device, outputs):
+def test_feeding_outputs_back_as_inputs_matches_eager(compiled, device, outputs):
     def step(a):
         b = a * 2
         return b, b.flip(0) + a
@@ -341,7 +341,7 @@ def test_output_is_the_next_input(compiled, device, outputs):
         assert flipped.tolist() == expected_flipped.tolist()
 
 
-def test_or_error_raises_on_each_call(compiled, device):
+def test_or_error_raises_on_every_call_over_the_recording_limit(compiled, device):
     run = compiled(lambda x: x.sin() + 1, dynamic=True, max_recordings=1, or_error=True)
     for _ in range(3):
         run(torch.ones(2, device=device))
@@ -351,7 +351,7 @@ def test_or_error_raises_on_each_call(compiled, device):
     assert run(torch.zeros(2, device=device)).tolist() == [1.0, 1.0]
 
 
-def test_conjugated_complex_inputs(compiled, device):
+def test_gradients_for_conjugated_complex_inputs_match_eager(compiled, device):
     def energy(z):
         return (z * z.conj()).real.sum() + (z * 2j).imag.sum()
 

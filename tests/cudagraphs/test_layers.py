@@ -86,15 +86,15 @@ LAYERS = {
     "encoder": lambda: Encoder(dropout=0.1),
     "encoder, norm first": lambda: Encoder(dropout=0.0, norm_first=True, activation="gelu"),
     "encoder, checkpointed": lambda: Checkpointed(dropout=0.1),
-    "embedding, smoothed_loss labels": lambda: Tokens(smoothed_loss),
-    "embedding, weighted_loss classes": lambda: Tokens(weighted_loss),
-    "images": ConvNet,
+    "embedding, smoothed labels": lambda: Tokens(smoothed_loss),
+    "embedding, weighted classes": lambda: Tokens(weighted_loss),
+    "convolutions": ConvNet,
 }
 
 
 @pytest.mark.parametrize("autocast", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["float32", "autocast"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_training_steps_of_layers_are_captured(device, name, autocast):
+def test_training_steps_of_torch_layers_are_captured_and_match_eager(device, name, autocast):
     autocast = autocast and (device, name) != ("cpu", "LSTM")  # bfloat16 LSTM needs instructions that not every CPU has
 
     def loss_of(model):
@@ -127,7 +127,7 @@ def test_training_steps_of_layers_are_captured(device, name, autocast):
 
 
 @pytest.mark.uncaptured
-def test_seeding_inside_the_loss_runs_uncaptured(device):
+def test_manual_seed_inside_the_loss_runs_uncaptured(device):
     layer = Encoder(dropout=0.3).to(device)
 
     def loss(x):

@@ -70,7 +70,7 @@ def model(request, device):
 
 
 @pytest.mark.parametrize("inputs", ["memcpy_node"], indirect=True)
-def test_inference_agrees_with_eager(compiled, model):
+def test_compiled_model_inference_matches_eager(compiled, model):
     module, inputs = model
     module.eval()
     run = compiled(module)
@@ -82,7 +82,7 @@ def test_inference_agrees_with_eager(compiled, model):
 
 
 @pytest.mark.parametrize("inputs", ["copy"], indirect=True)
-def test_training_agrees_with_eager(compiled, model):
+def test_compiled_model_training_matches_eager(compiled, model):
     module, inputs = model
     twin = copy.deepcopy(module)
     run = compiled(module)

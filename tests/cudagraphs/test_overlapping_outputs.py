@@ -42,7 +42,7 @@ def run(request, device):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_writes_to_one_output_are_visible_in_the_others(device, run, name):
+def test_writes_to_one_output_are_visible_in_overlapping_outputs(device, run, name):
     call = run(FUNCTIONS[name])
     earlier = []
     for step in range(4):
@@ -57,7 +57,7 @@ def test_writes_to_one_output_are_visible_in_the_others(device, run, name):
 
 
 @pytest.mark.parametrize("function", [torch.conj, lambda y: y.mH, lambda y: y.conj().imag, torch.real])
-def test_conjugate_and_negative_views(device, run, function):
+def test_conjugate_and_negative_view_outputs_match_eager(device, run, function):
     call = run(lambda x: ((y := x * (1 + 2j)), function(y)))
     for step in range(3):
         x = torch.full((3, 4), step + 1.0, device=device)
@@ -65,7 +65,7 @@ def test_conjugate_and_negative_views(device, run, function):
             torch.testing.assert_close(result.resolve_conj().resolve_neg(), expected.resolve_conj().resolve_neg())
 
 
-def test_outputs_without_overlap_are_copied_separately(device):
+def test_outputs_that_do_not_overlap_are_copied_separately(device):
     config = config_for(device)
     run = cudagraphs.fast_path(lambda x: ((y := x * 2)[0], y[-1]), unsafe_skip_checks=True, config=config)
     run(torch.ones(1000, 10, device=device))
@@ -75,7 +75,7 @@ def test_outputs_without_overlap_are_copied_separately(device):
 
 
 @pytest.mark.parametrize("function", ["compiled", "graphed"])
-def test_gradients_do_not_share_memory(device, function):
+def test_gradients_of_two_inputs_do_not_share_memory(device, function):
     """Autograd keeps the first gradient as `.grad` and accumulates into its memory."""
     config = config_for(device)
     x, y = (torch.ones(3, device=device, requires_grad=True) for _ in range(2))
@@ -91,7 +91,7 @@ def test_gradients_do_not_share_memory(device, function):
 
 
 def test_differentiable_outputs_do_not_share_memory(device):
-    """Each has a version counter of its own, so a write to one does not invalidate what autograd saved of another."""
+    """Each output has its own version counter, so a write to one does not invalidate what autograd saved of another."""
     config = config_for(device)
     run = cudagraphs.graphed(
         lambda x: ((y := x.sin()), y[1]), (torch.ones(3, 4, device=device, requires_grad=True),), config=config
@@ -105,7 +105,7 @@ def test_differentiable_outputs_do_not_share_memory(device):
         torch.testing.assert_close(x.grad, x.detach().cos() * torch.tensor([[1.0], [3.0], [1.0]], device=device))
 
 
-def test_writes_to_one_output_bump_the_version_of_the_others(device):
+def test_writes_to_one_output_bump_the_version_counter_of_overlapping_outputs(device):
     config = config_for(device)
     run = cudagraphs.fast_path(lambda x: ((y := x.sin()), y[1]), unsafe_skip_checks=True, config=config)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""While a module is captured its parameters are replaced by other leaves, and restored afterwards."""
+"""While a module is captured, its parameters are replaced by other leaf tensors, and restored afterwards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class CustomParameter(nn.Parameter):
     pass
 
 
-def test_leaves_share_memory_with_the_parameters():
+def test_leaf_tensors_that_replace_parameters_share_their_memory():
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     model[1].weight = model[0].weight  # tied
     model[0].bias = CustomParameter(torch.ones(2))  # subclasses are not replaced: code may check the type
@@ -32,7 +32,7 @@ def test_leaves_share_memory_with_the_parameters():
     assert model[0].weight.grad is None
 
 
-def test_parameters_are_restored_after_an_error():
+def test_parameters_replaced_by_leaf_tensors_are_restored_after_an_error():
     model = nn.Linear(2, 2)
     before = dict(model.named_parameters())
     try:
@@ -42,7 +42,7 @@ def test_parameters_are_restored_after_an_error():
         assert all(param is before[name] for name, param in model.named_parameters())
 
 
-def test_accumulate_grad_nodes_are_re_created():
+def test_renew_accumulators_creates_new_accumulate_grad_nodes():
     """An autograd graph that is alive keeps AccumulateGrad nodes alive, with the stream that they were created on."""
     leaves = [torch.ones(3, dtype=dtype, requires_grad=True) for dtype in (torch.float32, torch.float64, torch.bfloat16)]
     graphs = [param.mul(2).sum() for param in leaves]

@@ -108,19 +108,19 @@ def test_graph_is_split_into_the_fewest_pieces(compiled, device, pieces, functio
 
 
 @pytest.mark.parametrize("outputs", ["alias", "static"])
-def test_alias_and_static_outputs_of_pieces_agree_with_eager(compiled, device, outputs):
+def test_alias_and_static_outputs_of_split_graphs_match_eager(compiled, device, outputs):
     agree(compiled(outputs_of_all_pieces, outputs=outputs), outputs_of_all_pieces, device)
 
 
-def test_cloned_outputs_are_not_overwritten(compiled, device):
+def test_later_replays_do_not_overwrite_cloned_outputs_of_split_graphs(compiled, device):
     run = compiled(outputs_of_all_pieces)
     x = [torch.randn(3, 4, device=device) for _ in range(5)]
     results = [run(tensor) for tensor in x]
     torch.testing.assert_close(results, [outputs_of_all_pieces(tensor) for tensor in x])
 
 
-def test_views_computed_outside_of_recordings_are_copied(compiled, device):
-    """The size of the view is data dependent, so it is computed between recordings, over the memory of one of them."""
+def test_output_views_computed_between_captured_pieces_are_copied(compiled, device):
+    """The size of the view depends on data, so the view is computed uncaptured, over memory of a captured piece."""
 
     def function(x):
         y = elementwise(x)
@@ -154,7 +154,7 @@ def _(x):
 
 
 @torch.no_grad()
-def test_operator_that_calls_its_own_graph(compiled, device):
+def test_split_graph_with_an_operator_that_calls_it_again_matches_eager(compiled, device):
     def function(x):
         y = elementwise(x)
         return elementwise(y + calls_the_graph(y))
@@ -169,7 +169,7 @@ def test_operator_that_calls_its_own_graph(compiled, device):
         torch.testing.assert_close(*actual)
 
 
-def test_dropout_agrees_with_eager(compiled, device, pieces):
+def test_dropout_in_a_split_graph_matches_eager(compiled, device, pieces):
     def function(x):
         a = unsafe(torch.nn.functional.dropout(x))
         return elementwise(torch.nn.functional.dropout(x + 1)), a, elementwise(a)
@@ -177,8 +177,8 @@ def test_dropout_agrees_with_eager(compiled, device, pieces):
     agree(compiled(function), function, device)
 
 
-def test_random_operators_keep_program_order(compiled, device):
-    """The second dropout depends on nothing and would otherwise run first, with the random numbers of the other."""
+def test_random_operators_of_split_graphs_keep_program_order(compiled, device):
+    """The second dropout depends on no other piece; if it ran first, it would draw the first dropout's random numbers."""
 
     def function(x):
         first = torch.nn.functional.dropout(unsafe(elementwise(x)))
@@ -188,7 +188,7 @@ def test_random_operators_keep_program_order(compiled, device):
     agree(compiled(function), function, device)
 
 
-def test_reads_come_before_later_writes(compiled, device):
+def test_split_graph_reads_an_input_before_it_is_mutated(compiled, device):
     def function(x):
         before = unsafe(x)
         x.mul_(elementwise(x))
@@ -197,7 +197,7 @@ def test_reads_come_before_later_writes(compiled, device):
     agree(compiled(function), function, device)
 
 
-def test_tensors_saved_for_backward_keep_their_address(compiled, device):
+def test_tensors_saved_for_backward_by_split_graphs_keep_their_address(compiled, device):
     weight = torch.ones(4, device=device, requires_grad=True)
     run = compiled(lambda x: elementwise(unsafe(elementwise(x * weight))))
     for _ in range(5):
@@ -210,7 +210,7 @@ def test_tensors_saved_for_backward_keep_their_address(compiled, device):
     assert cudagraphs.stats().recordings == 4, "two pieces forward, two backward: saved tensors have one address"
 
 
-def test_output_is_cloned_for_the_user_but_not_for_backward():
+def test_split_graph_clones_an_output_for_the_user_but_not_for_backward():
     graph = torch.fx.Graph()
     x = graph.placeholder("x")
     result = graph.call_function(torch.sin, (x,))
@@ -225,7 +225,7 @@ def test_output_is_cloned_for_the_user_but_not_for_backward():
     ]
 
 
-def test_mutations_keep_program_order(compiled, device, pieces):
+def test_mutations_in_split_graphs_keep_program_order(compiled, device, pieces):
     def function(x):
         before = elementwise(x)
         unsafe_mutation(x)
@@ -236,14 +236,14 @@ def test_mutations_keep_program_order(compiled, device, pieces):
     agree(compiled(function), function, device)
 
 
-def test_dynamic_shapes(compiled, device):
+def test_split_graph_with_dynamic_shapes_matches_eager(compiled, device):
     run = compiled(chain, dynamic=True)
     for rows in (3, 4, 3, 4, 5, 3):
         x = torch.randn(rows, 4, device=device)
         torch.testing.assert_close(run(x), chain(x))
 
 
-def test_data_dependent_sizes(compiled, device, pieces):
+def test_data_dependent_sizes_split_the_graph(compiled, device, pieces):
     def function(x):
         a = elementwise(x)
         return elementwise(a[a > 0.6]).sum(), elementwise(a + 1)
@@ -282,7 +282,7 @@ class Net(torch.nn.Module):
 
 
 @pytest.mark.parametrize("overlap", [1, 2])
-def test_training_agrees_with_eager(compiled, device, pieces, overlap):
+def test_training_with_split_graphs_matches_eager(compiled, device, pieces, overlap):
     model = Net().to(device)
     twin = copy.deepcopy(model)
     run = compiled(model)
@@ -297,7 +297,7 @@ def test_training_agrees_with_eager(compiled, device, pieces, overlap):
     assert pieces == [[True, False, True]] * 2, "forward and backward"
 
 
-def test_threads_get_their_own_results(compiled, device):
+def test_threads_that_call_a_split_graph_get_their_own_results(compiled, device):
     run = compiled(chain)
     agree(run, chain, device)
     from concurrent.futures import ThreadPoolExecutor
@@ -308,7 +308,7 @@ def test_threads_get_their_own_results(compiled, device):
 
 
 @pytest.mark.uncaptured
-def test_partition_false_runs_uncaptured(compiled, device):
+def test_partition_false_runs_the_whole_graph_uncaptured(compiled, device):
     run = compiled(chain, partition=False)
     with pytest.warns(DynxWarning, match="runs uncaptured, since dynx_tests.unsafe.default cannot be captured"):
         agree(run, chain, device)
@@ -316,7 +316,7 @@ def test_partition_false_runs_uncaptured(compiled, device):
 
 
 @pytest.mark.uncaptured
-def test_or_error_refuses_to_split(compiled, device):
+def test_or_error_raises_instead_of_splitting_the_graph(compiled, device):
     run = compiled(chain, or_error=True)
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=r"CaptureError: .*unsafe.default cannot be captured"):
         run(torch.ones(3, 4, device=device))
@@ -349,7 +349,7 @@ class Repeat(torch.autograd.Function):
 
 
 @pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
-def test_gradients_of_split_graphs_are_copies(compiled, device, monkeypatch, outputs):
+def test_later_replays_do_not_overwrite_gradients_of_split_graphs(compiled, device, monkeypatch, outputs):
     monkeypatch.setattr(torch._dynamo.config, "capture_scalar_outputs", True)
     run = compiled(lambda x: Repeat.apply(x), outputs=outputs)
     actual, expected = [], []

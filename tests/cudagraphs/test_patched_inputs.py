@@ -1,4 +1,4 @@
-"""`inputs="patch"`: replays read inputs where the caller has them; where patching cannot be verified, they are copied."""
+"""`inputs="patch"`: replays read inputs at their own addresses; if patching cannot be verified, inputs are copied."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def cast_for(x, model, device):
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("outputs", ["clone", "static"])
-def test_compiled_models_copy_no_inputs(device, model, outputs):
+def test_replays_of_compiled_models_patch_inputs_instead_of_copying(device, model, outputs):
     make, example = MODELS[model]
     net = inference_model(make, device)
     run = torch.compile(net, backend=cudagraphs.backend(config(device, outputs=outputs)))
@@ -72,7 +72,7 @@ def test_compiled_models_copy_no_inputs(device, model, outputs):
 
 
 @pytest.mark.parametrize("model", PATCHED)
-def test_fast_paths_copy_no_inputs(device, model):
+def test_replays_of_fast_paths_patch_inputs_instead_of_copying(device, model):
     make, example = MODELS[model]
     net = inference_model(make, device)
     run = cudagraphs.fast_path(net, cast_for(example(), net, device), config=config(device))
@@ -85,7 +85,7 @@ def test_fast_paths_copy_no_inputs(device, model):
 
 @on_cuda
 @pytest.mark.parametrize("model", MODELS)
-def test_inductor_kernels_are_patched(device, model):
+def test_replays_of_inductor_kernels_patch_inputs_instead_of_copying(device, model):
     make, example = MODELS[model]
     net = inference_model(make, device)
     run = torch.compile(net, backend=cudagraphs.backend(config(device, inner="inductor")))
@@ -97,7 +97,7 @@ def test_inductor_kernels_are_patched(device, model):
     assert cudagraphs.stats().copies == 0 or model not in PATCHED
 
 
-def test_several_inputs_swap_and_alias(device):
+def test_patched_inputs_may_be_swapped_or_be_the_same_tensor(device):
     def function(x, y):
         return x * 2 + y, y - x
 
@@ -108,8 +108,8 @@ def test_several_inputs_swap_and_alias(device):
     assert cudagraphs.stats().copies == 0
 
 
-def test_misaligned_inputs_are_copied(device):
-    """Kernels are selected for the alignment of the example."""
+def test_misaligned_inputs_match_eager_with_patching_enabled(device):
+    """Kernels are selected for the alignment of the example input."""
     net = inference_model(mlp, device)
     run = cudagraphs.fast_path(net, cast_for(torch.randn(16, 64), net, device), config=config(device))
     memory = cast_for(torch.randn(16 * 64 + 8), net, device)
@@ -127,7 +127,7 @@ COPIED = {
 
 
 @pytest.mark.parametrize("function", COPIED.values(), ids=COPIED)
-def test_impure_functions_copy_their_inputs(device, function):
+def test_functions_whose_inputs_cannot_be_patched_match_eager(device, function):
     run = torch.compile(function, backend=cudagraphs.backend(config(device)))
     for step in range(4):
         x = torch.randn(3, 4, device=device)
@@ -139,8 +139,8 @@ def test_impure_functions_copy_their_inputs(device, function):
     assert cudagraphs.stats().replays == 3
 
 
-def test_buffer_updates_prevent_trial_runs(device):
-    """A trial run would count as a batch in the running statistics."""
+def test_verification_of_patched_inputs_does_not_update_batch_norm_statistics(device):
+    """A replay that only verifies the patching would count as a batch in the running statistics."""
     norm, twin = (nn.BatchNorm1d(4).to(device) for _ in range(2))
     run = torch.compile(norm, backend=cudagraphs.backend(config(device)))
     with torch.no_grad():
@@ -150,7 +150,7 @@ def test_buffer_updates_prevent_trial_runs(device):
     torch.testing.assert_close(norm.state_dict(), twin.state_dict())
 
 
-def test_strided_inputs_are_copied(device):
+def test_non_contiguous_inputs_are_copied_instead_of_patched(device):
     run = torch.compile(torch.sin, backend=cudagraphs.backend(config(device)))
     for _ in range(4):
         x = torch.randn(4, 6, device=device)[:, ::2]
@@ -158,7 +158,7 @@ def test_strided_inputs_are_copied(device):
     assert cudagraphs.stats().copies == 3
 
 
-def test_training_agrees_with_eager(device):
+def test_training_with_patched_inputs_matches_eager(device):
     torch.manual_seed(0)
     net = mlp().to(device)
     run = torch.compile(net, backend=cudagraphs.backend(config(device)))

@@ -63,7 +63,7 @@ def replace_params(model):
 
 @pytest.mark.parametrize("make", [compile_patched, fast])
 @pytest.mark.parametrize("change", [move_params, replace_params])
-def test_new_parameter_addresses_need_no_recapture(device, make, change):
+def test_patched_parameter_addresses_need_no_recapture(device, make, change):
     model = tied_mlp(device)
     run = make(model, device)
     agree(run, model, device)
@@ -75,7 +75,7 @@ def test_new_parameter_addresses_need_no_recapture(device, make, change):
     assert (stats.copies, stats.uncaptured) == (0, 1)
 
 
-def test_old_parameters_are_freed(device):
+def test_replaced_parameters_are_freed(device):
     model = tied_mlp(device)
     run = fast(model, device)
     old = weakref.ref(model[2].weight)
@@ -87,7 +87,7 @@ def test_old_parameters_are_freed(device):
 
 
 @on_cuda
-def test_memory_of_the_verification_is_freed(device):
+def test_memory_used_to_verify_patched_parameters_is_freed(device):
     model = nn.Linear(2048, 2048, device=device)
     run = cudagraphs.fast_path(model, torch.ones(4, 2048, device=device), config=config(device))
     torch.cuda.empty_cache()
@@ -99,7 +99,7 @@ def test_memory_of_the_verification_is_freed(device):
     assert torch.cuda.memory_allocated() <= before + 2**20
 
 
-def test_parameters_with_gradients_are_recaptured(device):
+def test_new_addresses_of_parameters_that_are_trained_trigger_a_recapture(device):
     model = tied_mlp(device)
     run = compile_patched(model, device)
     for _ in range(3):
@@ -116,7 +116,7 @@ def batch_norm_model(device):
     return nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16)).to(device)  # running statistics are mutated
 
 
-def test_graphs_that_cannot_be_verified_are_recaptured(device):
+def test_new_addresses_trigger_a_recapture_if_patching_cannot_be_verified(device):
     model, twin = batch_norm_model(device), batch_norm_model(device)
     run = compile_patched(model, device)
     agree(run, twin, device)
@@ -131,7 +131,7 @@ def test_graphs_that_cannot_be_verified_are_recaptured(device):
     )
 
 
-def test_fast_path_warns_where_patching_cannot_be_verified(device):
+def test_fast_path_warns_if_patching_cannot_be_verified(device):
     model, twin = batch_norm_model(device), batch_norm_model(device)
     with pytest.warns(DynxWarning, match="records parameters at fixed addresses: it changes its inputs"):
         run = fast(model, device)
@@ -144,7 +144,7 @@ def test_fast_path_warns_where_patching_cannot_be_verified(device):
     agree(run, twin, device)
 
 
-def test_other_module_changes_trigger_a_recapture(device):
+def test_new_parameter_shapes_and_layers_trigger_a_recapture(device):
     model = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.5)).to(device).eval()
     run = fast(model, device)
     agree(run, model, device)
@@ -156,7 +156,7 @@ def test_other_module_changes_trigger_a_recapture(device):
 
 
 @pytest.mark.uncaptured
-def test_incompatible_options_raise(device):
+def test_options_incompatible_with_patched_parameters_raise(device):
     model, x = tied_mlp(device), torch.ones(4, 16, device=device)
     with pytest.raises(UsageError, match="params='patch' patches inputs too"):
         config(device, inputs="copy")
@@ -184,7 +184,7 @@ class ReadsThroughList(nn.Module):
         return x @ self.weights[0]
 
 
-def test_parameters_also_reached_through_a_list_are_recaptured(device):
+def test_parameter_also_read_through_a_list_warns_and_matches_eager(device):
     model = ReadsThroughList().to(device)
     with pytest.warns(DynxWarning, match="it also reads an input through another reference"):
         run = fast(model, device)
@@ -193,7 +193,7 @@ def test_parameters_also_reached_through_a_list_are_recaptured(device):
     agree(run, model, device)
 
 
-def test_plain_tensor_attributes_are_recaptured(device):
+def test_rebound_tensor_attribute_of_a_module_matches_eager(device):
     model = nn.Linear(16, 16).to(device)
     model.scale = torch.ones(16, device=device)
     function = model.forward
@@ -215,7 +215,7 @@ class AssignsBuffer(nn.Module):
 
 
 @pytest.mark.uncaptured
-def test_assigned_buffers_are_kept(device):
+def test_forward_that_assigns_a_buffer_warns_and_matches_eager(device):
     model = AssignsBuffer().to(device)
     run = cudagraphs.fast_path(model, config=config(device))
     with pytest.warns(DynxWarning):
@@ -240,7 +240,7 @@ class SwapsBuffers(nn.Module):
 
 @pytest.mark.uncaptured
 @pytest.mark.parametrize("params", ["rerecord", "patch"])
-def test_state_that_alternates_runs_uncaptured(device, params):
+def test_forward_that_swaps_two_buffers_runs_uncaptured(device, params):
     model = SwapsBuffers([True]).to(device)
     run = cudagraphs.fast_path(model, config=replace(config(device), params=params))
     with pytest.warns(DynxWarning) as warnings:
@@ -250,7 +250,7 @@ def test_state_that_alternates_runs_uncaptured(device, params):
 
 
 @pytest.mark.uncaptured
-def test_assignments_during_capture_are_restored(device):
+def test_buffers_assigned_during_a_failed_capture_are_restored(device):
     model = SwapsBuffers([]).to(device)
     run = cudagraphs.fast_path(model, config=replace(config(device), params="rerecord"))
     x = torch.zeros(4, 16, device=device)
@@ -265,7 +265,7 @@ def test_assignments_during_capture_are_restored(device):
     assert not run.recordings
 
 
-def test_lazily_computed_attributes(device):
+def test_attribute_assigned_in_the_first_forward_needs_one_recording(device):
     class Filling(nn.Linear):
         def forward(self, x):
             if not hasattr(self, "scale"):
@@ -278,7 +278,7 @@ def test_lazily_computed_attributes(device):
     assert len(run.recordings) == 1
 
 
-def test_rebinding_a_closure_variable(device):
+def test_rebinding_a_closure_variable_to_another_module_matches_eager(device):
     layer, other = (torch.nn.Linear(16, 16).to(device) for _ in range(2))
     run = cudagraphs.fast_path(lambda x: layer(x), torch.ones(4, 16, device=device), config=config(device))
     for layer in (layer, other, layer):  # noqa: B020

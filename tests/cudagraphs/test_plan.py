@@ -1,4 +1,4 @@
-"""The plan of a graph: its inputs, mutations and skips, known before capture."""
+"""The capture plan of an FX graph: its inputs, its mutations, and why it cannot be captured."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Net(torch.nn.Module):
         return self.norm(x)
 
 
-def test_inputs_have_names_and_kinds(plans):
+def test_plan_lists_names_and_kinds_of_graph_inputs(plans):
     compiled(Net(), "cpu", dynamic=True)(torch.randn(8, 4))
     forward = next(plan for plan in plans if plan.part == "forward")
     kinds = {graph_input.name: graph_input.kind for graph_input in forward.inputs}
@@ -42,7 +42,7 @@ def test_inputs_have_names_and_kinds(plans):
     assert kinds["x.size()[0]"] == "scalar"
 
 
-def test_backward_inputs_are_saved_tensors_and_tangents(plans):
+def test_plan_of_a_backward_graph_lists_saved_tensors_and_tangents(plans):
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
     compiled(model, "cpu")(torch.randn(2, 4)).sum().backward()
     forward, backward = plans
@@ -60,7 +60,7 @@ MUTATIONS = {
 
 
 @pytest.mark.parametrize("change", MUTATIONS.values(), ids=MUTATIONS)
-def test_mutated_inputs_are_found(plans, change):
+def test_plan_marks_mutated_inputs(plans, change):
     def function(x, y):
         change(x)
         return y + x
@@ -70,7 +70,7 @@ def test_mutated_inputs_are_found(plans, change):
     assert [(graph_input.name, graph_input.is_mutated) for graph_input in plans[0].inputs] == [("x", True), ("y", False)]
 
 
-def test_skip_names_the_user_line(plans):
+def test_plan_names_the_user_line_of_an_operator_that_cannot_be_captured(plans):
     def function(x):
         return x.nonzero()  # HERE
 
@@ -81,7 +81,7 @@ def test_skip_names_the_user_line(plans):
     assert (skip.location.file, skip.location.line) == (__file__, function.__code__.co_firstlineno + 1)
 
 
-def test_plan_is_plain_data(plans):
+def test_plan_round_trips_through_plain_data(plans):
     from dynx.records.codec import from_data, to_data
 
     compiled(torch.nn.Linear(4, 4), "cpu")(torch.randn(2, 4))

@@ -1,4 +1,4 @@
-"""Plans cached on disk: the same plan and the same messages, without analysing the graph again."""
+"""Capture plans cached on disk: same plan and same messages, without analysing the graph again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ for _ in range(3):
 """
 
 
-def test_second_process_reads_the_plan(tmp_path, capsys, monkeypatch):
+def test_second_process_reads_the_cached_plan(tmp_path, capsys, monkeypatch):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     arguments = [str(program), str(tmp_path / "plans")]
@@ -83,7 +83,7 @@ def plan_and_result(run, *args):
     return to_data(graph.use().plan), result
 
 
-def test_cached_plan_is_equal(device, compiled):
+def test_plan_read_from_the_cache_equals_the_computed_plan(device, compiled):
     layer, x = nn.Linear(4, 4).to(device), torch.ones(2, 4, device=device)
     actual = []
     for count in (1, 0):
@@ -95,7 +95,7 @@ def test_cached_plan_is_equal(device, compiled):
     assert actual[0] == actual[1]
 
 
-def test_other_graphs_options_and_sizes_miss_the_cache(device, compiled):
+def test_different_graphs_options_and_sizes_miss_the_plan_cache(device, compiled):
     x = torch.ones(2, 4, device=device)
 
     def function(operator, number):
@@ -117,7 +117,7 @@ def test_other_graphs_options_and_sizes_miss_the_cache(device, compiled):
 
 
 @pytest.mark.uncaptured
-def test_changed_operator_tags_miss_the_cache(device, compiled):
+def test_changed_operator_tags_miss_the_plan_cache(device, compiled):
     x = torch.ones(3, device=device)
     for tags in ((), (torch.Tag.cudagraph_unsafe,)):
         with torch.library._scoped_library("dynx_plans", "DEF") as library:
@@ -132,7 +132,7 @@ def test_changed_operator_tags_miss_the_cache(device, compiled):
 
 
 @pytest.mark.uncaptured
-def test_warnings_from_a_cached_plan_are_the_same(device, compiled, monkeypatch):
+def test_cached_plan_gives_the_same_warnings_as_a_computed_plan(device, compiled, monkeypatch):
     monkeypatch.setattr(torch._dynamo.config, "capture_dynamic_output_shape_ops", True)
     x = torch.ones(3, device=device)
     messages = []
@@ -146,7 +146,7 @@ def test_warnings_from_a_cached_plan_are_the_same(device, compiled, monkeypatch)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"dynx cudagraph plan": {}}', "plan", "\udcff"])
-def test_corrupt_plan_files_are_rewritten(device, compiled, tmp_path, text):
+def test_corrupt_plan_files_warn_and_are_rewritten(device, compiled, tmp_path, text):
     x = torch.ones(3, device=device)
     first, _ = plan_and_result(compiled(torch.sin)[0], x)
     (path,) = tmp_path.iterdir()
@@ -162,7 +162,7 @@ def test_corrupt_plan_files_are_rewritten(device, compiled, tmp_path, text):
     assert plans == []
 
 
-def test_plan_with_other_nodes_is_not_used(device, compiled, tmp_path):
+def test_cached_plan_with_node_names_of_another_graph_is_not_used(device, compiled, tmp_path):
     x = torch.ones(3, device=device)
     plan_and_result(compiled(torch.sin)[0], x)
     (path,) = tmp_path.iterdir()
@@ -171,7 +171,7 @@ def test_plan_with_other_nodes_is_not_used(device, compiled, tmp_path):
         plan_and_result(compiled(torch.sin)[0], x)
 
 
-def test_read_only_folder_warns(device, compiled, tmp_path):
+def test_unwritable_plan_dir_warns(device, compiled, tmp_path):
     (tmp_path / "file").write_text("")
     run, _ = compiled(torch.sin, folder=tmp_path / "file" / "plans")
     with pytest.warns(DynxWarning, match="was not stored.*\n  name a writable folder with plan_dir="):

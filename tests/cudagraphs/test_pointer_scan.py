@@ -1,4 +1,4 @@
-"""Pointers are told apart from other bytes of kernel parameters, on synthetic bytes; unexplained differences are refused."""
+"""The pointer scan finds pointers to inputs in synthetic kernel parameters, and rejects differences that it cannot explain."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ def scan(first, second, again=None):
     return find_input_pointers([first], [second], [[first if again is None else again]], INPUTS, MEMORY)
 
 
-def test_pointers_are_found_with_their_offsets():
+def test_scan_finds_input_pointers_in_kernel_params_with_their_offsets():
     first, second = kernel(words(0x1000, 7), words(0x2000)), kernel(words(0x5000, 7), words(0x6000))
     assert sites(first, second) == [InputPointer(0, 0, 0, 0, 0), InputPointer(0, 1, 0, 1, 0)]
     assert sites(kernel(words(1, 0x1040)), kernel(words(1, 0x5040))) == [InputPointer(0, 0, 8, 0, 0x40)]
 
 
-def test_words_are_aligned_by_device_offset():
+def test_scan_aligns_words_by_the_offset_of_the_kernel_parameter():
     first, second = (12, b"abcd" + words(0x1008)), (12, b"abcd" + words(0x5008))
     assert sites(kernel(first), kernel(second)) == [InputPointer(0, 0, 4, 0, 8)]
 
 
-def test_internal_memory_may_differ_between_captures():
+def test_scan_ignores_differing_pointers_to_other_device_memory():
     assert sites(kernel(words(0x8010)), kernel(words(0xA010)), kernel(words(0x8810))) == []
     assert sites(kernel(words(0x8010)), kernel(words(0xA010)), kernel(words(0x8010))) == []
 
 
-def test_noise_differs_with_equal_inputs():
+def test_scan_ignores_words_that_differ_between_captures_with_equal_inputs():
     assert sites(kernel(words(0x3FF00000)), kernel(words(0x3FF00001)), kernel(words(0x3FF00002))) == []
 
 
@@ -67,7 +67,7 @@ HIGH = [
 
 @pytest.mark.parametrize("half_at", [0, 4])
 @pytest.mark.parametrize("lower", [(0x2000_0000, 0x200F_FFF8), (0xFFF0_0000, 0x8)])
-def test_stale_half_of_an_address_is_padding(half_at, lower):
+def test_scan_treats_the_stale_half_of_an_address_as_padding(half_at, lower):
     first, second = (kernel(words(0, 0x3F80_0000 << 32 - 8 * half_at | half << 8 * half_at)) for half in lower)
     assert find_input_pointers([first], [second], [[first]], INPUTS, HIGH) == (
         [],
@@ -75,12 +75,12 @@ def test_stale_half_of_an_address_is_padding(half_at, lower):
     )
 
 
-def test_bytes_outside_of_words_are_padding():
+def test_scan_treats_bytes_outside_of_aligned_words_as_padding():
     first, second = (kernel((4, b"ab" + padding + words(7) + b"c")) for padding in (b"cd", b"ef"))
     assert find_input_pointers([first], [second], [[first]], INPUTS, MEMORY) == ([], [StaleBytes(0, 0, 0, b"abef")])
 
 
-def test_host_addresses_are_padding():
+def test_scan_treats_host_addresses_as_padding():
     first, second = kernel(words(0x31CA_E8C0)), kernel(words(0x31CA_D840))
     host = [AddressRange(0x31C0_0000, 0x31D0_0000)]
     assert find_input_pointers([first], [second], [[first]], INPUTS, MEMORY, host).stale == [
@@ -91,7 +91,7 @@ def test_host_addresses_are_padding():
 
 
 @pytest.mark.parametrize("address", [0x31CA_E8C0, MEMORY[0].start + 8])
-def test_stale_address_beside_zero_is_padding(address):
+def test_scan_ignores_an_address_that_is_zero_in_one_capture(address):
     host = [AddressRange(0x31C0_0000, 0x31D0_0000)]
     for word_in_first, word_in_second in ((0, address), (address, 0)):
         images = kernel(words(word_in_first)), kernel(words(word_in_second))
@@ -99,32 +99,32 @@ def test_stale_address_beside_zero_is_padding(address):
 
 
 @pytest.mark.parametrize("word", [INPUTS[0][1].start, 0x77])
-def test_input_or_number_beside_zero_is_refused(word):
+def test_scan_rejects_an_input_pointer_or_number_that_is_zero_in_one_capture(word):
     first, second = kernel(words(0)), kernel(words(word))
     with pytest.raises(UnexplainedDifference):
         find_input_pointers([first], [second], [[first]], INPUTS, MEMORY)
 
 
 @pytest.mark.parametrize("lower", [(0x2000_0000, 0x2010_0000), (0xFFF0_0000, 0x10_0000), (0x4000_0000, 0x2000_0000)])
-def test_half_words_that_are_no_address_are_refused(lower):
+def test_scan_rejects_differing_half_words_that_are_not_part_of_an_address(lower):
     first, second = (kernel(words(0x3F80_0000 << 32 | half)) for half in lower)
     with pytest.raises(NotPatchable, match="word 0 of parameter 0"):
         find_input_pointers([first], [second], [[first]], INPUTS, HIGH)
 
 
-def test_word_that_differs_in_both_halves_is_refused():
+def test_scan_rejects_a_word_that_differs_in_both_halves():
     first, second = kernel(words(0x1_2000_0000)), kernel(words(0x2_2000_0008))
     with pytest.raises(NotPatchable, match="word 0 of parameter 0"):
         find_input_pointers([first], [second], [[first]], INPUTS, HIGH)
 
 
 REFUSED = {
-    "unexplained": (kernel(words(0x3FF00000)), kernel(words(0x3FF00001)), "word 0 of parameter 0"),
-    "an end that leaves the memory": (kernel(words(0x8010)), kernel(words(0xF010)), "word 0 of parameter 0"),
-    "a pointer before an input": (kernel(words(0x8010)), kernel(words(0x8010 + 0x4000)), "word 0 of parameter 0"),
-    "a pointer that stays": (kernel(words(0x1000)), kernel(words(0x1000)), "does not change with that address"),
-    "a pointer that goes elsewhere": (kernel(words(0x1000)), kernel(words(0x5008)), "does not change with that address"),
-    "another function": (kernel(words(1)), kernel(words(1), operation=("gemv", 4)), "differ in node 0"),
+    "a number that differs": (kernel(words(0x3FF00000)), kernel(words(0x3FF00001)), "word 0 of parameter 0"),
+    "a pointer that leaves device memory": (kernel(words(0x8010)), kernel(words(0xF010)), "word 0 of parameter 0"),
+    "a pointer that moves as an input does": (kernel(words(0x8010)), kernel(words(0x8010 + 0x4000)), "word 0 of parameter 0"),
+    "an unchanged input pointer": (kernel(words(0x1000)), kernel(words(0x1000)), "does not change with that address"),
+    "an input pointer with another offset": (kernel(words(0x1000)), kernel(words(0x5008)), "does not change with that address"),
+    "another kernel function": (kernel(words(1)), kernel(words(1), operation=("gemv", 4)), "differ in node 0"),
     "a memset of an input": (
         NodeParams("memset", (), ((0, words(0x1000)),)),
         NodeParams("memset", (), ((0, words(0x5000)),)),
@@ -135,31 +135,31 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("first", "second", "reason"), REFUSED.values(), ids=REFUSED)
-def test_unexplained_differences_are_refused(first, second, reason):
+def test_scan_rejects_graphs_that_it_cannot_patch(first, second, reason):
     with pytest.raises(NotPatchable, match=reason):
         sites(first, second)
 
 
-def test_more_captures_identify_noise():
+def test_scan_of_more_captures_ignores_words_that_differ_at_random():
     first, second = kernel(words(0x3FF00000)), kernel(words(0x3FF00001))
     with pytest.raises(UnexplainedDifference):
         find_input_pointers([first], [second], [[first], [first]], INPUTS, MEMORY)
     assert find_input_pointers([first], [second], [[first], [first], [second]], INPUTS, MEMORY) == ([], [])
 
 
-def test_pointer_that_differs_with_equal_inputs_is_refused():
+def test_scan_rejects_an_input_pointer_that_differs_between_captures_with_equal_inputs():
     with pytest.raises(NotPatchable, match="does not change with that address"):
         sites(kernel(words(0x1000)), kernel(words(0x5000)), kernel(words(0x77)))
 
 
-def test_different_node_counts_are_refused():
+def test_scan_rejects_captures_with_different_node_counts():
     with pytest.raises(NotPatchable, match="1, 2 and 1 nodes"):
         find_input_pointers([kernel()], [kernel(), kernel()], [[kernel()]], INPUTS, MEMORY)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_generated_captures(seed):
-    """In generated graphs every pointer is found and nothing else; one planted difference is refused."""
+def test_scan_of_random_captures_finds_exactly_the_input_pointers(seed):
+    """A single word that differs without explanation in one of the captures is rejected."""
     rng = random.Random(seed)
     expected, images = [], ([], [], [])
     for number in range(10):

@@ -16,7 +16,7 @@ def parts(recorded):
     return [graph.part for graph in cudagraphs.raw_graphs(recorded)]
 
 
-def test_every_recording_has_its_graphs(device):
+def test_raw_graphs_returns_the_graphs_of_every_recording(device):
     config = config_for(device)
     model, x = nn.Linear(3, 3).to(device), torch.ones(2, 3, device=device)
     fast = cudagraphs.fast_path(model, x, config=config)
@@ -30,7 +30,7 @@ def test_every_recording_has_its_graphs(device):
     assert parts(fast) == []
 
 
-def test_buckets_and_accumulation_steps_have_a_graph_each(device):
+def test_raw_graphs_returns_a_graph_for_each_bucket_and_accumulation_step(device):
     model, x = nn.Linear(3, 3).to(device), torch.ones(2, 3, device=device)
     bucketed = cudagraphs.fast_path(model, x, config=config_for(device, buckets={0: (2, 4)}))
     assert parts(bucketed) == ["call", "call"]
@@ -42,12 +42,12 @@ def test_buckets_and_accumulation_steps_have_a_graph_each(device):
 
 
 @pytest.mark.parametrize("function", [len, nn.Linear(1, 1), torch.compile(torch.sin)])
-def test_functions_without_recordings_raise(function):
+def test_raw_graphs_raises_for_functions_that_are_not_captured(function):
     with pytest.raises(UsageError, match="is not recorded\n  pass what graphed"):
         cudagraphs.raw_graphs(function)
 
 
-def test_emulator_has_no_cuda_graph():
+def test_raw_graph_access_on_the_emulator_raises():
     run = cudagraphs.fast_path(torch.sin, torch.ones(2), unsafe_skip_checks=True, config=cudagraphs.Config(runtime="emulator"))
     (graph,) = cudagraphs.raw_graphs(run)
     for use in (graph.raw_cuda_graph, graph.instantiate):
@@ -57,7 +57,7 @@ def test_emulator_has_no_cuda_graph():
 
 @on_cuda
 @pytest.mark.parametrize("staging", ["copy", "memcpy_node", "patch"])
-def test_changed_nodes_take_effect_after_instantiate(device, staging):
+def test_edited_graph_nodes_take_effect_after_instantiate(device, staging):
     driver = pytest.importorskip("cuda.bindings.driver", reason="needs cuda-bindings")
     source, replacement = (torch.full((4,), value, device=device) for value in (1.0, 2.0))
     config = cudagraphs.Config(inputs=staging)

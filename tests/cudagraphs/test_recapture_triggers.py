@@ -1,4 +1,4 @@
-"""What a recording cannot repeat triggers a recapture, runs uncaptured with a warning, or raises."""
+"""A call that a recording would repeat wrongly triggers a recapture, runs uncaptured with a warning, or raises."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IGNORE_OVERLAP_WARNING = pytest.mark.filterwarnings("ignore:.*arguments share me
 
 @IGNORE_OVERLAP_WARNING
 @pytest.mark.parametrize("name", OVERLAPS)
-def test_overlapping_arguments(device, inputs, name):
+def test_overlapping_mutated_arguments_match_eager(device, inputs, name):
     model = linear(device)
 
     def mutate(a, b):
@@ -46,7 +46,7 @@ def test_overlapping_arguments(device, inputs, name):
     assert_agree(run, mutate, lambda: OVERLAPS[name](torch.randn(3, 3, device=device)))
 
 
-def test_chunks_of_a_batch_are_replayed_if_only_buffers_are_mutated(device):
+def test_arguments_that_share_storage_are_replayed_if_only_buffers_are_mutated(device):
     model = nn.BatchNorm1d(3).to(device)
     run = cudagraphs.fast_path(lambda a, b: model(a) + model(b), config=config_for(device))
     for _ in range(5):
@@ -56,7 +56,7 @@ def test_chunks_of_a_batch_are_replayed_if_only_buffers_are_mutated(device):
 
 @pytest.mark.uncaptured
 @IGNORE_OVERLAP_WARNING
-def test_argument_that_aliases_a_parameter(device):
+def test_mutated_argument_that_aliases_a_parameter_matches_eager(device):
     model = linear(device)
 
     def mutate(weight, x):
@@ -83,7 +83,7 @@ class Scale:
 
 
 @pytest.mark.uncaptured
-def test_outputs_of_unknown_types_run_uncaptured(device):
+def test_functions_that_return_unknown_types_run_uncaptured(device):
     model = linear(device)
     run = cudagraphs.fast_path(lambda x: Result(model(x)), config=config_for(device))
     with pytest.warns(
@@ -96,7 +96,7 @@ def test_outputs_of_unknown_types_run_uncaptured(device):
 
 
 @pytest.mark.uncaptured
-def test_arguments_of_unknown_types_run_uncaptured(device):
+def test_calls_with_arguments_of_unknown_types_run_uncaptured(device):
     model, scale = linear(device), Scale()
     run = cudagraphs.fast_path(lambda x, scale: model(x) * scale.factor, config=config_for(device))
     x = torch.ones(2, 3, device=device)
@@ -107,7 +107,7 @@ def test_arguments_of_unknown_types_run_uncaptured(device):
         torch.testing.assert_close(run(x, scale), model(x).detach() * number)
 
 
-def test_numpy_scalars_have_a_recording_each(device):
+def test_each_value_of_a_numpy_scalar_argument_gets_its_own_recording(device):
     numpy = pytest.importorskip("numpy", reason="needs NumPy")
     run = cudagraphs.fast_path(lambda x, factor: x * float(factor), unsafe_skip_checks=True, config=config_for(device))
     x = torch.ones(2, device=device)
@@ -117,7 +117,7 @@ def test_numpy_scalars_have_a_recording_each(device):
 
 
 @pytest.mark.uncaptured
-def test_mutated_containers_run_uncaptured(device):
+def test_functions_that_mutate_container_arguments_run_uncaptured(device):
     model = linear(device)
 
     def fill(x, cache):
@@ -134,13 +134,13 @@ def test_mutated_containers_run_uncaptured(device):
 
 
 @pytest.mark.uncaptured
-def test_metadata_mutation_runs_uncaptured(device):
+def test_functions_that_mutate_tensor_metadata_run_uncaptured(device):
     run = cudagraphs.fast_path(lambda x: x.t_() + 1, unsafe_skip_checks=True, config=config_for(device))
     with pytest.warns(DynxWarning, match="it changes the containers among its arguments"):
         assert_agree(run, lambda x: x.t_() + 1, lambda: (torch.randn(2, 3, device=device),))
 
 
-def test_mutations_missing_from_the_schema(device):
+def test_mutations_missing_from_the_operator_schema_match_eager(device):
     model = linear(device)
 
     def normalized(x, mean, variance):
@@ -167,8 +167,8 @@ class Mode:
         self.writes = writes
 
 
-def test_objects_at_a_reused_address(device):
-    """What a first call observed of one object does not hold for a new object at the same address."""
+def test_new_object_at_the_address_of_a_freed_object_is_checked_again(device):
+    """The recording for the freed object does not hold for a new object with the same `id`."""
     model = linear(device)
 
     def mutate(x):
@@ -189,7 +189,7 @@ def test_objects_at_a_reused_address(device):
 # modules
 
 
-def test_frozen_and_unfrozen_layers(device):
+def test_graphed_gradients_match_requires_grad_after_freezing_and_unfreezing_layers(device):
     model = nn.Sequential(linear(device), linear(device, 1))
     cudagraphs.graphed(model, (torch.ones(2, 3, device=device),), config=config_for(device))
     for requires_grad in (False, True, False, True):
@@ -200,7 +200,7 @@ def test_frozen_and_unfrozen_layers(device):
             assert (model[0].weight.grad is not None) == requires_grad
 
 
-def test_parameter_with_other_strides_at_the_same_address(device):
+def test_parameter_with_new_strides_at_the_same_address_matches_eager(device):
     model = linear(device)
     run = cudagraphs.fast_path(model, config=config_for(device))
     x = torch.ones(2, 3, device=device)
@@ -212,7 +212,7 @@ def test_parameter_with_other_strides_at_the_same_address(device):
     torch.testing.assert_close(run(x), model(x).detach())
 
 
-def test_lazy_module(device):
+def test_fast_path_accepts_a_lazy_module(device):
     run = cudagraphs.fast_path(nn.LazyLinear(2).to(device), config=config_for(device))
     for _ in range(4):
         assert run(torch.ones(2, 3, device=device)).shape == (2, 2)
@@ -243,7 +243,7 @@ class Encoding(nn.Module):
 
 
 @pytest.mark.uncaptured
-def test_forward_is_restored_if_graphing_fails(device):
+def test_module_forward_is_restored_if_graphed_raises(device):
     model = linear(device)
     model.forward = forward = lambda x: nn.functional.linear(x, model.weight)
     x = torch.ones(2, 3, device=device)
@@ -257,7 +257,7 @@ def test_forward_is_restored_if_graphing_fails(device):
 
 
 @pytest.mark.parametrize("path", ["graphed", "in_place"])
-def test_running_statistics_are_updated_once(device, inputs, path):
+def test_each_replay_updates_batch_norm_statistics_once(device, inputs, path):
     model = nn.Sequential(linear(device), nn.BatchNorm1d(3), linear(device)).to(device)
     twin = copy.deepcopy(model)
     x = torch.arange(6.0, device=device).view(2, 3)
@@ -277,7 +277,7 @@ def test_running_statistics_are_updated_once(device, inputs, path):
 # buckets and recordings
 
 
-def test_padded_inputs_are_mutated(device):
+def test_inputs_padded_to_a_bucket_are_mutated_as_in_eager(device):
     model = linear(device)
 
     def mutate(x):
@@ -303,7 +303,7 @@ def test_buckets_of_the_last_dimension_need_no_recapture(device):
     assert cudagraphs.stats().recordings == 3
 
 
-def test_recording_dropped_for_a_failed_capture(device):
+def test_fast_path_works_after_a_failed_capture_at_the_recording_limit(device):
     def reads(x):
         return x * x.sum().item() if len(x) == 3 else x + 1
 
@@ -336,7 +336,7 @@ def test_dropped_recordings_are_freed(device):
 
 
 @pytest.mark.parametrize("params", ["rerecord", "patch"])
-def test_alternating_batch_sizes(device, params):
+def test_each_alternating_batch_size_gets_one_recording(device, params):
     model = linear(device)
     run = cudagraphs.fast_path(model, config=config_for(device, params=params))
     for rows in [1, 2, 3] * 5:

@@ -1,4 +1,4 @@
-"""Failed captures leave a working program and a reason that is named; memory is freed."""
+"""After a failed capture the program works and the reason is named; memory of recordings is freed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_failed_capture_leaves_a_working_fast_path(device, action, reason):
     assert cudagraphs.stats().skips[0].reason
 
 
-def test_exceptions_of_the_user_propagate(device):
+def test_user_exception_during_capture_propagates_and_later_calls_replay(device):
     def fail(x):
         raise ValueError("of the program")
 
@@ -77,7 +77,7 @@ def test_exceptions_of_the_user_propagate(device):
 
 
 @pytest.mark.uncaptured
-def test_hook_that_reads_a_value_runs_uncaptured(device):
+def test_module_with_a_hook_that_reads_a_value_runs_uncaptured(device):
     model = mlp(device, 8, 8, 8)
     model[1].register_forward_hook(lambda module, args, output: print(end=str(output.sum().item())[:0]))
     with pytest.warns(DynxWarning, match="the fast path of Sequential runs uncaptured"):
@@ -99,7 +99,7 @@ def make_recording(device, kind):
 
 
 @pytest.mark.parametrize("kind", ["fast path", "graphed", "refused"])
-def test_garbage_collection_during_a_capture(device, kind):
+def test_garbage_collection_of_cuda_graphs_during_capture_does_not_break_it(device, kind):
     """The garbage may contain CUDA graphs, which must not be destroyed during a capture."""
 
     def litter():
@@ -130,7 +130,7 @@ assert os.waitpid(child, 0)[1] == 0 and agrees
 """
 
 
-def test_recordings_survive_a_fork():
+def test_recordings_replay_in_parent_and_child_after_a_fork():
     subprocess.run([sys.executable, "-c", FORKING_PROGRAM], check=True, timeout=600)
 
 
@@ -143,7 +143,7 @@ def reserved():
 
 @on_cuda
 @pytest.mark.parametrize("kind", ["fast path", "graphed", "step", "failing"])
-def test_memory_is_freed(device, kind):
+def test_device_memory_of_unreferenced_recordings_is_freed(device, kind):
     def once():
         model, x = mlp(device, 512, 512, 512), torch.ones(256, 512, device=device)
         if kind == "fast path":
@@ -172,7 +172,7 @@ def test_memory_is_freed(device, kind):
 
 
 @on_cuda
-def test_user_stream(device):
+def test_fast_path_matches_eager_on_a_user_stream(device):
     model = mlp(device, 8, 8, 8)
     run = cudagraphs.fast_path(model, torch.ones(3, 8, device=device), config=config_for(device))
     stream = torch.cuda.Stream()

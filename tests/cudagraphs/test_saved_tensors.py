@@ -40,7 +40,7 @@ def loss_of(x, z):
 
 
 @pytest.mark.parametrize("name", HOOKS)
-def test_saved_tensor_hooks(compiled, device, name):
+def test_compiled_gradients_with_saved_tensor_hooks_match_eager(compiled, device, name):
     run = compiled(loss_of)
     with saved_tensors_hooks(*HOOKS[name]):
         actual = grads_of(run, device)
@@ -50,7 +50,7 @@ def test_saved_tensor_hooks(compiled, device, name):
 
 @pytest.mark.parametrize("gradients_option", ["autograd", "in_place"])
 @pytest.mark.parametrize("name", HOOKS)
-def test_saved_tensor_hooks_with_graphed_functions(device, name, gradients_option):
+def test_graphed_gradients_with_saved_tensor_hooks_match_eager(device, name, gradients_option):
     config = config_for(device)
     layer = torch.nn.Linear(20, 20).to(device)
 
@@ -66,7 +66,7 @@ def test_saved_tensor_hooks_with_graphed_functions(device, name, gradients_optio
         torch.testing.assert_close(actual_grad, expected_grad)
 
 
-def test_hooks_that_return_other_strides(compiled, device):
+def test_saved_tensor_hooks_that_change_strides_match_eager(compiled, device):
     def square(x):
         return x.sin().exp()
 
@@ -82,7 +82,7 @@ def test_hooks_that_return_other_strides(compiled, device):
 
 
 @pytest.mark.parametrize("hook", [None, "identity", "detach"])
-def test_split_forward_runs_twice_before_backward(compiled, device, hook, monkeypatch):
+def test_two_forwards_of_a_split_graph_before_backward_match_eager(compiled, device, hook, monkeypatch):
     monkeypatch.setattr(torch._dynamo.config, "capture_scalar_outputs", True)
 
     def split(x, z):
@@ -101,7 +101,7 @@ def test_split_forward_runs_twice_before_backward(compiled, device, hook, monkey
         torch.testing.assert_close(actual_grad, expected_grad)
 
 
-def test_backward_twice_with_retain_graph(compiled, device):
+def test_backward_twice_with_retain_graph_doubles_the_gradient(compiled, device):
     run = compiled(loss_of)
     for _ in range(3):
         x = torch.ones(2, device=device, requires_grad=True)
@@ -112,7 +112,7 @@ def test_backward_twice_with_retain_graph(compiled, device):
         torch.testing.assert_close(x.grad, 2 * once)
 
 
-def test_static_outputs_need_one_recording(compiled, device):
+def test_static_outputs_without_backward_need_one_recording(compiled, device):
     weight = torch.ones(3, device=device, requires_grad=True)
     run = compiled(lambda x: (x * weight).exp(), outputs="static")
     for _ in range(20):

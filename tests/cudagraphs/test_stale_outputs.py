@@ -1,4 +1,4 @@
-"""Outputs valid until the next call: a later use raises, and names both calls."""
+"""With `outputs="alias"`, an output is valid until the next call: a later use raises and names both calls."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def line_of(offset):
     return f"{__file__}:{offset}"
 
 
-def test_use_of_a_stale_output_names_both_calls(run, device):
+def test_use_of_an_overwritten_output_raises_and_names_both_calls(run, device):
     x = torch.ones(3, device=device)
     doubled, _ = run(x)
     torch.testing.assert_close(doubled, x * 2)
     run(x + 1)
-    first = test_use_of_a_stale_output_names_both_calls.__code__.co_firstlineno + 2
+    first = test_use_of_an_overwritten_output_raises_and_names_both_calls.__code__.co_firstlineno + 2
     expected = f"output of the call at {line_of(first)}, in test_use_of.* overwritten by the call at {line_of(first + 2)}, in"
     for use in (lambda: doubled + 1, doubled.clone, lambda: doubled.sum().item(), lambda: run(doubled)):
         with pytest.raises(RuntimeError, match=f"{expected}(.|\n)*clone it before, or use outputs='clone'"):
             use()
 
 
-def test_views_of_stale_outputs_raise(run, device):
+def test_use_of_a_view_of_an_overwritten_output_raises(run, device):
     view = run(torch.ones(3, device=device))[0][1:]
     run(torch.ones(3, device=device))
     with pytest.raises(RuntimeError, match="overwritten by the call"):
@@ -49,7 +49,7 @@ def test_views_of_stale_outputs_raise(run, device):
     assert view.shape == (2,), "metadata stays readable"
 
 
-def test_outputs_may_be_the_next_inputs(run, device):
+def test_feeding_outputs_back_as_inputs_does_not_raise(run, device):
     x = torch.ones(3, device=device)
     for _ in range(3):
         x, plus = run(x)
@@ -57,14 +57,14 @@ def test_outputs_may_be_the_next_inputs(run, device):
     assert x.tolist() == [8.0] * 3
 
 
-def test_unused_stale_outputs_do_not_raise(run, device):
+def test_overwritten_outputs_that_are_never_used_do_not_raise(run, device):
     for _ in range(3):
         run(torch.ones(3, device=device))
     doubled, plus = run(torch.ones(3, device=device))
     assert doubled.tolist() == plus.tolist() == [2.0] * 3
 
 
-def test_frames_of_the_caller_are_not_kept_alive(device):
+def test_alias_outputs_do_not_keep_frames_of_the_caller_alive(device):
     config = config_for(device, outputs="alias")
     run = torch.compile(torch.sin, backend=cudagraphs.backend(config))
     x = torch.ones(3, device=device)
@@ -82,7 +82,7 @@ def test_frames_of_the_caller_are_not_kept_alive(device):
         gc.enable()
 
 
-def test_other_graphs_do_not_invalidate_outputs(device):
+def test_calls_of_another_compiled_function_do_not_invalidate_outputs(device):
     config = config_for(device, outputs="alias")
     sin, cos = (torch.compile(fn, backend=cudagraphs.backend(config)) for fn in (torch.sin, torch.cos))
     x = torch.ones(3, device=device)
@@ -91,7 +91,7 @@ def test_other_graphs_do_not_invalidate_outputs(device):
         torch.testing.assert_close((first, second), (x.sin(), x.cos()))
 
 
-def test_stale_outputs_of_fast_paths_and_graphed_modules(device):
+def test_use_of_overwritten_outputs_of_fast_path_and_graphed_raises(device):
     model, x = torch.nn.Linear(3, 3).to(device), torch.ones(2, 3, device=device)
     config = config_for(device, outputs="alias")
     for run in (cudagraphs.fast_path(model, x, config=config), cudagraphs.graphed(torch.nn.Tanh(), (x,), config=config)):
@@ -101,7 +101,7 @@ def test_stale_outputs_of_fast_paths_and_graphed_modules(device):
             before.sum()
 
 
-def test_outputs_outlive_the_recording(device):
+def test_alias_outputs_stay_valid_after_the_recording_is_freed(device):
     config = config_for(device, outputs="alias")
     run = torch.compile(lambda x: x * 2, backend=cudagraphs.backend(config))
     for _ in range(2):
@@ -112,7 +112,7 @@ def test_outputs_outlive_the_recording(device):
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.float8_e4m3fn, torch.complex64, torch.int8, torch.uint16])
-def test_other_dtypes(device, dtype):
+def test_alias_outputs_keep_dtype_and_values(device, dtype):
     config = config_for(device, outputs="alias")
     run = torch.compile(lambda x: x.clone(), backend=cudagraphs.backend(config))
     x = torch.tensor([1, 0, 1], device=device).to(dtype)

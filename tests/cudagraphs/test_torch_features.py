@@ -55,7 +55,7 @@ def run_rank(rank, file, device):
 
 @pytest.mark.uncaptured
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu(devices=2))], indirect=True)
-def test_ddp_and_fsdp(device, tmp_path):
+def test_ddp_and_fsdp_training_is_replayed(device, tmp_path):
     """Two processes train on half of each batch; compared with one that trains on all of it."""
     with ThreadPoolExecutor(2) as pool:
         ranks = list(pool.map(run_rank, ("0", "1"), [tmp_path / "meet"] * 2, [device] * 2))
@@ -66,8 +66,8 @@ def test_ddp_and_fsdp(device, tmp_path):
         assert actual["fsdp"]["replays"] == 14
 
 
-def test_parameters_that_move_on_every_step_are_copied(device):
-    """FSDP may gather parameters to new memory on each step: after some moves they are copied instead of recaptured."""
+def test_parameters_with_a_new_address_on_every_step_are_copied(device):
+    """FSDP may gather parameters to new memory on each step: after some recaptures such parameters are copied."""
     model, twin = model_and_twin(device)
     run, old_data = compiled(model, device), []
     for step in range(8):
@@ -83,7 +83,7 @@ def test_parameters_that_move_on_every_step_are_copied(device):
     assert moves[0].location.line > 0
 
 
-def test_saved_tensor_hooks(device):
+def test_saved_tensor_hooks_that_clone_match_eager(device):
     """Hooks return copies of saved tensors, with new addresses on each call."""
     model, twin = model_and_twin(device)
     inner = compiled(model, device)
@@ -98,7 +98,7 @@ def test_saved_tensor_hooks(device):
     assert replays == 18
 
 
-def test_autocast(device):
+def test_training_under_autocast_matches_eager(device):
     model, twin = model_and_twin(device)
 
     def cast(fn):
@@ -114,7 +114,7 @@ def test_autocast(device):
     assert counts() == (4, 16)
 
 
-def test_compiled_autograd(device):
+def test_training_with_compiled_autograd_matches_eager(device):
     model, twin = model_and_twin(device)
     run, compile = compiled(model, device), compiled
     for _ in range(5):
@@ -128,7 +128,7 @@ def test_compiled_autograd(device):
     assert counts() == (2, 8)
 
 
-def test_exported_programs(device):
+def test_compiled_exported_program_matches_eager(device):
     model, _ = model_and_twin(device)
     exported = torch.export.export(model, random_batch(device)()).module()
     assert_agree(compiled(exported, device), model, random_batch(device))
@@ -136,7 +136,7 @@ def test_exported_programs(device):
     assert counts() == (3, 12)
 
 
-def test_threads_that_train(device):
+def test_threads_that_train_one_compiled_model_get_their_own_gradients(device):
     model, twin = model_and_twin(device)
     run = compiled(model, device)
     run(torch.randn(3, 4, device=device)).sum().backward()
@@ -156,7 +156,7 @@ def test_threads_that_train(device):
 
 @on_cuda
 def test_replays_run_on_the_current_stream(device):
-    """A replay runs on the current stream: outputs are ready there without synchronization."""
+    """Outputs of a replay are ready on the current stream without synchronization."""
     model, twin = model_and_twin(device)
     run, streams = compiled(model, device), [torch.cuda.Stream() for _ in range(3)]
     for step in range(9):
@@ -168,7 +168,7 @@ def test_replays_run_on_the_current_stream(device):
     assert counts() == (2, 16)
 
 
-def test_other_devices_split_the_graph(device):
+def test_operators_on_another_device_split_the_graph(device):
     """Operators on another device run uncaptured, between captured pieces."""
     other = "cpu" if device == "cuda" else "meta"
 
@@ -191,8 +191,8 @@ def test_other_devices_split_the_graph(device):
 @pytest.mark.gpu(devices=2)
 @pytest.mark.parametrize("device", ["cuda"], indirect=True)
 @pytest.mark.parametrize("inputs", ["copy", "patch"])
-def test_two_gpus(device, inputs):
-    """Each device has its own recordings, whichever is current; a graph over both is skipped with a reason."""
+def test_each_of_two_gpus_has_its_own_recordings(device, inputs):
+    """Calls replay whichever device is current; `stats().skips` explains a graph that uses both devices."""
     model, twin = model_and_twin(device)
     config = cudagraphs.Config(inputs=inputs)
     run = torch.compile(model, backend=cudagraphs.backend(config))
@@ -211,8 +211,8 @@ def test_two_gpus(device, inputs):
     assert "is on cuda:1" in cudagraphs.stats().skips[0].reason
 
 
-def test_tensor_subclasses(device):
-    """AOTAutograd desugars them: a parameter that wraps two tensors is two static inputs."""
+def test_tensor_subclass_parameters_match_eager(device):
+    """AOTAutograd unwraps tensor subclasses: a parameter that wraps two tensors is two static inputs."""
     from torch.testing._internal.two_tensor import TwoTensor
 
     model, _ = model_and_twin(device)
@@ -228,7 +228,7 @@ def test_tensor_subclasses(device):
     assert counts() == (1, 9)
 
 
-def test_nested_tensors(device):
+def test_new_nested_tensors_do_not_trigger_a_recapture(device):
     """Every nested tensor has a new nested int, which must not trigger a recapture."""
 
     def nested(rows):
@@ -243,7 +243,7 @@ def test_nested_tensors(device):
     assert counts() == (2, 5)
 
 
-def test_activation_checkpointing(device):
+def test_training_with_activation_checkpointing_matches_eager(device):
     model, twin = model_and_twin(device)
 
     def half(model):
@@ -253,7 +253,7 @@ def test_activation_checkpointing(device):
     assert counts() == (2, 8)
 
 
-def test_function_transforms(device):
+def test_vmap_of_func_grad_matches_eager(device):
     def fn(weight, x):
         return torch.vmap(torch.func.grad(lambda row: (row @ weight).sin().sum()))(x)
 
@@ -261,7 +261,7 @@ def test_function_transforms(device):
     assert counts() == (1, 4)
 
 
-def test_compiled_optimizer(device):
+def test_compiled_optimizer_step_matches_eager(device):
     model, twin = model_and_twin(device)
     optimizers = [
         torch.optim.AdamW(module.parameters(), lr=0.01, capturable=device == "cuda", foreach=True) for module in (model, twin)
@@ -277,7 +277,7 @@ def test_compiled_optimizer(device):
 
 
 @pytest.mark.parametrize("inner", ["compiled", "graphed"])
-def test_captured_function_inside_a_captured_step(device, inner):
+def test_compiled_or_graphed_function_inside_train_step_joins_its_capture(device, inner):
     """The inner function runs as part of the outer capture instead of replaying its own graph."""
     model, twin = model_and_twin(device)
     config = config_for(device)
@@ -296,7 +296,7 @@ def test_captured_function_inside_a_captured_step(device, inner):
 
 
 @on_cuda
-def test_replay_inside_torch_cuda_graph(device):
+def test_compiled_function_can_be_captured_by_torch_cuda_graph(device):
     model, twin = model_and_twin(device)
     run, x = compiled(model, device), torch.randn(3, 4, device=device)
     with torch.no_grad():
@@ -311,7 +311,7 @@ def test_replay_inside_torch_cuda_graph(device):
 
 
 @pytest.mark.uncaptured
-def test_double_backward_raises_as_in_torch(device):
+def test_double_backward_through_a_compiled_function_raises_as_in_torch(device):
     model, _ = model_and_twin(device)
     x = torch.randn(3, 4, device=device, requires_grad=True)
     (gradient,) = torch.autograd.grad(compiled(model, device)(x).sum(), x, create_graph=True)

@@ -38,13 +38,13 @@ OPTIMIZERS = {"none": None, "SGD": momentum, "AdamW": adam}
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
-def test_training_loop_agrees_with_eager(device, optimizer, outputs):
+def test_train_step_loop_matches_eager(device, optimizer, outputs):
     twin_training(device, optimizer, outputs=outputs).assert_steps_agree(6)
     stats = cudagraphs.stats()
     assert (stats.recordings, stats.replays, stats.uncaptured) == (1, 5, 1)
 
 
-def test_batch_sizes_have_a_recording_each(device):
+def test_train_step_captures_one_recording_per_batch_size(device):
     twins = twin_training(device, adam)
     for rows in (3, 2, 3, 2, 3, 2):
         twins.assert_steps_agree(2, shape=(rows, 4))
@@ -53,18 +53,18 @@ def test_batch_sizes_have_a_recording_each(device):
 
 @pytest.mark.parametrize("accumulate", [2, 3, 4])
 @pytest.mark.parametrize("optimizer", [momentum, adam])
-def test_gradient_accumulation(device, optimizer, accumulate):
+def test_train_step_with_gradient_accumulation_matches_eager(device, optimizer, accumulate):
     twin_training(device, optimizer, accumulate=accumulate).assert_steps_agree(5 * accumulate)
     assert cudagraphs.stats().recordings == min(accumulate, 3)
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_gradient_clipping(device, accumulate):
+def test_train_step_with_gradient_clipping_matches_eager(device, accumulate):
     twin_training(device, momentum, clip=0.1, accumulate=accumulate).assert_steps_agree(6)
 
 
 @pytest.mark.parametrize("clip", [None, 0.1])
-def test_grad_scaler_skips_steps_on_the_device(device, clip):
+def test_grad_scaler_in_a_replay_skips_the_optimizer_step_for_inf_gradients(device, clip):
     twins = twin_training(device, adam, scaler=True, clip=clip)
     twins.assert_steps_agree(3)
     with_inf = torch.full((3, 4), float("inf"), device=device)
@@ -75,7 +75,7 @@ def test_grad_scaler_skips_steps_on_the_device(device, clip):
     assert cudagraphs.stats().replays == 3
 
 
-def test_tensor_learning_rate_may_change(device):
+def test_changing_a_tensor_learning_rate_needs_no_recapture(device):
     rates = []
 
     def make_optimizer(model):
@@ -124,7 +124,7 @@ def test_new_parameter_addresses_trigger_a_recapture(device):
     assert cudagraphs.stats().recordings == 2
 
 
-def test_parameters_without_a_module(device):
+def test_train_step_trains_parameters_that_belong_to_no_module(device):
     weights = [torch.nn.Parameter(torch.ones(3, device=device)) for _ in range(2)]
     optimizers = [torch.optim.SGD([tensor], lr=0.1) for tensor in weights]
     config = config_for(device)
@@ -142,7 +142,7 @@ def test_parameters_without_a_module(device):
     assert cudagraphs.stats().recordings == 2
 
 
-def test_loaded_optimizer_state_is_used(device):
+def test_train_step_uses_loaded_optimizer_state(device):
     twins = twin_training(device, adam)
     twins.assert_steps_agree(3)
     state = copy.deepcopy(twins.optimizers[0].state_dict())
@@ -152,7 +152,7 @@ def test_loaded_optimizer_state_is_used(device):
     twins.assert_steps_agree(3)
 
 
-def test_dropout_agrees_with_eager(device):
+def test_train_step_with_dropout_matches_eager(device):
     twins = twin_training(device, momentum)
     for model in twins.models:
         model.append(torch.nn.Dropout(0.5))
@@ -164,7 +164,7 @@ def test_dropout_agrees_with_eager(device):
         torch.testing.assert_close(loss, twins.eager_step(x))
 
 
-def test_auxiliary_outputs_of_the_loss(device):
+def test_train_step_returns_auxiliary_outputs_of_the_loss_function(device):
     model = batch_norm_mlp(device)
 
     def loss_fn(x, *, target):
@@ -183,7 +183,7 @@ def test_auxiliary_outputs_of_the_loss(device):
 
 
 @on_cuda
-def test_inner_backend_compiles_once(device):
+def test_train_step_compiles_once_with_the_inner_backend(device):
     compiles = torch._dynamo.utils.counters["stats"]
     compiles.clear()
     twin_training(device, momentum, inner="inductor").assert_steps_agree(4)
@@ -193,7 +193,7 @@ def test_inner_backend_compiles_once(device):
 
 @pytest.mark.uncaptured
 @pytest.mark.parametrize("device", ["cpu"], indirect=True)
-def test_optimizer_that_reads_a_value_warns(device):
+def test_optimizer_that_reads_a_tensor_value_warns(device):
     """On CUDA such an optimizer already raises in train_step: `test_optimizer_with_step_count_on_the_cpu_raises`."""
     twins = twin_training(device, lambda model: torch.optim.AdamW(model.parameters(), lr=torch.tensor(0.1), foreach=False))
     words = r"the step of AdamW cannot be captured: .*_local_scalar_dense.* reads a value.*\n  create it with fused=True"
@@ -202,7 +202,7 @@ def test_optimizer_that_reads_a_value_warns(device):
 
 
 @pytest.mark.uncaptured
-def test_float_learning_rate_schedule_warns_early(device):
+def test_float_learning_rate_schedule_warns_that_every_step_differs(device):
     twins = twin_training(device, momentum)
     schedulers = [torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9) for optimizer in twins.optimizers]
 
@@ -217,7 +217,7 @@ def test_float_learning_rate_schedule_warns_early(device):
 
 
 @pytest.mark.uncaptured
-def test_failed_capture_trains_uncaptured(device):
+def test_train_step_trains_uncaptured_after_a_failed_capture(device):
     def branching(model, x):
         return square_mean(model, x) * (1 if x.sum().item() > 0 else 2)
 
@@ -234,8 +234,8 @@ def test_failed_capture_trains_uncaptured(device):
 
 
 @on_cuda
-def test_outputs_of_earlier_calls_may_be_alive(device):
-    """Their autograd graphs keep AccumulateGrad nodes alive, bound to the stream on which the parameters were first used."""
+def test_train_step_is_captured_while_earlier_model_outputs_are_alive(device):
+    """The outputs keep AccumulateGrad nodes alive, which run on the stream on which the parameters were first used."""
     twins = twin_training(device, momentum)
     x = torch.randn(3, 4, device=device)
     earlier = [twins.captured(x), twins.eager(x)]
@@ -274,7 +274,7 @@ class FlatParameter(torch.nn.Parameter):
 
 
 @pytest.mark.uncaptured
-def test_unsupported_arguments_raise(device):
+def test_train_step_raises_for_unsupported_arguments(device):
     assert_raises(device, "no parameter that was passed", params=[])
     assert_raises(device, "0 is not a leaf", params=[torch.ones(2, device=device, requires_grad=True) * 2])
     assert_raises(device, "0 is on meta", params=[torch.ones(2, device="meta", requires_grad=True)])
@@ -295,7 +295,7 @@ def test_unsupported_arguments_raise(device):
 
 
 @pytest.mark.uncaptured
-def test_parameters_of_a_ddp_module_raise(device):
+def test_train_step_raises_for_parameters_of_a_ddp_module(device):
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
         model = batch_norm_mlp(device)
@@ -315,7 +315,7 @@ def test_optimizer_with_step_count_on_the_cpu_raises(device):
 
 
 @on_cuda
-def test_learning_rate_on_the_cpu_raises(device):
+def test_tensor_learning_rate_on_the_cpu_raises(device):
     def optimizer(params):
         return torch.optim.AdamW(params, lr=torch.tensor(0.1), fused=True, capturable=True)
 

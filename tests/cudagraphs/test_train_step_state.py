@@ -30,7 +30,7 @@ def twin_training(device, make_optimizer, **options):
     return TwinTraining(device, Body().to(device), make_optimizer, **options)
 
 
-def test_frozen_and_unfrozen_parameters(device):
+def test_train_step_matches_eager_after_freezing_and_unfreezing_parameters(device):
     twins = twin_training(device, sgd)
     twins.assert_steps_agree(4, shape=(4, 3))
     for requires_grad in (False, True):
@@ -40,7 +40,7 @@ def test_frozen_and_unfrozen_parameters(device):
         twins.assert_steps_agree(3, shape=(5, 3))
 
 
-def test_parameters_unfrozen_later(device):
+def test_train_step_matches_eager_after_unfreezing_initially_frozen_parameters(device):
     def make(model):
         model.body.requires_grad_(False)
         return sgd(model)
@@ -52,7 +52,7 @@ def test_parameters_unfrozen_later(device):
     twins.assert_steps_agree(3, shape=(2, 3))
 
 
-def test_parameter_groups_added_and_removed(device):
+def test_train_step_matches_eager_after_adding_and_removing_parameter_groups(device):
     twins = twin_training(device, lambda model: torch.optim.SGD(model.head.parameters(), lr=0.1))
     twins.change(lambda model, optimizer: model.body.requires_grad_(False))
     twins.assert_steps_agree(4, shape=(4, 3))
@@ -65,7 +65,7 @@ def test_parameter_groups_added_and_removed(device):
     twins.assert_steps_agree(4, shape=(4, 3))
 
 
-def test_replaced_optimizer_state(device):
+def test_train_step_matches_eager_after_optimizer_state_is_replaced(device):
     twins = twin_training(device, lambda model: sgd(model, momentum=0.9))
     twins.assert_steps_agree(4, shape=(4, 3))
 
@@ -101,13 +101,13 @@ def test_optimizer_with_a_python_step_count_runs_uncaptured(device):
         twins.assert_steps_agree(6, shape=(4, 3))
 
 
-def test_unhashable_hyperparameters(device):
+def test_optimizer_with_unhashable_hyperparameters_matches_eager(device):
     options = {"capturable": True} if device == "cuda" else {}
     twins = twin_training(device, lambda model: torch.optim.AdamW(model.parameters(), betas=[0.9, 0.99], fused=True, **options))
     twins.assert_steps_agree(4, shape=(4, 3))
 
 
-def test_train_and_eval_mode(device):
+def test_train_step_matches_eager_in_train_and_eval_mode(device):
     twins = twin_training(device, sgd)
     for model in twins.models:
         model.body = nn.Sequential(model.body, nn.Dropout(1.0))
@@ -116,7 +116,7 @@ def test_train_and_eval_mode(device):
     twins.assert_steps_agree(3, shape=(4, 3))
 
 
-def test_hooks_registered_later_raise(device):
+def test_gradient_and_step_hooks_registered_after_capture_raise(device):
     twins = twin_training(device, sgd)
     twins.assert_steps_agree(3, shape=(4, 3))
     handle = twins.captured.head.weight.register_hook(lambda gradient: gradient * 0)
@@ -130,7 +130,7 @@ def test_hooks_registered_later_raise(device):
 
 
 @pytest.mark.uncaptured
-def test_leaves_that_are_not_in_params_raise(device):
+def test_leaf_tensors_that_need_gradients_but_are_not_in_params_raise(device):
     model = Body().to(device)
     config = config_for(device)
     step = cudagraphs.train_step(model, model.head.parameters(), config=config)
@@ -142,14 +142,14 @@ def test_leaves_that_are_not_in_params_raise(device):
     assert step(torch.ones(4, 3, device=device)) > 0
 
 
-def test_zeroed_gradients_are_set_again(device):
+def test_train_step_sets_gradients_again_after_zero_grad(device):
     twins = twin_training(device, sgd)
     for rows in (4, 4, 4, 2, 4, 4):
         twins.captured.zero_grad()
         twins.assert_steps_agree(1, shape=(rows, 3))
 
 
-def test_accumulation_steps_use_different_parameters(device):
+def test_accumulation_steps_that_use_different_parameters_match_eager(device):
     """Unused parameters have zero gradients, as after zero_grad(set_to_none=False)."""
     torch.manual_seed(0)
     models = [nn.ModuleDict({"t": nn.Linear(3, 3), "a": nn.Linear(3, 1), "b": nn.Linear(3, 1)}).to(device)]
@@ -177,7 +177,7 @@ def test_accumulation_steps_use_different_parameters(device):
         torch.testing.assert_close(param, twin_param)
 
 
-def test_parameters_frozen_between_accumulation_steps(device):
+def test_freezing_parameters_between_accumulation_steps_matches_eager(device):
     """A frozen parameter has no gradient from the next step on, so momentum and weight decay do not change it."""
     torch.manual_seed(0)
     models = [nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1)).to(device)]
@@ -206,8 +206,8 @@ def test_parameters_frozen_between_accumulation_steps(device):
     assert cudagraphs.stats().replays > 10
 
 
-@pytest.mark.parametrize("change", ["halve", "put", "none", "zero"])
-def test_gradients_changed_between_accumulation_steps(device, change):
+@pytest.mark.parametrize("change", ["halve", "replace", "none", "zero"])
+def test_changing_gradients_between_accumulation_steps_matches_eager(device, change):
     models = [Body().to(device) for _ in range(2)]
     optimizers = [sgd(module) for module in models]
     config = config_for(device)
@@ -217,7 +217,7 @@ def test_gradients_changed_between_accumulation_steps(device, change):
             for param in (*models[0].parameters(), *models[1].parameters()):
                 if change == "halve":
                     param.grad.mul_(0.5)
-                elif change == "put":
+                elif change == "replace":
                     param.grad = param.grad * 0.5
                 else:
                     param.grad = None if change == "none" else torch.zeros_like(param)
@@ -234,8 +234,8 @@ def test_gradients_changed_between_accumulation_steps(device, change):
 
 
 @pytest.mark.uncaptured
-def test_modules_passed_as_arguments_run_uncaptured(device):
-    """State of a module that owns none of the parameters is not checked, so the call is not captured."""
+def test_module_argument_without_trained_parameters_runs_uncaptured(device):
+    """The state of a module that owns none of the trained parameters is not checked, so the call is not captured."""
     student, teacher = nn.Linear(3, 1).to(device), nn.Dropout().to(device)
 
     def loss(teacher, x):
@@ -257,7 +257,7 @@ def test_modules_passed_as_arguments_run_uncaptured(device):
 @pytest.mark.uncaptured
 @pytest.mark.parametrize("how", [copy.deepcopy, pickle.dumps])
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_steps_cannot_be_copied(device, how, accumulate):
+def test_copying_or_pickling_a_train_step_raises(device, how, accumulate):
     """A copied step would train the original parameters."""
     model = Body().to(device)
     config = config_for(device)
@@ -266,7 +266,7 @@ def test_steps_cannot_be_copied(device, how, accumulate):
         how(step)
 
 
-def test_unrelated_broken_modules_are_ignored(device):
+def test_train_step_ignores_unrelated_broken_modules(device):
     class Unfinished(nn.Module):
         def __init__(self, modules):
             modules.append(self)
@@ -286,7 +286,7 @@ def test_unrelated_broken_modules_are_ignored(device):
     assert cudagraphs.stats().replays == 2
 
 
-def test_disabled_grad_scaler(device):
+def test_train_step_trains_with_a_disabled_grad_scaler(device):
     model = Body().to(device)
     scaler = torch.amp.GradScaler(device, enabled=False)
     step = cudagraphs.train_step(
@@ -345,9 +345,9 @@ class Trainer:
 
 @pytest.mark.uncaptured
 @pytest.mark.filterwarnings("ignore:the training step runs uncaptured. it (changes|assigns) mean of a AssignsBuffer itself")
-@pytest.mark.parametrize("assigns", [False, True], ids=["", "assigned"])
+@pytest.mark.parametrize("assigns", [False, True], ids=["dropout", "assigned buffer"])
 @pytest.mark.parametrize("name", ["loss", "hidden"])
-def test_modules_held_by_ordinary_objects(device, name, assigns):
+def test_train_step_of_a_method_whose_object_holds_the_module_matches_eager(device, name, assigns):
     torch.manual_seed(0)
     trainers = [Trainer(nn.Sequential(nn.Linear(3, 3), AssignsBuffer(device) if assigns else nn.Dropout()).to(device))]
     trainers.append(copy.deepcopy(trainers[0]))
@@ -372,7 +372,7 @@ def test_modules_held_by_ordinary_objects(device, name, assigns):
 
 
 @pytest.mark.parametrize("norm", ["weight_norm", "spectral_norm"])
-def test_weight_and_spectral_norm(device, norm):
+def test_train_step_with_weight_and_spectral_norm_matches_eager(device, norm):
     def make(model):
         torch.manual_seed(1)
         getattr(torch.nn.utils, norm)(model.head)
@@ -384,8 +384,8 @@ def test_weight_and_spectral_norm(device, norm):
 
 
 @pytest.mark.parametrize("way", ["train_step", "graphed", "in place"])
-def test_autograd_graphs_from_before_the_capture(device, way):
-    """They keep AccumulateGrad nodes of another stream alive, for which a capture cannot wait."""
+def test_backward_of_an_autograd_graph_built_before_the_capture_matches_eager(device, way):
+    """The autograd graph keeps AccumulateGrad nodes of another stream alive, for which a capture cannot wait."""
     model = Body().to(device)
     model.head.weight.is_special = True  # attributes on a parameter prevent its replacement by another leaf
     x = torch.ones(4, 3, device=device)
@@ -425,7 +425,7 @@ class StoresTensors(Body):
         return self.head(hidden).square().mean() + self.also
 
 
-def test_tensors_assigned_to_a_module(device):
+def test_forward_that_stores_tensors_on_its_module_is_captured(device):
     torch.manual_seed(0)
     model = StoresTensors().to(device)
     config = config_for(device)
@@ -448,7 +448,7 @@ def test_models_with_meta_parameters_and_sparse_buffers_are_captured(device):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_accumulation_steps(device, seed):
+def test_random_submodules_in_accumulation_steps_match_eager(device, seed):
     rng = random.Random(seed)
     models = [nn.ModuleList([nn.Linear(3, 1), nn.Linear(3, 1)]).to(device)]
     models.append(copy.deepcopy(models[0]))

@@ -20,7 +20,7 @@ def model_and_twin(device):
 
 
 @pytest.mark.parametrize("outputs", ["clone", "alias"])
-def test_training_loop_agrees_with_eager(compiled, device, outputs):
+def test_compiled_training_loop_matches_eager(compiled, device, outputs):
     model, twin = model_and_twin(device)
     run = compiled(model, outputs=outputs)
     optimizers = [torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9) for module in (model, twin)]
@@ -51,8 +51,8 @@ class TracksMean(torch.nn.Module):
 
 @pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
 @pytest.mark.parametrize("with_gradients", [True, False])
-def test_rebound_buffers(compiled, device, outputs, with_gradients):
-    """The buffer is the output of the last replay: recordings that read it in place are replaced by one that copies it."""
+def test_buffer_rebound_in_every_forward_matches_eager(compiled, device, outputs, with_gradients):
+    """The buffer is an output of the last replay; recordings that read it at its address are replaced by one that copies it."""
     model = TracksMean().to(device)
     twin = copy.deepcopy(model)
     run = compiled(model, outputs=outputs)
@@ -70,7 +70,7 @@ def test_rebound_buffers(compiled, device, outputs, with_gradients):
 
 
 @pytest.mark.parametrize("outputs", ["clone", "alias"])
-def test_gradients_accumulate(compiled, device, outputs):
+def test_compiled_backward_accumulates_gradients(compiled, device, outputs):
     model, twin = model_and_twin(device)
     run = compiled(model, outputs=outputs)
     for step in range(6):
@@ -81,7 +81,7 @@ def test_gradients_accumulate(compiled, device, outputs):
 
 
 @pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
-def test_gradients_accumulate_onto_those_of_a_replay(compiled, device, outputs):
+def test_compiled_backward_accumulates_in_place_onto_gradients_of_a_replay(compiled, device, outputs):
     """Autograd keeps the first gradient as `.grad` and accumulates into it, so it must not be memory of the recording."""
     model, twin = model_and_twin(device)
     run = compiled(model, outputs=outputs)
@@ -110,15 +110,15 @@ def train_with_three_pending_forwards(run, model, twin, device):
         assert_same_grads(model, twin)
 
 
-def test_several_forwards_before_their_backwards(compiled, device):
-    """The second forward must not overwrite what the first saved."""
+def test_several_compiled_forwards_before_backward_match_eager(compiled, device):
+    """The second forward must not overwrite tensors that the first saved for backward."""
     model, twin = model_and_twin(device)
     train_with_three_pending_forwards(compiled(model), model, twin, device)
     assert cudagraphs.stats().recordings == 6, "three forwards and three backwards, reused"
 
 
 @pytest.mark.parametrize("on_limit", ["eager", "lru"])
-def test_pending_forwards_are_not_dropped(compiled, device, on_limit):
+def test_recordings_whose_backward_is_pending_are_not_dropped(compiled, device, on_limit):
     """A recording whose backward has not run is not dropped: the third forward runs uncaptured."""
     model, twin = model_and_twin(device)
     run = compiled(model, max_recordings=2, on_limit=on_limit)
@@ -129,8 +129,8 @@ def test_pending_forwards_are_not_dropped(compiled, device, on_limit):
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
-def test_gradients_in_place(compiled, device, accumulate):
-    """The graph writes to `.grad` itself, and accumulates where a gradient is set."""
+def test_in_place_gradients_match_eager(compiled, device, accumulate):
+    """The graph writes to `.grad` itself, and accumulates into gradients that are set."""
     model, twin = model_and_twin(device)
     run = compiled(model, gradients="in_place")
     optimizers = [torch.optim.SGD(module.parameters(), lr=0.1) for module in (model, twin)]
@@ -148,7 +148,7 @@ def test_gradients_in_place(compiled, device, accumulate):
     assert cudagraphs.stats().replays == 16
 
 
-def test_gradients_in_place_with_input_gradients(compiled, device):
+def test_in_place_gradients_of_parameters_keep_input_gradients_correct(compiled, device):
     model, twin = model_and_twin(device)
     run = compiled(model, gradients="in_place")
     for step in range(4):
@@ -162,7 +162,7 @@ def test_gradients_in_place_with_input_gradients(compiled, device):
 
 
 @pytest.mark.uncaptured
-def test_gradients_in_place_with_hooks_raise(compiled, device):
+def test_in_place_gradients_raise_for_parameters_with_gradient_hooks(compiled, device):
     model, _ = model_and_twin(device)
     model[2].bias.register_hook(lambda gradient: gradient * 2)
     run = compiled(model, gradients="in_place")
@@ -171,7 +171,7 @@ def test_gradients_in_place_with_hooks_raise(compiled, device):
         run(x)
 
 
-def test_gradients_of_inputs(compiled, device):
+def test_compiled_function_sets_gradients_of_its_inputs(compiled, device):
     run = compiled(lambda x, y: (x * y).sin())
     for step in range(5):
         args = [torch.randn(3, device=device).add_(step).requires_grad_() for _ in range(2)]
@@ -183,8 +183,8 @@ def test_gradients_of_inputs(compiled, device):
 
 
 @pytest.mark.parametrize("outputs", ["clone", "alias"])
-def test_outputs_may_be_mutated(compiled, device, outputs):
-    """Autograd forbids the mutation of a view that a custom function returned."""
+def test_differentiable_outputs_may_be_mutated_in_place(compiled, device, outputs):
+    """Autograd forbids in-place changes of views that a `torch.autograd.Function` returned, so outputs are no such views."""
     weight = torch.ones(4, 4, device=device, requires_grad=True)
     run = compiled(lambda x: x @ weight + 1, outputs=outputs)
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""`dynx.watch()` records recordings, skips and address changes of CUDA graphs, and reports show them."""
+"""`dynx.watch()` records captured CUDA graphs, skipped captures and address changes, and reports show them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dynx.errors import DynxWarning
 
 @pytest.fixture
 def watched_run(device):
-    """A run with two recordings of a graph, and a third size that is over the limit."""
+    """A run with captured CUDA graphs for two sizes, and a third size that is over the limit."""
     run = compiled(lambda x: x * 2, device, dynamic=True, max_recordings=2)
     with dynx.watch() as watch:
         for size in (3, 3, 4, 4):
@@ -28,7 +28,7 @@ def watched_run(device):
     return watch.run
 
 
-def test_run_has_recordings_and_skips(watched_run):
+def test_watched_run_lists_captured_graphs_and_skipped_captures(watched_run):
     first, second = watched_run.cudagraphs
     assert (first.part, first.copies, first.bytes_copied) == ("inference", 1, 12)
     assert second.bytes_copied == 16
@@ -40,8 +40,8 @@ def test_run_has_recordings_and_skips(watched_run):
     assert finding.location.file == __file__
 
 
-def test_finding_names_the_line_of_the_call(device):
-    """The location is neither the compiled function nor the code that runs the program."""
+def test_recording_limit_finding_points_to_the_line_of_the_call(device):
+    """The finding points to the call of the compiled function, not into that function or to the caller of the program."""
     run = compiled(lambda x: x * 2, device, dynamic=True, max_recordings=1)
 
     @dynx.watch()
@@ -56,7 +56,7 @@ def test_finding_names_the_line_of_the_call(device):
     assert finding.location.line == program.__wrapped__.__code__.co_firstlineno + 3
 
 
-def test_run_file_keeps_the_records(watched_run, tmp_path):
+def test_saved_run_file_keeps_the_cuda_graph_records(watched_run, tmp_path):
     watched_run.save(tmp_path / "run.jsonl")
     loaded = dynx.Run.load(tmp_path / "run.jsonl")
     assert loaded.cudagraphs == watched_run.cudagraphs
@@ -64,7 +64,7 @@ def test_run_file_keeps_the_records(watched_run, tmp_path):
     assert loaded.findings == watched_run.findings
 
 
-def test_reports_show_the_records(watched_run):
+def test_reports_show_the_cuda_graph_records(watched_run):
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(watched_run)
     text = console.export_text()
@@ -73,7 +73,7 @@ def test_reports_show_the_records(watched_run):
     assert "1 input copied, 12 bytes" in watched_run._repr_html_()
 
 
-def test_address_changes_are_records_and_a_finding(device):
+def test_parameter_address_changes_are_recorded_and_reported_as_a_finding(device):
     weight = torch.nn.Parameter(torch.ones(3, 3, device=device))
     run, old_data = compiled(lambda x: x @ weight, device, dynamic=True), []
     with dynx.watch() as watch, torch.no_grad():

@@ -27,7 +27,7 @@ def recompiles_of(cause):
 
 
 def recompiles_after(cause):
-    """Run the program of a cause again after following its advice."""
+    """Run the program of a cause again, changed as its advice says, and return the recompiles."""
     if cause.advised == DYNAMIC:
         return recompiles_of(replace(cause, options={"dynamic": True}))
     if cause.advised == STEADY:
@@ -44,7 +44,7 @@ def marked_line(function):
 
 
 @pytest.mark.parametrize("name", CAUSES)
-def test_recompile_reason_names_the_cause(name):
+def test_recompile_reason_names_kind_source_values_and_line_of_the_cause(name):
     """A wrong line or value sends the user to the wrong code."""
     cause = CAUSES[name]()
     (recompile,) = recompiles_of(cause)
@@ -59,7 +59,7 @@ def test_recompile_reason_names_the_cause(name):
 
 @pytest.mark.parametrize("name", [name for name, create in CAUSES.items() if create().rule is not None])
 def test_following_the_advice_avoids_the_recompile(name):
-    """Advice that does not help costs the user more than none."""
+    """Wrong advice costs the user more than no advice."""
     assert recompiles_after(CAUSES[name]()) == []
 
 

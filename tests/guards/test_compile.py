@@ -44,7 +44,7 @@ def with_level(gm, inputs, level=0, levels=None):
 
 
 @BOTH
-def test_equal_lambdas_and_partials_compile_once(compile, backends):
+def test_equal_lambda_and_partial_backends_compile_once(compile, backends):
     """torch advises functools.partial for changing a backend, yet compiles each partial again."""
     x = torch.ones(3)
     backend = backends.named("lambda")
@@ -56,14 +56,14 @@ def test_equal_lambdas_and_partials_compile_once(compile, backends):
 
 
 @BOTH
-def test_partials_with_different_options_compile_separately(compile, backends):
+def test_partial_backends_with_different_options_compile_separately(compile, backends):
     for level in (1, 2, 1, 2):
         compile(add, backend=functools.partial(with_level, level=level, levels=backends.compiled))(torch.ones(3))
     assert backends.compiled == ([1, 2] if is_dynx(compile) else [1, 2, 1, 2])
 
 
 @BOTH
-def test_many_backends_do_not_use_up_one_limit(compile, backends):
+def test_many_backends_do_not_share_one_recompile_limit(compile, backends):
     for number in range(20):
         f = compile(add, backend=backends.named(number), dynamic=False)
         for size in range(1, 5):
@@ -75,7 +75,7 @@ def test_many_backends_do_not_use_up_one_limit(compile, backends):
 
 
 @BOTH
-def test_recompiles_of_one_backend_do_not_count_for_another(compile, backends):
+def test_recompiles_of_one_backend_do_not_count_towards_the_limit_of_another(compile, backends):
     a = compile(add, backend=backends.named("a"), dynamic=False)
     for size in range(1, 12):
         a(torch.ones(size))
@@ -84,7 +84,7 @@ def test_recompiles_of_one_backend_do_not_count_for_another(compile, backends):
 
 
 @BOTH
-def test_fullgraph_does_not_run_code_with_a_graph_break(compile, backends):
+def test_fullgraph_does_not_reuse_code_with_a_graph_break(compile, backends):
     backend = backends.named("a")
     compile(broken, backend=backend)(torch.ones(3))
     strict = compile(broken, backend=backend, fullgraph=True)
@@ -96,7 +96,7 @@ def test_fullgraph_does_not_run_code_with_a_graph_break(compile, backends):
 
 
 @BOTH
-def test_a_changed_configuration_compiles_again(compile, backends):
+def test_changed_dynamo_config_compiles_again(compile, backends):
     def with_item(x):
         return x.sum().item() + x
 
@@ -110,7 +110,7 @@ def test_a_changed_configuration_compiles_again(compile, backends):
     assert len(backends.compiled) - first == is_dynx(compile)
 
 
-def test_code_of_torch_compile_under_another_configuration_does_not_run(backends):
+def test_code_that_torch_compile_made_under_another_config_is_not_reused(backends):
     """torch.compile compiled the function with the same backend before dynx.compile did."""
 
     def fn(x):
@@ -124,7 +124,7 @@ def test_code_of_torch_compile_under_another_configuration_does_not_run(backends
     assert backends.compiled == ["a", "a"]
 
 
-def test_alternating_configurations_compile_each_frame_twice(backends):
+def test_alternating_dynamo_configs_compile_each_frame_twice(backends):
     f = dynx.compile(broken, backend=backends.named("a"))
     for index in range(100):
         with config.patch(capture_scalar_outputs=bool(index % 2)):
@@ -133,7 +133,7 @@ def test_alternating_configurations_compile_each_frame_twice(backends):
 
 
 @BOTH
-def test_built_in_modules_do_not_use_up_one_limit(compile, backends):
+def test_torch_nn_modules_do_not_share_one_recompile_limit(compile, backends):
     names = ("ReLU", "GELU", "Tanh", "Sigmoid", "SiLU", "ELU", "CELU", "SELU", "Softplus", "Mish", "Hardtanh")
     backend = backends.named("a")
     for name in names:
@@ -142,7 +142,7 @@ def test_built_in_modules_do_not_use_up_one_limit(compile, backends):
 
 
 @BOTH
-def test_rebinding_a_global_of_the_backend_compiles_again(compile, backends, monkeypatch):
+def test_rebinding_a_global_that_the_backend_reads_compiles_again(compile, backends, monkeypatch):
     # torch sees a new function object each time
     monkeypatch.setitem(globals(), "helper", backends.named("before"))
     compile(add, backend=_calls_helper())(torch.ones(3))
@@ -157,8 +157,8 @@ def _calls_helper():
 
 
 @pytest.mark.parametrize("cond_first", [True, False], ids=["cond first", "cond last"])
-def test_branch_of_cond_compiles_with_the_chosen_backend(backends, cond_first):
-    """The case that led to BACKEND_MATCH: torch.cond compiles with "eager" a function that another backend compiles too."""
+def test_function_that_is_also_a_torch_cond_branch_compiles_with_its_own_backend(backends, cond_first):
+    """torch.cond compiles its branches with "eager"; torch added its BACKEND_MATCH check for this case."""
 
     def with_cond():
         return torch.cond(torch.tensor(data=True), add, torch.cos, (torch.ones(3),))
@@ -171,7 +171,7 @@ def test_branch_of_cond_compiles_with_the_chosen_backend(backends, cond_first):
 
 
 @BOTH
-def test_eager_on_recompile_does_not_run_code_of_another_backend(compile, backends):
+def test_eager_on_recompile_stance_does_not_run_code_of_another_backend(compile, backends):
     ran = []
 
     def running(name):
@@ -195,8 +195,8 @@ def test_eager_on_recompile_does_not_run_code_of_another_backend(compile, backen
 
 @BOTH
 @pytest.mark.filterwarnings("ignore:.* in addition to 'Backends:dynx.errors.DynxWarning")
-def test_forced_backend_does_not_count_towards_the_limit(compile, backends):
-    """torch keeps the entries of a forced backend among the function's own entries after the stance ends."""
+def test_entries_of_a_force_backend_stance_do_not_count_towards_the_limit(compile, backends):
+    """torch keeps the cache entries of a forced backend among the function's other entries after the stance ends."""
     f = compile(add, backend=backends.named("own"), dynamic=False)
     with torch.compiler.set_stance("default", force_backend="eager"):
         for size in range(1, 9):
@@ -211,7 +211,7 @@ class Net(torch.nn.Module):
         return x + 1
 
 
-def test_forced_backend_warns_when_it_compiles(backends):
+def test_force_backend_stance_warns_when_it_compiles(backends):
     with torch.compiler.set_stance("default", force_backend=backends.named("forced")):
         f = dynx.compile(add, backend=backends.named("own"))  # compiles at the first call
     f(torch.ones(3))
@@ -226,8 +226,8 @@ FORCED = [(lambda: add, r".*test_compile.py:\d+ in add"), (Net, "Net"), (lambda:
 
 
 @pytest.mark.parametrize(("create", "name"), FORCED, ids=["function", "module", "torch's module"])
-def test_forced_backend_warns_once(create, name):
-    """A stance looks as if it ended with its block; torch does not warn that its cache entries stay."""
+def test_force_backend_stance_warns_once(create, name):
+    """A stance ends with its `with` block, but its cache entries stay; torch does not warn about them."""
     f = dynx.compile(create(), backend="aot_eager")
     with torch.compiler.set_stance("default", force_backend="eager"):
         with pytest.warns(DynxWarning, match=f"{name} is compiled with backend 'eager' in addition to 'aot_eager'") as caught:
@@ -237,7 +237,7 @@ def test_forced_backend_warns_once(create, name):
     f(torch.ones(3))
 
 
-def test_recompile_reason_names_what_changed(backends):
+def test_recompile_reason_names_the_changed_backend_or_config(backends):
     partials = [functools.partial(with_level, level=level) for level in (1, 2)]
     x = torch.ones(3)
     f = dynx.compile(broken, backend=partials[0])
@@ -267,7 +267,7 @@ class Layers(torch.nn.Module):
         return self.linear(x)
 
 
-def test_module_becomes_an_optimized_module(backends):
+def test_dynx_compiled_module_is_an_optimized_module(backends):
     module = Layers()
     compiled = dynx.compile(module, backend=backends.named("a"))
     x = torch.ones(2, 3)
@@ -282,7 +282,7 @@ def test_module_becomes_an_optimized_module(backends):
 
 
 @BOTH
-def test_compiler_config_and_deepcopy_work_as_in_torch(compile, backends):
+def test_get_compiler_config_and_deepcopy_work_as_in_torch(compile, backends):
     options = {"max_autotune": True}
     for compiled in (compile(add, options=options), compile(Layers(), options=options)):
         assert compiled.get_compiler_config()["max_autotune"] is True
@@ -291,7 +291,7 @@ def test_compiler_config_and_deepcopy_work_as_in_torch(compile, backends):
     assert backends.compiled
 
 
-def test_decorator_with_arguments(backends):
+def test_decorator_with_arguments_compiles_and_keeps_name_and_docstring(backends):
     @dynx.compile(backend=backends.named("a"))
     def decorated(x, *, scale=2):
         """Scale."""
@@ -302,7 +302,7 @@ def test_decorator_with_arguments(backends):
     assert backends.compiled == ["a"]
 
 
-def test_call_inside_compiled_code_is_inlined(backends):
+def test_call_of_a_dynx_compiled_function_in_compiled_code_is_inlined(backends):
     inner = dynx.compile(add, backend=backends.named("inner"))
     outer = torch.compile(lambda x: inner(x) * 2, backend=backends.named("outer"), fullgraph=True)
     assert torch.equal(outer(torch.ones(3)), add(torch.ones(3)) * 2)
@@ -331,7 +331,7 @@ def test_methods_and_callable_objects_compile(backends):
         ({"no_such_keyword": 1}, TypeError),
     ],
 )
-def test_errors_of_torch_compile_are_the_same(arguments, error):
+def test_dynx_compile_raises_the_same_errors_as_torch_compile(arguments, error):
     keywords = {"fn": add, **arguments}
     fn = keywords.pop("fn")
     with pytest.raises(error) as expected:
@@ -349,19 +349,19 @@ def test_errors_of_torch_compile_are_the_same(arguments, error):
         ({"per_backend_limit": True}, "per_backend_limit=True is not a positive int"),
     ],
 )
-def test_arguments_that_torch_does_not_have_are_checked(arguments, message):
-    """They would fail at the first call, or never compile anything."""
+def test_invalid_key_and_per_backend_limit_arguments_raise(arguments, message):
+    """Without the check they would fail at the first call, or nothing would ever be compiled."""
     with pytest.raises(UsageError, match=message):
         dynx.compile(add, **arguments)
 
 
-def test_options_dict_is_not_changed(backends):
+def test_dynx_compile_does_not_mutate_the_options_dict(backends):
     options = {"guard_filter_fn": lambda guards: [True for _ in guards]}
     dynx.compile(add, backend=backends.named("a"), options=options)
     assert list(options) == ["guard_filter_fn"]
 
 
-def test_reset_compiles_again_and_disable_returns_the_function(backends):
+def test_compiler_reset_compiles_again_and_disable_returns_the_function(backends):
     f = dynx.compile(add, backend=backends.named("a"))
     f(torch.ones(3))
     torch.compiler.reset()
@@ -370,7 +370,7 @@ def test_reset_compiles_again_and_disable_returns_the_function(backends):
     assert dynx.compile(add, backend=backends.named("off"), disable=True) is add
 
 
-def test_isolate_recompiles_shares_no_entries(backends):
+def test_isolate_recompiles_shares_no_cache_entries(backends):
     if not has_regions():
         with pytest.raises(TypeError, match="isolate_recompiles"):
             dynx.compile(add, backend="eager", isolate_recompiles=True)
@@ -391,7 +391,7 @@ def test_compiled_callables_can_be_compiled_again(compile, backends):
 
 
 @BOTH
-def test_instances_of_one_class_share_entries(compile, backends):
+def test_modules_of_one_class_share_cache_entries(compile, backends):
     backend = backends.named("a")
     for _ in range(20):
         compile(torch.nn.ReLU(), backend=backend)(torch.ones(3))
@@ -411,7 +411,7 @@ def scaling(level):
 
 
 @BOTH
-def test_changed_backend_is_not_reused(compile, backends):
+def test_code_of_a_backend_object_mutated_after_compiling_is_not_shared(compile, backends):
     Scales = scaling(1)
     changed, x = Scales(), torch.ones(1)
     compile(torch.neg, backend=changed)(x)
@@ -422,7 +422,7 @@ def test_changed_backend_is_not_reused(compile, backends):
 
 
 @BOTH
-def test_backend_that_changes_before_it_compiles_is_not_shared(compile, backends):
+def test_code_of_a_backend_object_mutated_before_compiling_is_not_shared(compile, backends):
     Scales = scaling(1)
     changed = Scales()
     f = compile(torch.cos, backend=changed)
@@ -433,7 +433,7 @@ def test_backend_that_changes_before_it_compiles_is_not_shared(compile, backends
 
 
 @BOTH
-def test_compiled_module_can_be_saved(compile, backends, tmp_path):
+def test_compiled_module_can_be_saved_and_loaded(compile, backends, tmp_path):
     x, module = torch.ones(2, 3), compile(torch.nn.Linear(3, 3), backend="eager")
     torch.save(module, tmp_path / "module.pt")
     loaded = torch.load(tmp_path / "module.pt", weights_only=False)
@@ -442,7 +442,7 @@ def test_compiled_module_can_be_saved(compile, backends, tmp_path):
 
 
 @BOTH
-def test_compiled_callables_are_freed(compile, backends):
+def test_compiled_callables_modules_and_backends_are_garbage_collected(compile, backends):
     kept = compile(torch.nn.ReLU(), backend="eager")
     module = torch.nn.Linear(3, 3)
     compiled = compile(module, backend="eager")
@@ -459,7 +459,7 @@ def test_compiled_callables_are_freed(compile, backends):
 
 
 @BOTH
-def test_reset_of_a_backend_runs_once(compile, backends):
+def test_dynamo_reset_calls_the_reset_method_of_a_backend_once(compile, backends):
     class Resets:
         def __call__(self, gm, inputs):
             return gm.forward
@@ -474,7 +474,7 @@ def test_reset_of_a_backend_runs_once(compile, backends):
 
 
 @pytest.mark.filterwarnings("ignore:.* in addition to 'Backends:dynx.errors.DynxWarning")
-def test_forced_backend_may_be_unhashable(backends):
+def test_force_backend_stance_accepts_an_unhashable_backend(backends):
     class Forced:
         __hash__ = None
 
@@ -486,7 +486,7 @@ def test_forced_backend_may_be_unhashable(backends):
         assert torch.equal(f(torch.ones(3)), add(torch.ones(3)))
 
 
-def test_static_methods_and_the_model_keyword(backends):
+def test_dynx_compile_accepts_static_methods_and_the_model_keyword(backends):
     class Holder:
         @dynx.compile(backend="eager")
         @staticmethod

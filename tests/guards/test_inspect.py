@@ -32,7 +32,7 @@ def compiled_for(*values, **options):
     return compiled
 
 
-def test_inspect_lists_every_entry_with_its_guards():
+def test_inspect_lists_every_cache_entry_with_its_guards():
     report = guards.inspect(compiled_for(2, 3))
     assert [entry.id for entry in report.entries] == ["0/0", "0/1"]
     assert (report.location.function, report.entries[0].location) == ("scaled", report.location)
@@ -49,14 +49,14 @@ def test_inspect_lists_every_entry_with_its_guards():
     assert guards.inspect(scaled).entries == report.entries
 
 
-def test_every_guard_has_a_kind():
+def test_inspect_assigns_a_kind_to_every_guard():
     """A guard of kind "other" is one that dynx could not parse."""
     compiled = torch.compile(scaled, backend="eager")
     compiled(torch.ones(3), table={"a": 1})
     assert [guard.text for guard in guards.inspect(compiled).entries[0].guards if guard.kind == "other"] == []
 
 
-def test_requesters_are_known_inside_watch():
+def test_guards_compiled_inside_watch_name_the_lines_that_requested_them():
     with dynx.watch():
         compiled = compiled_for(2)
         (entry,) = guards.inspect(compiled).entries
@@ -82,14 +82,14 @@ def test_inspect_separates_modules_that_share_code(compile):
     assert guards.inspect(relu).entries != guards.inspect(tanh).entries
 
 
-def test_entry_has_the_settings_of_dynx_compile():
+def test_cache_entry_names_the_arguments_of_dynx_compile():
     compiled = dynx.compile(scaled, backend="eager", fullgraph=True)
     compiled(torch.ones(3))
     entry = guards.inspect(compiled).entries[-1]
     assert entry.config["fullgraph"] == "True"
 
 
-def test_evicted_entry_does_not_run_again():
+def test_evicted_cache_entry_does_not_run_again():
     compiled = compiled_for(2, 3)
     first, second = guards.inspect(compiled).entries
     assert dynx.would_recompile(compiled, torch.ones(3), 2).hit
@@ -103,8 +103,8 @@ def test_evicted_entry_does_not_run_again():
         guards.evict(first)
 
 
-def test_stale_record_does_not_find_an_equal_entry():
-    """torch uses compile ids again after a reset; evicting by id would remove an entry that the user never saw."""
+def test_evict_raises_for_a_cache_entry_from_before_a_reset():
+    """torch reuses compile ids after a reset; evicting by id would remove an entry that the user never inspected."""
     compiled = compiled_for(2)
     (entry,) = guards.inspect(compiled).entries
     torch._dynamo.reset()
@@ -116,7 +116,7 @@ def test_stale_record_does_not_find_an_equal_entry():
     assert dynx.would_recompile(compiled, torch.ones(3), 2).hit
 
 
-def test_reset_keeps_entries_of_other_functions():
+def test_guards_reset_keeps_cache_entries_of_other_functions():
     def subtract(x):
         return x - 1
 
@@ -129,7 +129,7 @@ def test_reset_keeps_entries_of_other_functions():
     assert dynx.would_recompile(compiled, torch.ones(3), 2).outcome == "compile"
 
 
-def test_reset_makes_torch_compile_again_after_a_limit():
+def test_guards_reset_lets_torch_compile_again_after_the_recompile_limit():
     with torch._dynamo.config.patch(recompile_limit=2):
         compiled = compiled_for(2, 3, 4)
         assert dynx.would_recompile(compiled, torch.ones(3), 5).outcome == "eager"
@@ -139,14 +139,14 @@ def test_reset_makes_torch_compile_again_after_a_limit():
         assert dynx.would_recompile(compiled, torch.ones(3), 5).hit
 
 
-def test_pinned_entry_does_not_count_towards_the_limit():
+def test_pinned_cache_entry_does_not_count_towards_the_recompile_limit():
     with torch._dynamo.config.patch(recompile_limit=1):
         compiled = compiled_for(2)
         (entry,) = guards.inspect(compiled).entries
         with pytest.raises(UsageError, match="unsafe_ignore_backend=True"):
             guards.pin(entry, unsafe_ignore_backend=False)
         with guards.pin(entry, unsafe_ignore_backend=True):
-            compiled(torch.ones(3), 3)  # below the limit again
+            compiled(torch.ones(3), 3)  # the pinned entry does not count, so torch compiles
             assert [entry.is_pinned for entry in guards.inspect(compiled).entries] == [True, False]
             graphs = []
             torch.compile(scaled, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)(torch.ones(3), 2)
@@ -173,7 +173,7 @@ def without_grad_too(x):
 
 @pytest.mark.parametrize("compile", [torch.compile, dynx.compile], ids=["torch", "dynx"])
 @pytest.mark.parametrize("create", [Adds, lambda: without_grad], ids=["object", "decorated"])
-def test_callables_that_run_in_the_shared_wrapper_are_separated(compile, create):
+def test_inspect_separates_callables_that_share_one_torch_wrapper(compile, create):
     """torch runs callable objects and functions with its own decorators in one wrapper, with one list of entries."""
     torch._dynamo.reset()
     compiled, second = compile(create(), backend="eager"), compile(without_grad_too, backend="eager")
@@ -187,7 +187,7 @@ def test_callables_that_run_in_the_shared_wrapper_are_separated(compile, create)
     assert list(hits.values()) == [1]
 
 
-def test_every_function_finds_a_pinned_entry():
+def test_inspect_would_recompile_and_count_hits_find_a_pinned_cache_entry():
     def bump(x, n):
         return x.add_(n)
 
@@ -223,8 +223,8 @@ def test_every_function_finds_a_pinned_entry():
     assert guards.inspect(compiled).entries == ()
 
 
-def test_precompiled_code_makes_the_verdict_unknown():
-    """torch only runs such code when its guards hold; they cannot be evaluated without the call."""
+def test_precompiled_code_makes_would_recompile_return_unknown():
+    """torch runs precompiled code if its guards hold; these guards cannot be evaluated without the call."""
     from torch._C._dynamo.eval_frame import _load_precompile_entry, _reset_precompile_entries
 
     compiled = compiled_for(2)
@@ -239,7 +239,7 @@ def test_precompiled_code_makes_the_verdict_unknown():
 
 
 @pytest.mark.parametrize("value", ["0/0", scaled, len, Adds, None])
-def test_evict_and_pin_take_records_only(value):
+def test_evict_and_pin_raise_for_values_that_are_not_cache_entries(value):
     with pytest.raises(UsageError, match=r"is not a cache entry\n  pass one of guards.inspect\(fn\).entries"):
         guards.evict(value)
     with pytest.raises(UsageError, match="is not a cache entry"):
@@ -272,15 +272,15 @@ def test_count_hits_counts_every_call():
     [(None, "NoneType has no Python code"), ("f", "str has no Python code"), (3, "int has no"), (Adds, "Adds is a class")],
     ids=repr,
 )
-def test_values_without_cache_entries_are_refused(function, value, message):
+def test_guards_functions_raise_for_values_that_have_no_cache_entries(function, value, message):
     """An empty report, or a reset of the wrapper that all callable objects share, would hide the mistake."""
     with pytest.raises(UsageError, match=message):
         function(value)
 
 
 @pytest.mark.parametrize("create", [lambda f: guards.count_hits(f), lambda f: guards.recompiles()], ids=["hits", "recompiles"])
-def test_records_of_a_block_are_handles(create):
-    """`remove()` does the same as the end of the block, also twice, and before the block."""
+def test_remove_ends_count_hits_and_recompiles(create):
+    """`remove()` does the same as leaving the `with` block; it may be called twice, and before the block."""
     compiled = compiled_for(2)
     handle = create(compiled)
     handle.remove()
@@ -293,7 +293,7 @@ def test_records_of_a_block_are_handles(create):
     assert len([count for count in handle.values() if count] if isinstance(handle, Mapping) else handle) == 1
 
 
-def test_recompiles_have_both_values_and_the_line():
+def test_recorded_recompiles_have_expected_and_actual_values_and_the_line():
     torch._dynamo.reset()
     compiled = torch.compile(scaled, backend="eager", dynamic=False)
     with guards.recompiles() as log:
@@ -309,7 +309,7 @@ def test_recompiles_have_both_values_and_the_line():
     assert log[0].reasons[0].location.line == scaled.__code__.co_firstlineno + 1
 
 
-def test_records_keep_no_entry_alive():
+def test_inspect_and_count_hits_keep_no_cache_entry_alive():
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: x + 1, backend="eager")
     compiled(torch.ones(3))

@@ -18,7 +18,7 @@ def add(x):
     return x.sin() + 1
 
 
-def test_each_backend_has_a_limit_of_its_own(backends):
+def test_each_backend_has_its_own_recompile_limit(backends):
     a = dynx.compile(add, backend=backends.named("a"), dynamic=False, per_backend_limit=4)
     b = dynx.compile(add, backend=backends.named("b"), dynamic=False)
 
@@ -31,7 +31,7 @@ def test_each_backend_has_a_limit_of_its_own(backends):
     assert [("limit (4)" in text, "limit (8)" in text) for text in texts] == [(True, False), (False, True)]
 
 
-def test_warning_names_a_built_in_module():
+def test_limit_warning_names_a_torch_nn_module():
     f = dynx.compile(torch.nn.Linear(3, 3), backend="eager", dynamic=False, per_backend_limit=1)
     (warning,) = warnings_of(lambda: [f(torch.ones(n, 3)) for n in (2, 3)])
     assert str(warning.message).startswith("Linear.forward (")
@@ -46,7 +46,7 @@ def warnings_of(program):
     ]
 
 
-def test_limit_warning_has_function_limit_and_reasons(backends):
+def test_limit_warning_names_the_function_the_limit_and_the_reasons(backends):
     """torch logs only the last reason, and runs the function eagerly."""
     f = dynx.compile(add, backend=backends.named("mine"), dynamic=False, per_backend_limit=2)
     f(torch.ones(1)), f(torch.ones(2))
@@ -63,6 +63,6 @@ def test_limit_warning_has_function_limit_and_reasons(backends):
     assert "per_backend_limit" in text
 
 
-def test_limit_warning_installs_no_hook(backends):
+def test_limit_warning_installs_no_torch_hook(backends):
     dynx.compile(add, backend=backends.named("a"))(torch.ones(1))
     assert installed() == ()

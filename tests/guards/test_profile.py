@@ -1,4 +1,4 @@
-"""What guards cost, and which settings cost less."""
+"""`guards.profile`: the time that guards take, and settings with which they take less."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def costs():
 
 
 @pytest.mark.usefixtures("without_dict_tags")
-def test_parts_add_up_to_the_whole():
+def test_guard_times_in_a_profile_add_up():
     costs = guards.profile(compiled_layers(), torch.ones(2, 4))
     (frame,) = costs.frames
     for _, node in frame.tree.walk():
@@ -103,7 +103,7 @@ def test_profile_covers_resume_functions():
 
 
 @pytest.mark.parametrize("name", FILTERS)
-def test_setting_predicts_how_many_guards_a_filter_keeps(name, costs):
+def test_profile_predicts_how_many_guards_a_guard_filter_fn_keeps(name, costs):
     setting = next(setting for setting in costs.settings if setting.name == name)
     filtered = compiled_layers(options={"guard_filter_fn": getattr(torch.compiler, name)})
     assert setting.guards == guards.inspect(filtered).entries[0].size
@@ -111,7 +111,7 @@ def test_setting_predicts_how_many_guards_a_filter_keeps(name, costs):
     assert str(costs.frames[0].size - setting.guards) in setting.misses[0]
 
 
-def test_settings_that_miss_a_change_are_not_advised(costs):
+def test_profile_does_not_advise_settings_that_miss_changes(costs):
     assert costs.advice == costs.settings[0]
     with pytest.raises(UsageError, match="no cheaper setting is safe"):
         costs.apply()
@@ -127,7 +127,7 @@ def roots(compiled):
 
 
 @pytest.mark.usefixtures("without_dict_tags")
-def test_dict_tags_apply_to_present_and_future_entries():
+def test_dict_tags_setting_applies_to_existing_and_later_cache_entries():
     compiled = compiled_layers()
     costs = guards.profile(compiled, torch.ones(2, 4))
     tags = next(setting for setting in costs.settings if setting.name == "dict tags")
@@ -174,7 +174,7 @@ UNNOTICED = {
 
 @pytest.mark.usefixtures("without_dict_tags")
 @pytest.mark.parametrize("name", UNNOTICED)
-def test_dict_tags_miss_the_listed_changes(name):
+def test_dict_tags_setting_misses_the_listed_changes(name):
     """torch's default setting notices these changes, so dict tags are not advised."""
 
     def is_noticed(*, tags):
@@ -192,8 +192,8 @@ def test_dict_tags_miss_the_listed_changes(name):
     assert not is_noticed(tags=True)
 
 
-def test_guards_are_timed_before_the_frame_runs():
-    """The resume function changes the list that it is guarded on; afterwards the first guard would fail at once."""
+def test_profile_times_guards_before_the_frame_runs():
+    """The resume function appends to a list that it has guards on; after the call the first of these guards would fail."""
 
     class Collects(Layers):
         def __init__(self, collects):
@@ -229,7 +229,7 @@ def test_profile_makes_less_than_twenty_calls_and_counts_them_as_hits():
     assert len(calls) - before < 20
 
 
-def test_active_profiler_stays_active():
+def test_profile_keeps_an_active_cprofile_active():
     profiler = cProfile.Profile()
     compiled = torch.compile(lambda x: x + 1, backend="eager")
     compiled(torch.ones(3))
@@ -240,8 +240,8 @@ def test_active_profiler_stays_active():
 
 
 @pytest.mark.usefixtures("without_dict_tags")
-def test_dict_tags_of_one_module_keep_entries_of_others():
-    """Built-in modules share one code object, whose entries must not all be reset."""
+def test_removing_dict_tags_of_one_module_keeps_cache_entries_of_others():
+    """Modules of torch.nn share one code object; only the entries of the marked module may be removed."""
     torch._dynamo.reset()
     x = torch.ones(2, 4)
     marked = torch.compile(torch.nn.Linear(4, 4), backend="eager")
@@ -256,7 +256,7 @@ def test_dict_tags_of_one_module_keep_entries_of_others():
 
 
 @pytest.mark.usefixtures("without_dict_tags")
-def test_removing_dict_tags_resets_the_count_of_recompiles():
+def test_removing_dict_tags_resets_the_recompile_count():
     compiled = compiled_layers(dynamic=False)
     costs = guards.profile(compiled, torch.ones(2, 4))
     for _ in range(9):  # more than the limit of recompiles
@@ -277,7 +277,7 @@ def test_profile_does_not_change_the_cache(costs):
     assert roots(compiled) == marked
 
 
-def test_profile_keeps_no_entry_alive():
+def test_profile_keeps_no_cache_entry_alive():
     compiled = torch.compile(lambda x: x + 1, backend="eager")
     profile = guards.profile(compiled, torch.ones(3))
     manager = weakref.ref(raw_of(guards.inspect(compiled).entries[0]).guards)
@@ -288,7 +288,7 @@ def test_profile_keeps_no_entry_alive():
     assert profile.frames[0].size > 0
 
 
-def test_calls_without_stable_compiled_code_are_refused():
+def test_profile_raises_for_calls_without_reusable_compiled_code():
     with pytest.raises(UsageError, match=r"runs no compiled code\n  pass what torch.compile returned"):
         guards.profile(Layers(), torch.ones(2, 4))
 

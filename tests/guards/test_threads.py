@@ -1,4 +1,4 @@
-"""Inspect and change the cache while other threads call the function."""
+"""Inspect and change the cache of compiled code while other threads call the compiled function."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_reset_waits_until_another_thread_has_evaluated_its_guards(reset):
         assert (result.returncode, result.stdout) == (0, b"alive\n"), result.stderr
 
 
-def test_changing_the_cache_under_calls_neither_crashes_nor_leaks():
+def test_evict_and_reset_during_calls_in_other_threads_neither_crash_nor_leak():
     over = threading.Event()
     wrong, errors, evicted, managers = [], [], [], weakref.WeakSet()
     compiled = torch.compile(lambda x, n: x * n, backend="eager", dynamic=False)
@@ -111,7 +111,7 @@ def test_changing_the_cache_under_calls_neither_crashes_nor_leaks():
     assert guards.inspect(compiled).entries == ()
 
 
-def test_reset_is_refused_while_this_thread_compiles():
+def test_reset_raises_while_the_same_thread_compiles():
     def backend(gm, inputs):
         guards.reset(compiled)
 
@@ -121,7 +121,7 @@ def test_reset_is_refused_while_this_thread_compiles():
     assert isinstance(raised.value.__cause__ or raised.value, (UsageError, torch._dynamo.exc.BackendCompilerFailed))
 
 
-def test_error_names_the_thread_that_stays_in_a_call(monkeypatch):
+def test_reset_timeout_error_names_the_thread_inside_compiled_code(monkeypatch):
     monkeypatch.setattr("dynx._torch.cache.quiescence._TIMEOUT", 0.05)
     messages = []
 
@@ -149,7 +149,7 @@ def test_error_names_the_thread_that_stays_in_a_call(monkeypatch):
 
 
 def test_thread_with_a_truncated_stack_counts_as_busy():
-    """Stacks show a hundred frames; in the middle of a compilation these are all of torch."""
+    """A stack that is read holds at most a hundred frames; during a compilation these may all be frames of torch."""
     inside, over = threading.Event(), threading.Event()
 
     def deep(n):

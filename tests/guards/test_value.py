@@ -1,4 +1,4 @@
-"""When two backends have equal keys: each row creates a backend twice, as a user would."""
+"""Which backends dynx.compile treats as equal: equal keys let them share compiled code."""
 
 from __future__ import annotations
 
@@ -254,8 +254,8 @@ def test_different_backends_have_different_keys(name):
 
 
 @pytest.mark.parametrize("name", BY_IDENTITY)
-def test_backends_that_can_change_are_compared_by_identity(name):
-    """Equal now, they may compile differently later."""
+def test_mutable_backends_are_compared_by_identity(name):
+    """Two mutable backends that are equal now may compile differently later."""
     first, second = BY_IDENTITY[name](), BY_IDENTITY[name]()
     assert value_of(first).key == value_of(first).key
     assert value_of(first).key != value_of(second).key
@@ -265,7 +265,7 @@ def test_backends_that_can_change_are_compared_by_identity(name):
 
 @pytest.mark.parametrize("create", [lambda: calls_reader, lambda: lambda gm, inputs: calls_reader(gm, inputs)])
 @pytest.mark.parametrize(("module", "name", "value"), [(None, "LEVEL", 2), (math, "pi", 4.0), (None, "backend", print)])
-def test_globals_of_called_functions_are_part_of_the_key(monkeypatch, create, module, name, value):
+def test_globals_read_by_called_functions_are_part_of_the_backend_key(monkeypatch, create, module, name, value):
     before = value_of(create()).key
     assert value_of(create()).key == before
     if module is None:
@@ -283,7 +283,7 @@ PLAIN = st.recursive(
 
 
 @given(PLAIN, PLAIN)
-def test_plain_values_have_equal_keys_if_their_reprs_are_equal(first, second):
+def test_backend_keys_are_equal_if_reprs_of_captured_plain_values_are_equal(first, second):
     def text_of(value):
         if isinstance(value, frozenset):
             return f"set {sorted(map(text_of, value))}"
@@ -293,7 +293,7 @@ def test_plain_values_have_equal_keys_if_their_reprs_are_equal(first, second):
     assert is_equal == (text_of(first) == text_of(second))
 
 
-def test_class_attributes_are_part_of_the_key(monkeypatch):
+def test_class_attributes_are_part_of_the_backend_key(monkeypatch):
     before = value_of(WithClassAttribute()).key
     assert value_of(WithClassAttribute()).key == before
     monkeypatch.setattr(WithClassAttribute, "level", 2)
@@ -326,12 +326,12 @@ def parent_and_child():
         threading_local,
     ],
 )
-def test_unusual_backends_have_a_key(create):
+def test_recursive_and_unusual_callables_have_a_stable_backend_key(create):
     unusual = create()
     assert value_of(unusual).key == value_of(unusual).key
 
 
-def test_key_keeps_its_backend_not_alive():
+def test_backend_key_does_not_keep_the_backend_alive():
     options = Options([1])
     key = value_of(options).key
     reference = weakref.ref(options)
@@ -341,7 +341,7 @@ def test_key_keeps_its_backend_not_alive():
     assert key != value_of(Options([1])).key
 
 
-def test_key_calls_no_code_of_the_user():
+def test_computing_a_backend_key_calls_no_user_code():
     class Loud:
         def __getattribute__(self, name):
             if not name.startswith("__"):
@@ -363,7 +363,7 @@ def test_keyed_returns_one_object_for_equal_backends():
     assert repr(first) == "<keyed backend partial>"
 
 
-def test_keyed_refuses_what_is_no_backend_or_key():
+def test_keyed_raises_for_invalid_backends_and_unhashable_keys():
     for value in (None, 3, [backend]):
         with pytest.raises(UsageError, match="is not a backend\n  pass a name, or a callable"):
             keyed(value)
@@ -371,14 +371,14 @@ def test_keyed_refuses_what_is_no_backend_or_key():
         keyed(backend, key={})
 
 
-def test_changed_keyed_backend_is_not_shared():
+def test_keyed_does_not_return_a_backend_that_was_mutated():
     changed = Options(1)
     first = keyed(changed)
     changed.level = 2
     assert keyed(Options(1)) is not first
 
 
-def test_keyed_backend_that_compiled_while_changed_is_not_shared():
+def test_keyed_does_not_return_a_backend_that_compiled_while_mutated():
     changed = Options(7)
     first = keyed(changed)
     changed.level = 2
@@ -395,13 +395,13 @@ def test_torch_compile_reuses_code_of_a_keyed_backend(count_compiles):
     assert count_compiles.count == 1
 
 
-def test_key_argument_decides():
+def test_keyed_compares_backends_by_an_explicit_key_alone():
     first, second = keyed(closing_over([1]), key="a"), keyed(closing_over([2]), key="a")
     assert first is second
     assert keyed(closing_over([1]), key="b") is not first
 
 
-def test_warning_names_what_separates_two_backends():
+def test_warning_names_why_two_backends_differ():
     def collecting(graphs):
         return lambda gm, inputs: graphs.append(gm) or gm.forward
 
@@ -412,7 +412,7 @@ def test_warning_names_what_separates_two_backends():
     assert [(warning.category, warning.filename) for warning in caught] == [(DynxWarning, __file__)]
     text = str(caught[0].message)
     assert (
-        "'graphs', which test_warning_names_what_separates_two_backends.<locals>.collecting.<locals>.<lambda> closes over,"
+        "'graphs', which test_warning_names_why_two_backends_differ.<locals>.collecting.<locals>.<lambda> closes over,"
         " a list, can change" in text
     )
     assert text.endswith("reuse one backend object, or pass what identifies it: dynx.compile(..., key=...)")

@@ -80,7 +80,7 @@ def random_call(rng, name):
 
 
 def change_something(rng, compiled):
-    """Change what guards depend on, or the cache, as may happen between two calls."""
+    """At random, change a value that guards depend on, or the cache, or nothing, as may happen between two calls."""
     kind = rng.randrange(20)
     if kind == 0:
         torch._dynamo.reset()
@@ -98,7 +98,7 @@ def change_something(rng, compiled):
 
 @pytest.mark.parametrize("compile", [torch.compile, dynx.compile], ids=["torch", "dynx"])
 @pytest.mark.parametrize("seed", range(6))
-def test_verdict_predicts_the_call(compile, seed):
+def test_would_recompile_predicts_what_the_call_does(compile, seed):
     rng = random.Random(seed)
     name = sorted(FUNCTIONS)[seed % 3]
     outcomes = {"hit": 0, "compile": 0, "recompile": 0, "eager": 0}
@@ -122,7 +122,7 @@ def test_verdict_predicts_the_call(compile, seed):
     assert min(outcomes["hit"], outcomes["recompile"]) >= 5, outcomes
 
 
-def test_nothing_is_compiled_or_run():
+def test_would_recompile_neither_compiles_nor_runs_the_function():
     runs = []
 
     def function(x):
@@ -142,7 +142,7 @@ def test_nothing_is_compiled_or_run():
     assert counting.compiled == 1
 
 
-def test_reasons_equal_those_of_the_recompile():
+def test_would_recompile_gives_the_reasons_of_the_actual_recompile():
     compiled = torch.compile(arithmetic, backend="eager", dynamic=False)
     with dynx.watch() as watched:
         compiled(torch.ones(3))
@@ -153,7 +153,7 @@ def test_reasons_equal_those_of_the_recompile():
     assert list(map(fields, verdict.reasons)) == list(map(fields, recompile.reasons))
 
 
-def test_verdict_depends_on_backend_and_configuration():
+def test_would_recompile_depends_on_backend_and_dynamo_config():
     function = lambda x: x + 1  # noqa: E731 - a function that only this test compiles
     first, second = Counting(), Counting()
     x = torch.ones(3)
@@ -168,7 +168,7 @@ def test_verdict_depends_on_backend_and_configuration():
     assert dynx.would_recompile(compiled, x).hit
 
 
-def test_verdict_depends_on_the_stance():
+def test_would_recompile_depends_on_the_compiler_stance():
     compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
     compiled(torch.ones(3))
 
@@ -190,7 +190,7 @@ def test_verdict_depends_on_the_stance():
     assert (disabled.outcome, disabled.why) == ("eager", "torch.compiler.disable")
 
 
-def test_verdict_names_an_earlier_failure():
+def test_would_recompile_reports_that_an_earlier_compilation_failed():
     def adds_first(x, items):
         return x + items[0]
 
@@ -205,7 +205,7 @@ def test_verdict_names_an_earlier_failure():
     assert dynx.would_recompile(compiled, torch.ones(3), [1]).outcome == "compile"
 
 
-def test_verdict_says_that_a_limit_raises():
+def test_would_recompile_says_that_the_call_raises_at_the_recompile_limit():
     compiled = torch.compile(lambda x, n: x * n, backend="eager", dynamic=False, fullgraph=True)
     with torch._dynamo.config.patch(recompile_limit=1):
         compiled(torch.ones(3), 2)
@@ -216,7 +216,7 @@ def test_verdict_says_that_a_limit_raises():
 
 
 @pytest.mark.parametrize("compile", [torch.compile, dynx.compile], ids=["torch", "dynx"])
-def test_verdict_at_the_recompile_limit(compile):
+def test_would_recompile_returns_eager_at_the_recompile_limit(compile):
     counting = Counting()
     key = {"key": object()} if compile is dynx.compile else {}
     compiled = compile(lambda x, n: x * n, backend=counting, dynamic=False, **key)
@@ -237,7 +237,7 @@ def test_verdict_at_the_recompile_limit(compile):
         )
 
 
-def test_verdict_at_a_per_backend_limit():
+def test_would_recompile_returns_eager_at_a_per_backend_limit():
     compiled = dynx.compile(lambda x, n: x * n, backend="eager", dynamic=False, per_backend_limit=2)
     for n in (2, 3):
         compiled(torch.ones(3), n)
@@ -255,7 +255,7 @@ class Net(torch.nn.Module):
 
 @pytest.mark.parametrize("compile", [torch.compile, dynx.compile], ids=["torch", "dynx"])
 @pytest.mark.parametrize("create", [Net, lambda: torch.nn.Linear(3, 3)], ids=["own", "built in"])
-def test_verdict_of_a_module(compile, create):
+def test_would_recompile_accepts_a_compiled_module(compile, create):
     compiled = compile(create(), backend="eager", dynamic=False)
     assert dynx.would_recompile(compiled, torch.ones(2, 3)).outcome == "compile"
     compiled(torch.ones(2, 3))
@@ -264,7 +264,7 @@ def test_verdict_of_a_module(compile, create):
     assert (reason.expected, reason.got) == ("2", "5")
 
 
-def test_verdict_of_a_module_compiled_in_place():
+def test_would_recompile_accepts_a_module_compiled_in_place():
     net = Net()
     net.compile(backend="eager", dynamic=False)
     assert dynx.would_recompile(net, torch.ones(2, 3)).outcome == "compile"
@@ -273,8 +273,8 @@ def test_verdict_of_a_module_compiled_in_place():
     assert dynx.would_recompile(net, torch.ones(2, 3), scale=2)
 
 
-def test_forward_pre_hooks_make_the_verdict_unknown():
-    """They may change the arguments, and are not run to find out."""
+def test_forward_pre_hooks_make_would_recompile_return_unknown():
+    """Forward pre-hooks may change the arguments, and would_recompile does not run them."""
     net = Net()
     net.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
     compiled = torch.compile(net, backend="eager")
@@ -292,7 +292,7 @@ class Decorated(torch.nn.Module):
         return x * n
 
 
-def test_verdict_of_decorated_methods():
+def test_would_recompile_and_inspect_accept_decorated_methods():
     torch._dynamo.reset()
     net = Decorated()
     for compiled in (net, net.forward, net.step):
@@ -313,7 +313,7 @@ def test_verdict_of_decorated_methods():
     assert dynx.would_recompile(net, torch.ones(3)).outcome == "unknown"
 
 
-def test_unknown_names_the_resume_function(broken):
+def test_would_recompile_names_the_resume_function_that_it_cannot_predict(broken):
     compiled = torch.compile(broken, backend="eager")
     compiled(torch.ones(3))
     verdict = dynx.would_recompile(compiled, torch.ones(3))
@@ -323,7 +323,7 @@ def test_unknown_names_the_resume_function(broken):
     assert re.fullmatch(r"the resume function of .*broken after line \d+, and the functions it calls", resume)
 
 
-def test_generators_make_the_verdict_unknown():
+def test_generators_make_would_recompile_return_unknown():
     def numbers(x):
         yield x + 1
 
@@ -332,7 +332,7 @@ def test_generators_make_the_verdict_unknown():
     assert (verdict.outcome, verdict.why) == ("unknown", why)
 
 
-def test_reasons_name_the_configuration_without_watch():
+def test_recompile_reasons_name_the_changed_config_without_watch():
     compiled = dynx.compile(lambda x: x + 1, backend="eager")
     compiled(torch.ones(3))
     with torch._dynamo.config.patch(capture_scalar_outputs=True):
@@ -348,12 +348,12 @@ def test_reasons_name_the_configuration_without_watch():
 @pytest.mark.parametrize(
     "value", [arithmetic, Net(), Net, len, "arithmetic", None], ids=["function", "module", "class", "builtin", "str", "None"]
 )
-def test_uncompiled_values_are_refused(value):
+def test_would_recompile_raises_for_values_that_are_not_compiled(value):
     with pytest.raises(UsageError, match=r"is not compiled\n  pass what torch.compile or dynx.compile returned for it"):
         dynx.would_recompile(value, torch.ones(3))
 
 
-def test_arguments_that_do_not_fit_raise_as_the_call():
+def test_would_recompile_raises_for_missing_arguments_as_the_call_does():
     compiled = torch.compile(arithmetic, backend="eager")
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'x'"):
         dynx.would_recompile(compiled)
@@ -361,7 +361,7 @@ def test_arguments_that_do_not_fit_raise_as_the_call():
     assert dynx.would_recompile(compiled, torch.ones(3)).hit
 
 
-def test_active_profilers_and_tracers_stay_active():
+def test_would_recompile_keeps_active_profilers_and_tracers():
     compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
     compiled(torch.ones(3))
     events = []
@@ -385,7 +385,7 @@ def test_active_profilers_and_tracers_stay_active():
     assert profiler.getstats()
 
 
-def test_verdict_keeps_no_argument_alive():
+def test_would_recompile_keeps_no_argument_alive():
     compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
     compiled(torch.ones(3))
     hit, miss = torch.ones(3), torch.ones(4)
