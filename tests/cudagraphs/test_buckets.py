@@ -39,7 +39,7 @@ def test_fast_path_captures_one_recording_per_bucket(device, model):
 
 
 @pytest.mark.uncaptured
-def test_sizes_above_the_largest_bucket_run_uncaptured(device, model):
+def test_input_sizes_above_the_largest_bucket_run_uncaptured(device, model):
     run = bucketed(device, model, torch.ones(3, 4, device=device), buckets={0: (2, 4)})
     x = torch.randn(5, 4, device=device)
     with torch.no_grad():

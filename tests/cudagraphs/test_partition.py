@@ -100,7 +100,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
-def test_graph_is_split_into_the_fewest_pieces(compiled, device, pieces, function):
+def test_graph_with_uncapturable_operators_is_split_into_the_fewest_pieces(compiled, device, pieces, function):
     agree(compiled(function), function, device)
     assert pieces == [FUNCTIONS[function]]
     assert cudagraphs.stats().recordings == sum(FUNCTIONS[function])
@@ -253,7 +253,7 @@ def test_data_dependent_sizes_split_the_graph(compiled, device, pieces):
     assert pieces == [[True, False, False]], "the pieces after the data-dependent size are too small"
 
 
-def test_item_splits_the_graph(compiled, device):
+def test_tensor_item_splits_the_graph(compiled, device):
     def function(x):
         n = elementwise(x).sum().item()
         return elementwise(x * n)

@@ -153,7 +153,7 @@ def test_mutations_missing_from_the_operator_schema_match_eager(device):
 
 
 @pytest.mark.uncaptured
-def test_sparse_arguments_run_uncaptured(device):
+def test_calls_with_sparse_arguments_run_uncaptured(device):
     model = linear(device)
     run = cudagraphs.fast_path(lambda x: model(x.to_dense()), config=config_for(device))
     x = torch.eye(3, device=device).to_sparse()
@@ -317,7 +317,7 @@ def test_fast_path_works_after_a_failed_capture_at_the_recording_limit(device):
     assert run(two).tolist() == [2.0, 2.0]
 
 
-def test_dropped_recordings_are_freed(device):
+def test_recordings_dropped_at_the_limit_are_freed(device):
     model = linear(device)
     run = cudagraphs.graphed(
         model, (torch.ones(1, 3, device=device),), config=config_for(device, max_recordings=2, on_limit="lru")

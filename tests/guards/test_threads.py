@@ -148,7 +148,7 @@ def test_reset_timeout_error_names_the_thread_inside_compiled_code(monkeypatch):
     assert guards.inspect(compiled).entries == ()
 
 
-def test_thread_with_a_truncated_stack_counts_as_busy():
+def test_thread_with_a_truncated_stack_counts_as_running_compiled_code():
     """A stack that is read holds at most a hundred frames; during a compilation these may all be frames of torch."""
     inside, over = threading.Event(), threading.Event()
 
