@@ -94,7 +94,7 @@ def test_members_of_a_watch_equal_those_of_its_run(tmp_path):
 def test_the_groups_of_a_run_cannot_be_set():
     with dynx.watch() as w:
         pass
-    with pytest.raises(AttributeError, match="compiles of a run is computed from its events"):
+    with pytest.raises(AttributeError, match="compiles cannot be set: it is computed from events"):
         w.compiles = ()
 
 

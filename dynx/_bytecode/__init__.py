@@ -1,5 +1,5 @@
-"""Python bytecode without torch: the instructions at which statements begin, calls injected there, and the log of a trace.
+"""Work on Python bytecode that needs no torch: finding statements, injecting calls, and storing what Dynamo traced.
 
 `statements` maps source statements to instructions, `inject` inserts calls at those instructions, and `trail` stores the state
-of the tracer before each traced instruction.
+of Dynamo's tracer before each traced instruction.
 """

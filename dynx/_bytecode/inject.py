@@ -10,7 +10,7 @@ from typing import Any
 from bytecode import Bytecode, Instr
 from bytecode.instr import InstrLocation
 
-from dynx._bytecode.statements import Statement, beginnings, can_hold, entry, step_at
+from dynx._bytecode.statements import Statement, beginnings, body_start, can_hold, step_at
 
 
 def with_call(code: CodeType, name: str, statement: Statement | None) -> tuple[CodeType, int]:
@@ -28,7 +28,7 @@ def with_call(code: CodeType, name: str, statement: Statement | None) -> tuple[C
         The new code object and the number of injected calls; `code` itself and 0 if the statement has no bytecode here.
     """
     body = Bytecode.from_code(code)
-    targets = set(_targets(body, statement))
+    targets = set(_call_indices(body, statement))
     count = len(targets)
     items: list[Any] = []  # instructions, labels, and the other items of a `Bytecode`
     index = 0
@@ -49,12 +49,12 @@ def with_call(code: CodeType, name: str, statement: Statement | None) -> tuple[C
     return body.to_code(), count
 
 
-def _targets(body: Bytecode, statement: Statement | None) -> tuple[int, ...]:
-    """Return the indices of the instructions before which to call, not counting labels."""
+def _call_indices(body: Bytecode, statement: Statement | None) -> tuple[int, ...]:
+    """Return the indices of the instructions before which the call is inserted; labels of `body` are not counted."""
     steps = [step_at(item.name, item.arg, item.location) for item in body if isinstance(item, Instr)]
     if statement is not None:
         return beginnings(steps, statement)
-    first = entry(steps)
+    first = body_start(steps)
     return () if first is None else (first,)
 
 

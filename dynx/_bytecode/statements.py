@@ -1,4 +1,4 @@
-"""The statements of a source file, and the instructions at which each of them begins.
+"""Map each statement of a source file to the bytecode instructions at which it begins.
 
 A line number is not enough: one statement can span several lines, and its bytecode switches back and forth between them. Here a
 statement begins at its first instruction, and again at each copy of it that the compiler emits (the body of `finally`), but not
@@ -23,7 +23,7 @@ PRELUDE = frozenset(
 
 
 class Step(NamedTuple):
-    """One instruction, from `dis`, `bytecode` or Dynamo; lines and columns are None if Python records none."""
+    """One bytecode instruction, as read by `dis`, `bytecode` or Dynamo; line and columns are None if the code has none."""
 
     name: str
     argument: object
@@ -47,7 +47,7 @@ class Positions(Protocol):
 
 
 def step_at(name: str, argument: object, positions: Positions | None) -> Step:
-    """Build the step of an instruction; of the arguments only names are kept."""
+    """Build a `Step` from the parts of an instruction; an argument that is not a string is replaced by None."""
     text = argument if isinstance(argument, str) else None
     if positions is None or positions.lineno is None:
         return Step(name, text, None)
@@ -56,7 +56,7 @@ def step_at(name: str, argument: object, positions: Positions | None) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The lines of a statement: for a compound statement those of its header, and in `body` those of the statements inside."""
+    """The first and last line of a statement; for an `if`, `for` or `def`, those of its header, with its block in `body`."""
 
     first: int
     last: int
@@ -67,23 +67,23 @@ class Statement:
 
 
 def statement_at(file: str, line: int) -> Statement | None:
-    """Find the innermost statement of a file at a line; None for a line without code, or a file without source.
+    """Return the innermost statement of a file that contains a line; None if the line has no code or the file has no source.
 
     Every line of a multi-line statement belongs to it; the line of a decorator belongs to its `def`.
     """
     enclosing = [statement for statement in statements(file) if line in statement]
-    # if several begin on one line, the outermost is listed first: `if x: y`
+    # if several statements begin on one line (`if x: y`), the outermost is listed first
     return min(enclosing, key=lambda statement: statement.last - statement.first) if enclosing else None
 
 
 def nearest_line(file: str, line: int) -> int | None:
-    """Return the nearest line at which a statement begins; of two at the same distance, the later one."""
+    """Return the line nearest to `line` at which a statement of the file begins; the later line if two are equally near."""
     lines = [statement.first for statement in statements(file)]
     return min(lines, key=lambda first: (abs(first - line), first < line)) if lines else None
 
 
 def statements(file: str) -> tuple[Statement, ...]:
-    """List the statements of a file in the order in which they begin."""
+    """List all statements of a file, nested ones included, in the order in which they begin."""
     return _parse("".join(linecache.getlines(file)))
 
 
@@ -113,21 +113,24 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 
 def can_hold(code: CodeType, statement: Statement) -> bool:
-    """Return whether this code may contain a statement; a lambda or comprehension inside the statement is part of it."""
+    """Return whether a code object may contain the statement; False for a lambda or comprehension that is part of it."""
     return code.co_firstlineno not in statement
 
 
 def beginnings(steps: Sequence[Step], statement: Statement) -> tuple[int, ...]:
-    """Return the indices of the instructions at which the statement begins; empty if it has no bytecode here."""
-    runs = list(_runs(steps, statement))
-    if not runs:
+    """Return the indices of the instructions at which the statement begins; empty if none of `steps` belongs to it.
+
+    There is more than one if the compiler duplicated the statement, as it does for `finally`.
+    """
+    starts = list(_run_starts(steps, statement))
+    if not starts:
         return ()
-    start = steps[runs[0]]
-    return tuple(index for index in runs if steps[index] == start and not _is_return_to_header(steps, index, statement))
+    start = steps[starts[0]]
+    return tuple(index for index in starts if steps[index] == start and not _follows_own_body(steps, index, statement))
 
 
-def entry(steps: Iterable[Step]) -> int | None:
-    """Return the index of the first instruction of a function's body, behind its prelude."""
+def body_start(steps: Iterable[Step]) -> int | None:
+    """Return the index of the first instruction of a function's body, after setup such as `RESUME` and `MAKE_CELL`."""
     before: str | None = None
     for index, step in enumerate(steps):
         if step.line is not None and step.name not in PRELUDE and not (step.name == "POP_TOP" and before == "RETURN_GENERATOR"):
@@ -136,8 +139,8 @@ def entry(steps: Iterable[Step]) -> int | None:
     return None
 
 
-def _runs(steps: Sequence[Step], statement: Statement) -> Iterable[int]:
-    """Yield the index of each instruction of the statement that follows an instruction of another statement."""
+def _run_starts(steps: Sequence[Step], statement: Statement) -> Iterable[int]:
+    """Yield the first index of each run of consecutive instructions that belong to the statement."""
     inside = False
     before: str | None = None
     for index, step in enumerate(steps):
@@ -153,8 +156,8 @@ def _runs(steps: Sequence[Step], statement: Statement) -> Iterable[int]:
             inside = False
 
 
-def _is_return_to_header(steps: Sequence[Step], index: int, statement: Statement) -> bool:
-    """Return whether the bytecode before belongs to the statement's own body: the end of a loop, not another beginning."""
+def _follows_own_body(steps: Sequence[Step], index: int, statement: Statement) -> bool:
+    """Return whether the instruction before `index` is in the statement's own block, as at the end of a loop."""
     if statement.body is None:
         return False
     before = next((step.line for step in reversed(steps[:index]) if step.line is not None), None)

@@ -1,4 +1,4 @@
-"""The trail: the state of the tracer before each traced instruction, so that a debugger steps back without tracing again.
+"""`Trail`: a compact log of Dynamo's state before each traced instruction, so that a debugger can step back without retracing.
 
 Each traced instruction is one row of integers, which are indices into tables. Each text is stored once. Value stacks and locals
 are linked lists that share their unchanged part: an instruction that pushes a value adds one link, and one that assigns a
@@ -13,7 +13,7 @@ from struct import Struct
 from types import CodeType
 from typing import NamedTuple
 
-NOTHING = -1  # in a table of integers: no value
+NOTHING = -1  # stands for None in a table of integers
 
 
 class Instruction(NamedTuple):
@@ -27,17 +27,17 @@ class Instruction(NamedTuple):
 
 
 class Code(NamedTuple):
-    """A code object that is traced."""
+    """A code object that Dynamo traced."""
 
     code: CodeType
     length: int  # in instructions
-    original: CodeType  # of the user's function: another one if `code` is a resume function
+    original: CodeType  # code of the user's function; differs from `code` for a resume function
     resumes_at: int | None  # for a resume function: the index of the instruction at which it resumes
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt at one compilation."""
+    """One pass of Dynamo over a frame; a compilation takes several if Dynamo restarts, for example after a graph break."""
 
     number: int  # among all attempts
     compile_id: str
@@ -48,12 +48,12 @@ class Attempt:
     shape_guards: int = 0
     changes: int = 0  # number of operations and guards that may have changed the text of tensors and symbolic sizes
     shapes: list[tuple[int, int]] = field(default_factory=list)  # for each shape guard: its text, and the row that requested it
-    is_superseded: bool = False  # by a later attempt
+    is_superseded: bool = False  # whether Dynamo restarted the compilation after it
     guards: array[int] = field(default_factory=lambda: array("i"))  # for each guard: kind, source, and row that requested it
 
 
 class Frame(NamedTuple):
-    """One traced frame: the compiled function itself, or one inlined call."""
+    """One frame that Dynamo traced: that of the compiled function, or of a call that Dynamo inlined."""
 
     code: int
     attempt: int
@@ -61,7 +61,7 @@ class Frame(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One traced instruction: the state of the tracer before it, as indices into the tables."""
+    """The state of Dynamo before one traced instruction, as indices into the tables of a `Trail`."""
 
     frame: int
     instruction: int
@@ -72,9 +72,9 @@ class Row(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The size of the graph and of the guards before an instruction, and the exception being handled."""
+    """How far tracing has come before an instruction: number of graph nodes and of guards, and the exception being handled."""
 
-    graph: int
+    graph: int  # index of the graph
     nodes: int  # of that graph so far
     guards: int  # of the attempt so far
     exception: int  # text of the exception that is being handled
@@ -86,7 +86,7 @@ pack_row = Struct(f"{_WIDTH}i").pack  # packs the values of a row, in order: the
 
 
 class Trail:
-    """Rows in the order in which they were traced, and the tables that they refer to."""
+    """A log of traced instructions: one `Row` each, in the order of tracing, and the tables that rows refer to by index."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -104,7 +104,7 @@ class Trail:
         return len(self._rows) // _WIDTH
 
     def begin(self, compile_id: str, nth: int) -> Attempt:
-        """Begin an attempt; the previous attempt at the same compilation is superseded by it."""
+        """Add an `Attempt`, and mark the previous attempt of the same compilation as superseded."""
         same = (attempt for attempt in reversed(self.attempts) if attempt.compile_id == compile_id)
         previous = next((attempt for attempt in same if attempt.nth == nth - 1), None)
         if previous is not None:
@@ -114,11 +114,11 @@ class Trail:
         return attempt
 
     def attempt(self, number: int) -> Attempt:
-        """Return the attempt of a row."""
+        """Return the attempt in which the instruction of row `number` was traced."""
         return self.attempts[self.frame(number).attempt]
 
     def text(self, text: str) -> int:
-        """Return the index of a text, which is added if it is new."""
+        """Return the index of a string in the table of texts; add the string if it is new."""
         number = self._numbers.get(text)
         if number is None:
             number = self._numbers[text] = len(self.texts)
@@ -126,29 +126,29 @@ class Trail:
         return number
 
     def add_instruction(self, index: int, text: str, line: int, column: int | None, end_column: int | None) -> int:
-        """Add an instruction of a code object and return its index."""
+        """Add an instruction to the table of instructions and return its index there."""
         start, end = NOTHING if column is None else column, NOTHING if end_column is None else end_column
         self._instructions.extend((index, self.text(text), line, start, end))
         return len(self._instructions) // len(Instruction._fields) - 1
 
     def add_frame(self, code: int, attempt: int, ordinal: int) -> int:
-        """Add a frame and return its index."""
+        """Add a frame to the table of frames and return its index there."""
         self._frames.extend((code, attempt, ordinal))
         return len(self._frames) // len(Frame._fields) - 1
 
     def add_progress(self, progress: tuple[int, int, int, int]) -> int:
-        """Add the values of a `Progress`, in order, and return its index."""
+        """Add the four values of a `Progress` to its table and return their index there."""
         self._progress.extend(progress)
         return len(self._progress) // len(progress) - 1
 
     def push(self, below: int, text: int) -> int:
-        """Push a value onto a stack and return the new top."""
+        """Add a link of a value stack, with the value `text` on top of the link `below`, and return its index."""
         self._below.append(below)
         self._values.append(text)
         return len(self._below) - 1
 
     def bind(self, before: int, name: int, text: int) -> int:
-        """Add an assignment, or a deletion if `text` is NOTHING, and return the newest binding."""
+        """Add a binding of a local variable after `before` and return its index; `text` is NOTHING for a deletion."""
         self._before.append(before)
         self._names.append(name)
         self._bound.append(text)
@@ -163,17 +163,17 @@ class Trail:
         return Instruction(index, self.texts[text], line, *(None if offset == NOTHING else offset for offset in (column, end)))
 
     def frame(self, number: int) -> Frame:
-        """Return the frame that executed the instruction of a row of the trail."""
+        """Return the frame to which the instruction of row `number` belongs."""
         start = self._rows[number * _WIDTH + _FRAME] * len(Frame._fields)
         return Frame(*self._frames[start : start + len(Frame._fields)])
 
     def progress(self, number: int) -> Progress:
-        """Return the size of the graph and of the guards at a row."""
+        """Return the number of graph nodes and guards before the instruction of row `number`."""
         start = self._rows[number * _WIDTH + _PROGRESS] * len(Progress._fields)
         return Progress(*self._progress[start : start + len(Progress._fields)])
 
     def callers(self, number: int) -> list[int]:
-        """Return a row and the rows of the instructions that called its frame, innermost first."""
+        """Return the call stack of a row: its own number, then the rows of the calling instructions, innermost first."""
         rows = []
         while number != NOTHING:
             rows.append(number)
@@ -181,7 +181,7 @@ class Trail:
         return rows
 
     def stack(self, top: int) -> tuple[str, ...]:
-        """Return the texts of a value stack, the top last."""
+        """Return the values of the value stack whose top is the link `top`, as text, the top last."""
         values = []
         while top != NOTHING:
             values.append(self.texts[self._values[top]])
@@ -189,7 +189,7 @@ class Trail:
         return tuple(values[::-1])
 
     def locals(self, newest: int) -> dict[str, str]:
-        """Return the variables that have a value, in the order in which they were first assigned."""
+        """Return the local variables and their values after the binding `newest`, in the order of their first assignment."""
         values: dict[int, int] = {}  # by name, in the reverse of that order
         while newest != NOTHING:
             name = self._names[newest]

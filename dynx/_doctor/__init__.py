@@ -1,1 +1,1 @@
-"""Checks of the installed torch: `doctor` checks that private names exist, `canaries` check that they behave as expected."""
+"""Checks of the installed torch: `doctor` checks that private names of torch exist, `canaries` how they behave."""

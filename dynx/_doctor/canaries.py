@@ -18,7 +18,7 @@ from dynx.records import Record, Run
 
 
 def _watched(program: Callable[[], object]) -> Run:
-    """Run `program` and return the records of what it compiled."""
+    """Run `program` and return the records of its compilations; fail if dynx itself had a problem."""
     events: list[Record] = []
     with listen(events.append):
         program()
@@ -28,7 +28,7 @@ def _watched(program: Callable[[], object]) -> Run:
 
 
 def _called(fn: Callable[..., Any], *calls: tuple[Any, ...]) -> Run:
-    """Compile `fn`, call it with each tuple of arguments, and return the records."""
+    """Compile `fn`, call it with each tuple of arguments in `calls`, and return the records of its compilations."""
     compiled: Any = torch.compile(fn, backend="eager")
 
     def program() -> None:

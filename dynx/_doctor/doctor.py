@@ -33,13 +33,13 @@ class DoctorReport:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing that dynx needs is missing, and no canary failed."""
+        """Whether torch has every private name that dynx needs, and no canary failed."""
         missing = any(capability.state == "missing" and not capability.optional for capability in self.capabilities)
         return not missing and not any(canary.failure for canary in self.canaries)
 
     @property
     def unchanged(self) -> bool:
-        """Whether torch also has every signature that dynx expects: the condition of `dynx doctor --strict`."""
+        """Whether the report is healthy and no signature in torch has changed: the condition of `dynx doctor --strict`."""
         return self.healthy and all(capability.state == "ok" or capability.optional for capability in self.capabilities)
 
     def to_json(self) -> str:

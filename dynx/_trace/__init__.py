@@ -1,4 +1,4 @@
-"""How a compilation becomes records.
+"""Hooks in torch.compile that turn each compilation into records (plain data about what was compiled, and why).
 
 The problem. torch.compile does not report what it does as one event. Dynamo may trace a frame several times before one
 attempt is committed; a graph break, a guard and a backend failure surface in different functions; a compilation may start

@@ -1,4 +1,4 @@
-"""The entrance to the trace bus: adds listeners, and keeps torch hooked while there is at least one.
+"""`listen`: register callbacks for the records of compilations; torch is hooked as long as there is at least one callback.
 
 Records of a compilation are buffered and emitted when it ends, so a listener never mistakes an attempt that was discarded for
 one that was committed.
@@ -21,7 +21,7 @@ _subscriptions: list[Subscription] = []
 
 
 class Listening(Handle):
-    """The handle of a listener; removing the last listener also removes the hooks from torch."""
+    """The handle of a listener that `listen` registered; removing the last one also removes the hooks from torch."""
 
     __slots__ = ("_listener", "_on_end", "_on_start")
 
@@ -41,7 +41,7 @@ class Listening(Handle):
 
 
 def listen(listener: Listener, *, on_start: StartListener | None = None, on_end: EndListener | None = None) -> Listening:
-    """Call `listener` with every record from now on, on the thread that compiled.
+    """Call `listener` with every record until the returned handle is removed, on the thread that compiles.
 
     Args:
         listener: Called with each record when its compilation has ended. An exception in it becomes a `Trouble` record.
@@ -49,7 +49,7 @@ def listen(listener: Listener, *, on_start: StartListener | None = None, on_end:
         on_end: Called when a compilation ends, before its records are emitted, with a `CompileEnd`.
 
     Returns:
-        The handle that removes all of them.
+        The handle whose `remove` unregisters all three callbacks.
     """
     with _lock:
         listeners.append(listener)
@@ -63,7 +63,7 @@ def listen(listener: Listener, *, on_start: StartListener | None = None, on_end:
 
 
 def _attach() -> None:
-    """Subscribe to every hook point; report those that the installed torch lacks once all others are in place."""
+    """Install the hooks of `HOOK_POINTS` in torch; then emit a `Trouble` record for each that the installed torch lacks."""
     missing: list[Trouble] = []
     for point in HOOK_POINTS:
         try:

@@ -14,21 +14,21 @@ from dynx.records import Location, Reason
 
 @dataclass(frozen=True, slots=True)
 class CacheKey:
-    """The key that separates cache entries of one function; two keys are equal when their values are."""
+    """The value by which `dynx.compile` separates the cache entries of one function, and the settings behind it."""
 
     value: Hashable
     settings: Mapping[str, str] = field(compare=False)  # as text: the backend, the arguments of the call, torch's configuration
 
 
 class KeyedEntry(NamedTuple):
-    """A cache entry that was compiled for a key."""
+    """The key for which a cache entry was compiled, and the compile id of the entry."""
 
     key: CacheKey
     compile_id: str
 
 
 class FunctionKey(NamedTuple):
-    """A function within one generation.
+    """A function, and the number of calls of `torch._dynamo.reset()` before it was compiled (the generation).
 
     Code objects compare by value, so a copy that was created to have a cache of its own counts as the original. The file is not
     part of that comparison.
@@ -40,7 +40,7 @@ class FunctionKey(NamedTuple):
 
 
 class CompiledKeys:
-    """The keys for which each function was compiled."""
+    """The cache keys for which each function was compiled since the last `torch._dynamo.reset()`."""
 
     def __init__(self) -> None:
         self._entries: dict[FunctionKey, list[KeyedEntry]] = {}
@@ -49,27 +49,30 @@ class CompiledKeys:
         self._entries.clear()
 
     def add(self, generation: int, code: CodeType, key: CacheKey, compile_id: str) -> None:
-        """Add the key of a compilation, and drop those of earlier generations: a reset has cleared torch's cache."""
+        """Add the key of a compilation, and drop keys from before the last reset, which has cleared torch's cache."""
         for function in [function for function in self._entries if function.generation < generation]:
             del self._entries[function]
         entries = self._entries.setdefault(FunctionKey(generation, code, code.co_filename), [])
         entries[:] = [*(entry for entry in entries if entry.key != key), KeyedEntry(key, compile_id)]
 
     def changes(self, generation: int, code: CodeType, key: CacheKey, call_site: Location | None) -> tuple[Reason, ...]:
-        """Return what differs from the most similar key of this function, as `changes` does."""
+        """Return one reason for each setting of `key` that differs from the most similar key of this function."""
         entries = self._entries.get(FunctionKey(generation, code, code.co_filename), ())
         return changes([*entries, *in_cache(code)], key, call_site)
 
 
 def in_cache(code: CodeType) -> list[KeyedEntry]:
-    """List the live cache entries of a function, and of its copies, that have a key."""
+    """List the live cache entries of a function that `dynx.compile` compiled; with torch 2.11 also those of its code copies."""
     original = original_of(code)
     entries = (entry for copy in (original, *copies_of(original)) for entry in entries_of(copy))
     return [KeyedEntry(entry.cache_key, entry.compile_id) for entry in entries if entry.cache_key is not None]
 
 
 def changes(entries: Sequence[KeyedEntry], key: CacheKey, call_site: Location | None) -> tuple[Reason, ...]:
-    """Return what differs between `key` and the most similar key of `entries`; empty if there is none, or an equal one."""
+    """Return one reason for each setting of `key` that differs from the most similar key in `entries`.
+
+    Empty if `entries` is empty or has an equal key.
+    """
     if not entries or any(entry.key == key for entry in entries):
         return ()
     candidates = [([*_changed_settings(entry.key, key)], entry) for entry in reversed(entries)]

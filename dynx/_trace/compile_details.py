@@ -15,21 +15,21 @@ from dynx._torch.tracing.stack import RawFrame
 from dynx._torch.tracing.translator import TraceId
 from dynx._trace.dispatch import CompileEnd, emit
 from dynx._trace.guard_records import read_guard
-from dynx._trace.guard_requests import lines_of, shortened
+from dynx._trace.guard_requests import by_short_source, lines_for_short_source
 from dynx._trace.user_location import named, user_location
 from dynx.errors import UnsupportedTorch
 from dynx.records import Location, Record, Trouble
 from dynx.records.detail import CodeLine, CompiledGuards, GraphCode
 
 # A record is one line of the run file, of which at most 8 MiB are read: three thousand guards take 2.5 MB.
-_MAX_GUARDS = 3000  # of one compilation; six layers of a transformer have 1,200
+_MAX_GUARDS = 3000  # per compilation; six layers of a transformer have 1,200
 _MAX_REQUESTERS = 4  # lines that asked for one guard; a module that every layer uses is asked for by each
 _MAX_TEXT = 500  # characters of a guard, a tensor's take 200; a constant may be a book
 _MAX_CODE = 200_000  # characters of a graph's code; six layers of a transformer take 55,000
 
 
 class CompileDetails(Handle):
-    """Calls `record` with the guards and the graph of each compilation, as long as it is installed.
+    """Calls `record` with the guards and the graph code of each compilation that ends.
 
     `on_end` must be passed to the bus as the callback for compilations that end.
     """
@@ -48,7 +48,7 @@ class CompileDetails(Handle):
             self._graph_watch.remove()
 
     def on_end(self, end: CompileEnd) -> None:
-        """Record the details of a compilation that led to compiled code."""
+        """Record the guards and the graph code of a compilation that has ended with compiled code."""
         code = self._graphs.pop(end.id, None)
         if end.guards is None:
             return
@@ -61,11 +61,11 @@ class CompileDetails(Handle):
 
 
 def _compiled_guards(end: CompileEnd) -> CompiledGuards:
-    requests = shortened(end.requests)
+    requests = by_short_source(end.requests)
 
-    @cache  # several guards look at one value
+    @cache  # several guards check the same value
     def requesters(source: str) -> tuple[Location, ...]:
-        return tuple(map(named, lines_of(source, requests, None)[:_MAX_REQUESTERS]))
+        return tuple(map(named, lines_for_short_source(source, requests, None)[:_MAX_REQUESTERS]))
 
     texts = [(guard.type, text) for node in tree_of(end.guards).walk() for guard in node.guards for text in guard.texts]
     guards = tuple(read_guard(kind, text, end.code, requesters, max_length=_MAX_TEXT) for kind, text in texts[:_MAX_GUARDS])

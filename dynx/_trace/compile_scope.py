@@ -1,4 +1,4 @@
-"""The buffer of a compilation in progress, which becomes records when the compilation ends."""
+"""`Scope`: collects everything that happens during one compilation, and turns it into records when the compilation ends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from dynx.records.compile import AttemptOutcome
 
 
 class CompileKey(NamedTuple):
-    """The key of a compilation; compile ids repeat after a reset."""
+    """A key that is unique in a run; compile ids (`0/1`) alone repeat after `torch._dynamo.reset()`, in the next generation."""
 
     generation: int
     compile_id: str
@@ -50,7 +50,7 @@ class CompileKey(NamedTuple):
 
 @dataclass
 class Scope:
-    """What is known about a compilation in progress; kept on a stack of its thread until the compilation ends."""
+    """What is known about a compilation in progress. Each thread has a stack of scopes, as compilations can be nested."""
 
     generation: int
     call: CompileCall
@@ -78,7 +78,7 @@ class Scope:
         self.requests = Requests()  # an attempt that was discarded installs no guards
 
     def end_attempt(self, result: object, raised: BaseException | None) -> None:
-        """Add the attempt that ended with the `result` of `trace_frame`, or with the exception it raised."""
+        """Add an `Attempt` record for the pass of Dynamo that has just ended: `trace_frame` returned `result`, or raised."""
         if raised is None:
             # torch reports every changed number as dynamic, including numbers that it specializes later in the attempt
             symbolic = symbolic_sources(result)
@@ -95,13 +95,13 @@ class Scope:
         self.breaks.append(graph_break(raw, self.key, self.call_site, self.location))
 
     def add_fatal_break(self, raised: BaseException) -> None:
-        """Add the break that made a compilation with fullgraph fail: there torch raises it instead of logging it."""
+        """Add the graph break that made a `fullgraph=True` compilation fail, which torch raises instead of logging."""
         if is_skip(raised):
             record = graph_break(read_break("", raised), self.key, self.call_site, self.location)
             self.breaks.append(replace(record, resumable=False, fatal=True))
 
     def add_event(self, raw: RawCache | RawDynamic) -> None:
-        """Add a lookup in a compile cache, or a size or number that became dynamic."""
+        """Add the record of a lookup in a compile cache on disk, or of a size or number that became dynamic."""
         if isinstance(raw, RawCache):
             self.caches.append(CacheEvent(raw.cache, raw.result, self.generation, self.call.id, self.location, raw.reason))
             return
@@ -109,7 +109,7 @@ class Scope:
         self.dynamic.append(BecameDynamic(raw.source, raw.dim, raw.first, raw.second, self.generation, self.call.id, line))
 
     def finish(self, ending: Ending) -> list[Record]:
-        """Close the scope and return its records: the details first, then `GaveUp`, `Recompile` and `Compile`."""
+        """Close the scope and return its records: graph breaks and other events, then `GaveUp`, `Recompile` and `Compile`."""
         self.elapsed = time.perf_counter() - self.started
         seconds = max(0.0, self.elapsed - self.nested_seconds)
         nodes, guards = metrics.sizes(self.call.id)
@@ -142,12 +142,12 @@ class Scope:
 
 
 def _is_part(name: str, source: str) -> bool:
-    """Return whether `name` is `source` or part of it: `L['x'].size()[0]` is part of `L['x']`, `L['xy']` is not."""
+    """Return whether source `name` is `source` or reached through it: `L['x'].size()[0]` is reached through `L['x']`."""
     return name.startswith(source) and (len(name) == len(source) or name[len(source)] in ".[")
 
 
 def graph_break(raw: RawBreak, key: CompileKey, call_site: Location | None, function: Location) -> GraphBreak:
-    """Build the record of a graph break; its location is that of the `function` if torch keeps no stack."""
+    """Build the record of a graph break; its location is `function`, that of the compiled function, if torch has no stack."""
     location = user_location(raw.stack, call_site)
     return GraphBreak(
         location=named(location) if location is not None else function,
@@ -164,7 +164,10 @@ def graph_break(raw: RawBreak, key: CompileKey, call_site: Location | None, func
 
 
 def _standard_module(stack: tuple[RawFrame, ...]) -> str | None:
-    """Name the module of the standard library in which the break happened: torch names no callee for `logging`."""
+    """Return the standard-library module in which a graph break happened, such as `logging`; None if it happened elsewhere.
+
+    It is used if torch does not name the function whose call broke the graph.
+    """
     if not stack or owner_of_file(stack[-1].file).kind != "python":
         return None
     folder, _, name = stack[-1].file.rpartition("/")
@@ -191,9 +194,9 @@ def function_location(call: CompileCall, call_site: Location | None) -> Location
 
 
 class Generations:
-    """The count of calls of `torch._dynamo.reset()`, after which compile ids repeat.
+    """Counts the calls of `torch._dynamo.reset()`; the compilations between two of them are a generation.
 
-    `reset` is not patched: ids only grow between resets, so an id that did not grow means that there was a reset.
+    `reset` is not patched: compile ids only grow until a reset, so an id that did not grow means that there was a reset.
     """
 
     def __init__(self) -> None:
@@ -206,8 +209,8 @@ class Generations:
     def current(self) -> int:
         return self._current
 
-    def of(self, frame: int, nth: int) -> int:
-        """Return the generation of the compile id `frame/nth`, which has just begun."""
+    def register(self, frame: int, nth: int) -> int:
+        """Register the start of the compilation with id `frame/nth`, and return its generation."""
         with self._lock:
             new_frame = frame not in self._last
             if (new_frame and nth == 0 and frame <= self._newest) or (not new_frame and nth <= self._last[frame]):

@@ -1,4 +1,4 @@
-"""The functions of guards added with `ctx.guard_on`, by name, so that a recompile can report the current value."""
+"""Keep the functions that `ctx.guard_on` (`dynx.comptime`) guards on, so that a recompile can report their current results."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _functions: dict[str, Callable[[], Any]] = {}
 
 
 def remember(name: str, function: Callable[[], Any]) -> None:
-    """Keep the function of a guard; it replaces an earlier function of the same name."""
+    """Keep the function of the custom guard `name`; it replaces an earlier function of the same name."""
     _functions[name] = function
 
 
 def current_value(name: str) -> str | None:
-    """Call the guard's function and render its result; None if the guard is unknown or the function raises."""
+    """Call the function of the custom guard `name` and return its result as text; None if it is unknown or raises."""
     function = _functions.get(name)
     if function is None:
         return None

@@ -1,4 +1,4 @@
-"""Delivery of records to listeners."""
+"""Pass records to the listeners that `bus.listen` registered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ StartListener = Callable[[str, Location], None]  # of a compilation that begins:
 
 
 class CompileEnd(NamedTuple):
-    """A compilation that has just ended; holds objects of torch, so it must not outlive the callback."""
+    """A compilation that has just ended. It refers to objects of torch, so an `on_end` callback must not keep it."""
 
     generation: int
     id: str
@@ -44,6 +44,7 @@ def emit(record: Record) -> None:
 
 
 def trouble(what: str, error: BaseException) -> None:
-    """Record that a tool failed, and warn as well, because there may be no listener."""
+    """Emit a `Trouble` record for a part of dynx that failed, such as the debugger; also warn, as there may be no listener."""
     emit(Trouble(what, f"{type(error).__name__}: {error}"))
-    warnings.warn(f"{what}: {type(error).__name__}: {error}; the program is not affected", DynxWarning, stacklevel=2)
+    text = f"dynx failed in its {what}: {type(error).__name__}: {error}; the program is not affected"
+    warnings.warn(text, DynxWarning, stacklevel=2)

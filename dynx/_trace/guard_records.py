@@ -1,4 +1,4 @@
-"""The guards of a cache entry as records, read from torch's own text of each guard."""
+"""Build records of the guards of a cache entry by parsing the text that torch has for each guard."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HINT = re.compile(r" \(HINT: type .*\)$")
 
 
 def node_of(raw: RawNode, code: CodeType, requests: Mapping[str, list[StackParts]] | None) -> GuardNode:
-    """Build the record of a guard node and its children; `requests` is None if there was no listener at the compilation."""
+    """Convert a node of torch's guard tree and its children; `requests` is None if no listener observed the compilation."""
     return GuardNode(
         raw.source,
         raw.type,
@@ -30,7 +30,7 @@ def node_of(raw: RawNode, code: CodeType, requests: Mapping[str, list[StackParts
 
 
 def info_of(kind: str, text: str, code: CodeType, requests: Mapping[str, list[StackParts]] | None) -> GuardInfo:
-    """Build the record of one guard from torch's name of its kind and torch's text of it."""
+    """Build the record of one guard from its type (`TENSOR_MATCH`) and its text in torch."""
     return read_guard(kind, text, code, lambda source: lines_for(source, requests, None) if requests else ())
 
 
@@ -41,11 +41,11 @@ def read_guard(
     requesters_of: Callable[[str], tuple[Location, ...]],
     max_length: int | None = None,
 ) -> GuardInfo:
-    """Build the record of one guard, as `info_of` does.
+    """Build the record of one guard like `info_of`, with a callback for the lines that requested it.
 
     Args:
-        kind: torch's name of its kind.
-        text: torch's text of it.
+        kind: the guard's type in torch, such as `TENSOR_MATCH`.
+        text: torch's text of the guard.
         code: The code object of the compiled function.
         requesters_of: Returns the lines that requested a guard on a source.
         max_length: The number of characters to which each text of the record is cut; None for no limit.
@@ -69,7 +69,7 @@ def _cut(text: str, max_length: int | None) -> str:
 
 
 def _location(line: GuardLine, code: CodeType) -> Location | None:
-    """Return the location that torch names; torch shortens the path, so it must be the end of the path of a loaded file."""
+    """Return the line that torch's guard text names; its shortened path is completed from `code` or the loaded modules."""
     file: str | None = code.co_filename
     if not code.co_filename.endswith(line.file):
         file = _loaded_file(line.file, len(sys.modules))
@@ -81,7 +81,10 @@ def _location(line: GuardLine, code: CodeType) -> Location | None:
 
 @cache
 def _loaded_file(ending: str, modules: int) -> str | None:
-    """Find the one loaded file whose path ends with `ending`; the number of `modules` makes later imports a new cache key."""
+    """Return the file of the only loaded module whose path ends with `ending`, or None.
+
+    `modules`, the number of loaded modules, is only a cache key: a later import makes a new search.
+    """
     files = {file for module in tuple(sys.modules.values()) if isinstance(file := getattr(module, "__file__", None), str)}
     matching = [file for file in files if file.endswith(ending)]
     return matching[0] if len(matching) == 1 else None

@@ -1,6 +1,6 @@
-"""Every line that requested a guard, not only the first one.
+"""Keep all lines of user code that requested a guard, where torch keeps only the first.
 
-torch keeps one user stack per guard, that of the first request (`GuardsSet.add`): if three lines need a guard, it names one.
+torch keeps one user stack per guard, that of the first request (`GuardsSet.add`).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _DIMENSION = re.compile(r"\.(?:size|stride)\(\)\[\d+\]$")
 
 
 def short_source(source: str) -> str:
-    """Write a source as torch does in recompile reasons: `L['x'].size()[0]` becomes `x.size()[0]`."""
+    """Shorten a source as torch does in recompile reasons: `L['x'].size()[0]` becomes `x.size()[0]`."""
     return _LOCAL.sub(r"\1", source)
 
 
 def tensor_source(source: str) -> str:
-    """Return the source of the tensor whose size or stride `source` is: `x` for `x.size()[0]`."""
+    """Return the source of the tensor for the source of its size or stride: `x` for `x.size()[0]`."""
     return _DIMENSION.sub("", source)
 
 
 class Requests:
-    """The guards that one attempt requested, each with the stacks of its requests.
+    """The user stacks from which Dynamo requested each guard during one pass over a frame.
 
     A stack is taken for every guard, which must be cheap; lines are worked out only for a guard that fails.
     """
@@ -40,7 +40,7 @@ class Requests:
         self._by_source: dict[Any, list[StackParts]] = {}  # by torch's source object
 
     def add(self, guard: Any) -> None:
-        """Keep the current stack for a guard of torch, unless it is the call and line of the previous request."""
+        """Add the current user stack to those of `guard`, unless the last one is of the same call and line."""
         stack = stack_parts()
         if stack is None:
             return
@@ -49,29 +49,31 @@ class Requests:
             stacks.append(stack)
 
     def by_name(self) -> dict[str, list[StackParts]]:
-        """Return the stacks by the name of the source, without a reference to torch's source objects."""
+        """Return the stacks by the name (string) of the guarded source, so that no source object of torch is kept alive."""
         return {guard_source(source): stacks for source, stacks in self._by_source.items()}
 
 
 def lines_for(source: str, requests: Mapping[str, list[StackParts]], call_site: Location | None) -> tuple[Location, ...]:
-    """List the lines that requested a guard on `source`, without duplicates, in the order of the requests.
+    """List the distinct lines that requested a guard on `source`, in the order of the requests.
 
-    `source` is written as in torch's messages. If nothing requested it, its owner is tried: the guard on `x.size()[0]` was
-    requested for `x`.
+    `source` is written as in torch's messages. If no line requested a guard on it, the value that it is read from is
+    tried: for `x.size()[0]`, the lines that requested a guard on `x`.
     """
-    return lines_of(source, shortened(requests), call_site)
+    return lines_for_short_source(source, by_short_source(requests), call_site)
 
 
-def shortened(requests: Mapping[str, list[StackParts]]) -> dict[str, list[StackParts]]:
-    """Return the requests by their sources as written in torch's messages."""
+def by_short_source(requests: Mapping[str, list[StackParts]]) -> dict[str, list[StackParts]]:
+    """Return `requests` with each source shortened as by `short_source`."""
     return {short_source(name): stacks for name, stacks in requests.items()}
 
 
-def lines_of(source: str, by_short_source: Mapping[str, list[StackParts]], call_site: Location | None) -> tuple[Location, ...]:
-    """Return what `lines_for` returns, from requests that were `shortened` once for many guards."""
+def lines_for_short_source(
+    source: str, requests: Mapping[str, list[StackParts]], call_site: Location | None
+) -> tuple[Location, ...]:
+    """Return the same as `lines_for`, for `requests` that `by_short_source` has converted once for many guards."""
     prefix = source
     while prefix:
-        if stacks := by_short_source.get(prefix):
+        if stacks := requests.get(prefix):
             lines = (user_location(of_parts(stack), call_site) for stack in stacks)
             return tuple(dict.fromkeys(line for line in lines if line is not None))
         end = max(prefix.rfind("."), prefix.rfind("["))

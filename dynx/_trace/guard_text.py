@@ -23,7 +23,7 @@ class GuardLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ParsedGuard:
-    """The parts of torch's text of a guard; None for what the text does not contain."""
+    """The parts of torch's text of one guard; None for parts that the text does not contain."""
 
     kind: GuardKind
     source: str
@@ -35,7 +35,7 @@ class ParsedGuard:
 
 @dataclass(frozen=True, slots=True)
 class FailedEntry:
-    """A cache entry that did not match the call: its compile id, and its first failed guard."""
+    """A cache entry that did not match a call: its compile id (`against`), and its first failed guard."""
 
     against: str
     guard: ParsedGuard
@@ -55,7 +55,7 @@ def parse_entry(text: str) -> FailedEntry:
 
 
 def parse_error(text: str) -> tuple[FailedEntry, ...]:
-    """Parse the message of `RecompileError`, raised under `error_on_recompile`, which lists the same reasons."""
+    """Parse the recompile reasons in the message of `RecompileError`, which torch raises under `error_on_recompile`."""
     lines = (line.strip().removeprefix("- ") for line in text.splitlines())
     return tuple(parse_entry(line) for line in lines if _ENTRY.match(line))
 
@@ -110,7 +110,7 @@ def _tensor(match: re.Match[str]) -> Fields:
 
 
 def _whole_tensor(match: re.Match[str]) -> Fields:
-    """Describe a TENSOR_MATCH guard that holds: all properties that torch compares, where a dynamic size is None."""
+    """Parse a TENSOR_MATCH guard, `check_tensor(...)`, which lists all compared properties; "any" is a dynamic size."""
     parts = [match["dtype"], match["size"].replace("None", "any"), f"stride {match['stride'].replace('None', 'any')}"]
     parts += [f"device {match['device']}"] if match["device"] != "None" else []
     parts += ["requires_grad"] if match["grad"] == "True" else []
@@ -155,7 +155,7 @@ _NAME = re.compile(r"(?<![\w.'\"\]])(?!(?:and|or|not)\b)[A-Za-z_][\w.\[\]'\"]*")
 
 
 def _bounds(match: re.Match[str]) -> Fields:
-    """Return the bounds of a number that became symbolic, from the branches it took: `2 <= n and n <= 9`."""
+    """Parse an inequality guard on a symbolic number, such as `2 <= n and n <= 9`."""
     name = _NAME.search(match[0])
     return "shape", name[0] if name else match[0], match[0], None
 

@@ -1,4 +1,4 @@
-"""The qualified name of the function and the `try`, `with` or loop around a line, read from the source file.
+"""Find the function (`Block.forward`) and the `try`, `with` or loop around a line by parsing its source file.
 
 Torch's stacks say `forward`; a user looks for `Block.forward`.
 """
@@ -15,7 +15,7 @@ from dynx._torch.tracing.stack import RawFrame
 
 
 class Span(NamedTuple):
-    """The lines of a function or block."""
+    """The first and last line of a function or block, and its name."""
 
     first: int
     last: int
@@ -26,14 +26,17 @@ class Span(NamedTuple):
 
 
 def qualname_at(file: str, line: int, function: str) -> str:
-    """Return `Class.function` for a line of `file`, or `function` if the source is not available or names another function."""
+    """Return the qualified name (`Class.function`) of the function at a line; `function` if the source does not confirm it."""
     enclosing = [span.name for span in _functions(file, len(linecache.getlines(file))) if span.covers(line)]
     return enclosing[-1] if enclosing and enclosing[-1].rpartition(".")[2] == function else function
 
 
 @lru_cache(maxsize=64)
 def _functions(file: str, lines: int) -> tuple[Span, ...]:
-    """List the functions of a file, outer functions first; the number of `lines` makes an edited file a new cache key."""
+    """List the functions of a file, outer functions first.
+
+    `lines`, the number of lines of the file, is only a cache key, so that an edited file is parsed again.
+    """
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError):
@@ -68,7 +71,7 @@ _BLOCKS = {ast.Try: "try", ast.With: "with", ast.AsyncWith: "with", ast.For: "fo
 
 @lru_cache(maxsize=64)
 def _blocks(file: str, lines: int) -> tuple[Span, ...]:
-    """List the blocks inside the functions of a file, outer blocks first; `lines` as in `_functions`."""
+    """List the `try`, `with` and loop blocks in the functions of a file, outer blocks first; `lines` as in `_functions`."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError):

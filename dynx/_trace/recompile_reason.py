@@ -1,4 +1,4 @@
-"""The explanation of a recompile: from torch's message about a failed guard to a `Reason` with both values and the line."""
+"""Explain a recompile: turn torch's message about a failed guard into a `Reason` with both values and the line of code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EntryFacts:
 
 
 class FrameKey(NamedTuple):
-    """A frame within one generation."""
+    """A frame number of torch, and the generation in which it is unique (`torch._dynamo.reset()` begins a new one)."""
 
     generation: int
     number: int  # the first part of its compile ids
@@ -48,7 +48,7 @@ class SeenValues:
         self._values.clear()
 
     def new_values_first(self, frame: FrameKey, reasons: Sequence[Reason]) -> tuple[Reason, ...]:
-        """Move reasons with a value new for this frame to the front; otherwise keep torch's order, newest entry first."""
+        """Move the reasons whose actual value this frame has not been compiled for to the front; else keep torch's order."""
         seen = self._values.setdefault(frame, {})
         for reason in reasons:
             if reason.expected is not None:
@@ -75,7 +75,7 @@ def explain(
     backend: str,
     call_site: Location | None,
 ) -> Reason:
-    """Build the record of one failed guard; `facts` is None for an entry compiled while there was no listener."""
+    """Build the record of one failed guard; `facts` is None if no listener observed the compilation of the cache entry."""
     guard = _name_missing_attribute(entry.guard, facts, locals, globals)
     expected, got = _values(guard, facts, locals, globals)
     if guard.kind == "backend":
@@ -100,7 +100,7 @@ def explain(
 def _name_missing_attribute(
     guard: ParsedGuard, facts: EntryFacts | None, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> ParsedGuard:
-    """Name the attribute that no longer exists; torch's message only names the object that had it."""
+    """Make the missing attribute the source of a failed `getattr` guard; torch's message names only the object that had it."""
     if facts is None or not guard.text.startswith("getattr failed"):
         return guard
     attributes = [source for source in map(short_source, facts.requests) if source.rpartition(".")[0] == guard.source]
@@ -111,7 +111,7 @@ def _name_missing_attribute(
 def _values(
     guard: ParsedGuard, facts: EntryFacts | None, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> tuple[str | None, str | None]:
-    """Return the expected and the actual value as text; None for a value that is not known."""
+    """Return the expected and the actual value of a failed guard as text; None for a value that is not known."""
     if guard.kind == "global_state":
         expected, got = _changed_state(guard.source, facts)
         return expected or guard.expected, got
@@ -137,7 +137,10 @@ def _values(
 
 
 def _identities(guard: ParsedGuard, facts: EntryFacts | None, got: str | None) -> tuple[str | None, str | None]:
-    """Describe both objects. torch keeps only the type of the expected one; dynx described it when the entry was compiled."""
+    """Return descriptions of the expected and the actual object of an identity guard.
+
+    torch keeps only the type of the expected object; dynx described that object when the entry was compiled.
+    """
     expected = facts.objects.get(guard.source) if facts is not None else None
     if expected is None:
         return guard.expected, got
@@ -145,7 +148,7 @@ def _identities(guard: ParsedGuard, facts: EntryFacts | None, got: str | None) -
 
 
 def _changed_state(fields: str, facts: EntryFacts | None) -> tuple[str | None, str | None]:
-    """Return both values of the global state that changed; torch's message only names the fields."""
+    """Return the value at compile time and the current value of the global state in `fields`; torch's message has no values."""
     now = global_state()
     before = facts.state if facts is not None else {}
 
@@ -157,7 +160,7 @@ def _changed_state(fields: str, facts: EntryFacts | None) -> tuple[str | None, s
 
 
 def _size(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Return the current size for a source such as `x.size()[0]`."""
+    """Return the current size of a tensor for a source such as `x.size()[0]`; None if it cannot be read."""
     owner, _, method = source.rpartition(".")
     kind, _, dim = method.partition("()[")
     tensor = safe_read.resolve(owner, locals, globals)
@@ -176,7 +179,7 @@ def _location(guard: ParsedGuard, requesters: tuple[Location, ...], call_site: L
 
 
 def _location_in_message(guard: ParsedGuard, requesters: tuple[Location, ...], call_site: Location | None) -> Location | None:
-    """Return the line in torch's message; its path is shortened, so a requester or the call site must have the full one."""
+    """Return the line named in torch's message, whose shortened path is completed from `requesters` or `call_site`."""
     if guard.line is None:
         return None
     path, line, function = guard.line

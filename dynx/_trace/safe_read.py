@@ -1,4 +1,4 @@
-"""Reads of guarded values that run none of the user's code.
+"""Read guarded values without running any of the user's code.
 
 torch's guards may call properties and `__eq__`. These functions only follow instance dictionaries and built-in containers, and
 return None (unknown) if that does not lead to the value. A source is written as in torch's messages: `self.layers[0].scale`.
@@ -51,7 +51,7 @@ def keys(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> 
 
 
 def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Holder:
-    """Return the kind of object that holds the value of `source`, on which the advice depends."""
+    """Return where the value of `source` is stored: an argument, a global, or an attribute of a module, optimizer or object."""
     try:
         node = ast.parse(source.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
@@ -74,7 +74,7 @@ def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
 
 
 def objects(sources: Iterable[str], locals: Mapping[str, Any], globals: Mapping[str, Any]) -> dict[str, str]:
-    """Describe the values that torch may guard by identity, of which it keeps only the address; for tensors the type."""
+    """Describe the values that torch may guard by identity, of which it keeps only the address; a tensor by its type."""
     values = {source: resolve(source, locals, globals) for source in sources}
     return {
         source: str(type(value)) if _is_a(value, "torch", "Tensor") else text_of(value)
@@ -84,12 +84,12 @@ def objects(sources: Iterable[str], locals: Mapping[str, Any], globals: Mapping[
 
 
 def is_absent(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> bool:
-    """Return whether `source` cannot be resolved."""
+    """Return whether `source` leads to no value, or to a value that cannot be read safely."""
     return resolve(source, locals, globals) is _UNKNOWN
 
 
 def is_module(value: Any) -> bool:
-    """Return whether a value is a torch.nn.Module, by the names of its base classes; none of the user's code runs."""
+    """Return whether a value is a torch.nn.Module, judged by the names of its base classes."""
     return _is_a(value, "torch.nn", "Module")
 
 
@@ -110,7 +110,7 @@ def text_of(value: Any) -> str:
 
 
 def resolve(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
-    """Return the value of `source`, or a sentinel that is no value of the program."""
+    """Return the value of `source`, or the sentinel `_UNKNOWN` if it cannot be read safely."""
     try:
         tree = ast.parse(source.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
@@ -136,7 +136,7 @@ def _follow(node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any
 
 
 def _only_element(tensor: Any) -> Any:
-    """Read a plain tensor of one element, as the guard did; a subclass might run the user's code."""
+    """Return `tensor.item()`; `_UNKNOWN` for several elements or a subclass, which might run the user's code."""
     sizes = shape_of(tensor)
     return tensor.item() if sizes is not None and math.prod(sizes) == 1 else _UNKNOWN
 
@@ -168,7 +168,10 @@ def _attribute(owner: Any, name: str) -> Any:
 
 
 def _item(owner: Any, key: Any) -> Any:
-    """Return an item, read with the built-in method; `isinstance` is avoided because it may run the user's `__class__`."""
+    """Return `owner[key]`, read with the method of the built-in dict, list or tuple, even if a subclass overrides it.
+
+    `isinstance` is avoided because it may run the user's `__class__`.
+    """
     kind = type(owner)
     try:
         if issubclass(kind, dict):
@@ -182,7 +185,7 @@ def _item(owner: Any, key: Any) -> Any:
 
 
 def type_name(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Return the type of the value of `source` as Python prints it."""
+    """Return the type of the value of `source` as text, `<class 'int'>`; None if the value cannot be read safely."""
     value = resolve(source, locals, globals)
     return None if value is _UNKNOWN else str(type(value))
 

@@ -1,4 +1,4 @@
-"""The subscriber of each hook point: it collects the events of one compilation, and emits its records when it ends."""
+"""The callbacks for the hooked functions of torch, which collect the events of a compilation and emit its records."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from dynx.records import Backward, CacheEvent, GraphBreak, Location, Skipped, To
 
 
 class BackwardInProgress(NamedTuple):
-    """A backward graph that is being compiled after its forward, at the first `backward()`."""
+    """A backward graph that is being compiled at the first `backward()`, after the compilation of its forward has ended."""
 
     compile_id: str
     started: float
 
 
-_in_progress = threading.local()  # of each thread: `scopes`, and `backward` while there is one
+_in_progress = threading.local()  # per thread: `scopes`, and `backward` while a backward graph is compiled
 _generations = Generations()
 _facts: dict[CompileKey, EntryFacts] = {}
 _seen_values = SeenValues()
@@ -41,24 +41,24 @@ _compiled_keys = CompiledKeys()
 
 
 def facts_of(compile_id: str) -> EntryFacts | None:
-    """Return the facts about an entry of the current generation; None if it was compiled while there was no listener."""
+    """Return the facts kept about the cache entry `compile_id`; None if no listener observed its compilation."""
     return _facts.get(CompileKey(_generations.current, compile_id))
 
 
 def generation() -> int:
-    """Return the number of resets of torch that were noticed so far."""
+    """Return the number of calls of `torch._dynamo.reset()` that were detected so far."""
     return _generations.current
 
 
 def clear_facts() -> None:
-    """Drop everything that is kept to explain later recompiles."""
+    """Drop all data about cache entries that is kept to explain later recompiles."""
     _facts.clear()
     _seen_values.clear()
     _compiled_keys.clear()
 
 
 def _scopes() -> list[Scope]:
-    """Return the compilations in progress on this thread, the innermost last."""
+    """Return the scopes of the compilations in progress on this thread, the innermost last."""
     scopes: list[Scope] = _in_progress.__dict__.setdefault("scopes", [])
     return scopes
 
@@ -75,7 +75,7 @@ def _backward() -> BackwardInProgress | None:
 def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
     call = compile_call(args, kwargs)
     site = call_site()
-    scope = Scope(_generations.of(call.frame_number, call.nth), call, function_location(call, site), site)
+    scope = Scope(_generations.register(call.frame_number, call.nth), call, function_location(call, site), site)
     state = global_state()
     for start in tuple(start_listeners):
         _notify_start(start, call.id, scope.location)
@@ -111,7 +111,7 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
 
 
 def _add_facts(key: CompileKey, facts: EntryFacts) -> None:
-    """Keep the facts about a new entry, and drop those of earlier generations: a reset has removed their entries."""
+    """Keep the facts about a new cache entry, and drop those of entries that a reset has removed from torch's cache."""
     for old in [old for old in _facts if old.generation < key.generation]:
         del _facts[old]
     _facts[key] = facts
@@ -203,7 +203,7 @@ def _on_backward_end(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _generation_of(compile_id: str) -> int:
-    """Return the generation in which the forward was compiled; there may have been a reset since."""
+    """Return the generation of the latest compilation with this id, which may have been followed by a reset."""
     return max((key.generation for key in _facts if key.compile_id == compile_id), default=_generations.current)
 
 

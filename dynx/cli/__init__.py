@@ -1,4 +1,4 @@
-"""The command line: `dynx run script.py`, and the commands that read its run file."""
+"""The `dynx` command: `dynx run script.py` saves a run file; `dynx show`, `trace` and `assert` read it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Run the `dynx` command with the arguments `argv`.
 
     `dynx run` and `dynx guards` run the user's program in this process: exceptions of the program are raised from here. The
     report of `dynx run` is printed when the interpreter exits.
 
     Args:
-        argv: The arguments behind the name of the command; those of the process by default.
+        argv: The arguments after `dynx`; those of the process by default.
 
     Returns:
         The exit code: 0 for success, 1 if a check failed, 2 for a usage error or a file that cannot be read.
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _act(arguments: argparse.Namespace) -> int | Callable[[], int]:
-    """Run the command, or return the function that runs the user's program: its errors must not be handled as ours."""
+    """Run the command; for one that runs the user's program, return the function that does, so that its errors pass through."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", DynxWarning)
         warnings.showwarning = _show_warning

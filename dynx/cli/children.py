@@ -1,4 +1,4 @@
-"""The run files that the processes which a program started wrote beside its own."""
+"""Find and show the run files of the child processes (ranks, spawned workers) that a watched program started."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def screen(run: Run, path: Path | None, *, full: bool) -> RenderableType:
-    """Render a run, and one line for each process that it started.
+    """Render the report of a run, and one line for each child process of its program.
 
-    A launcher, which compiled nothing itself, has only its title and these lines.
+    For a launcher such as torchrun, which compiles nothing itself, there are only a title and these lines.
     """
     from rich.console import Group
 
@@ -35,9 +35,9 @@ def screen(run: Run, path: Path | None, *, full: bool) -> RenderableType:
 
 
 def find_children(path: Path, header: Mapping[str, Any]) -> list[tuple[Path, Run]]:
-    """Return run file and run of each child process of the run at `path`: ranks first, by number.
+    """Load the run files of the child processes of the run at `path`; ranks come first, by number.
 
-    Files that earlier runs left in the folder are left out.
+    Files of earlier runs in the same folder are ignored.
     """
     from dynx.records import Run
 

@@ -1,4 +1,4 @@
-"""The interface of the command modules of this package: one module for each command."""
+"""The interface of the modules that implement a `dynx` command each, such as `dynx show`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class Command(Protocol):
-    """A command: it adds its parser, which sets `act` as the function to call."""
+    """A module that implements a `dynx` command: `add_to` adds its argument parser, `act` runs the command."""
 
     def add_to(self, commands: Subparsers) -> None:
-        """Add the parser of this command."""
+        """Add the argument parser of this command, with `act` as a default."""
 
     def act(self, arguments: argparse.Namespace) -> int | Callable[[], int]:
-        """Run the command; return its exit code, or a function that runs the user's program and returns it."""
+        """Run the command; return the exit code, or a function that runs the user's program and returns the exit code."""

@@ -1,4 +1,4 @@
-"""`dynx guards script.py::function`: the cache entries of a function when the program has ended, with their guards."""
+"""`dynx guards script.py::function`: run a program, then print the cache entries of a function with their guards."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     script, _, name = arguments.target.rpartition("::")
     if not script or not name:
         file, _, function = arguments.target.rstrip(":").partition(":")
-        raise UsageError(f"{arguments.target} names no function\n  name one: dynx guards {file}::{function or 'function'}")
+        example = f"dynx guards {file}::{function or 'function'}"
+        raise UsageError(f"the target {arguments.target} is not of the form script.py::function\n  for example: {example}")
     sys.argv = [script, *arguments.rest]
     load, module = program.load_script(script, "dynx guards path/to/file.py::function")
 
@@ -82,7 +83,7 @@ def _print_entries(module: ModuleType, name: str, script: str, *, as_json: bool)
 
 
 def _report_of(names: Mapping[str, Any], name: str, script: str) -> CacheReport:
-    """Find a function by its expression in the script, or by its name in reports."""
+    """Inspect the function `name`: an expression in the script (`model.forward`), or a name as in reports (`Model.forward`)."""
     from dynx.guards import inspect
     from dynx.guards._cache.by_name import compiled_functions, inspect_code
 

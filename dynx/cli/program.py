@@ -1,4 +1,4 @@
-"""The user's program, loaded into this process as Python itself would load it."""
+"""Load the user's program into this process in the same way as `python script.py` or `python -m module`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HOOKS = (str(_PACKAGE / "_torch" / "hooks.py"), str(_PACKAGE / "_child_processe
 
 
 def without_our_frames(hook: Hook) -> Hook:
-    """Return an excepthook that calls `hook`, the program's or Python's, without the frames of dynx in the traceback."""
+    """Wrap the excepthook `hook` so that it gets the traceback without the frames of dynx."""
 
     def show(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
         first = traceback
@@ -41,7 +41,7 @@ def _is_ours(traceback: types.TracebackType) -> bool:
 
 
 def _without_hooks(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """Remove the frames of hook wrappers, in which dynx forwards a call of torch."""
+    """Remove the frames of wrappers with which dynx replaces functions of torch and `subprocess.Popen`."""
     if traceback is None:
         return None
     rest = _without_hooks(traceback.tb_next)
@@ -85,7 +85,7 @@ def _main_module(file: str | None) -> types.ModuleType:
 
 
 def load_module(name: str) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
-    """Return a function that compiles a module, and an empty `__main__` module for it, as `python -m` does.
+    """Return a function that loads the code object of a module, and an empty `__main__` module for it, as `python -m` does.
 
     Raises:
         UsageError: There is no such module, or it has no code.

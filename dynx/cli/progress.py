@@ -1,4 +1,4 @@
-"""A progress line on the terminal while a function compiles."""
+"""A line on the terminal that names the function being compiled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ERASE = "\r\x1b[2K"
 
 
 class Progress:
-    """A context manager that shows the current compilation on stderr, if that is a terminal, and erases it when it ends."""
+    """A context manager that shows each compilation in progress as a line on stderr, if stderr is a terminal."""
 
     def __init__(self) -> None:
         self._on = sys.stderr.isatty()

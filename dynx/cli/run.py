@@ -1,4 +1,4 @@
-"""`dynx run script.py args…`: run a program as Python would, and say what torch.compile did."""
+"""`dynx run script.py args…`: run a program as Python would, and report what torch.compile did."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add_to(commands: Any) -> None:
 
 
 def split(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Part the command line of what runs a program behind the target: what follows is the program's, also `--` and `--out`."""
+    """Split the arguments of `dynx run` or `dynx guards` after the target; the rest, even `--out`, is for the program."""
     if argv[:1] not in (["run"], ["guards"]):
         return list(argv), []
     position = 1
@@ -56,10 +56,10 @@ def split(argv: list[str]) -> tuple[list[str], list[str]]:
 
 
 def act(arguments: argparse.Namespace) -> Callable[[], int]:
-    """Load the program and give the function that runs it.
+    """Load the program and return the function that runs it.
 
-    Its exit code, its output, its exceptions and tracebacks are those it has without dynx. The report comes when the
-    interpreter ends, after the program's threads and exit handlers, which may still compile.
+    The program's exit code, output, exceptions and tracebacks are the same as without dynx. The report is printed when the
+    interpreter exits, after the program's threads and exit handlers, which may compile functions too.
     """
     load, module = prepare(arguments.target, arguments.rest, is_module=arguments.module)
     saved = arguments.out.absolute()  # the program may change directory
@@ -78,19 +78,22 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
 
 
 def prepare(target: str, rest: Sequence[str], *, is_module: bool) -> tuple[Callable[[], CodeType], ModuleType]:
-    """Set `sys.argv` for a program; return a function that compiles it, and its `__main__`. Raises UsageError."""
+    """Set `sys.argv` for a program; return a function that loads its code object, and its empty `__main__` module.
+
+    Raises UsageError if there is no such program.
+    """
     sys.argv = ["-m" if is_module else target, *rest]
     return program.load_module(target) if is_module else program.load_script(target)
 
 
 def execute(load: Callable[[], CodeType], module: ModuleType, ending: Ending, *, is_module: bool) -> int:
-    """Run a program as `__main__` and watched, until the interpreter ends."""
+    """Run a program as `__main__`, and record its compilations until the interpreter exits."""
     from dynx.session import outcome_of
 
     if is_module:
         sys.argv[0] = module.__file__ or ""
     sys.modules["__main__"] = module
-    atexit.register(ending.act)  # the first to be registered is the last to run
+    atexit.register(ending.act)  # registered before the program's exit handlers, so it runs after them
     ending.start()
     try:
         exec(load(), module.__dict__)
@@ -105,7 +108,7 @@ def execute(load: Callable[[], CodeType], module: ModuleType, ending: Ending, *,
 
 
 class Ending:
-    """What is left to do when the program is over: close the run file and, where there is a `report`, print it."""
+    """The exit handler of a watched program: closes the run file and calls `report`, if given, to print the report."""
 
     def __init__(self, watch: Watch, report: Callable[[], None] | None, post_mortem: PostMortem | None = None) -> None:
         self.outcome = "finished"
@@ -162,7 +165,7 @@ def _flush(stream: Any) -> None:
 
 
 def _end_by_signal() -> None:
-    """End as an interrupted Python does: by SIGINT itself, which tells a shell to stop its script."""
+    """End the process by SIGINT, as Python does after KeyboardInterrupt, so that a calling shell script stops too."""
     _flush(sys.stdout)
     _flush(sys.stderr)
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""A worker of a watched launcher: runs its program as Python would, watched, and leaves the report to the launcher."""
+"""Run a worker of torchrun or a similar launcher under dynx: it writes a run file, and the launcher prints the report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dynx.cli.run import Ending, execute, prepare
 
 
 def load(target: str, arguments: Sequence[str], *, is_module: bool, settings: Mapping[str, Any]) -> Callable[[], int]:
-    """Load the program and return the function that runs it.
+    """Load the program of a worker and return the function that runs it.
 
     Args:
         target: a script, or the name of a module.
@@ -19,7 +19,7 @@ def load(target: str, arguments: Sequence[str], *, is_module: bool, settings: Ma
         settings: the keywords of `Watch`, with the path as text.
 
     Raises:
-        UsageError: there is no such program; Python itself reports that best.
+        UsageError: there is no such program.
     """
     from dynx.session import Watch
 

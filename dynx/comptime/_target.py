@@ -56,7 +56,7 @@ class Target:
         if not self.covers(code.original):
             return ()
         if self.statement is None:
-            first = None if code.code is not code.original else statements.entry(line_hook.steps_of(code.code))
+            first = None if code.code is not code.original else statements.body_start(line_hook.steps_of(code.code))
             return () if first is None else (first,)  # a function begins once, not again in its resume functions
         return line_hook.shifted(code, statements.beginnings(line_hook.steps_of(code.original), self.statement))
 

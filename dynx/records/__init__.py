@@ -1,4 +1,4 @@
-"""Frozen plain data: what dynx saw. No module of this package imports torch."""
+"""Frozen dataclasses for everything that dynx observes. No module of this package imports torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of torch's cache of compiled code, and of what torch would do with a call."""
+"""Records of torch's cache of compiled code (entries and guards), and of whether a call would recompile."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ class GuardInfo(Record):
     kind: GuardKind
     source: str  # "x.size()[0]", as in recompile reasons; empty for global state
     expected: str | None
-    location: Location | None  # the line that asked for it first
-    requesters: tuple[Location, ...] = ()  # every line that asked; empty where dynx did not watch the compilation
+    location: Location | None  # the line that requested the guard first
+    requesters: tuple[Location, ...] = ()  # every line that requested it; empty if dynx did not observe the compilation
     type: str = ""  # torch's name, "TENSOR_MATCH"
     text: str = ""  # the guard as torch words it
 
     @property
     def is_on_value(self) -> bool:
-        """Whether it looks at a value: not at global state, nor for attributes of `torch._dynamo` that tensors rarely have."""
+        """Whether the guard checks a value, not global state or an internal attribute such as `_dynamo_dynamic_indices`."""
         return bool(self.source) and self.kind != "global_state" and "._dynamo_" not in self.source
 
     @property
     def is_on_library(self) -> bool:
-        """Whether the program did not write the value: modules and built-in functions that it uses, two ways to one object."""
+        """Whether the guard checks an imported module or a built-in function, or that two sources are the same object."""
         return self.source.startswith(("G['__", "G['torch']", "torch.")) or self.kind == "alias"
 
 
 @dataclass(frozen=True, slots=True)
 class GuardNode(Tree, Record):
-    """A guarded value, or a value through which guarded values are reached."""
+    """A node of torch's guard tree: a guarded value, or a value through which guarded values are reached."""
 
     source: str  # "L['self'].weight"
     type: str  # name of the value's type
@@ -78,7 +78,7 @@ class Entry(Shown):
 
     @property
     def size(self) -> int:
-        """The number of guards."""
+        """The number of guards of the entry."""
         return sum(len(node.guards) for _, node in self.tree.walk())
 
 
@@ -107,9 +107,9 @@ class CacheReport(Shown):
 @named("verdict")
 @dataclass(frozen=True, slots=True)
 class Verdict(Shown):
-    """What torch would do with a call; true when it would compile.
+    """What torch would do with a call, which is not run. Its truth value is True if torch would compile.
 
-    `reasons` names the guard of each entry that fails. `unknown` lists what is decided only while the function runs.
+    `reasons` has the failing guard of each cache entry. `unknown` lists what can be decided only while the function runs.
     """
 
     outcome: Literal["hit", "compile", "recompile", "eager", "unknown"]
@@ -121,7 +121,7 @@ class Verdict(Shown):
 
     @property
     def hit(self) -> bool:
-        """Whether a cache entry would run the call."""
+        """Whether an existing cache entry would run the call."""
         return self.outcome == "hit"
 
     def __repr__(self) -> str:

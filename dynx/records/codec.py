@@ -1,4 +1,4 @@
-"""Records to JSON and back.
+"""Convert records to JSON data and back.
 
 Reading is lenient in one direction only: a field that this version does not know is kept in `extra`; a field of the wrong type
 makes the whole record invalid, because a partly read record would be wrong.
@@ -24,18 +24,18 @@ _MAX_TEXT = 100_000  # characters of one string; longer strings come from a brok
 
 
 class InvalidRecord(ValueError):
-    """The data do not fit the type of the record."""
+    """Raised if JSON data lack a field of a record, or have a field of the wrong type."""
 
 
 def register(name: str, cls: type[Record]) -> None:
-    """Write records of type `cls` with `"type": name`, so that they can be read without knowing their class.
+    """Make `name` the `"type"` of records of class `cls` in JSON, by which a reader finds the class.
 
     A class that is defined again, as in a notebook, takes the place of the earlier one. Raises ValueError when the name belongs
     to another class.
     """
     known = NAMES.get(name, cls)
     if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise ValueError(f"the record type {name!r} is registered for {known.__name__} already\n  choose another name")
+        raise ValueError(f"the record type {name!r} is already registered for class {known.__name__}\n  choose another name")
     NAMES[name] = cls
     _NAME_OF[cls] = name
 
@@ -81,7 +81,7 @@ def from_data(cls: type[R], data: object) -> R:
 
 
 def visible(text: str) -> str:
-    """Replace control and direction-changing characters by escapes: a run file may come from anywhere."""
+    """Replace control characters and bidirectional marks by escapes, since a run file may come from an untrusted source."""
     if text.isprintable():
         return text
     return "".join(c if c in "\n\t" or c.isprintable() else f"\\x{ord(c):02x}" for c in text)

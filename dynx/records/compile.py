@@ -1,4 +1,4 @@
-"""One frame that Dynamo was asked to compile."""
+"""Records of a compilation: its attempts, its outcome and its backward graph; and of functions that run eagerly."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Compile(Record):
     """One compilation of a frame, from the call that triggered it to its end.
 
     `phases` splits `seconds`, the wall time, into trace, aot (AOTAutograd), backend and guards. `nodes` counts the operations
-    in the graph, `guards` the guards that Dynamo asked for. Compile ids repeat after `torch._dynamo.reset()`, so the key of a
+    in the graph, `guards` the guards that Dynamo requested. Compile ids repeat after `torch._dynamo.reset()`, so the key of a
     compilation is (`generation`, `id`).
     """
 
@@ -49,18 +49,18 @@ class Compile(Record):
 
     @property
     def key(self) -> tuple[int, str]:
-        """The generation and the compile id, which together are unique in a run."""
+        """The generation (number of resets of torch before it) and the compile id, which together are unique in a run."""
         return self.generation, self.id
 
     @property
     def is_recompile(self) -> bool:
-        """Whether the function had been compiled before."""
+        """Whether the function had been compiled before, by its compile id."""
         return not self.id.endswith("/0")
 
 
 @dataclass(frozen=True, slots=True)
 class Backward(Record):
-    """The backward graph of a compilation, compiled at the first `backward()`."""
+    """The backward graph of a compiled function, if it was compiled later than the forward, at the first `backward()`."""
 
     generation: int
     id: str
@@ -70,7 +70,7 @@ class Backward(Record):
 
 @dataclass(frozen=True, slots=True)
 class GaveUp(Record):
-    """A function that reached a recompile limit: calls that need another compilation run eagerly from then on."""
+    """A function that reached a recompile limit: from then on, calls that match no cache entry run eagerly."""
 
     generation: int
     id: str
@@ -81,7 +81,7 @@ class GaveUp(Record):
 
 @dataclass(frozen=True, slots=True)
 class Skipped(Record):
-    """A function that Dynamo skipped silently: it runs eagerly."""
+    """A function that Dynamo skipped without a warning, so that it runs eagerly."""
 
     location: Location
     reason: str

@@ -1,4 +1,4 @@
-"""Records of callbacks at compile time, and of what a trace has asked for."""
+"""Records of what compile-time callbacks logged, and of the guards and side effects of a trace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Logged(Record):
 
 @dataclass(frozen=True, slots=True)
 class TracedGuard(Record):
-    """A guard that the trace has asked for so far, with the line that asked for it first."""
+    """A guard that Dynamo has requested so far in a trace, with the line that requested it first."""
 
     kind: str  # torch's name, "TENSOR_MATCH"
     source: str  # "L['x']"; empty for guards on global state

@@ -115,7 +115,7 @@ class AddressChange(Record):
 
 @dataclass(frozen=True, slots=True)
 class CudagraphStats(Record):
-    """Counters of this process, over all graphs."""
+    """Counters of captures, replays and copies of all CUDA graphs of `dynx.cudagraphs` in this process."""
 
     recordings: int
     replays: int
@@ -129,7 +129,7 @@ class CudagraphStats(Record):
 
 @dataclass(frozen=True, slots=True)
 class GraphPiece(Record):
-    """A part of a graph that is split because some of its operators cannot be captured."""
+    """One part of an FX graph that was split because some of its operators cannot be captured; captured or run uncaptured."""
 
     inputs: tuple[str, ...]  # names of nodes
     outputs: tuple[str, ...]
@@ -155,12 +155,12 @@ class GraphPlan(Record):
     patches_params: bool = False  # parameters are inputs whose pointers are set, `params="patch"`
 
     def indices(self, *kinds: InputClass) -> tuple[int, ...]:
-        """Return the indices of the inputs of some classes."""
+        """Return the indices of the inputs whose class is among `kinds`: `plan.indices("static", "managed")`."""
         return tuple(index for index, placeholder in enumerate(self.inputs) if placeholder.kind in kinds)
 
     @property
     def unknown_layouts(self) -> tuple[int, ...]:
-        """The indices of the inputs whose sizes do not follow from scalars."""
+        """The indices of the inputs whose sizes are neither fixed nor computable from scalar inputs."""
         return tuple(index for index, placeholder in enumerate(self.inputs) if not placeholder.has_known_layout)
 
     @property
@@ -171,7 +171,7 @@ class GraphPlan(Record):
 
 @dataclass(frozen=True, slots=True)
 class GraphUse(Record):
-    """How one graph is used: its plan, and counters of its recordings."""
+    """The plan of one FX graph, and counters of its recordings (captured CUDA graphs) and replays."""
 
     plan: GraphPlan
     recordings: int
@@ -191,7 +191,7 @@ class CudagraphReport(Shown):
     notes: tuple[str, ...] = ()
 
     def to_dot(self) -> str:
-        """Return the graphs with their inputs and pieces in the Graphviz language, for `dot -Tsvg`."""
+        """Return a drawing of the graphs with their inputs and pieces as Graphviz source, for `dot -Tsvg`."""
         from dynx.report import dot
 
         return dot(self)

@@ -1,4 +1,4 @@
-"""What `watch(detail="full")` keeps of each compilation: its guards, and the code of its graph."""
+"""Records that `watch(detail="full")` adds for each compilation: its guards, and the code of its graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN_LINES = 40  # of one graph on a terminal: a screen
 class CompiledGuards(Record):
     """The guards of one compilation: the conditions under which its code may run.
 
-    Some guards that Dynamo asks for (`Compile.guards` counts them) check several conditions, which are listed one by one. A run
+    Some guards that Dynamo requests (`Compile.guards` counts them) check several conditions, which are listed one by one. A run
     file keeps a limited number of them; `omitted` counts the others.
     """
 
@@ -36,10 +36,10 @@ class CompiledGuards(Record):
 
 @dataclass(frozen=True, slots=True)
 class CodeLine(Record):
-    """One line of a graph's code."""
+    """One line of the Python code of an FX graph, with the user's line that it was traced from."""
 
     text: str
-    location: Location | None = None  # the user's line that led to it; None for the signature and the return statement
+    location: Location | None = None  # None for the signature and the return statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,12 @@ class GraphCode(Record):
 
     @property
     def code(self) -> str:
-        """The lines as one text."""
+        """The code of the graph as one string."""
         return "\n".join(line.text for line in self.lines)
 
 
 def guard_cells(compiled: CompiledGuards) -> Iterable[tuple[Cell, ...]]:
-    """Yield a row for each guard, and one that counts those that the record omits."""
+    """Yield the table rows of a compilation's guards, and one row for the number of guards that were not saved."""
     for guard in compiled.guards:
         yield compiled.id, Value(guard.source), guard.expected or "", guard.kind, guard.location
     if compiled.omitted:
@@ -76,7 +76,7 @@ def guard_cells(compiled: CompiledGuards) -> Iterable[tuple[Cell, ...]]:
 
 
 def guard_lines(compiled: CompiledGuards) -> Iterable[Line]:
-    """Yield a line for the compilation and one for each of its first guards on values."""
+    """Yield the terminal lines of a compilation's guards: a title, the first guards on values, and how many more there are."""
     total = len(compiled.guards) + compiled.omitted
     yield Line(compiled.id, (Function(compiled.location), f"{total} guards"))
     on_values = sorted((guard for guard in compiled.guards if guard.is_on_value), key=lambda guard: guard.is_on_library)
@@ -89,12 +89,12 @@ def guard_lines(compiled: CompiledGuards) -> Iterable[Line]:
 
 
 def code_cells(graph: GraphCode) -> Iterable[tuple[Cell, ...]]:
-    """Yield one row with the whole code."""
+    """Yield the only table row of a graph, with its whole code."""
     yield graph.id, Function(graph.location), _source(graph, len(graph.lines))
 
 
 def code_lines(graph: GraphCode) -> Iterable[Line]:
-    """Yield a line for the compilation and one with the first lines of the code."""
+    """Yield the terminal lines of a graph: a title, and the first lines of its code."""
     yield Line(graph.id, (Function(graph.location),))
     yield Line("", (_source(graph, _SHOWN_LINES),))
 

@@ -1,4 +1,4 @@
-"""Advice: what a user should change."""
+"""Record of an advice rule that applies to a run: what to change, and the time that it would save."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Finding(Record):
-    """One piece of advice, with the time that is lost without it.
+    """One piece of advice on a line of the program, with the compile time that is lost without it.
 
     `seconds` is the wall time of recompiles, and of compiling resume functions after graph breaks, with their discarded
     attempts. The first compilation of a function is never lost.

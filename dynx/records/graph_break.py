@@ -1,4 +1,4 @@
-"""Where a graph ended before the function did."""
+"""Record of a graph break: where and why Dynamo ended a graph before the function returned."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class GraphBreak(Record):
-    """One cause of a graph break.
+    """A graph break at one line for one reason; `count` says how often Dynamo met it.
 
-    Meeting the same cause again (in a caller, after a restart, in a recompile) adds to `count`. `chain` is the call stack from
+    The same cause can be met again in a caller, after a restart or in a recompile. `chain` is the call stack from
     the compiled function to the innermost line. `resumable` is False where Dynamo cannot write a resume function (inside `try`,
     in a loop): the whole function then runs eagerly.
     """
@@ -33,5 +33,5 @@ class GraphBreak(Record):
 
     @property
     def cause(self) -> tuple[str, int, str]:
-        """The key of the break: two breaks with equal causes are merged."""
+        """File, line and kind of the graph break; records with equal causes are merged."""
         return self.location.file, self.location.line, self.kind or self.reason

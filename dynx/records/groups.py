@@ -1,4 +1,4 @@
-"""The table of record kinds: everything that a run may hold, in the order in which `Run.to_json` lists it."""
+"""`Groups`: all kinds of records that a run may hold, such as `run.graph_breaks`, in the order of `Run.to_json`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _break_lines(graph_break: GraphBreak) -> Iterable[Line]:
 
 
 class Groups:
-    """The groups of a run; the base of `Run` and `Watch`.
+    """The base class of `Run` and `Watch`, with one attribute for each kind of record.
 
     One declaration adds a kind of record to run files, `to_json`, the terminal and the notebook.
     """
@@ -50,7 +50,7 @@ class Groups:
 
         @property
         def events(self) -> tuple[Record, ...]:
-            """All records, in the order they were committed: a field of `Run`."""
+            """All records of the run in the order in which they were emitted: a field of `Run`."""
             raise NotImplementedError
 
     compiles = Kind(

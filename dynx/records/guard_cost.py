@@ -14,27 +14,27 @@ from dynx.records.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class CostNode(Tree, Record):
-    """A guarded value, and the nanoseconds that checking it takes.
+    """A node of the guard tree (a guarded value), and the nanoseconds that checking it takes.
 
     The guards of one value are timed together.
     """
 
     source: str  # "L['self'].weight"
     type: str
-    ns: float  # including everything reached through it
+    ns: float  # including its children
     own_ns: float  # reaching it and checking its own guards
     guards: tuple[GuardInfo, ...] = ()
     children: tuple[CostNode, ...] = ()
 
     @property
     def ns_per_guard(self) -> float:
-        """The value's own time, divided by the number of its guards."""
+        """The nanoseconds spent on this value itself, without its children, divided by the number of its guards."""
         return self.own_ns / max(1, len(self.guards))
 
 
 @dataclass(frozen=True, slots=True)
 class FrameCost(Record):
-    """The guards of one frame of the call: of the function or of a resume function.
+    """The cost of checking the guards of one frame of the call: of the function or of a resume function.
 
     `ns` is the time that torch takes to check all of them; the parts in `tree` are timed on copies, in which every guard is
     evaluated.
@@ -49,13 +49,13 @@ class FrameCost(Record):
 
     @property
     def size(self) -> int:
-        """The number of guards."""
+        """The number of guards of the frame."""
         return sum(len(node.guards) for _, node in self.tree.walk())
 
 
 @dataclass(frozen=True, slots=True)
 class GuardSetting(Record):
-    """A way to check the guards, and what it would cost.
+    """One way to configure guard checks, such as dropping some guards, with the time per call and the changes it would miss.
 
     It is safe when it misses no change that the guards in use would detect.
     """
@@ -69,14 +69,14 @@ class GuardSetting(Record):
 
     @property
     def is_safe(self) -> bool:
-        """Whether it detects every change that the guards in use detect."""
+        """Whether the setting detects every change that the guards in use detect."""
         return not self.misses
 
 
 @named("guard_costs")
 @dataclass(frozen=True, slots=True)
 class GuardCosts(Shown):
-    """The cost of checking guards in one call."""
+    """The cost of checking guards in one call of a compiled function, and cheaper settings."""
 
     location: Location
     call_ns: float  # of the whole call
@@ -85,7 +85,7 @@ class GuardCosts(Shown):
 
     @property
     def ns(self) -> float:
-        """The nanoseconds of all guards in one call."""
+        """The nanoseconds that checking all guards takes in one call."""
         return sum(frame.ns * frame.times for frame in self.frames)
 
     @property
@@ -95,7 +95,7 @@ class GuardCosts(Shown):
 
     @property
     def advice(self) -> GuardSetting:
-        """The cheapest safe setting; the setting in use where no other is cheaper."""
+        """The cheapest setting that is safe; the setting in use if no other is cheaper."""
         return min((setting for setting in self.settings if setting.is_safe), key=lambda setting: setting.ns)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""One kind of record that a run may hold: declared once, and everything that handles records derives from it."""
+"""`Kind`: declares a kind of record once, for run files, `Run`, `Watch`, the terminal and the notebook."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ R = TypeVar("R", bound=Record)
 
 
 class HasEvents(Protocol):
-    """What holds records in the order they were committed."""
+    """An object whose `events` are records in the order in which they were emitted, such as a `Run`."""
 
     @property
     def events(self) -> tuple[Record, ...]: ...
 
 
 class Kind(Generic[R]):
-    """A group of a run: the records of one class, merged; read as an attribute of the run.
+    """A descriptor for the records of one class in a run: `run.recompiles` returns them, merged.
 
-    The attribute's name is also the group's name in `Run.to_json`. The declaration is all that a new kind of record needs:
+    The attribute's name is also the key in `Run.to_json`. The declaration is all that a new kind of record needs:
     the codec, run files, `Run`, `Watch`, the terminal and the notebook derive from it.
 
     Args:
@@ -30,7 +30,7 @@ class Kind(Generic[R]):
         name: the "type" of the record in run files.
         doc: one sentence about the group.
         merge: joins records of the same thing; by default every record is kept.
-        table: how a terminal and a notebook list the records; None where neither does, or by a view of its own.
+        table: how a terminal and a notebook list the records; None if they do not, or have a special view.
 
     Example:
         >>> from dataclasses import dataclass
@@ -73,9 +73,9 @@ class Kind(Generic[R]):
         return self._merge(event for event in run.events if type(event) is self.record)
 
     def __set__(self, run: HasEvents, value: object) -> None:
-        raise AttributeError(f"{self.group} of a run is computed from its events and cannot be set")
+        raise AttributeError(f"{self.group} cannot be set: it is computed from events\n  create a Run with other events")
 
 
 def kinds_of(cls: type) -> tuple[Kind[Any], ...]:
-    """Return the kinds that a class of runs holds, in the order of their declaration."""
+    """Return the `Kind` descriptors of a class such as `Run`, in the order of their declaration."""
     return tuple(kind for base in reversed(cls.__mro__) for kind in vars(base).values() if isinstance(kind, Kind))

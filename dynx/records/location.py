@@ -1,4 +1,4 @@
-"""Lines of source code."""
+"""`Location`: a line of source code, with the line of the user's code that called it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Location(Record):
 
     @property
     def own(self) -> Location:
-        """The line of the user's own code: this one, or the one that called into the library."""
+        """The line of the user's own code: this location, or its `caller` if this one is in a library."""
         return self.caller if self.library is not None and self.caller is not None else self
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Location(Record):
 
 
 def short_path(file: str) -> str:
-    """Return the path relative to the working directory when that is shorter."""
+    """Return the path relative to the working directory if that is shorter, else the path as it is."""
     try:
         relative = os.path.relpath(file)
     except (OSError, ValueError):  # deleted working directory, another drive

@@ -1,4 +1,4 @@
-"""Merging: records of the same thing become one record with a count."""
+"""Merge records of the same event into one record with a count; one function for each kind of record."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ def recompiles(records: Iterable[Recompile]) -> tuple[Recompile, ...]:
 
 
 def graph_breaks(records: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
-    """Merge breaks of one cause, and add to each the advice rule that applies.
+    """Merge graph breaks with the same cause (file, line and kind), and add the advice rule that applies.
 
-    A break that cannot be resumed is kept, since it costs most, and then the longest call chain, which shows how the user's
-    code got there.
+    Of the merged breaks, one that cannot be resumed is shown, since it costs most, else the one with the longest call chain.
     """
     from dynx.advice import rule_of_break
 
@@ -49,42 +48,42 @@ def graph_breaks(records: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
 
 
 def break_states(records: Iterable[BreakState]) -> tuple[BreakState, ...]:
-    """Keep the state with most frames of each cause."""
+    """Keep one `BreakState` for each cause of a graph break: the one with the most frames."""
     return _merge(records, lambda state: state.cause, lambda a, b: max(a, b, key=lambda state: len(state.frames)))
 
 
 def gave_up(records: Iterable[GaveUp]) -> tuple[GaveUp, ...]:
-    """Keep one record per function: threads that reach the limit at the same time record it several times."""
+    """Keep one `GaveUp` record per function, since threads that reach the recompile limit together each emit one."""
     return _merge(records, lambda record: (record.generation, record.id.rpartition("/")[0]), lambda a, b: a)
 
 
 def skipped(records: Iterable[Skipped]) -> tuple[Skipped, ...]:
-    """Count how often a function was skipped for one reason."""
+    """Merge the records of a function that Dynamo skipped for the same reason, and count them."""
     return _counted(records, lambda record: (record.location, record.reason))
 
 
 def cudagraph_skips(records: Iterable[Skip]) -> tuple[Skip, ...]:
-    """Count how often a line ran uncaptured for one reason."""
+    """Merge records of uncaptured graphs with the same line and reason, and count them."""
     return _counted(records, lambda record: (record.reason, record.location))
 
 
 def caches(records: Iterable[CacheEvent]) -> tuple[CacheEvent, ...]:
-    """Count the equal results of one compilation."""
+    """Merge equal results of cache lookups in one compilation, and count them."""
     return _counted(records, lambda record: (record.cache, record.result, record.generation, record.id, record.reason))
 
 
 def warnings(records: Iterable[TorchWarning]) -> tuple[TorchWarning, ...]:
-    """Count the equal warnings of one origin."""
+    """Merge warnings of torch with the same text and origin, and count them."""
     return _counted(records, lambda record: (record.text, record.origin))
 
 
 def troubles(records: Iterable[Trouble]) -> tuple[Trouble, ...]:
-    """Count the equal failures."""
+    """Merge equal failures of dynx itself, and count them."""
     return _counted(records, lambda record: (record.what, record.why))
 
 
 def lines(records: Iterable[LineCost]) -> tuple[LineCost, ...]:
-    """Sum the cost of each line over the compilations that traced it, most expensive first."""
+    """Sum the tracing cost of each line over all compilations, and sort the lines, most expensive first."""
     merged = _merge(records, lambda line: (line.location.file, line.location.line, line.location.function), _sum)
     return tuple(sorted(merged, key=lambda line: -line.seconds))
 
@@ -107,7 +106,7 @@ def _counted(records: Iterable[C], key: Callable[[C], Hashable]) -> tuple[C, ...
 
 
 def _merge(records: Iterable[T], key: Callable[[T], Hashable], join: Callable[[T, T], T]) -> tuple[T, ...]:
-    """Join the records of one key, in the order in which the keys were first seen."""
+    """Merge records with equal keys by `join`, in the order in which the keys first occur."""
     merged: dict[Hashable, T] = {}
     for record in records:
         known = merged.get(key(record))

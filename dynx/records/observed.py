@@ -1,4 +1,4 @@
-"""Caches, dynamic sizes, warnings and failures of dynx itself, seen while a program compiled."""
+"""Records of compile-cache lookups, sizes that became dynamic, warnings of torch, and failures of dynx itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class CacheEvent(Record):
-    """One lookup in a compile cache on disk."""
+    """One lookup in a compile cache on disk (FX graph cache, AOTAutograd cache): hit, miss or bypass."""
 
     cache: Literal["fx_graph", "aot_autograd"]
     result: Literal["hit", "miss", "bypass"]

@@ -1,4 +1,4 @@
-"""The state of the trace where a graph broke."""
+"""Records of the state of Dynamo (frames, variables, graph, guards) at a graph break."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class FrameState(Record):
-    """One symbolic frame: the values that Dynamo had traced in it, as text."""
+    """One frame that Dynamo was tracing: its current instruction, value stack and local variables, as text."""
 
     location: Location  # with the columns of the instruction
     instruction: str  # "CALL 1"
@@ -24,9 +24,9 @@ class FrameState(Record):
 
 @dataclass(frozen=True, slots=True)
 class BreakState(Record):
-    """The state of the trace where a graph broke or a compilation failed; one record per cause.
+    """The state of Dynamo at a graph break or a failed compilation; one record per cause.
 
-    `frames` are the symbolic frames, innermost first; `graph` is the code traced so far in this graph.
+    `frames` are the frames being traced, innermost first; `graph` is the code traced so far in this graph.
     """
 
     id: str  # compile id
@@ -45,5 +45,5 @@ class BreakState(Record):
 
     @property
     def cause(self) -> tuple[str, int, str]:
-        """The key of the break, as in `GraphBreak.cause`."""
+        """File, line and kind of the graph break, as in `GraphBreak.cause`."""
         return self.location.file, self.location.line, self.kind or self.reason

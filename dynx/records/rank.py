@@ -1,4 +1,4 @@
-"""The rank of this process in a distributed job, and the run file that belongs to it: `last.rank3.dynx`.
+"""Find the rank of this process in a distributed job, and name its run file after it: `last.rank3.dynx`.
 
 A rank never writes to the file of another process. Every rank first writes to a file named by its process id, which is renamed
 when the rank is known; a file that another process of the same job wrote, or that is open in a live process, is kept, and the
@@ -29,20 +29,20 @@ _MAX_HEADER = 2**20  # bytes: a header is a few hundred, but repeats the command
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """The global rank of a process; `restart` counts how often torchrun has restarted the worker group."""
+    """The global rank of a process and the world size; `restart` counts how often torchrun has restarted the workers."""
 
     rank: int
     world_size: int
     restart: int = 0
 
     def header(self) -> dict[str, int]:
-        """Return what the header of a run file says about the rank."""
+        """Return the rank as fields of a run file's header."""
         numbers = {"rank": self.rank, "world_size": self.world_size}
         return {**numbers, "restart": self.restart} if self.restart else numbers
 
 
 def rank_in_environment() -> Rank | None:
-    """Return the rank that a launcher set in the environment variables of this process."""
+    """Return the rank that a launcher (torchrun, mpirun) set in the environment variables of this process, or None."""
     for rank_variable, size_variable in _VARIABLES:
         rank, world_size = _number(rank_variable), _number(size_variable)
         if rank is not None and world_size is not None:
@@ -51,7 +51,7 @@ def rank_in_environment() -> Rank | None:
 
 
 def current_rank() -> Rank | None:
-    """Return the rank of this process as the environment or the default process group has it, or None.
+    """Return the rank of this process from the environment, else from the default process group, else None.
 
     torch is looked up and never imported: a process without it has no process group.
     """
@@ -71,28 +71,28 @@ def _number(variable: str) -> int | None:
 
 
 def job_in_environment() -> str | None:
-    """Return what identifies this launch of torchrun: its run id, which may be used again, and the process of its agent."""
+    """Return an id of this launch of torchrun: its run id, which launches may share, and its agent's process id; or None."""
     run_id = os.environ.get("TORCHELASTIC_RUN_ID")
     return None if run_id is None else f"{run_id}-{os.getppid()}"
 
 
 def process_file(path: Path) -> Path:
-    """Return `last.12345.dynx` for `last.dynx`, the file of this process."""
+    """Return `path` with the id of this process in the file name: `last.12345.dynx` for `last.dynx`."""
     return path.with_suffix(f".{os.getpid()}{path.suffix}")
 
 
 def lock(file: IO[bytes]) -> None:
-    """Mark `file` as being written by a live process until it is unlocked or closed."""
+    """Lock `file`, which shows other processes that a live process writes it."""
     _flock(file.fileno(), "LOCK_EX")
 
 
 def unlock(file: IO[bytes]) -> None:
-    """Release the lock also where a forked child still holds the descriptor."""
+    """Release the lock of `file`, which closing would not do while a forked child has the file open too."""
     _flock(file.fileno(), "LOCK_UN")
 
 
 def claim(own: Path, path: Path, rank: Rank, header: Mapping[str, Any]) -> Path:
-    """Rename the file of this process to the rank's and return the new path.
+    """Rename the run file of this process, named by its process id, after its rank; return the new path.
 
     Args:
         own: the file named by the process id.
@@ -118,7 +118,7 @@ def _candidates(path: Path, rank: Rank) -> Iterator[Path]:
 
 
 def _is_taken(path: Path, header: Mapping[str, Any]) -> bool:
-    """Return whether renaming a file to `path` would lose what another process of this launch, or a live one, wrote."""
+    """Return whether `path` must not be overwritten: another process of this launch wrote it, or a live process has it open."""
     if not path.exists():
         return False
     written = read_header(path)
@@ -127,7 +127,7 @@ def _is_taken(path: Path, header: Mapping[str, Any]) -> bool:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """Return the first line of a run file; empty where there is none."""
+    """Return the header (first line) of a run file; empty if `path` is not a run file."""
     try:
         with path.open("rb") as file:
             data = json.loads(file.readline(_MAX_HEADER))
@@ -146,7 +146,7 @@ def _is_locked(path: Path) -> bool:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time choose a name in `folder`; a file system without locks lets all."""
+    """Lock `folder` while this process chooses a file name in it; without effect if the file system has no locks."""
     if _fcntl is None:
         yield
         return
@@ -162,7 +162,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _flock(descriptor: int, operation: str) -> bool:
-    """Lock or unlock without waiting; False where another open file holds the lock."""
+    """Lock or unlock a file descriptor without waiting; return False if another open file holds the lock."""
     if _fcntl is None:
         return True
     try:

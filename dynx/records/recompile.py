@@ -1,4 +1,4 @@
-"""Why a function was compiled again."""
+"""Records of a recompile and of the guards that failed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OF_A_VALUE = (
 
 @dataclass(frozen=True, slots=True)
 class Reason(Record):
-    """One guard that failed.
+    """One failed guard of a cache entry, with the expected and the actual value as text.
 
     Holds text, never the values: a record outlives the frame that it describes.
     """
@@ -55,22 +55,25 @@ class Reason(Record):
     source: str  # "L['x'].size()[0]"
     expected: str | None
     got: str | None  # None where the value could not be read without running the user's code
-    location: Location | None  # the line that asked for the guard; for global state, the call
+    location: Location | None  # the line that requested the guard; for global state, the line of the call
     rule: str | None = None  # "DX102" where an advice rule applies
     against: str | None = None  # the compile id whose guard failed
     holder: str | None = None  # the kind of object that holds the value: "argument", "global", "module", "optimizer", "object"
-    requesters: tuple[Location, ...] = ()  # every line that asked for it, in order
+    requesters: tuple[Location, ...] = ()  # every line that requested the guard, in order
     text: str = ""  # the guard as torch words it
 
     @property
     def subject(self) -> str:
-        """The compared property: `x.size()[0]`, `dtype of x`."""
+        """What the guard compares, as text: `x.size()[0]`, `dtype of x`."""
         return f"{self.kind} of {self.source}" if self.kind in _OF_A_VALUE else self.source
 
 
 @dataclass(frozen=True, slots=True)
 class Recompile(Record):
-    """Another compilation of a function that is in the cache; the first reason is that of the newest cache entry."""
+    """A compilation of a function that already has cache entries, with the reasons why none of them matched the call.
+
+    A guard on a value for which the function has not been compiled before comes first.
+    """
 
     generation: int
     id: str

@@ -1,4 +1,4 @@
-"""Everything that was seen while a program ran."""
+"""`Run`: all records of a program's compilations, and what is computed from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dynx.records.runfile import RunFile, read, write
 
 
 class RunMembers(Groups):
-    """What `Run` and `Watch` have in common: the groups of records, and what follows from them."""
+    """The base class of `Run` and `Watch`: the records by kind, and what is computed from them, such as `findings`."""
 
     if TYPE_CHECKING:  # fields of `Run`, properties of `Watch`
 
@@ -34,12 +34,12 @@ class RunMembers(Groups):
         def unknown(self) -> tuple[Mapping[str, Any], ...]: ...
 
     def _frozen(self) -> Run:
-        """Return the run as it is now; a watch that is open still grows."""
+        """Return the records so far as a `Run`; an open `Watch` may receive more."""
         raise NotImplementedError
 
     @property
     def eager(self) -> tuple[Compile, ...]:
-        """Compiles that came to nothing because of a graph break: those functions run eagerly as a whole."""
+        """Compilations that Dynamo abandoned at a graph break that it cannot resume: the whole function runs eagerly."""
         run = self._frozen()
         breaks = (event for event in run.events if isinstance(event, GraphBreak))  # one cause may be resumable elsewhere
         broken = {key for graph_break in breaks if not graph_break.resumable for key in graph_break.compiles}
@@ -47,7 +47,7 @@ class RunMembers(Groups):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The advice that applies, most expensive first."""
+        """The advice that applies to this run, with the most lost compile time first."""
         from dynx.advice import advise
 
         return advise(self._frozen())
@@ -60,7 +60,7 @@ class RunMembers(Groups):
 
     @property
     def compile_seconds(self) -> float:
-        """Wall time spent compiling, in seconds."""
+        """Wall time spent compiling, backward graphs included, in seconds."""
         run = self._frozen()
         return sum(compile.seconds for compile in run.compiles) + sum(backward.seconds for backward in run.backwards)
 
@@ -83,7 +83,7 @@ class RunMembers(Groups):
         return json.dumps({"header": dict(run.header), "end": dict(run.end), **lists}, indent=1)
 
     def to_perfetto(self) -> str:
-        """Return the run along time, as JSON for Perfetto (ui.perfetto.dev): compilations, recordings of CUDA graphs, skips."""
+        """Return compilations and captures of CUDA graphs as a timeline in JSON, for Perfetto (ui.perfetto.dev)."""
         from dynx.report import perfetto
 
         return perfetto(self._frozen())
@@ -103,10 +103,10 @@ class RunMembers(Groups):
 class Run(RunMembers):
     """What torch.compile did during one `dynx.watch()` or `dynx run`.
 
-    A run is made of `events`, in the order they were committed; its groups (`run.compiles`, `run.graph_breaks`, …) are computed
-    from them. `header` describes the program and its environment (torch, Python, device, command), `end` how it ended; `end` is
-    empty when the process was killed. `problems` lists the lines of a run file that could not be read. Findings are computed
-    from the events too, so an old file profits from new rules.
+    A run is made of `events`, in the order in which they were emitted; its groups (`run.compiles`, `run.graph_breaks`, …) are
+    computed from them. `header` describes the program and its environment (torch, Python, device, command), `end` how the run
+    ended; `end` is empty when the process was killed. `problems` lists the lines of a run file that could not be read. Findings
+    are computed from the events too, so an old file profits from new rules.
 
     >>> import dynx
     >>> with dynx.watch() as w:

@@ -1,6 +1,6 @@
-"""The run file: JSON lines. The first is a header, the last an end, between them are the records as they were committed.
+"""Write and read run files: JSON lines with a header first, then the records in order, then an end line.
 
-Lines are appended and flushed one by one, so a killed process leaves all records up to then.
+Lines are appended and flushed one by one, so the file of a killed process has all records that were written until then.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_PROBLEMS = 20  # warnings of damaged lines; the others are only counted
 
 
 class RunWriter:
-    """Appends records to a run file; warns of the first failure to write and ignores further ones.
+    """Appends records to a run file; if writing fails, warns once and writes nothing more.
 
     The name of the file depends on the process, which `header` describes:
 
@@ -54,25 +54,25 @@ class RunWriter:
 
     @property
     def path(self) -> Path:
-        """The file that is written now; its name changes once where the rank becomes known later."""
+        """The path of the file being written; the file is renamed once if the rank of the process becomes known only later."""
         return self._path
 
     @property
     def child_path(self) -> Path:
-        """The path that children name their files after: with this process's rank, where it has one."""
+        """The path from which child processes derive the names of their files; contains the rank of this process, if any."""
         return self._path if "rank" in self._header else self._unranked
 
     @property
     def header(self) -> Mapping[str, Any]:
-        """The header, with the rank as soon as it is known."""
+        """The header of the run file, with the rank as soon as it is known."""
         return self._header
 
     def write(self, record: Record) -> None:
-        """Append a record and flush."""
+        """Append a record to the file at once."""
         self._line(to_data(record))
 
     def end(self, end: Mapping[str, Any]) -> None:
-        """Append the last line and close the file."""
+        """Append the end line, with the fields of `end`, and close the file."""
         self._line({"type": "end", **end})
         if self._file is not None:
             rank.unlock(self._file)
@@ -80,24 +80,24 @@ class RunWriter:
             self._file = None
 
     def is_in_use(self) -> bool:
-        """Return whether this process has a file, or should have one: a forked child has none until it is a rank or writes."""
+        """Return whether this process has its run file open, or is a forked child with a rank that has to open its own."""
         if os.getpid() == self._pid:
             return self._file is not None
         return self._is_forked and "rank" not in self._header and rank.current_rank() is not None
 
     def look_for_rank(self) -> None:
-        """Rename the file of a child whose rank has become known; called before each record and before each fork."""
+        """Rename the run file of a child process once its rank is known; called before each record and before each fork."""
         if os.getpid() != self._pid and self.is_in_use():
             self._move_to_child()
         if not self._seeks_rank or self._file is None or (own_rank := rank.current_rank()) is None:
             return
         self._seeks_rank = False
         self._header |= own_rank.header()
-        self._write({"type": "header", "dynx_run": SCHEMA, **self._header})  # the later of two headers is read
+        self._write({"type": "header", "dynx_run": SCHEMA, **self._header})  # a reader uses the last header
         self._claim(own_rank)
 
     def leave_to_parent(self) -> None:
-        """Close the parent's file in a forked child, which opens a file of its own when it has something to write."""
+        """Close the parent's run file in a forked child, which opens its own file later, if it needs one."""
         self._is_forked = self._is_forked or self._file is not None
         if self._file is not None:
             self._file.close()  # the parent's descriptor stays open in the parent
@@ -182,7 +182,7 @@ _writers: WeakSet[RunWriter] = WeakSet()
 
 def _before_fork() -> None:
     for writer in tuple(_writers):
-        writer.look_for_rank()  # a child of a rank is no rank itself
+        writer.look_for_rank()  # children of a rank have no rank, so the rank must be looked up before the fork
 
 
 def _after_fork_in_child() -> None:
@@ -211,7 +211,7 @@ def _lines(contents: RunFile) -> Iterator[Mapping[str, Any]]:
 
 
 def read(path: Path) -> RunFile:
-    """Read every whole line and warn of the others; see `Run.load`."""
+    """Read a run file and warn of the lines that cannot be read; see `Run.load`."""
     header: dict[str, Any] = {}
     end: dict[str, Any] = {}
     events: list[Record] = []
@@ -238,7 +238,7 @@ def read(path: Path) -> RunFile:
             else:
                 unknown.append({"type": kind, **data})
     if not header:
-        raise BadRunFile(f"{path} is empty\n  make one: dynx run script.py")
+        raise BadRunFile(f"the run file {path} is empty\n  make one: dynx run script.py")
     _warn_of(problems, path)
     header.pop("dynx_run", None)
     return RunFile(tuple(events), header, end, tuple(problems), tuple(unknown))
@@ -255,7 +255,7 @@ def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _parse(line: bytes) -> dict[str, Any] | str:
-    """Parse a line; return its object, or the reason why it has none."""
+    """Return the JSON object in a line, or a text that says why the line has none."""
     if not line:
         return "longer than 8 MiB"
     try:
@@ -280,6 +280,6 @@ def _visible(value: Any) -> Any:
 
 def _warn_of(problems: list[str], path: Path) -> None:
     for problem in problems[:_MAX_PROBLEMS]:
-        warnings.warn(f"{path}, {problem}; the rest is shown", DynxWarning, stacklevel=4)
+        warnings.warn(f"{path}, {problem}; this line is skipped, the others are read", DynxWarning, stacklevel=4)
     if len(problems) > _MAX_PROBLEMS:
-        warnings.warn(f"{path}: {len(problems) - _MAX_PROBLEMS} more damaged lines", DynxWarning, stacklevel=4)
+        warnings.warn(f"{path}: {len(problems) - _MAX_PROBLEMS} more lines are damaged and skipped", DynxWarning, stacklevel=4)

@@ -1,4 +1,4 @@
-"""Records with a terminal view and a notebook view of their own."""
+"""`Shown`: the base class of records that render themselves on a terminal and in a notebook."""
 
 from __future__ import annotations
 

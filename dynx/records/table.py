@@ -1,4 +1,4 @@
-"""How records of one kind are listed: as lines on a terminal, as the rows of a table in a notebook.
+"""Describe how records are listed: as lines on a terminal, as the rows of a table in a notebook.
 
 A table yields cells, which are plain values; each view has its own words for them (`dynx/report/_cells.py`).
 """
@@ -17,19 +17,19 @@ R = TypeVar("R", bound=Record)
 
 
 class Seconds(NamedTuple):
-    """A duration."""
+    """A table cell with a duration in seconds."""
 
     value: float
 
 
 class Times(NamedTuple):
-    """How often the same thing was seen."""
+    """A table cell with the number of times that the same thing was observed."""
 
     number: int
 
 
 class Change(NamedTuple):
-    """Two values of one thing, "128, then 256"; None where a value is unknown."""
+    """A table cell with the earlier and the later value of something, "128, then 256"; None for an unknown value."""
 
     first: str | None
     second: str | None
@@ -39,25 +39,25 @@ class Change(NamedTuple):
 
 
 class Function(NamedTuple):
-    """A function, shown by its name and its first line."""
+    """A table cell with a function, shown by its name and its first line."""
 
     location: Location
 
 
 class Strong(NamedTuple):
-    """Text that the eye should find first."""
+    """A table cell with text that a terminal shows in bold."""
 
     text: str
 
 
 class Value(NamedTuple):
-    """A guarded value, by torch's name for its source."""
+    """A table cell with a guarded value, named by its source in torch (`L['x']`)."""
 
     source: str
 
 
 class Source(NamedTuple):
-    """Lines of generated code, each with the user's line that led to it."""
+    """A table cell with lines of generated code, each with the user's line that it comes from."""
 
     lines: tuple[tuple[str, Location | None], ...]
 
@@ -67,7 +67,7 @@ Cell = str | int | Location | Reason | Seconds | Times | Change | Function | Str
 
 
 class Line(NamedTuple):
-    """One entry of a list on a terminal."""
+    """One line of a list on a terminal."""
 
     amount: Cell  # what it cost, how often it was seen, or its compile id
     fact: tuple[Cell, ...]
@@ -84,10 +84,10 @@ def _every(record: Record) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Table(Generic[R]):
-    """A list of records with a title.
+    """How records of one kind are listed: title, columns, and functions that turn a record into rows or lines.
 
-    Tables with one title are shown as one. A terminal shows `lines`, or what follows from `cells`; a notebook shows `columns`
-    and `cells`, and nothing where there are no columns.
+    Tables with the same title are shown as one. A terminal shows `lines`, or lines made from `cells`; a notebook shows
+    `columns` and `cells`, and nothing if there are no columns.
     """
 
     title: str
@@ -101,7 +101,7 @@ class Table(Generic[R]):
     order: int = 500  # tables are shown in ascending order
 
     def lines_of(self, record: R) -> Iterator[Line]:
-        """Yield the lines of a record on a terminal."""
+        """Yield the lines that a terminal shows for a record."""
         if self.lines is not None:
             yield from self.lines(record)
             return
@@ -110,7 +110,7 @@ class Table(Generic[R]):
 
 
 def _line(row: tuple[Cell, ...]) -> Line:
-    """Turn a row into a line: the cost or the count comes first, else the first cell; the location comes last."""
+    """Convert a table row into a terminal line: first the duration, the count or the first cell, last the location."""
     seconds = [cell for cell in row if isinstance(cell, Seconds)]
     times = [cell for cell in row if isinstance(cell, Times)]
     locations = [cell for cell in row if isinstance(cell, Location)]

@@ -1,4 +1,4 @@
-"""Records of the time that tracing took, by line and by compilation."""
+"""Records of the time that Dynamo spent tracing, by line and by compilation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class LineCost(Record):
-    """The tracing cost of one line of one function, summed over the committed attempts of all compilations.
+    """The time that Dynamo spent tracing one line, summed over the committed attempts of all compilations.
 
     Times are wall seconds of tracing; the time of the backend is not included.
     """
@@ -22,7 +22,7 @@ class LineCost(Record):
     seconds: float  # in the line itself
     cumulative: float  # including the functions it inlined
     nodes: tuple[str, ...]  # FX nodes that the line added to the graph
-    guards: tuple[TracedGuard, ...]  # that the line asked for, also if another line had asked before
+    guards: tuple[TracedGuard, ...]  # that the line requested, even if another line had requested them before
     shape_guards: tuple[str, ...]
     exceptions: int  # of the traced code, raised or propagated here
 

@@ -1,4 +1,4 @@
-"""The state of a trace before one instruction."""
+"""Record of the state of Dynamo before it traced one instruction."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dynx.records.record import Record
 
 @dataclass(frozen=True, slots=True)
 class TraceState(Record):
-    """The state of a trace before one instruction, as the debugger recorded it.
+    """The state of Dynamo before it traced one instruction, as `dynx.comptime.debug` recorded it.
 
-    `frames` are the symbolic frames, innermost first; `nodes` counts the nodes of the graph so far, `guards` the guards that
-    the attempt has asked for so far.
+    `frames` are the frames being traced, innermost first; `nodes` counts the nodes of the graph so far, `guards` the guards
+    that the attempt has requested so far.
     """
 
     number: int  # index of the instruction, in the order of tracing

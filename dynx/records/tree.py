@@ -1,4 +1,4 @@
-"""Records that form a tree."""
+"""`Tree`: a mixin for records whose `children` are of the same class."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Tree:
-    """A node with nodes of its own type in `children`."""
+    """A tree node whose `children` are nodes of the same class."""
 
     __slots__ = ()
 

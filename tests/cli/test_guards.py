@@ -41,10 +41,10 @@ def test_entries_are_listed_when_the_program_has_ended(shell, program):
 def test_unknown_target_is_an_error_with_a_next_step(shell, program):
     program(PROGRAM)
     for target, words in (
-        ("program.py", "names no function"),
+        ("program.py", "the target program.py is not of the form script.py::function"),
         ("other.py::f", "the file other.py does not exist"),
-        ("program.py:step", "name one: dynx guards program.py::step"),
-        ("program.py::", "name one: dynx guards program.py::function"),
+        ("program.py:step", "for example: dynx guards program.py::step"),
+        ("program.py::", "for example: dynx guards program.py::function"),
         ("program.py::f", "program.py has no f\n  compiled functions: Model.forward"),
         ("program.py::Model.backward", "has no Model.backward\n  compiled functions:"),
     ):

@@ -106,7 +106,7 @@ def test_other_runs_have_no_such_group():
 
 def test_a_name_belongs_to_one_class():
     """Two classes of one name could not be told apart in a run file."""
-    with pytest.raises(ValueError, match="'compile' is registered for Compile already"):
+    with pytest.raises(ValueError, match="'compile' is already registered for class Compile"):
         register("compile", Hologram)
     assert NAMES["compile"] is Compile
 

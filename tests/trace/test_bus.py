@@ -38,10 +38,10 @@ def test_generation_grows_with_each_reset():
 def test_generations_are_derived_from_compile_ids():
     """`torch._dynamo.reset` is not patched: an id that does not grow means that there was a reset."""
     ids = Generations()
-    assert [ids.of(frame, nth) for frame, nth in [(0, 0), (1, 0), (0, 1), (2, 0)]] == [0, 0, 0, 0]
-    assert [ids.of(frame, nth) for frame, nth in [(0, 0), (0, 1), (1, 0)]] == [1, 1, 1]
-    assert ids.of(0, 1) == 2
-    assert ids.of(0, 2) == 2
+    assert [ids.register(frame, nth) for frame, nth in [(0, 0), (1, 0), (0, 1), (2, 0)]] == [0, 0, 0, 0]
+    assert [ids.register(frame, nth) for frame, nth in [(0, 0), (0, 1), (1, 0)]] == [1, 1, 1]
+    assert ids.register(0, 1) == 2
+    assert ids.register(0, 2) == 2
 
 
 def test_discarded_attempts_are_labelled_and_their_breaks_counted_once():
