@@ -143,7 +143,7 @@ def test_error_names_the_thread_that_stays_in_a_call(monkeypatch):
 
     compiled = torch.compile(waits, backend="eager")
     compiled(torch.ones(3))
-    assert "thread 'MainThread' was in calls of compiled code" in messages[0]
+    assert "thread 'MainThread' has been calling compiled code" in messages[0]
     guards.reset(compiled)
     assert guards.inspect(compiled).entries == ()
 
