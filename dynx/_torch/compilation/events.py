@@ -22,7 +22,7 @@ class RawCache:
 
 @dataclass(frozen=True, slots=True)
 class RawDynamic:
-    """One size, stride, rank or number that torch found to change between calls, with the first two values."""
+    """One size, stride, rank or number that torch found to change between calls, with the two values that differed."""
 
     source: str
     dim: str

@@ -1,4 +1,4 @@
-"""Dynamo's symbolic variables, read without changing them.
+"""Read Dynamo's symbolic variables (`VariableTracker`) without changing them.
 
 Torch: subclasses of `VariableTracker`. Their number and methods grow with every release (47, 100, 128 methods in 2.11, 2.13
 and 2.15), so they are distinguished by the names of their classes and read through a few attributes that all versions have.
