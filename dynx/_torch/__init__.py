@@ -1,5 +1,6 @@
-"""The seam: the only package that imports private modules of torch.
+"""Functions that use private modules of torch, which no other package of dynx imports.
 
-`hooks` replaces attributes of torch, `capabilities` lists every private name in use; the folders follow torch's subsystems.
-Docstrings name the attributes of torch that a function uses, and the versions in which they are alike.
+This package is called the seam. `hooks` replaces attributes of torch, `capabilities` lists every private name in use; the
+folders follow torch's subsystems. Docstrings name the attributes of torch that a function uses, and the versions in which they
+are alike.
 """

@@ -1,4 +1,4 @@
-"""The table of every private name of torch that dynx uses, and its state in the installed torch."""
+"""List every private name of torch that dynx uses, and check whether the installed torch has it."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ _ATTRIBUTES = {**ATTRIBUTES, **_OPTIONAL}
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """A private name of torch that dynx uses, and its state in the installed torch."""
+    """A private name of torch that dynx uses, and whether the installed torch has it, lacks it, or has changed it."""
 
     name: str
     path: str
@@ -262,7 +262,7 @@ class Capability:
     optional: bool = False
 
     def require(self) -> None:
-        """Raise UnsupportedTorch if torch lacks it; a changed signature does not raise."""
+        """Raise UnsupportedTorch if the installed torch lacks this name; a changed signature does not raise."""
         if self.state == "missing":
             import torch
 
@@ -273,28 +273,28 @@ class Capability:
 
 
 def hook_point(name: str) -> HookPoint:
-    """Return a hook point of the table by its name."""
+    """Return the hook point with this name in `HOOK_POINTS` or `TOOL_POINTS`."""
     return _POINTS[name]
 
 
 def capability(name: str) -> Capability:
-    """Look up an entry of the table in the installed torch; nothing is cached, so that a simulated fault shows."""
+    """Check whether the installed torch has a name of the table; uncached, so that tests can simulate that it is missing."""
     return _of_hook(_POINTS[name]) if name in _POINTS else _of_attribute(name)
 
 
 def require(*names: str) -> None:
-    """Raise UnsupportedTorch unless the installed torch has all of these; call it where a feature begins."""
+    """Raise UnsupportedTorch unless the installed torch has all these names of the table; call it where a feature begins."""
     for name in names:
         capability(name).require()
 
 
 def capabilities() -> tuple[Capability, ...]:
-    """Look up every hook point and attribute of the table."""
+    """Check whether the installed torch has each hook point and attribute of the table."""
     return tuple(capability(name) for name in (*_POINTS, *_ATTRIBUTES))
 
 
 def signatures() -> dict[str, list[str]]:
-    """Return the parameters or types at the paths of the table, for the snapshots in `tests/seam/signatures/`."""
+    """Return the parameters or type of every name of the table by its path, for the snapshots in `tests/seam/signatures/`."""
     in_every_build = (*_POINTS, *ATTRIBUTES, *OPTIONAL_ATTRIBUTES)
     return {entry.path: list(entry.found) for entry in map(capability, in_every_build)}
 

@@ -1,4 +1,4 @@
-"""The only place that replaces attributes of torch's modules and classes.
+"""Replace attributes of torch's modules and classes; no other module of dynx does so.
 
 Three ways to do so, each returning a handle whose `remove()` undoes it:
 
@@ -51,7 +51,7 @@ _MISSING = object()  # what a class stores of an attribute that it inherits
 
 @dataclass(frozen=True, slots=True)
 class HookPoint:
-    """An attribute of torch that dynx hooks: `module:Class.name` or `module:name`.
+    """The path of an attribute of torch that dynx hooks, `module:Class.name` or `module:name`, and what dynx needs it for.
 
     `leading` are the parameters that subscribers read by position; `named` those they read by keyword.
     """
@@ -66,7 +66,7 @@ class HookPoint:
 
 
 def owner_of(path: str) -> tuple[Any, str]:
-    """Return the module or class that stores an attribute, and the attribute's name.
+    """Return the module or class in the path of an attribute, and the attribute's name.
 
     Raises ImportError or AttributeError when the installed torch has no such module or class.
     """
@@ -79,7 +79,10 @@ def owner_of(path: str) -> tuple[Any, str]:
 
 
 def parameters_of(path: str) -> tuple[str, ...]:
-    """Return the parameters of a function as text; empty for an attribute without a signature. Raises like `owner_of`."""
+    """Return the parameters of the function at a path as text; empty for an attribute without a signature.
+
+    Raises like `owner_of`.
+    """
     owner, name = owner_of(path)
     target = getattr(owner, name)
     try:
@@ -90,7 +93,7 @@ def parameters_of(path: str) -> tuple[str, ...]:
 
 
 def subscribe(point: HookPoint, before: Before, *, on_error: OnError, this_thread_only: bool = False) -> Subscription:
-    """Call `before(args, kwargs)` ahead of each call at `point`; what it returns is called with the result, or the exception.
+    """Call `before(args, kwargs)` ahead of each call at `point`; the function it returns, if any, gets the result or exception.
 
     Subscribers run in the order of their subscription, outside of all wrappers. `args` begins with the instance of a method and
     the class of a class method. Raises UnsupportedTorch when the installed torch has no such attribute, or one of a kind that
@@ -104,7 +107,7 @@ def subscribe(point: HookPoint, before: Before, *, on_error: OnError, this_threa
 
 
 def wrap(point: HookPoint, make: Make) -> Wrapping:
-    """Put `make(original)` around a function or method.
+    """Replace the function or method at `point` by `make(original)`, which may call `original`.
 
     A later wrapper is called first. `make` is called again whenever a wrapper below it comes or goes, and `original` takes the
     instance of a method, or the class of a class method, as its first argument. An exception that a wrapper raises reaches
@@ -121,14 +124,17 @@ def wrap(point: HookPoint, make: Make) -> Wrapping:
 
 
 def replace(point: HookPoint, fn: Callable[..., Any]) -> Wrapping:
-    """Call `fn` instead of a function or method; of several replacements the newest is called. Raises like `wrap`."""
+    """Call `fn` instead of the function or method at `point`; of several replacements the newest is called.
+
+    Raises like `wrap`.
+    """
     if not callable(fn):
         raise UsageError(f"the replacement of {point.path} is not callable: {fn!r}\n  pass a function with the same parameters")
     return wrap(point, lambda original: fn)
 
 
 def installed() -> tuple[str, ...]:
-    """Return the paths of the attributes that dynx has hooked at this moment."""
+    """Return the paths of the attributes of torch that dynx currently hooks."""
     return tuple(dict.fromkeys(site.path for site in _active))
 
 
@@ -147,7 +153,7 @@ class _Wrapper:
 
 @dataclass(eq=False)
 class _Site:
-    """One entry: the function that is stored in the place of an attribute, and the functions that it calls."""
+    """A hooked attribute: the function stored in its place (the entry), and the subscribers and wrappers that it calls."""
 
     path: str
     owner: Any
@@ -167,9 +173,10 @@ class _Site:
         return vars(self.owner).get(self.attribute) is self.entry
 
     def change(self, subscribers: list[_Subscriber], wrappers: list[_Wrapper]) -> None:
-        """Use other subscribers and wrappers; restore the attribute when there are none. The lists must be new ones.
+        """Set the subscribers and wrappers of the hooked attribute; restore the attribute when there are none.
 
-        Calls that are running on other threads continue with the lists and functions that they started with.
+        The lists must be new ones: calls that are running on other threads continue with the lists and functions that they
+        started with.
         """
         call = self.original
         for wrapper in wrappers:
@@ -220,7 +227,7 @@ class _Installed(Handle):
         self._site, self._part = site, part
 
     def remove(self) -> None:
-        """Take it away; the attribute of torch is restored with the last of its handles."""
+        """Remove this hook; torch's attribute is restored when its last hook is removed."""
         with _lock:
             site, part = self._site, self._part
             if part in site.subscribers or part in site.wrappers:
@@ -229,24 +236,24 @@ class _Installed(Handle):
 
 
 class Subscription(_Installed):
-    """A handle of `subscribe`."""
+    """The handle that `subscribe` returns; `remove()` ends the subscription."""
 
     __slots__ = ()
 
 
 class Wrapping(_Installed):
-    """A handle of `wrap` or `replace`."""
+    """The handle that `wrap` or `replace` returns; `remove()` undoes it."""
 
     __slots__ = ()
 
 
 def _site_at(point: HookPoint) -> _Site:
-    """Return the site whose entry the owner stores, or a new one above the object that it stores now."""
+    """Return the `_Site` of a hooked attribute, or create one that calls the attribute's present value."""
     try:
         owner, name = owner_of(point.path)
         getattr(owner, name)
     except (ImportError, AttributeError) as error:
-        raise UnsupportedTorch(f"torch has no {point.path} ({point.purpose})\n  {_ADVICE}") from error
+        raise UnsupportedTorch(f"torch has no {point.path}, which dynx needs for: {point.purpose}\n  {_ADVICE}") from error
     for site in tuple(_sites):
         if site.owner is owner and site.attribute == name and site.is_stored():
             return site
@@ -270,14 +277,14 @@ def _new_site(point: HookPoint, owner: Any, name: str) -> _Site:
 
 
 def _definition(owner: Any, name: str) -> Any:
-    """Return the object that a class or one of its bases stores; the attribute itself of a module or an instance."""
+    """Return the unbound object that a class or its bases store under a name; for a module or instance, the attribute."""
     if not isinstance(owner, type):
         return getattr(owner, name)
     return next((vars(cls)[name] for cls in owner.__mro__ if name in vars(cls)), _MISSING)
 
 
 def _function_in(definition: Any, point: HookPoint) -> Callable[..., Any]:
-    """Return the function that a static or class method contains; a function as it is. Refuse anything else."""
+    """Return the function inside a static or class method, or the function itself; raise UnsupportedTorch for other types."""
     function = definition.__func__ if isinstance(definition, (staticmethod, classmethod)) else definition
     if definition is _MISSING:
         why = "is an attribute of its metaclass"
@@ -287,11 +294,11 @@ def _function_in(definition: Any, point: HookPoint) -> Callable[..., Any]:
         why = f"is not a function or method, but a {type(function).__name__}"
     else:
         return cast("Callable[..., Any]", function)
-    raise UnsupportedTorch(f"{point.path} cannot be hooked: it {why} ({point.purpose})\n  {_ADVICE}")
+    raise UnsupportedTorch(f"{point.path} cannot be hooked: it {why}; dynx needs it for: {point.purpose}\n  {_ADVICE}")
 
 
 def _binding(owner: Any, definition: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return what makes a function bind its first argument as the original did."""
+    """Return a decorator, such as `classmethod`, that makes a function bind its first argument as `definition` does."""
     if not isinstance(owner, type):
         return lambda function: function
     if isinstance(definition, (classmethod, ClassMethodDescriptorType)):
@@ -302,7 +309,7 @@ def _binding(owner: Any, definition: Any) -> Callable[[Callable[..., Any]], Any]
 
 
 def _inherited(owner: type, name: str, bind: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls the next definition of a method behind `owner`, as if `owner` did not store one."""
+    """Return a function that calls the method that `owner` inherits, as if `owner` did not override it."""
 
     def inherited(*args: Any, **kwargs: Any) -> Any:
         if bind is not staticmethod and args:
@@ -315,7 +322,7 @@ def _inherited(owner: type, name: str, bind: Callable[..., Any]) -> Callable[...
 
 
 class _InheritedStaticMethod(staticmethod):  # type: ignore[type-arg]
-    """A static method that a class inherits: a sibling behind the class in the order of a subclass may override it."""
+    """A hook of a static method that a class inherits; in a subclass, an override later in its `__mro__` is called instead."""
 
     def __init__(self, function: Callable[..., Any], owner: type, name: str, definition: Any) -> None:
         super().__init__(function)
@@ -331,7 +338,7 @@ class _InheritedStaticMethod(staticmethod):  # type: ignore[type-arg]
 
 
 def _copy_methods(function: Any, entry: Any) -> Callable[..., Any]:
-    """Let the entry have methods such as `cache_clear` of a cached function."""
+    """Copy to the entry the attributes that it lacks, such as `cache_clear` of a function with `functools.cache`."""
     for name in dir(function):
         if not hasattr(entry, name):
             setattr(entry, name, getattr(function, name))
@@ -339,7 +346,7 @@ def _copy_methods(function: Any, entry: Any) -> Callable[..., Any]:
 
 
 def _entry_of(site: _Site) -> Callable[..., Any]:
-    """Return the function to store in the place of an attribute."""
+    """Return the function to store in place of a hooked attribute, which calls subscribers, wrappers and the original."""
 
     def dynx_hook(*args: Any, **kwargs: Any) -> Any:
         call, frames = site.chain

@@ -143,7 +143,7 @@ def test_reset_timeout_error_names_the_thread_inside_compiled_code(monkeypatch):
 
     compiled = torch.compile(waits, backend="eager")
     compiled(torch.ones(3))
-    assert "thread 'MainThread' was in calls of compiled code" in messages[0]
+    assert "thread 'MainThread' has been calling compiled code" in messages[0]
     guards.reset(compiled)
     assert guards.inspect(compiled).entries == ()
 

@@ -1,4 +1,4 @@
-"""AOTAutograd with compilers of dynx, and its metadata of the graph that is being compiled.
+"""Run AOTAutograd with dynx's graph compilers, and read its metadata of the graph that is being compiled.
 
 Torch: `aot_autograd` and `TracingContext.fw_metadata`, alike in 2.11, 2.13 and 2.15.
 """
@@ -24,7 +24,7 @@ class GraphFacts(NamedTuple):
 
 
 def with_compilers(forward: GraphCompiler, backward: GraphCompiler, inference: GraphCompiler) -> Callable[..., Any]:
-    """Return a backend with a compiler each for forward, backward and inference graphs.
+    """Return an AOTAutograd backend that compiles forward, backward and inference graphs with these three compilers.
 
     Inference graphs mutate their inputs themselves; in training, a runtime wrapper of AOTAutograd copies the new values.
     """
@@ -37,7 +37,7 @@ def with_compilers(forward: GraphCompiler, backward: GraphCompiler, inference: G
 
 
 def input_sources(gm: Any) -> list[str]:
-    """Return the source of each input of a Dynamo graph, such as `L['x']`; empty for an input without one.
+    """Return the guard source of each input of a Dynamo graph, such as `L['x']`; an empty string for an input without one.
 
     Torch: `meta["grapharg"].source` of a placeholder, alike in 2.11, 2.13 and 2.15.
     """
@@ -49,7 +49,7 @@ def input_sources(gm: Any) -> list[str]:
 
 
 def graph_facts() -> GraphFacts:
-    """Return the metadata of the graph that is being compiled; call it only from one of its compilers."""
+    """Return AOTAutograd's metadata of the graph being compiled; call it only from a compiler given to `with_compilers`."""
     from torch._guards import TracingContext
 
     metadata: Any = TracingContext.get().fw_metadata
@@ -62,9 +62,10 @@ def graph_facts() -> GraphFacts:
 
 
 def _regenerated(metadata: Any) -> frozenset[int]:
-    """Return the outputs that the user does not get themselves. Torch: `gen_alias_from_base`.
+    """Return the indices of graph outputs that AOTAutograd replaces by a new view before it returns them to the user.
 
-    An intermediate that is the base of other outputs and an output itself is returned to the user too.
+    An output that is the base of other outputs is returned to the user as it is, and not included. Torch:
+    `gen_alias_from_base`.
     """
     if any(type(meta).__name__ == "SubclassCreationMeta" for meta in metadata.subclass_fw_graph_out_meta):
         return frozenset()  # one tensor subclass is several outputs of the graph
@@ -75,7 +76,7 @@ def _regenerated(metadata: Any) -> frozenset[int]:
 
 
 def count_saved(gm: Any) -> int:
-    """Return how many inputs of a backward graph the forward graph saved; the others are tangents."""
+    """Return how many inputs of a backward graph the forward graph saved; tangents and RNG state are not counted."""
     from torch._inductor.utils import count_tangents
 
     return int(count_tangents(gm))

@@ -1,4 +1,4 @@
-"""Nodes of the backward pass that is running, in particular `AccumulateGrad`.
+"""Read and renew `AccumulateGrad` nodes, and find out whether the autograd engine will execute a node.
 
 Torch: `torch._C._will_engine_execute_node`; `VariableHooks::set_data`, which drops the `AccumulateGrad` node of a leaf when
 its dtype changes; alike in 2.11, 2.13 and 2.15. `torch.autograd.graph.get_gradient_edge` is public.
@@ -13,12 +13,12 @@ import torch
 
 
 def accumulator_of(leaf: torch.Tensor) -> Any:
-    """Return the `AccumulateGrad` node of a leaf; torch frees it with the last reference."""
+    """Return the `AccumulateGrad` node of a leaf tensor; autograd frees the node once nothing references it."""
     return torch.autograd.graph.get_gradient_edge(leaf).node
 
 
 def renew_accumulators(leaves: Iterable[torch.Tensor]) -> None:
-    """Make autograd re-create the `AccumulateGrad` nodes of leaves; existing graphs keep theirs.
+    """Make autograd create new `AccumulateGrad` nodes for leaf tensors; existing autograd graphs keep the old nodes.
 
     A node belongs to the stream on which it was created, and lives as long as any graph that references it, even one from
     long before a capture. A capture would have to wait for that other stream, which CUDA refuses. Hooks that are registered
@@ -34,5 +34,5 @@ def renew_accumulators(leaves: Iterable[torch.Tensor]) -> None:
 
 
 def will_execute(node: Any) -> bool:
-    """Return whether the running backward pass will execute a node; false if only gradients of other tensors are computed."""
+    """Return whether the running backward pass will execute an autograd node; false if its `inputs` do not need the node."""
     return bool(torch._C._will_engine_execute_node(node))

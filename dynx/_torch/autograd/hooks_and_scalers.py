@@ -1,4 +1,4 @@
-"""Properties of optimizers, gradient scalers and hooks that decide whether they can be captured in a CUDA graph.
+"""Properties of optimizers, gradient scalers and hooks that decide whether a training step can be captured in a CUDA graph.
 
 Torch: `Optimizer._step_supports_amp_scaling`, `_optimizer_step_pre_hooks` and `_optimizer_step_post_hooks`, `GradScaler` in
 `torch/amp/grad_scaler.py`, and the hooks of tensors; alike in 2.11, 2.13 and 2.15.
@@ -12,22 +12,22 @@ from typing import Any
 
 
 def takes_found_inf(optimizer: Any) -> bool:
-    """Return whether an optimizer takes `found_inf` as a tensor; for others the scaler synchronizes to read it on the CPU."""
+    """Return whether an optimizer takes `found_inf` as a tensor; for others `GradScaler` synchronizes to read it on the CPU."""
     return bool(getattr(optimizer, "_step_supports_amp_scaling", False))
 
 
 def has_step_hooks(optimizer: Any) -> bool:
-    """Return whether an optimizer has hooks before or after its step."""
+    """Return whether an optimizer has step pre-hooks or step post-hooks."""
     return bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
 
 
 def has_gradient_hooks(parameter: Any) -> bool:
-    """Return whether a parameter has a hook on its gradient."""
+    """Return whether a parameter has a gradient hook (`register_hook`, `register_post_accumulate_grad_hook`)."""
     return are_hooked([parameter])()
 
 
 def are_hooked(parameters: Sequence[Any]) -> Callable[[], bool]:
-    """Return a fast predicate that is true while any of the parameters has a hook on its gradient."""
+    """Return a fast predicate that is true while any of the parameters has a gradient hook."""
     return lambda: any(map(_hooks, parameters)) or any(map(_later_hooks, parameters))
 
 
@@ -40,5 +40,5 @@ def has_hooks(module: Any) -> bool:
 
 
 def forget_stages(scaler: Any) -> None:
-    """Reset a scaler in the middle of a step, after `unscale_` or `step` and before `update`."""
+    """Clear a `GradScaler`'s per-optimizer state, as if neither `unscale_` nor `step` was called since the last `update`."""
     scaler._per_optimizer_states.clear()

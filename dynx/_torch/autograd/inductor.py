@@ -1,4 +1,4 @@
-"""Inductor, with a callback that may wrap each graph that it compiles.
+"""Compile with inductor, and let a callback wrap each compiled graph.
 
 Torch: `compile_fx(..., inner_compile=)` and `compile_fx_inner`, alike in 2.11, 2.13 and 2.15.
 """
@@ -22,7 +22,7 @@ _lock = RLock()
 
 @contextmanager
 def keeping_saved_tensors() -> Iterator[None]:
-    """Make AOTAutograd compile backward graphs that may run again: they must not reuse the memory of saved tensors.
+    """Keep backward graphs compiled in this context from reusing the memory of saved tensors, so that they can run repeatedly.
 
     Torch: `collect_bw_donated_buffer_idxs` returns the saved tensors whose memory a backward graph may overwrite.
     `config.donated_buffer=False` is not enough: a graph that was compiled with it raises for `retain_graph=True` wherever the
@@ -44,7 +44,7 @@ def _no_donated_buffers(*args: Any, **kwargs: Any) -> list[int]:
 
 
 def with_inductor(choose_wrapper: ChooseWrapper) -> Callable[[Any, Sequence[Any]], Any]:
-    """Return a backend that compiles with inductor.
+    """Return a backend that compiles graphs with inductor and wraps each of them with a function from `choose_wrapper`.
 
     `choose_wrapper(kind, gm, example_inputs)` is called before a graph is compiled. It returns a function that takes the
     compiled graph, which is boxed, and returns the callable to use instead.

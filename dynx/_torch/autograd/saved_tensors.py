@@ -1,4 +1,4 @@
-"""Saved-tensor hooks.
+"""Detect whether saved-tensor hooks are active.
 
 Torch: `torch._C._autograd._top_saved_tensors_default_hooks`, alike in 2.11, 2.13 and 2.15.
 """
@@ -11,5 +11,5 @@ _IGNORE_TRACING = False  # the argument `ignore_is_tracing`, which is positional
 
 
 def hooks_are_set() -> bool:
-    """Return whether `torch.autograd.graph.saved_tensors_hooks` are active, which get every tensor that autograd saves."""
+    """Return whether `torch.autograd.graph.saved_tensors_hooks` are active on this thread."""
     return torch._C._autograd._top_saved_tensors_default_hooks(_IGNORE_TRACING) is not None

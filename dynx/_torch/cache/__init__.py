@@ -1,4 +1,4 @@
-"""Torch's cache of compiled code: its entries and their guards, the entry that a call would run, and changes to the cache.
+"""Read and change Dynamo's cache of compiled code: its entries, their guards, and the entry that a call would run.
 
 Reading needs no lock (`entries`, `lookup`, `guard_tree`); every change waits for a safe moment in `quiescence`.
 """

@@ -1,4 +1,4 @@
-"""Dict tags: torch skips the guards below a module while no dictionary of the module and its submodules has changed.
+"""Dict tags, with which torch skips the guards below a module while no dict of the module and its submodules has changed.
 
 Torch: `config.use_recursive_dict_tags_for_guards`, on in 2.11 and off from 2.13 on. It marks modules of a finished guard tree
 as "tag-safe roots" (`GuardManagerWrapper.find_tag_safe_roots`); this can be done later too, and cannot be undone. From 2.13 on,
@@ -17,18 +17,18 @@ from dynx._torch.capabilities import require
 
 
 def mark(guards: Any) -> None:
-    """Make torch use dict tags in an entry; `guards` is its `GuardManagerWrapper`."""
+    """Make torch use dict tags when it evaluates the guards of a cache entry; `guards` is its `GuardManagerWrapper`."""
     require("dict_tags")
     guards.find_tag_safe_roots()
 
 
 def marked(tree: RawNode) -> list[RawNode]:
-    """Return the modules of a guard tree where torch uses dict tags."""
+    """Return the nodes of a guard tree, all modules, for which torch uses dict tags."""
     return [node for node in tree.walk() if node.manager.is_tag_safe_root()]
 
 
 def would_mark(tree: RawNode) -> list[RawNode]:
-    """Return the modules of a guard tree where torch would use dict tags, as a marked copy of the tree shows."""
+    """Return the nodes of a guard tree for which `mark` would make torch use dict tags, found by marking a copy."""
     require("dict_tags", "guard_manager", "clone_guards")
     from torch._dynamo.guards import GuardManagerWrapper
 
@@ -39,14 +39,14 @@ def would_mark(tree: RawNode) -> list[RawNode]:
 
 
 def may_read_freed_memory() -> bool:
-    """Return whether this Python makes torch compare dictionaries through pointers, instead of watching them."""
+    """Return whether dict tags may read freed memory: before Python 3.12 torch compares dicts through raw pointers."""
     return sys.version_info < (3, 12)
 
 
 def stand_in(contents: list[list[Any]]) -> tuple[Any, dict[str, Any]]:
-    """Return a root guard that uses dict tags for new modules with these dictionaries and tensors, and the locals to check.
+    """Build a guard tree with dict tags over new modules with these dicts and tensors; return it and the locals to check.
 
-    With it the cost of dict tags can be measured without marking a tree that is in use.
+    Timing this tree measures the cost of dict tags without enabling them in a tree that is in use.
     """
     require("root_guards", "guard_manager_kinds", "dispatch_keys")
     from torch import Tensor

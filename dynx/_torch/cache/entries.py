@@ -1,4 +1,4 @@
-"""The entries of torch's cache of compiled code.
+"""Read the entries of Dynamo's cache of compiled code.
 
 Torch: `eval_frame._debug_get_cache_entry_list` returns objects that do not keep the C++ entry alive, so dynx stores none of
 them. It stores the `GuardManagerWrapper` of an entry, whose `cache_entry` torch clears when the entry is removed. Alike in
@@ -19,7 +19,7 @@ from dynx._torch.compilation.frame import backend_name
 
 
 def entries_of(code: CodeType) -> list[RawEntry]:
-    """Return the valid entries of a code object in the order in which torch checks them, pinned ones first."""
+    """Return the valid cache entries of a code object in the order in which torch checks them, pinned entries first."""
     from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
     entries = pinned_of(code)
@@ -34,7 +34,7 @@ def entries_of(code: CodeType) -> list[RawEntry]:
 
 
 def with_resume_functions(codes: list[CodeType]) -> list[RawEntry]:
-    """Return the entries of code objects and of their resume functions, for each code object the oldest first."""
+    """Return the cache entries of code objects and their resume functions; the entries of one code object are oldest first."""
     unique = {id(part): part for code in codes for part in (code, *resumes_of(code))}
     return [entry for code in unique.values() for entry in sorted(entries_of(code), key=_age)]
 
@@ -44,25 +44,25 @@ def _age(entry: RawEntry) -> tuple[int, ...]:
 
 
 def guards_of_result(result: Any) -> Any | None:
-    """Return the guards of the result of `_compile`, which is not in the cache yet; None if nothing was compiled."""
+    """Return the guards in a result of `convert_frame._compile` that is not in the cache yet; None if nothing was compiled."""
     compiled = getattr(result, "guarded_code", None)
     return None if compiled is None else compiled.guard_manager
 
 
 def compiled_codes() -> list[CodeType]:
-    """Return the code objects that have entries. Torch: `convert_frame.input_codes`."""
+    """Return all code objects that have cache entries. Torch: `convert_frame.input_codes`."""
     from torch._dynamo.convert_frame import input_codes
 
     return [code for ref in input_codes.seen if (code := ref()) is not None and entries_of(code)]
 
 
 def entry_of(code: CodeType, guards: Any) -> RawEntry | None:
-    """Return the entry with these guards; None if it is not in the cache any more."""
+    """Return the cache entry of a code object with these guards; None if it is not in the cache any more."""
     return next((entry for entry in entries_of(code) if entry.guards is guards), None)
 
 
 def resumes_of(code: CodeType) -> Iterator[CodeType]:
-    """Yield the code of the resume functions of a function, and of theirs. Torch: `ContinueExecutionCache`."""
+    """Yield the code objects of a function's resume functions, recursively. Torch: `ContinueExecutionCache`."""
     from torch._dynamo.resume_execution import ContinueExecutionCache
 
     if code in ContinueExecutionCache.cache:

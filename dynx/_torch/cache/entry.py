@@ -1,4 +1,4 @@
-"""The record of an entry of torch's cache."""
+"""The record that describes one entry of Dynamo's cache of compiled code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class RawEntry(NamedTuple):
-    """One compiled version of a function or resume function."""
+    """One entry of Dynamo's cache: a compiled version of a function or resume function, with its guards and backend."""
 
     code: CodeType  # the original code, of the function or of a resume function
     compile_id: str

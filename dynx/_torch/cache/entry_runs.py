@@ -1,4 +1,4 @@
-"""The cache entries that a call runs, and the locals that their guards checked.
+"""Observe which cache entries a call runs, and the locals that their guards checked.
 
 Torch runs an entry as a frame with the compiled code and the locals of the function, which a profile function observes.
 """
@@ -15,7 +15,7 @@ from dynx._torch.capabilities import require
 
 
 class FrameRun(NamedTuple):
-    """An entry that a call runs; references the values of the call."""
+    """A cache entry that a call is about to run, with the locals and globals of the frame."""
 
     entry: RawEntry
     locals: Mapping[str, Any]
@@ -25,7 +25,7 @@ class FrameRun(NamedTuple):
 def frames_run(
     call: Callable[[], object], entries: Iterable[RawEntry], at_start: Callable[[FrameRun], object] | None = None
 ) -> list[RawEntry]:
-    """Make a call and return those of the entries that it runs on this thread, in order. Raises what the call raises.
+    """Execute `call` and return which of `entries` it runs on this thread, in order. Raises what `call` raises.
 
     `at_start` is called before the first instruction of each entry; Dynamo is disabled during that call.
     """

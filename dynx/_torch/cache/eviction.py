@@ -1,4 +1,4 @@
-"""Remove entries from torch's cache of compiled code while no other thread reads it."""
+"""Remove entries from Dynamo's cache of compiled code while no other thread reads it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dynx._torch.capabilities import require
 
 
 def invalidate(guards: Any, reason: str, operation: str = "guards.evict") -> None:
-    """Invalidate an entry; torch still counts it towards the recompile limit until the function is reset.
+    """Invalidate the cache entry with these guards; torch counts it towards the recompile limit until the function is reset.
 
-    `operation` is what error messages call it.
+    `operation` is the name of the operation in error messages.
     """
     require("deleted_guards", "compile_lock")
     from torch._dynamo.guards import DeletedGuardManagerWrapper
@@ -26,7 +26,7 @@ def invalidate(guards: Any, reason: str, operation: str = "guards.evict") -> Non
 
 
 def reset(codes: Iterable[CodeType], operation: str = "guards.reset") -> None:
-    """Remove all entries of code objects, and their marks as functions to skip. Torch: `reset_code`."""
+    """Remove all cache entries of code objects, and torch's decisions to skip their frames. Torch: `reset_code`."""
     require("reset_code", "compile_lock")
     from torch._dynamo.eval_frame import reset_code
 

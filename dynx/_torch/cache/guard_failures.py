@@ -1,4 +1,4 @@
-"""The source of a guard, and the guards that fail at a recompilation."""
+"""Read the source of a guard, the frame that is recompiled, and why a cache entry's guards fail."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def guard_source(source: Any) -> str:
-    """Return the expression that a guard checks: `L['x']`.
+    """Return the expression of a Dynamo `Source`, such as `L['x']`; an empty string if the source has no name.
 
     Torch: `Source.name` is a property in 2.13 and 2.15 and a method in 2.11; some sources have no name.
     """
@@ -19,9 +19,10 @@ def guard_source(source: Any) -> str:
 
 
 def recompile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
-    """Return locals and globals of the frame that recompiles.
+    """Return the locals and globals of the frame being recompiled, read from the arguments of torch's recompilation logger.
 
-    None for the second call, without logging, that 2.11 makes when modules are not inlined.
+    Torch: `get_and_maybe_log_recompilation_reasons`. Returns None for the second call, with `skip_logging`, that 2.11 makes
+    when modules are not inlined.
     """
     skip_logging = kwargs.get("skip_logging", args[3] if len(args) > 3 else False)
     if skip_logging:
@@ -31,7 +32,7 @@ def recompile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Mappi
 
 
 def failure_reason(guards: Any, compile_id: str, locals: Mapping[str, Any], backend: Any) -> str:
-    """Return torch's text of why a cache entry does not fit a call; `guards` is its `GuardManagerWrapper`."""
+    """Return torch's explanation of why a cache entry's guards fail for these locals; `guards` is its `GuardManagerWrapper`."""
     from torch._dynamo.guards import get_guard_fail_reason_helper
 
     try:

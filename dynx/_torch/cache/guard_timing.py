@@ -1,4 +1,4 @@
-"""The evaluation time of the guards of a cache entry, by subtree.
+"""Measure how long the guards of a cache entry take to evaluate, for each subtree of the guard tree.
 
 Torch: `RootGuardManager.clone_manager` copies the nodes of a tree that a filter selects, with their leaf guards; a copy is
 timed through `.check`. The tree that is in use is only evaluated. Copies have no dict tags, so their times are those of guards
@@ -19,7 +19,7 @@ _BURST_NS = 10_000
 
 
 class TimedNode(NamedTuple):
-    """The times of a node of the guard tree, in nanoseconds."""
+    """The evaluation times of one node of the guard tree, in nanoseconds."""
 
     node: RawNode
     total: float  # of the whole subtree
@@ -28,10 +28,10 @@ class TimedNode(NamedTuple):
 
 
 class GuardTimes:
-    """Timings of a guard tree and of its subtrees, on the locals of a frame that pass it.
+    """A timer of a guard tree and each of its subtrees, evaluated on locals for which all guards pass.
 
-    First everything is added, then it is timed together in rounds: a moment in which the machine is slow affects one round of
-    every part, not all rounds of one part.
+    All parts are added before any is timed. They are then timed in rounds: a moment in which the machine is slow affects one
+    round of every part, not all rounds of one part.
     """
 
     def __init__(self, tree: RawNode, locals: Mapping[str, Any]) -> None:
@@ -47,17 +47,17 @@ class GuardTimes:
         self._add_part(tree, [])
 
     def add_copy(self, nodes: Iterable[RawNode]) -> Callable[[], float]:
-        """Add a copy with these nodes only, which must be connected; returns a function that returns its nanoseconds."""
+        """Add a copy of the tree with only these nodes, which must be connected; return a getter of its nanoseconds."""
         run = self._copy({node.manager for node in nodes})
         return lambda: self._ns(run)
 
     def add_root(self, root: Any, locals: Mapping[str, Any]) -> Callable[[], float]:
-        """Add another root guard with locals of its own; returns a function that returns its nanoseconds."""
+        """Add another `RootGuardManager`, with locals of its own, to the timer; return a getter of its nanoseconds."""
         run = self._run(root, locals)
         return lambda: self._ns(run)
 
     def measure(self, seconds: float) -> None:
-        """Time everything for about this many seconds, in three rounds at least."""
+        """Time all parts in turn for about this many seconds, in at least three rounds."""
         end = time.perf_counter() + seconds
         for rounds in itertools.count(1):
             for run in self._runs:
@@ -67,16 +67,16 @@ class GuardTimes:
 
     @property
     def whole(self) -> float:
-        """The nanoseconds of the tree as torch evaluates it."""
+        """The nanoseconds that one evaluation of the whole guard tree takes, with dict tags where torch uses them."""
         return self._ns(self._whole)
 
     @property
     def ambient(self) -> float:
-        """The nanoseconds of guards without a source: on global state."""
+        """The nanoseconds of the guards at the root of the tree, which check global state instead of a source."""
         return self._ns(self._own[id(self._tree)])
 
     def parts(self) -> TimedNode:
-        """Return the times of every node; those of the children and its own add up to the total of a node."""
+        """Return the times of all nodes as a tree; a node's total is its own time plus the totals of its children."""
         return self._part(self._tree, self._ns(self._total[id(self._tree)]), 0.0)
 
     def _add_part(self, node: RawNode, path: list[Any]) -> None:
@@ -88,7 +88,7 @@ class GuardTimes:
             self._total[id(node)] = self._copy({*path, *(inner.manager for inner in node.walk())})
 
     def _part(self, node: RawNode, total: float, before: float) -> TimedNode:
-        """Distribute a time over a node and its children, in proportion to their separate timings.
+        """Distribute a node's total time over the node itself and its children, in proportion to their separate timings.
 
         Separately, each child also bears the cost that they share: one iteration over a dictionary reaches all its values.
         """
@@ -111,7 +111,7 @@ class GuardTimes:
 
 
 class _Run:
-    """A root guard with its fastest burst so far, in nanoseconds per check."""
+    """A `RootGuardManager` that is being timed, and its fastest time so far, in nanoseconds per check."""
 
     __slots__ = ("_check", "_locals", "_times", "best")
 
@@ -119,7 +119,7 @@ class _Run:
         self._check, self._locals, self._times, self.best = root.check, locals, 1, float("inf")
 
     def burst(self) -> None:
-        """Time as many checks as fit into a burst; the number is adapted to the time of one."""
+        """Time about ten microseconds of repeated guard checks, and keep the time per check if it is the fastest so far."""
         check, locals, clock = self._check, self._locals, time.perf_counter_ns
         check(locals)  # loads it into the CPU's cache, from which other runs have evicted it
         start = clock()

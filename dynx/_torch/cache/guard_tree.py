@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 
 class RawGuard(NamedTuple):
-    """One leaf guard: torch's name of its kind, and its conditions as text."""
+    """One leaf guard of a node: torch's name of its class, and its conditions as text."""
 
     type: str
     texts: list[str]
 
 
 class RawNode(NamedTuple):
-    """One node of the guard tree: a guarded value, or one through which guarded values are accessed."""
+    """One node of the guard tree: a value with guards, or an object or container through which such values are accessed."""
 
     source: str
     type: str  # of the value when it was guarded
@@ -28,7 +28,7 @@ class RawNode(NamedTuple):
 
     @property
     def cls(self) -> Any:
-        """The class of the value; None once the class is freed."""
+        """The class of the value that this node guards; None once the class is freed."""
         return self.manager.get_type_of_guarded_value()
 
     def walk(self) -> Iterator[RawNode]:
@@ -39,7 +39,7 @@ class RawNode(NamedTuple):
 
 
 def tree_of(guards: Any) -> RawNode:
-    """Return the tree of an entry; `guards` is its `GuardManagerWrapper`."""
+    """Return the guard tree of a cache entry; `guards` is its `GuardManagerWrapper`."""
     root = guards.root
     node = _node(root, "")
     node.guards.extend(_leaves(root.get_epilogue_lambda_guards()))
@@ -47,7 +47,7 @@ def tree_of(guards: Any) -> RawNode:
 
 
 def add_last(guards: Any, function: Callable[[Any], Any], text: str) -> None:
-    """Add a guard that is evaluated after all others pass: `function` gets the locals and returns whether it passes."""
+    """Add a guard that torch evaluates after all others pass: `function` takes the locals and returns whether it passes."""
     guards.root.add_epilogue_lambda_guard(function, [text], None)
 
 
@@ -75,20 +75,20 @@ def _leaves(guards: list[Any]) -> list[RawGuard]:
 
 
 def is_module(node: RawNode) -> bool:
-    """Return whether the value is an `nn.Module`."""
+    """Return whether the value that a node guards is an `nn.Module`."""
     from torch.nn import Module
 
     return isinstance(node.cls, type) and issubclass(node.cls, Module)
 
 
 def is_builtin_module(node: RawNode) -> bool:
-    """Return whether the value is a built-in module, containers excluded. Torch: `VariableBuilder.wrap_module`."""
+    """Return whether a node guards a module of `torch.nn` or `torch.ao`, but not a container. Torch: `wrap_module`."""
     package = node.cls.__module__ if is_module(node) else ""
     return package.startswith(("torch.nn.modules", "torch.ao.")) and not package.startswith("torch.nn.modules.container")
 
 
 def is_tensor(node: RawNode) -> bool:
-    """Return whether the value is a tensor, but not a parameter."""
+    """Return whether the value that a node guards is a tensor, but not a parameter."""
     from torch import Tensor
     from torch.nn import Parameter
 

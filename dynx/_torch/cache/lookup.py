@@ -1,4 +1,4 @@
-"""Look up the cache entry of a call without running the function.
+"""Find the cache entry that torch would run for a call, without running the function.
 
 The call is really made: Python binds the arguments, and torch's own lookup evaluates the guards, with the callback, region and
 stance that the call would have. The frame that results, of the function or of compiled code, is stopped by a profile function
@@ -26,7 +26,7 @@ from dynx._torch.compilation.unwrap import code_of
 
 
 class Compiled(NamedTuple):
-    """The parts of a compiled function."""
+    """A function that torch.compile returned, taken apart."""
 
     fn: Any  # that it calls with the callback set
     code: CodeType  # of the frame that torch looks up
@@ -34,7 +34,7 @@ class Compiled(NamedTuple):
 
 
 class Missed(NamedTuple):
-    """A call that no entry fits, or whose frame torch does not look up; must not outlive the call."""
+    """A call for which torch would run no cache entry, with what it would do instead; must not outlive the call."""
 
     locals: Mapping[str, Any]
     globals: Mapping[str, Any]
@@ -47,8 +47,8 @@ class Missed(NamedTuple):
     stance: str
 
 
-class Seen(NamedTuple):
-    """The result of a lookup: the entry that torch would run, the result of `on_miss`, or in `off` why torch is disabled."""
+class LookupResult(NamedTuple):
+    """The cache entry that torch would run for a call; else the result of `on_miss`, or in `off` why torch is disabled."""
 
     entry: RawEntry | None
     miss: Any = None
@@ -56,7 +56,7 @@ class Seen(NamedTuple):
 
 
 class _Stopped(NamedTuple):
-    """The contents of a frame that was stopped; frames of torch themselves must not be referenced."""
+    """The code, locals and globals of a frame that `look_up` stopped; torch's frame objects must not be kept."""
 
     f_code: CodeType
     f_locals: Mapping[str, Any]
@@ -64,11 +64,11 @@ class _Stopped(NamedTuple):
 
 
 class _Stop(BaseException):
-    """Raised to stop a frame before its first instruction."""
+    """Exception that stops a frame before its first instruction."""
 
 
 def compiled_parts(compiled: Any) -> Compiled | None:
-    """Return the parts of a compiled function; None for anything else, and for a callable without Python code."""
+    """Take apart a function that torch.compile returned; return None for anything else, and if it wraps no Python code."""
     cells = dict(zip(compiled.__code__.co_freevars, compiled.__closure__ or (), strict=True)) if _is_function(compiled) else {}
     if "self" not in cells or "fn" not in cells or "callback" not in cells:
         return None
@@ -81,8 +81,13 @@ def _is_function(value: Any) -> bool:
     return isinstance(getattr(value, "__code__", None), CodeType)
 
 
-def look_up(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], on_miss: Callable[[Missed], Any]) -> Seen:
-    """Return what torch would do with a call. Raises TypeError if the arguments do not fit the function."""
+def look_up(
+    compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], on_miss: Callable[[Missed], Any]
+) -> LookupResult:
+    """Return which cache entry torch would run for a call, or what it would do instead.
+
+    Raises TypeError if the arguments do not fit the function.
+    """
     _require_lookup()
     from torch._C._dynamo import eval_frame
     from torch._dynamo.eval_frame import (
@@ -94,7 +99,7 @@ def look_up(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], o
 
     callback = _callback_from_stance(compiled.context.callback)
     if callback is None:
-        return Seen(None, off=f"the stance {_stance()!r}")
+        return LookupResult(None, off=f"the stance {_stance()!r}")
     watched = {id(cached.code) for cached in _debug_get_cache_entry_list(compiled.code)}
     watched.add(id(compiled.code))
     watched.update(id(entry.compiled) for entry in pinned_of(compiled.code))
@@ -128,10 +133,12 @@ def look_up(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any], o
         eval_frame.set_skip_guard_eval_unsafe(unsafe)
         eval_frame.set_eval_frame(prior)
     if not stopped:
-        return Seen(None, stub.result)
+        return LookupResult(None, stub.result)
     frame = _Stopped(*stopped.pop())
     entry = next((entry for entry in entries_of(compiled.code) if entry.compiled is frame.f_code), None)
-    return Seen(entry) if entry is not None else Seen(None, on_miss(_missed(frame, compiled, callback, reaches_compiler=False)))
+    if entry is not None:
+        return LookupResult(entry)
+    return LookupResult(None, on_miss(_missed(frame, compiled, callback, reaches_compiler=False)))
 
 
 register_reader(look_up)
@@ -150,7 +157,7 @@ def _stance() -> str:
 
 
 class _CompilerStub:
-    """A callback that stands in for torch's compiler and raises, so that the frame is neither compiled nor executed."""
+    """A substitute for torch's compile callback that stops the lookup where torch would compile the frame."""
 
     def __init__(
         self, compiled: Compiled, callback: Any, on_miss: Callable[[Missed], Any], put: Callable[[None], None]
@@ -183,7 +190,7 @@ def _missed(frame: Any, compiled: Compiled, callback: Any, *, reaches_compiler: 
 
 
 def _limit_exceeded(frame: Any, compiled: Compiled, entries: list[RawEntry]) -> str | None:
-    """Return the limit that another compilation would exceed.
+    """Return the name of the recompile limit that another compilation would exceed; None if it would exceed none.
 
     Torch: `cache_size.compute_cache_size`, whose parameters differ in 2.11.
     """
@@ -205,7 +212,7 @@ def _limit_exceeded(frame: Any, compiled: Compiled, entries: list[RawEntry]) -> 
 
 
 def _limit_of(context: Any) -> int | None:
-    """Return the recompile limit that was set for this function only."""
+    """Return the recompile limit that was set for this compiled function only; None if none was set."""
     callback = context.callback
     while callback is not None:
         limit = getattr(callback, "_recompile_limit", None) or getattr(callback, "dynx_recompile_limit", None)

@@ -1,4 +1,4 @@
-"""Pinned entries: torch checks them before all others, whatever the backend.
+"""Pin cache entries: torch checks pinned entries before all others of a code object, whatever the backend.
 
 Torch: the entries that precompiled packages load (`_load_precompile_entry`), alike in 2.11, 2.13 and 2.15. Torch returns only
 the guards of each, so the other fields of pinned entries are stored here; those of packages stay unknown.
@@ -26,7 +26,7 @@ _pinned: WeakKeyDictionary[Any, _Pinned] = WeakKeyDictionary()  # by guards
 
 
 def pinned_of(code: CodeType) -> list[RawEntry]:
-    """Return the pinned entries of a code object, in the order in which torch checks them."""
+    """Return the pinned cache entries of a code object, in the order in which torch checks them."""
     if not _pinned:
         return []
     pins = [(guards, _pinned.get(guards)) for guards in _managers(code)]
@@ -34,7 +34,7 @@ def pinned_of(code: CodeType) -> list[RawEntry]:
 
 
 def is_precompiled(code: CodeType) -> bool:
-    """Return whether torch loaded entries of a code object from a package, whose fields are unknown."""
+    """Return whether torch loaded cache entries of a code object from a precompiled package."""
     managers = _managers(code)
     return bool(managers) and len(managers) > len(pinned_of(code))
 
@@ -51,7 +51,7 @@ def _list_function() -> Any:
 
 
 def pin(entry: RawEntry) -> None:
-    """Make torch check an entry before all others, whatever the backend.
+    """Make torch check this cache entry before all other entries of its code object, whatever the backend.
 
     Other entries of the code object that are not pinned are removed from the cache, so that they do not count towards the
     recompile limit.
@@ -72,7 +72,7 @@ def pin(entry: RawEntry) -> None:
 
 
 def unpin(code: CodeType, guards: Any) -> None:
-    """Remove a pinned entry; nothing happens if it is not pinned."""
+    """Remove the pinned cache entry with these guards; do nothing if no pinned entry has them."""
     from torch._C._dynamo.eval_frame import _reset_precompile_entries
 
     def remove_entry() -> None:

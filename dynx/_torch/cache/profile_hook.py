@@ -1,4 +1,4 @@
-"""A hook of Python that is called when a frame starts, and that no profiler or debugger uses."""
+"""Choose a Python hook that is called when a frame starts: the profile function, or the trace function if that is in use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def free_profile_hook() -> tuple[Any, Any]:
-    """Return getter and setter of Python's profile function, or of its trace function if a profiler is running.
+    """Return the getter and setter of Python's profile function, or those of its trace function if a profiler is running.
 
     A profiler written in C, such as cProfile, cannot be restored from Python once it was replaced.
     """

@@ -1,4 +1,4 @@
-"""Change torch's cache while no other thread reads it.
+"""Change Dynamo's cache of compiled code while no other thread reads it.
 
 A call of compiled code reads the cache without a lock, and may release the GIL while it evaluates guards. An entry that another
 thread removes meanwhile is freed while it is in use, and torch crashes (so does `torch._dynamo.reset()`, in 2.11, 2.13 and
@@ -34,21 +34,21 @@ _TRUNCATED = b"\n  ...\n"
 
 
 def register_reader(function: Any) -> None:
-    """Make changes to torch's cache wait while another thread is in this function, which reads the cache."""
+    """Register a function that reads the cache: changes to the cache wait while another thread executes it."""
     _registered.append(_frame_line(function))
 
 
 def when_quiet(change: Callable[[], Any], operation: str) -> Any:
-    """Call `change` at a moment at which no other thread is in a call of compiled code, and return its result.
+    """Call `change` at a moment when no other thread is in a call of compiled code, and return its result.
 
-    Raises UsageError if this thread is compiling, and if there is no such moment within half a minute.
+    Raises UsageError if this thread is compiling, or if other threads leave no such moment for half a minute.
     """
     from torch._dynamo.convert_frame import compile_lock
 
     if _is_compiling(sys._getframe()):
         raise UsageError(
-            f"{operation}: this thread is compiling, and torch would continue with entries that are freed\n"
-            "  call it after the compilation"
+            f"{operation}: this thread is compiling, and torch would continue with cache entries that are freed\n"
+            f"  call {operation} after the compilation"
         )
     readers, end = _reader_lines(), time.monotonic() + _TIMEOUT
     with _Stacks() as stacks:
@@ -66,14 +66,15 @@ def when_quiet(change: Callable[[], Any], operation: str) -> Any:
             if time.monotonic() > end:
                 names = {thread.ident: thread.name for thread in threading.enumerate()}
                 raise UsageError(
-                    f"{operation}: thread {names.get(busy, busy)!r} was in calls of compiled code for {_TIMEOUT:.0f} seconds;"
-                    " changing the cache now would crash torch\n  wait until that thread is done"
+                    f"{operation}: thread {names.get(busy, busy)!r} has been calling compiled code for {_TIMEOUT:.0f} seconds;"
+                    " removing cache entries meanwhile could crash torch\n"
+                    f"  wait until that thread has finished, then call {operation} again"
                 )
             time.sleep(_PAUSE)
 
 
 class _Stacks:
-    """The stacks of all threads, written by `faulthandler` and read through `mmap`, since reading a file releases the GIL.
+    """The stacks of all threads as text: `faulthandler` writes them, `mmap` reads them, as reading a file releases the GIL.
 
     `sys._current_frames()` would create frame objects, which is not safe for the frames that torch runs.
     """
@@ -89,19 +90,19 @@ class _Stacks:
         self._file.close()
 
     def clear(self) -> None:
-        """Erase the last stacks."""
+        """Erase the stacks that `read` wrote last."""
         written = os.lseek(self._file.fileno(), 0, os.SEEK_CUR)
         self._memory[: min(written, _BUFFER)] = bytes(min(written, _BUFFER))
         os.lseek(self._file.fileno(), 0, os.SEEK_SET)
 
     def read(self) -> bytes:
-        """Write and return the current stacks."""
+        """Write the current stacks of all threads, and return their text."""
         faulthandler.dump_traceback(self._file.fileno(), all_threads=True)
         return self._memory[: self._memory.find(b"\0")]
 
 
 def _busy_thread(stacks: bytes, readers: tuple[bytes, ...]) -> int | None:
-    """Return the number of another thread that is in a call of compiled code, or looks one up.
+    """Return the id of another thread that is calling compiled code or reading the cache; None if there is none.
 
     `faulthandler` writes only the innermost hundred frames; a longer stack counts as busy, since the call may be further out.
     """
@@ -127,7 +128,7 @@ def _compiled_call() -> bytes:
 
 
 def _frame_line(function: Any) -> bytes:
-    """Return the end of the line that `faulthandler` writes for a frame of the function."""
+    """Return the end of the line that `faulthandler` writes for a frame of this function."""
     return f" in {function.__code__.co_name}\n".encode()
 
 

@@ -1,1 +1,1 @@
-"""A compilation seen from outside: its frame and outcome, events, metrics, configuration, limits and backends."""
+"""Observe and configure Dynamo's compilations: frames and outcomes, events, metrics, configuration, limits and backends."""

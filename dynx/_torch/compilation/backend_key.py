@@ -1,4 +1,4 @@
-"""Backends with a key: copies of torch's backend objects, each equal to nothing but itself.
+"""Keyed backends: copies of torch's backend objects that are equal only to themselves, so that they share no cache entries.
 
 Torch reuses a cache entry when its backend is the same object, or of the same type and equal. From 2.13 on entries also belong
 to a region (`isolate_recompiles`): a compiled function looks up only entries of its own region and those without one.
@@ -15,7 +15,7 @@ from dynx._torch.capabilities import require
 
 
 def torch_backend(backend: Any, **options: Any) -> Any:
-    """Return the backend object that `torch.compile` creates from its arguments; None where `torch.compile` has no effect.
+    """Return the backend object that `torch.compile` creates from these arguments; None if it would compile nothing.
 
     Raises what `torch.compile` raises. Torch: a compiled function closes over a callback; the backend is the innermost
     `_torchdynamo_orig_backend` of that.
@@ -38,9 +38,9 @@ def torch_backend(backend: Any, **options: Any) -> Any:
 
 
 def keyed_backend(backend: Any, key: Any, key_now: Callable[[], Hashable]) -> Any:
-    """Return a copy of a backend from `torch_backend` that is equal to nothing but itself, and has a key.
+    """Copy a backend from `torch_backend`; the copy has this cache key and is equal only to itself.
 
-    If `key_now()` returns another value while it compiles, the copy is not shared with later calls any more.
+    If `key_now()` differs from the key when the copy compiles a graph, later calls do not share the copy any more.
     """
     cls: Any = type(backend)
     copy = object.__new__(_keyed_class(cls))
@@ -68,13 +68,13 @@ def _keyed_class(cls: Any) -> Any:
 
 
 def shared_key(backend: Any) -> Hashable | None:
-    """Return the value of a keyed backend's key; None once the key has changed since the backend was created."""
+    """Return the key value under which a keyed backend may be shared; None once the key has changed since it was created."""
     key: Hashable = backend.dynx_key.value
     return key if backend.dynx_is_shared and backend.dynx_key_now() == key else None
 
 
 def key_of(backend: Any) -> Any:
-    """Return the key of a keyed backend, also if torch has wrapped it; None for any other backend."""
+    """Return the cache key of a keyed backend, even if torch has wrapped the backend; None for any other backend."""
     from torch._dynamo.eval_frame import innermost_backend
 
     return getattr(innermost_backend(backend), "dynx_key", None)

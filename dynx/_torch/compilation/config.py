@@ -1,4 +1,4 @@
-"""The configuration of torch's compiler: the settings that change compiled code, as a fingerprint and as values.
+"""Read the settings of torch's compiler that change compiled code, as a fingerprint or as values.
 
 Torch: `get_hash` of its configuration modules, which is cached until a value changes, and omits settings that do not change
 code; alike in 2.11, 2.13 and 2.15.
@@ -15,9 +15,10 @@ _NAMES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.co
 
 
 def config_fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...]]:
-    """Return a function that returns the fingerprint; it runs on every call, so all lookups happen here.
+    """Return a fast function that returns the current fingerprint of torch's compiler settings.
 
-    The backend that a stance forces (`torch.compiler.set_stance`) is part of it; without `of_config` it is all of it. Torch:
+    It runs on every call of a compiled function, so all lookups happen here. The backend that a stance forces
+    (`torch.compiler.set_stance`) is part of the fingerprint; without `of_config` it is the only part. Torch:
     `eval_frame._stance`.
     """
     require("stance", "config_hash", "inductor_config")
@@ -30,7 +31,7 @@ def config_fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...
 
 
 def forced_backend() -> Any:
-    """Return the backend that the current stance forces; None if it forces none."""
+    """Return the backend that the current stance (`torch.compiler.set_stance`) forces; None if it forces none."""
     from torch._dynamo import eval_frame
 
     return eval_frame._stance.backend
@@ -41,7 +42,7 @@ def _name(backend: Any) -> Hashable:
 
 
 def config_values() -> dict[str, Any]:
-    """Return every setting that changes compiled code, by its full name."""
+    """Return the values of all settings that change compiled code, by full name."""
     values: dict[str, Any] = {}
     for name, module in zip(_NAMES, _modules(), strict=True):
         ignored: Any = getattr(module, "_compile_ignored_keys", ())
@@ -50,7 +51,7 @@ def config_values() -> dict[str, Any]:
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the settings that differ, each with both values."""
+    """Return the settings whose values differ, each with its earlier and current value."""
     return {name: (before.get(name), value) for name, value in now.items() if repr(before.get(name)) != repr(value)}
 
 

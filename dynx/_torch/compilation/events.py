@@ -1,4 +1,4 @@
-"""Events that torch writes to its own event log: caches and automatic dynamic shapes."""
+"""Read torch's compile events: lookups in its graph caches, automatic dynamic shapes, and backward graphs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SYMBOLIC = ("AutoDynamic", "auto_dynamic", "AutoUnset", "auto_unset", "InferStr
 
 @dataclass(frozen=True, slots=True)
 class RawCache:
-    """One lookup in a cache of torch."""
+    """One lookup in torch's FX graph cache or AOTAutograd cache, and its result."""
 
     cache: Literal["fx_graph", "aot_autograd"]
     result: Literal["hit", "miss", "bypass"]
@@ -22,7 +22,7 @@ class RawCache:
 
 @dataclass(frozen=True, slots=True)
 class RawDynamic:
-    """One size or number that became dynamic, with the two values that differed."""
+    """One size, stride, rank or number that torch found to change between calls, with the two values that differed."""
 
     source: str
     dim: str
@@ -31,7 +31,7 @@ class RawDynamic:
 
 
 def read_event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RawCache | RawDynamic | None:
-    """Read the arguments of `CompileEventLogger.instant(event_name, metadata)`; None for other events.
+    """Read a cache lookup or a dynamic size from the arguments of `CompileEventLogger.instant`; None for other events.
 
     Torch: events `fx_graph_cache_{hit,miss,bypass}`, `autograd_cache_{hit,miss,bypass}` and `automatic_dynamic`, alike in
     2.11, 2.13 and 2.15.
@@ -49,10 +49,9 @@ def read_event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RawCache | RawD
 
 
 def backward_of(args: tuple[Any, ...]) -> str | None:
-    """Read the arguments of `CompilationCallbackHandler.run_start_callbacks` or `.run_end_callbacks`.
+    """Return the compile id of a backward graph that is compiled at the first `backward()`; None for other compilations.
 
-    Returns the compile id of a backward graph that is compiled at the first `backward()`; None for other compilations that have
-    such callbacks.
+    `args` are those of torch's `CompilationCallbackHandler.run_start_callbacks` or `.run_end_callbacks`.
     """
     arguments = args[1]
     return str(arguments.compile_id) if arguments.callback_trigger.name == "LAZY_BACKWARD" else None

@@ -1,4 +1,4 @@
-"""The frame that Dynamo compiles, and the outcome of the compilation."""
+"""Read the frame that Dynamo compiles, and the outcome of the compilation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LIMIT = "Dynamo recompile limit exceeded"
 
 @dataclass(frozen=True, slots=True)
 class CompileCall:
-    """The arguments of one compilation. It references live objects and must not outlive the call."""
+    """The arguments of one call of `convert_frame._compile`. It references live objects and must not outlive the call."""
 
     code: CodeType
     locals: Mapping[str, Any]
@@ -31,7 +31,7 @@ class CompileCall:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The outcome of one compilation, in plain data."""
+    """The outcome of one compilation, and the reason if it was not compiled."""
 
     outcome: Literal["compiled", "skipped", "failed", "gave_up"]
     reason: str | None
@@ -56,7 +56,7 @@ def compile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompileCall:
 
 
 def module_of(call: CompileCall) -> Any | None:
-    """Return the module whose method is compiled; None for a plain function.
+    """Return the `nn.Module` whose method is compiled; None for a plain function.
 
     Torch compiles its built-in modules through `external_utils.wrap_inline(module)`, whose code object they all share.
     """
@@ -77,7 +77,7 @@ def backend_name(backend: Any) -> str:
 
 
 def ending(result: Any, raised: BaseException | None, *, fullgraph: bool) -> Ending:
-    """Read what `convert_frame._compile` returned or raised.
+    """Convert what `convert_frame._compile` returned or raised to the outcome of the compilation.
 
     Torch: `ConvertFrameReturn.skip_reason` is from 2.13. Without fullgraph, `Unsupported` or
     `UserError` means that the function runs eagerly. At the recompile limit torch raises `Unsupported` too, and with fullgraph
@@ -99,7 +99,7 @@ def ending(result: Any, raised: BaseException | None, *, fullgraph: bool) -> End
 
 
 def limit_value(name: str) -> int | None:
-    """Return the value of `torch._dynamo.config.<name>`; None if it is not a number."""
+    """Return the recompile limit `torch._dynamo.config.<name>`; None if its value is not an integer."""
     import torch._dynamo.config as config
 
     value = getattr(config, name, None)
@@ -107,7 +107,7 @@ def limit_value(name: str) -> int | None:
 
 
 def user_name(function: str) -> str:
-    """Return the user's name of a function: torch names the resume function of `f` `torch_dynamo_resume_in_f_at_74`."""
+    """Return a function's name as the user wrote it: `f` for the resume function `torch_dynamo_resume_in_f_at_74`."""
     outer, dot, name = function.rpartition(".")
     if not name.startswith(_RESUME):
         return function
@@ -115,7 +115,7 @@ def user_name(function: str) -> str:
 
 
 def resumed_at(code: CodeType) -> int | None:
-    """Return the line of the graph break behind which a resume function continues; None for a function of the user."""
+    """Return the line of the graph break after which a resume function continues; None if it is not a resume function."""
     if not code.co_name.startswith(_RESUME):
         return None
     line = code.co_name.rpartition("_at_")[2]
@@ -123,7 +123,7 @@ def resumed_at(code: CodeType) -> int | None:
 
 
 def restart_reason(raised: BaseException) -> tuple[bool, str]:
-    """Return whether an exception restarts the analysis, and the reason."""
+    """Return whether an exception makes Dynamo restart its analysis, and the reason in the exception."""
     from torch._dynamo import exc
 
     restarts = isinstance(raised, exc.RestartAnalysis)
@@ -132,7 +132,7 @@ def restart_reason(raised: BaseException) -> tuple[bool, str]:
 
 
 def is_compiled_itself(code: CodeType) -> bool:
-    """Return whether a function was passed to torch.compile itself, not called by a compiled one.
+    """Return whether a function was itself passed to torch.compile, rather than called by a compiled function.
 
     Torch: `eval_frame.always_optimize_code_objects`, alike in 2.11, 2.13 and 2.15.
     """
@@ -142,7 +142,7 @@ def is_compiled_itself(code: CodeType) -> bool:
 
 
 def symbolic_sources(tracer_output: Any) -> frozenset[str]:
-    """Return the sources that became symbols in a finished attempt: `L['x'].size()[0]`, `L['n']`.
+    """Return the sources whose values became symbols in a finished tracing attempt: `L['x'].size()[0]`, `L['n']`.
 
     Torch: `DynamoTracerOutput.output_graph.shape_env.source_to_var`, alike in 2.11, 2.13 and 2.15.
     """
@@ -151,13 +151,13 @@ def symbolic_sources(tracer_output: Any) -> frozenset[str]:
 
 
 def is_skip(raised: BaseException) -> bool:
-    """Return whether an exception makes Dynamo run the frame eagerly."""
+    """Return whether an exception makes Dynamo skip the frame, which then runs eagerly."""
     from torch._dynamo import exc
 
     return isinstance(raised, (exc.SkipFrame, exc.Unsupported, exc.UserError))
 
 
 def _first_line(text: str) -> str:
-    """Return the first line, and the second one too if the first ends with a colon: `backend='x' raised:`."""
+    """Return the first line of a text, joined with the second if the first ends with a colon: `backend='x' raised:`."""
     lines = text.strip().splitlines()
     return " ".join(lines[: 2 if lines[0].endswith(":") else 1]) if lines else ""

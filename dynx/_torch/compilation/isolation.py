@@ -19,7 +19,7 @@ from dynx._torch.compilation.wrappers import has_code_of_torch, is_module_call
 
 
 def has_regions() -> bool:
-    """Return whether this torch has regions of cache entries."""
+    """Return whether the installed torch has regions of cache entries (`isolate_recompiles`)."""
     import torch._dynamo.eval_frame
 
     return "isolate_recompiles" in inspect.signature(torch._dynamo.eval_frame._optimize).parameters
@@ -35,9 +35,9 @@ def compiler(
     prepare: Callable[[Any], None],
     **options: Any,
 ) -> Callable[[Any], Any]:
-    """Return a function that compiles its argument with a keyed backend, separate from other backends.
+    """Return a function that compiles its argument with a keyed backend, with cache entries apart from other backends'.
 
-    `prepare` is called with torch's `_TorchDynamoContext` before that is used.
+    `prepare` is called with torch's `_TorchDynamoContext` before the context compiles anything.
     """
     import torch
 
@@ -57,10 +57,10 @@ def compiler(
 
 
 def _in_region(context: Any, backend: Any, fn: Any) -> Any:
-    """Compile in the region of the backend.
+    """Compile a function in its backend's region of cache entries.
 
-    All functions of a backend share one region. Functions whose code is torch's wrapper share a code object too, and so would
-    share one recompile limit: they get a region for each class.
+    All functions of a backend share one region. Callables that torch runs through its own wrapper share the wrapper's code
+    object too, and so would share one recompile limit: they get a region for each class.
     """
     owner = _owner(fn)
     regions = vars(backend).setdefault("dynx_regions", WeakKeyDictionary())
@@ -69,10 +69,10 @@ def _in_region(context: Any, backend: Any, fn: Any) -> Any:
 
 
 def _owner(fn: Any) -> Any:
-    """Return the owner by which entries are separated besides the code: the class of a module or a callable object.
+    """Return what separates the cache entries of callables that share a code object, such as the class of a module.
 
     Torch runs built-in modules and callable objects through one wrapper, whose code they share. Objects of the same class are
-    distinguished by the guards. Every function with code of its own has the same owner.
+    distinguished by the guards. Every function with code of its own has the same owner, `_OwnCode`.
     """
     if not has_code_of_torch(fn):
         return _OwnCode
@@ -81,11 +81,11 @@ def _owner(fn: Any) -> Any:
 
 
 class _OwnCode:
-    """The owner of every function that has a code object of its own."""
+    """Marker that `_owner` returns for every function that has a code object of its own."""
 
 
 def _own_code(backend: Any, fn: Any) -> Any:
-    """Copy a function with a code object for this backend, for a torch that stores entries by code object only.
+    """Copy a function with a new code object for this backend, for torch without regions of cache entries.
 
     A module is called through code that all modules share, which is not copied.
     """
@@ -105,12 +105,12 @@ def _own_code(backend: Any, fn: Any) -> Any:
 
 
 def copies_of(code: CodeType) -> list[CodeType]:
-    """Return the copies of a code object, each with the entries of one backend."""
+    """Return the copies that dynx made of a code object, each with the cache entries of one backend."""
     return [copy for copy, original in _copies() if original is code]
 
 
 def original_of(code: CodeType) -> CodeType:
-    """Return the code object that was copied; the same code object if it is not a copy."""
+    """Return the code object from which dynx copied this one; the same code object if it is not a copy."""
     return next((original for copy, original in _copies() if copy is code), code)
 
 

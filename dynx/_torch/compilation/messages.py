@@ -1,4 +1,4 @@
-"""What torch reports while it compiles: its warnings, and the messages of its loggers.
+"""Observe the warnings and log messages that torch issues while it compiles.
 
 Warnings are read by wrapping `warnings.showwarning`, messages by a handler of the loggers, which is removed with the handle.
 """
@@ -23,7 +23,10 @@ _SHOWWARNING = hooks.HookPoint("warning", "warnings:showwarning", purpose="warni
 
 
 class Messages(logging.Handler, Handle):
-    """A handle of what torch reports on one thread. It prints nothing, and no error of it reaches the program."""
+    """A handle that passes torch's warnings and log messages on one thread to a function until it is removed.
+
+    It prints nothing itself. If a message cannot be rendered, it reports that instead of raising.
+    """
 
     def __init__(self, report: Report) -> None:
         super().__init__(logging.WARNING)
@@ -34,9 +37,9 @@ class Messages(logging.Handler, Handle):
         self._warnings = hooks.wrap(_SHOWWARNING, self._around_showwarning)
 
     def remove(self) -> None:
-        """Stop listening.
+        """Stop reporting torch's warnings and log messages.
 
-        The program may have saved `showwarning` in between and store it again later, which then only passes calls on.
+        The program may have saved the wrapped `showwarning` and may store it again later; it then only calls the original.
         """
         self._report = None
         for name in _LOGGERS:
@@ -44,7 +47,7 @@ class Messages(logging.Handler, Handle):
         self._warnings.remove()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Report a record of one of torch's loggers."""
+        """Report a log record of torch if it was logged on the observed thread."""
         if record.thread == self._thread:
             self._pass_on(record.getMessage, record.name)
 
@@ -66,7 +69,7 @@ class Messages(logging.Handler, Handle):
 
 
 def listen_to_messages(report: Report) -> Messages:
-    """Call `report(text, origin)` for each message of torch on this thread until the handle is removed.
+    """Call `report(text, origin)` for each warning or log message of torch on this thread until the handle is removed.
 
     `origin` is the name of the logger or the class of the warning. Use it only while torch compiles: warnings of the user's own
     code are not reported.
@@ -75,7 +78,7 @@ def listen_to_messages(report: Report) -> Messages:
 
 
 def _is_raised_by_torch() -> bool:
-    """Return whether code of torch called `warnings.warn`, for a call from within `showwarning`."""
+    """Return whether torch's code called `warnings.warn`; call it only from a replacement of `showwarning`."""
     import torch
 
     home = os.path.dirname(torch.__file__)

@@ -1,4 +1,4 @@
-"""Seconds by phase, graph size and guard count of a compilation, and the global state that torch guards."""
+"""Read a compilation's seconds by phase, graph size and guard count, and the global state that torch guards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INNER = "compile_fx_inner"  # inductor's own work, inside AOTAutograd
 
 
 class PhaseClock:
-    """A reader of torch's own timers, which returns what each phase has gained since the clock was created."""
+    """A reader of torch's own timers, for the seconds that each compilation phase has taken since the clock was created."""
 
     __slots__ = ("_start",)
 
@@ -23,7 +23,7 @@ class PhaseClock:
         self._start = {key: len(_times().get(key, ())) for key in (_WHOLE, _COMPILER, _AOT, _GUARDS, _INNER)}
 
     def phases(self, seconds: float, nested: float = 0.0) -> dict[str, float]:
-        """Split `seconds` into trace, aot, backend and guards.
+        """Split the `seconds` of a compilation into the phases trace, aot, backend and guards.
 
         `nested` are the seconds of other compilations that happened inside the backend, which torch's timers count twice.
         """
@@ -45,7 +45,7 @@ def _times() -> Mapping[str, list[float]]:
 
 
 def sizes(compile_id: str) -> tuple[int | None, int | None]:
-    """Return the numbers of operations and of guards of the compilation that just ended.
+    """Return the numbers of graph operations and guards of the compilation that just ended; None for each if unknown.
 
     Torch: the newest `CompilationMetrics`; a compilation nested in another one has none.
     """
@@ -63,7 +63,7 @@ _AUTOCAST_DEVICES = ("cpu", "cuda", "mtia", "maia", "xpu", "ipu", "hpu", "xla", 
 
 
 def global_state() -> dict[str, str]:
-    """Return the global state that torch guards, by the names that torch uses when it reports a change.
+    """Return the values of the global state that torch guards, by the names that torch uses when it reports a change.
 
     Torch: `GlobalStateGuard.__getstate__`, JSON, alike in 2.11, 2.13 and 2.15.
     """
@@ -81,7 +81,7 @@ def global_state() -> dict[str, str]:
 
 
 def _python_state() -> dict[str, str]:
-    """Return the global state that is guarded in Python: the active function modes and the default device."""
+    """Return the guarded global state that is held in Python: the `__torch_function__` modes and the default device."""
     from torch import _C
     from torch.utils import _device
 
@@ -99,7 +99,7 @@ def _word(name: str, value: object) -> str:
 
 
 def seconds_of(compile_id: str) -> float | None:
-    """Return the wall time of a compilation; None if it is not among the last 64, whose metrics torch keeps."""
+    """Return the wall time of a compilation in seconds; None if it is not among the last 64, whose metrics torch keeps."""
     import torch._dynamo.utils as utils
 
     for metrics in reversed(utils._compilation_metrics):

@@ -1,4 +1,4 @@
-"""Report functions that reach a recompile limit, without replacing an attribute of torch's classes.
+"""Report compiled functions that reach a recompile limit, without replacing an attribute of torch's classes.
 
 Torch: each compiled function has a `ConvertFrame` of its own behind its callback, whose `_inner_convert` compiles and raises at
 a limit. With `fullgraph` there is none, and the exception reaches the user. Alike in 2.11, 2.13 and 2.15.
@@ -14,7 +14,7 @@ from dynx._torch.compilation.frame import ending, limit_value
 
 
 class AtLimit(NamedTuple):
-    """A call that no cache entry fits and that may not be compiled any more; it must not outlive the call."""
+    """A call that no cache entry fits and that a recompile limit keeps from being compiled; must not outlive the call."""
 
     code: CodeType
     locals: Any
@@ -24,7 +24,7 @@ class AtLimit(NamedTuple):
 
 
 def report_at_limit(context: Any, report: Callable[[AtLimit], None]) -> None:
-    """Call `report` when a function that is compiled with this context (`torch._dynamo.optimize`) reaches a limit."""
+    """Call `report` when a function compiled with this context (`torch._dynamo.optimize`) reaches a recompile limit."""
     callback, convert_frame = context.callback, None
     while callback is not None:  # wrappers of torch have the attributes of what they wrap: the innermost one counts
         convert_frame = callback if hasattr(callback, "_inner_convert") else convert_frame
@@ -34,7 +34,7 @@ def report_at_limit(context: Any, report: Callable[[AtLimit], None]) -> None:
 
 
 class _Reporting:
-    """A wrapper of `_inner_convert` that compiles as that does."""
+    """A wrapper of `ConvertFrame._inner_convert` that reports when the compilation raises at a recompile limit."""
 
     def __init__(self, convert: Any, report: Callable[[AtLimit], None]) -> None:
         self._convert, self._report = convert, report

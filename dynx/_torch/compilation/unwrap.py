@@ -1,4 +1,4 @@
-"""Which code runs when a callable is called: see through torch.compile, partials, methods and decorators.
+"""Find the code that runs when a callable is called, behind torch.compile, partials, methods and decorators.
 
 A callable is a chain of layers: the callable itself, what it wraps, what that wraps in turn. The chain ends at a plain
 function, a `torch.nn.Module`, a class, a callable object or code that is not Python. Features need different parts of it:
@@ -29,7 +29,7 @@ _MAX_LAYERS = 100  # an object may wrap a new object each time that `__wrapped__
 
 
 class Layer(NamedTuple):
-    """One callable of the chain."""
+    """One callable in a chain of wrappers, and how it wraps the next."""
 
     value: Any
     wraps_by: Wrapper | None  # how `value` leads to the next layer; None for the last
@@ -37,7 +37,7 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unwrapped:
-    """A callable, taken apart.
+    """The result of `unwrap`: the wrappers of a callable, the module whose call runs, and the compiled function.
 
     Attributes:
         target: The callable that was passed to `unwrap`.
@@ -61,12 +61,12 @@ class Unwrapped:
 
     @property
     def bound_self(self) -> Any | None:
-        """The object that a method is bound to; None for everything else."""
+        """The object to which the target is bound if it is a method; None for everything else."""
         return self.target.__self__ if type(self.target) is MethodType else None
 
     @property
     def function(self) -> FunctionType | None:
-        """The Python function at the end of the chain, of a module its `forward`; None for a class and for C code."""
+        """The innermost Python function, for a module that of its `forward`; None for a class and for C code."""
         return _last_function(self)
 
     @property
@@ -75,12 +75,12 @@ class Unwrapped:
         return None if self.function is None else self.function.__code__
 
     def through(self, *wrappers: Wrapper) -> Any:
-        """Return the innermost callable that is reached by seeing through these kinds of wrapper only."""
+        """Return the first callable in the chain of wrappers that is not a wrapper of these kinds."""
         return next(layer.value for layer in self.layers if layer.wraps_by not in wrappers)
 
 
 def unwrap(target: Any) -> Unwrapped:
-    """Take a callable apart: what it wraps, whether it is compiled, which code runs.
+    """Resolve a callable: find what it wraps, whether it is compiled, and which code runs.
 
     Nothing is called, and no attribute of a user's object is computed. Accepts anything; what cannot be called is one layer
     without a function.
@@ -91,7 +91,7 @@ def unwrap(target: Any) -> Unwrapped:
 
 
 def function_of(value: Any) -> FunctionType | None:
-    """Return the Python function that a call of `value` itself runs first, not what that function wraps.
+    """Return the Python function that a call of `value` runs first; a decorated function's original is not looked up.
 
     None for partials, modules and C code, and for a class unless its metaclass has a `__call__` in Python.
     """
@@ -113,7 +113,7 @@ def _last_function(unwrapped: Unwrapped) -> FunctionType | None:
 
 
 def code_of(fn: Any) -> CodeType | None:
-    """Return the code object of a function or of the function of a method; None for anything else."""
+    """Return the code object of a Python function or method; None for anything else."""
     code = getattr(fn.__func__ if isinstance(fn, MethodType) else fn, "__code__", None)
     return code if isinstance(code, CodeType) else None
 
@@ -131,7 +131,7 @@ def _layers(target: Any) -> Iterator[Layer]:
 
 
 def _step(value: Any) -> tuple[Wrapper, Any]:
-    """Return what a callable wraps, and how; None if it wraps nothing."""
+    """Return the kind of a wrapper and the callable directly inside it; that callable is None if it wraps nothing."""
     kind = type(value)
     if issubclass(kind, partial):
         return "partial", value.func
@@ -164,7 +164,7 @@ def _is_marked(value: Any) -> bool:
 
 
 def _compiled(target: Any, module: Any | None) -> Any | None:
-    """Return the compiled function that a call runs; None if it runs none."""
+    """Return the compiled function that a call of `target` runs; None if it runs none."""
     if type(target) is MethodType:
         return _compiled(target.__func__, None)
     if module is None:

@@ -1,4 +1,4 @@
-"""The wrappers that torch.compile puts around functions, methods and modules: recognize and build them (see `unwrap`)."""
+"""Recognize and build the wrappers that torch.compile puts around functions, methods and modules (see `unwrap`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def before_forward(module: Any) -> str | None:
-    """Return why the arguments of `forward` are unknown before the call; None if they are known.
+    """Return why the arguments that a module's `forward` will get are unknown before the call; None if they are known.
 
     Hooks may change the arguments, and running the hooks would have side effects.
     """
@@ -24,21 +24,21 @@ def before_forward(module: Any) -> str | None:
 
 
 def is_shared(code: CodeType) -> bool:
-    """Return whether code is that of torch's wrapper around built-in modules, its own functions and callable objects."""
+    """Return whether a code object is that of torch's `wrap_inline`, which calls built-in modules and callable objects."""
     shared = shared_code()  # compared by location, since copies of it count too
     return (code.co_filename, code.co_firstlineno) == (shared.co_filename, shared.co_firstlineno)
 
 
 @cache
 def shared_code() -> CodeType:
-    """Return the code of that wrapper. Torch: `external_utils.wrap_inline`."""
+    """Return the code object that all wrappers made by torch's `external_utils.wrap_inline` share."""
     from torch._dynamo.external_utils import wrap_inline
 
     return wrap_inline(is_shared).__code__
 
 
 def is_module_call(fn: Any) -> bool:
-    """Return whether a function is the call of a module: it runs hooks, which torch does not compile, then `forward`."""
+    """Return whether a callable is the bound `__call__` or `_call_impl` of a module, which runs hooks and `forward`."""
     from torch.nn import Module
 
     return isinstance(fn, MethodType) and fn.__func__.__code__ in (_module_call_code(), Module._call_impl.__code__)
@@ -51,7 +51,7 @@ def _module_call_code() -> CodeType:
 
 
 def optimized_module(module: Any, context: Any) -> Any:
-    """Return a module wrapped as torch.compile does, whose call `context` compiles. Torch: `OptimizedModule`."""
+    """Wrap a module in an `OptimizedModule`, as torch.compile does; `context` compiles its call."""
     from torch._dynamo.eval_frame import OptimizedModule
 
     wrapped = OptimizedModule(module, context)
@@ -63,7 +63,7 @@ def optimized_module(module: Any, context: Any) -> Any:
 
 
 def compile_class(cls: Any, context: Callable[[Any], Any]) -> Any:
-    """Compile the call of a class in place, as torch does when it decorates one."""
+    """Compile the `__call__` of a class in place, as torch.compile does when it decorates a class."""
     from torch.nn import Module
 
     cls.__call__ = context(cls.__call__)
@@ -73,9 +73,9 @@ def compile_class(cls: Any, context: Callable[[Any], Any]) -> Any:
 
 
 def pass_for_compiled(wrapper: Any, fn: Any, run: Any) -> None:
-    """Set on `wrapper` the marks that torch.compile put on `run`, which compiles `fn`.
+    """Copy to `wrapper` the attributes by which torch recognizes `run`, the compiled form of `fn`, as compiled.
 
-    Traced code that calls the wrapper then continues in `fn`, and tools find it.
+    When traced code calls the wrapper, Dynamo then traces `fn`, and tools find `fn` through the wrapper.
     """
     inner = vars(run).get("_torchdynamo_orig_callable")
     for name, value in vars(run).items():
@@ -85,5 +85,5 @@ def pass_for_compiled(wrapper: Any, fn: Any, run: Any) -> None:
 
 
 def has_code_of_torch(fn: Any) -> bool:
-    """Return whether Dynamo compiles torch's wrapper around a callable, instead of code of the callable's own."""
+    """Return whether Dynamo compiles a callable through torch's `wrap_inline`, since it has no code object of its own."""
     return getattr(fn, "__code__", None) in (None, shared_code())

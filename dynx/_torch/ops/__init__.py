@@ -1,1 +1,1 @@
-"""Operators and memory: schemas, foreach operators, fast checks, liveness of storages, primitives of CUDA graphs."""
+"""Operators and tensor memory: schemas, foreach operators, fast checks, liveness of storages, CUDA graph primitives."""

@@ -1,4 +1,4 @@
-"""The functions that a replay of a CUDA graph needs, with as little Python around them as possible.
+"""Replay CUDA graphs and compare addresses with as little Python overhead as possible, and manage their memory pools.
 
 Torch: `torch._C._CUDAGraph.replay`, which `CUDAGraph.replay` wraps in Python and from 2.15 on with hooks;
 `torch._C._cuda_getCurrentRawStream` and `torch._C._tensors_data_ptrs_at_indices_equal`, which builds without CUDA lack.
@@ -14,26 +14,26 @@ from weakref import finalize
 
 
 def is_plain(graph: Any) -> bool:
-    """Return whether the Python method `replay` only calls the one in C++; a method that runs hooks does more."""
+    """Return whether a CUDA graph's Python method `replay` does nothing but call the C++ method, so that it runs no hooks."""
     return set(type(graph).replay.__code__.co_names) <= {"super", "replay"}
 
 
 def replay_of(graph: Any) -> Callable[[], None]:
-    """Return a function that replays a graph: the one in C++ where the Python method only calls it."""
+    """Return a function that replays a CUDA graph, directly in C++ if the Python method only calls the C++ method."""
     from torch import _C
 
     return partial(_C._CUDAGraph.replay, graph) if is_plain(graph) else graph.replay
 
 
 def current_stream_of(device: int) -> Callable[[], int]:
-    """Return a function that returns the CUDA driver's handle of the current stream."""
+    """Return a function that returns the raw CUDA handle of the current stream of a device."""
     from torch import _C
 
     return partial(_C._cuda_getCurrentRawStream, device)
 
 
 def recover(device: int, pool: Any) -> None:
-    """Clean up after a failed capture: its generator is marked as captured, and its memory pool is in use and referenced.
+    """Clean up after a failed CUDA graph capture: unmark the device's generator as captured, and release the memory pool.
 
     Torch: `CUDAGraph.capture_end` raises before it does so itself, as seen in 2.11 (pytorch#190348).
     """
@@ -66,7 +66,7 @@ class Pool:
 
 
 def address_check() -> Callable[[Sequence[Any], Sequence[Any], Sequence[int]], bool]:
-    """Return a function `(tensors, addresses, indices)` that is true if those tensors have those data pointers."""
+    """Return a function `(tensors, addresses, indices)` that checks the data pointers of the tensors at these indices."""
     from torch import _C
 
     return getattr(_C, "_tensors_data_ptrs_at_indices_equal", None) or _are_at

@@ -14,7 +14,7 @@ from dynx._torch.capabilities import require
 
 
 def layout_check(tensors: Sequence[Any]) -> Callable[..., bool]:
-    """Return a predicate that is true for tensors with the type, device, dtype, sizes, strides and requires_grad of these.
+    """Return a predicate that checks that tensors match `tensors` in type, device, dtype, sizes, strides and requires_grad.
 
     It takes as many arguments as there are tensors, and is false if an argument is not a tensor.
     """

@@ -1,4 +1,4 @@
-"""Operators on lists of tensors, each list in one call.
+"""Apply foreach operators, which process a list of tensors in one call.
 
 Torch: `torch._foreach_copy_`, `_foreach_add_`, `_foreach_zero_` and `_foreach_mul`, alike in 2.11, 2.13 and 2.15.
 """
@@ -12,12 +12,12 @@ import torch
 
 
 def copy_all(targets: Sequence[Any], sources: Sequence[Any]) -> None:
-    """Copy each source into the target of the same sizes."""
+    """Copy each source tensor into the target tensor at the same index, which has the same sizes."""
     torch._foreach_copy_(targets, sources)
 
 
 def add_all(targets: Sequence[Any], tensors: Sequence[Any]) -> None:
-    """Add each tensor in place to the target of the same sizes."""
+    """Add each tensor in place to the target tensor at the same index, which has the same sizes."""
     if targets:
         torch._foreach_add_(targets, tensors)
 

@@ -1,4 +1,4 @@
-"""Whether a tensor or its storage is alive, also if only autograd references it.
+"""Detect whether a tensor or its storage is alive, even if only autograd references it.
 
 Torch: `torch._C._WeakTensorRef`, `torch._neg_view` and `torch.multiprocessing.reductions.StorageWeakRef`, alike in 2.11, 2.13
 and 2.15. A Python weak reference expires with the Python object, which autograd does not keep alive.
@@ -13,14 +13,14 @@ import torch
 
 
 def weak_tensor(tensor: Any) -> Any:
-    """Return a weak reference whose `expired()` is true once the tensor is freed."""
+    """Return a weak reference to a tensor; its `expired()` is true once the tensor itself, not its Python object, is freed."""
     from torch._C import _WeakTensorRef  # type: ignore[attr-defined]
 
     return _WeakTensorRef(tensor)
 
 
 class WeakMemory:
-    """The metadata of a tensor with a weak reference to its storage."""
+    """The metadata of a tensor and a weak reference to its storage, from which the tensor can be rebuilt."""
 
     def __init__(self, tensor: Any) -> None:
         from torch.multiprocessing.reductions import StorageWeakRef
@@ -31,16 +31,16 @@ class WeakMemory:
         self._dtype, self._is_conj, self._is_neg = tensor.dtype, tensor.is_conj(), tensor.is_neg()
 
     def is_alive(self) -> bool:
-        """Return whether the storage has not been freed."""
+        """Return whether the storage of the tensor has not been freed."""
         return not self._weak.expired()
 
     def tensor(self) -> Any:
-        """Return the tensor over the memory that is at its address now; None if no storage is."""
+        """Rebuild the tensor over the storage that is at its address now; None if no storage is there."""
         storage = self._storage()
         return None if storage is None else self._read(torch.empty(0, dtype=self._dtype).set_(storage, *self._layout))
 
     def over(self, tensor: Any) -> Any:
-        """Return a tensor of this layout over the storage of another, as if that began at the same address."""
+        """Return a view of `tensor`'s storage with the recorded layout, whose offset is counted from the start of `tensor`."""
         offset, size, stride = self._layout
         return self._read(tensor.as_strided(size, stride, tensor.storage_offset() + offset))
 

@@ -1,4 +1,4 @@
-"""Schemas of operators.
+"""Read operator schemas: which arguments an operator mutates or aliases.
 
 Torch: `OpOverload._schema`, alike in 2.11, 2.13 and 2.15.
 """
@@ -15,7 +15,7 @@ def schema_of(operator: Any) -> Any:
 
 
 def effects_on(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[Any, bool, bool]]:
-    """Yield each argument of a call, whether it is mutated, and whether the result may alias it."""
+    """Yield each argument of an operator call, whether the operator mutates it, and whether the result may alias it."""
     by_name = {parameter.name: parameter for parameter in schema.arguments}
     for parameter, argument in [
         *zip(schema.arguments, args, strict=False),

@@ -1,4 +1,4 @@
-"""Storages that raise when they are used.
+"""Count the references to a storage, and make it raise an error when its data is accessed.
 
 Torch: `_set_storage_data_ptr_access_error_msg`, with which `cudagraph_trees` reports accesses to overwritten outputs; builds
 without CUDA lack it. `_storage_Use_Count`; alike in 2.11, 2.13 and 2.15.
@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 
 class StorageGuard(NamedTuple):
-    """Two functions of torch on a storage, which is passed as its `_cdata`."""
+    """Torch's functions that count references to a storage and forbid access to it; they take the storage's `_cdata`."""
 
     count: Callable[[int], int]  # returns the reference count of the storage
     forbid: Callable[[int, str], None]  # makes every access to its data raise RuntimeError with this text
 
 
 def storage_guard() -> StorageGuard | None:
-    """Return the functions; None if this build of torch lacks them.
+    """Return torch's functions for a `StorageGuard`; None if this build of torch lacks them.
 
     They are not wrapped, since the first one is called in every replay.
     """

@@ -1,7 +1,7 @@
-"""The recorded state of one symbolic frame while it is traced, so that only changes are recorded.
+"""The last recorded state of a symbolic frame while Dynamo traces it, so that only changes have to be recorded.
 
-Instructions that only move values change no text. Others that add no guard realized no lazy variable, and without a new node of
-the graph no tensor changed.
+What an instruction can have changed is limited: one that only moves values changes no text; one that adds no guard has realized
+no lazy variable; one that adds no graph node has changed no tensor.
 
 Torch: `stack` and `symbolic_locals` of `InstructionTranslatorBase`; alike in 2.11, 2.13 and 2.15.
 """
@@ -22,7 +22,7 @@ _READING_METHODS = frozenset({"get", "__getattribute__"})  # the latter runs no 
 
 
 class RecordedFrame:
-    """The state of a frame at its last row, stored on its translator and freed with it."""
+    """The state of a symbolic frame at its last row of the trail; stored on its InstructionTranslator and freed with it."""
 
     __slots__ = (
         *(
@@ -62,16 +62,17 @@ class RecordedFrame:
         self.nodes = self.guards = self.changes = 0  # of the attempt so far
         self.counted: tuple[Any, Any, Any, Any] = (None, (), (), None)  # graph, guards, shape guards, handled exceptions
         self.progress = self.bindings = NOTHING
-        self.stack: list[tuple[Any, int, int, int]] = []  # value, its text, how easily that changes, link of the trail
+        self.stack: list[tuple[Any, int, int, int]] = []  # value, its text, what may change that, link of the trail
         self._values: dict[str, Any] = {}
-        self._shown: dict[str, tuple[int, int]] = {}  # texts of locals, and how easily they change
+        self._shown: dict[str, tuple[int, int]] = {}  # texts of locals, and what may change them
         self._changing: set[str] = set()  # locals whose text may change
         self._cells: set[str] = set()
 
     def has_only_read(self, last: Any) -> bool:
-        """Return whether the last instruction, which traced no other frame, called a function that mutates no Python value.
+        """Return whether the last instruction, a `CALL`, called a function that mutates no Python value.
 
-        The callee is read from the recorded stack; mutations of tensors show in the graph.
+        Dynamo must not have traced another frame for the call. The callee is read from the recorded stack; mutations of tensors
+        show in the graph.
         """
         end = len(self.stack) - last.arg
         for entry in self.stack[max(end - 2, 0) : end]:
@@ -84,8 +85,8 @@ class RecordedFrame:
                 return attribute_name(entry[0]) in _READING_METHODS or type(entry[0].obj).__name__ == "TensorVariable"
         return False
 
-    def moved(self, tx: Any, last: Any) -> None:
-        """Update the stack after an instruction that only moved values."""
+    def update_after_move(self, tx: Any, last: Any) -> None:
+        """Update the recorded stack after an instruction that only moved values, such as `LOAD_FAST`."""
         name = last.opname
         if name == "LOAD_FAST":
             self._push_local(tx, tx.stack[-1], last.argval)
@@ -97,8 +98,11 @@ class RecordedFrame:
         else:
             self.read_stack(tx, NEVER)
 
-    def stored(self, tx: Any, name: str | None) -> bool:
-        """Update after an instruction that assigned a local, any if the name is None; return whether it may be a tensor."""
+    def update_after_store(self, tx: Any, name: str | None) -> bool:
+        """Record the local that the last instruction assigned, and return whether it may be a tensor.
+
+        If `name` is None, the instruction may have assigned any locals.
+        """
         recorded, stack, top = self.stack, tx.stack, None
         if len(recorded) == len(stack) + 1 and (not stack or stack[-1] is recorded[-2][0]):
             top = recorded.pop()
@@ -116,7 +120,7 @@ class RecordedFrame:
         return name in self._changing and self._shown[name][1] == TENSOR
 
     def read_stack(self, tx: Any, level: int, loaded: str | None = None) -> None:
-        """Update the recorded texts of the value stack.
+        """Record the texts of the values on the frame's stack again, as far as they may have changed.
 
         `level` says what the last instruction may have changed, as one of the constants of `value_text`: only texts of
         values that such a change can affect are rendered again.
@@ -140,7 +144,7 @@ class RecordedFrame:
                 self._push(value, *self._value_texts.of(tx, value))
 
     def read_locals(self, tx: Any, *, reread: bool) -> None:
-        """Read the locals that were assigned, with `reread` also those whose text may have changed."""
+        """Record the locals that were assigned since the last row; with `reread` also those whose text may have changed."""
         variables = tx.symbolic_locals
         for name, value in variables.items():
             recorded = self._values.get(name)
@@ -152,7 +156,7 @@ class RecordedFrame:
             self._forget(variables)
 
     def reread_locals(self, tx: Any, level: int) -> None:
-        """Read the locals whose text changes as easily as `level`, or more easily, when none was assigned."""
+        """Record again the locals whose text a change of kind `level` can affect; no local may have been assigned since."""
         variables = tx.symbolic_locals
         if level != OPEN:  # reading assigns no closure variable
             for name in self._cells:
@@ -183,7 +187,7 @@ class RecordedFrame:
             self.bindings = self._trail.bind(self.bindings, self._trail.text(name), text)
 
     def _push_local(self, tx: Any, value: Any, name: str) -> None:
-        """Push the value of a local, whose text is recorded unless torch has created the local."""
+        """Push the value of a local onto the recorded stack, with its recorded text; locals that torch created have none."""
         text, kind = self._shown.get(name) or self._value_texts.of(tx, value)
         stack = self.stack
         stack.append((value, text, kind, self._link(stack[-1][3] if stack else NOTHING, text)))
@@ -193,7 +197,7 @@ class RecordedFrame:
         stack.append((value, text, kind, self._link(stack[-1][3] if stack else NOTHING, text)))
 
     def _count_same(self, tx: Any, level: int) -> int:
-        """Return how many values at the bottom of the stack are the same, with the same text."""
+        """Return how many values from the bottom of the stack are the recorded ones, with the recorded text."""
         same = 0
         for (before, text, kind, _), now in zip(self.stack, tx.stack):  # noqa: B905 - one may be longer
             if before is not now:

@@ -1,4 +1,4 @@
-"""Time, nodes, guards and exceptions of each traced line.
+"""Measure the tracing time, graph nodes, guards and exceptions of each line that Dynamo traces.
 
 Torch: `InstructionTranslatorBase.step` runs one instruction, and within it those of the functions it inlines;
 `OutputGraph.call_user_compiler` runs the backend within the last instruction. Alike in 2.11, 2.13 and 2.15.
@@ -26,7 +26,7 @@ Line = tuple[CodeType, int]
 
 @dataclass(slots=True)
 class RawLine:
-    """The cost of one line in one attempt."""
+    """The measurements of one source line in one tracing attempt: time, graph nodes, guards and exceptions."""
 
     instructions: int = 0
     seconds: float = 0.0
@@ -39,7 +39,7 @@ class RawLine:
 
 @dataclass(slots=True)
 class RawAttempt:
-    """One attempt at one compilation, in plain data."""
+    """The measurements of one tracing attempt of a compilation, by source line."""
 
     trace_id: translator.TraceId
     root: RawFrame
@@ -48,7 +48,7 @@ class RawAttempt:
 
 
 class _Thread(threading.local):
-    """The current step on a thread: the seconds of the steps inside of it, and the guards that it requested."""
+    """The step that a thread is tracing: the seconds of the steps nested in it, and the guards that it requested."""
 
     def __init__(self) -> None:
         self.inner = 0.0
@@ -60,7 +60,7 @@ class _Thread(threading.local):
 
 
 class TracingClock(Handle):
-    """A timer of every traced line until it is removed; `attempts` holds the results."""
+    """A handle of hooks that measure every line Dynamo traces until it is removed; `attempts` holds the measurements."""
 
     def __init__(self, report: Callable[[str, BaseException], None]) -> None:
         self.attempts: list[RawAttempt] = []
@@ -73,7 +73,7 @@ class TracingClock(Handle):
         ]
 
     def remove(self) -> None:
-        """Remove the hooks; what was measured stays in `attempts`."""
+        """Remove the hooks; the measurements stay in `attempts`."""
         for handle in self._handles:
             handle.remove()
 
@@ -94,7 +94,7 @@ class TracingClock(Handle):
         return step
 
     def _enter(self, tx: Any) -> tuple[Any, ...]:
-        """Start a step inside of the current one, and return the state of that, which `_leave` restores."""
+        """Begin to measure a step, and return the state of the enclosing step, which `_leave` restores."""
         thread = self._thread
         output = tx.output
         if output is not thread.output():
@@ -153,7 +153,7 @@ class TracingClock(Handle):
         return call_user_compiler
 
     def _begin(self, tx: Any) -> None:
-        """Start an attempt, or continue the outer one after a compilation that is nested in it."""
+        """Start measuring a new tracing attempt, or continue the outer attempt after a compilation nested in it."""
         thread = self._thread
         thread.output = weakref.ref(tx.output)
         attempt = vars(tx.output).get(self._name)  # stored there: it ends with the attempt
@@ -171,7 +171,7 @@ class TracingClock(Handle):
 
 
 def _newest(graph: Any, count: int) -> list[str]:
-    """Return the names of the newest operations of a graph, oldest first, without inputs.
+    """Return the names of the last `count` nodes of an FX graph, oldest first, without placeholders.
 
     Torch: nodes are a linked list whose root follows the last node. Dynamo renames a node when it is assigned to a variable.
     """

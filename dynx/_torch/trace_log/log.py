@@ -1,4 +1,4 @@
-"""Record the state of the tracer before each instruction, without changing it.
+"""Record the state of Dynamo's tracer before each instruction, without changing the trace.
 
 Torch: `exn_vt_stack` and `instructions` of `InstructionTranslatorBase`, `graph` and `guards` of `OutputGraph`; alike in 2.11,
 2.13 and 2.15.
@@ -43,14 +43,14 @@ _EFFECTS: Mapping[str, str] = {
 
 
 class _LoggedGraph(NamedTuple):
-    """A graph of the current attempt: its number in the trail, and the index of each of its nodes there."""
+    """A graph of the current tracing attempt: its number in the trail, and the index there of each of its nodes."""
 
     number: int
     indices: dict[Any, int]
 
 
 class Recorder:
-    """A recorder that adds a row to `trail` for each instruction that `before` gets."""
+    """A recorder of the tracer's state, which adds a row to `trail` for each instruction that Dynamo traces."""
 
     def __init__(self) -> None:
         self.trail = Trail()
@@ -65,7 +65,7 @@ class Recorder:
         self._newest_number = NOTHING
 
     def before(self, tx: Any) -> int:
-        """Record the state before the next instruction of a frame and return the number of the row.
+        """Record a row with the state of a symbolic frame before its next instruction, and return the row's number.
 
         `after` must be called when the instruction ends.
         """
@@ -75,13 +75,14 @@ class Recorder:
         return row
 
     def close(self) -> None:
-        """Drop all references to objects of torch."""
+        """Forget the instructions that are still being traced."""
         self._under_way.clear()
 
     def row_of(self, tx: Any, *, calls: bool = True) -> int:
-        """Return the row of the current instruction of a frame, which is added if the frame is not recorded yet.
+        """Return the number of a symbolic frame's latest row; if the frame has none yet, add one.
 
-        `calls` means that such a frame inlines the one that is being traced; else it is that one, before its next instruction.
+        With `calls`, a frame without a row is taken to be at the instruction that inlines the frame being traced; otherwise
+        to be the frame being traced, before its next instruction.
         """
         if tx is None:
             return NOTHING
@@ -99,9 +100,9 @@ class Recorder:
         elif last.opname == "CALL" and frame.has_only_read(last):
             effect = "read"
         if effect == "move":
-            frame.moved(tx, last)
+            frame.update_after_move(tx, last)
         elif effect == "store" or effect == "cells":
-            if frame.stored(tx, last.argval if effect == "store" else None):
+            if frame.update_after_store(tx, last.argval if effect == "store" else None):
                 self._rename(frame, tx.output.tracers[-1].graph)
         elif effect != "idle":
             changes, guards = frame.changes, frame.guards
@@ -147,7 +148,7 @@ class Recorder:
         return frame
 
     def _read_progress(self, tx: Any, frame: RecordedFrame) -> None:
-        """Count nodes and guards, and read the current exception."""
+        """Record the numbers of graph nodes and guards, and the exception that traced code has raised or is handling."""
         output, attempt = tx.output, frame.attempt
         graph, context, handled = output.tracers[-1].graph, output.tracing_context, tx.exn_vt_stack
         shape_env, guards = context.fake_mode.shape_env, context.guards_context.dynamo_guards.inner
@@ -173,9 +174,9 @@ class Recorder:
         frame.counted = graph, guards, shapes, handled if no_exception else None
 
     def _read_nodes(self, graph: Any, logged: _LoggedGraph | None, attempt: Attempt, *, any_may: bool) -> _LoggedGraph:
-        """Record new nodes in the order of the graph; record the whole graph again when nodes were removed.
+        """Record new graph nodes in the order of the graph; record the whole graph again if nodes were removed.
 
-        Nodes that may change a tensor count as changes of the attempt; with `any_may` all do.
+        Nodes that may change an existing tensor count as changes of the attempt; with `any_may` all nodes do.
 
         Torch: a linked list whose root follows the last node; inputs are inserted among the first.
         """
@@ -200,7 +201,7 @@ class Recorder:
         return logged
 
     def _rename(self, frame: RecordedFrame, graph: Any) -> None:
-        """Record the new name of the last node: torch names a tensor after the variable that it is assigned to."""
+        """Record the new name of the last graph node: Dynamo names a tensor after the variable that it is assigned to."""
         logged, node = frame.graphs.get(graph), graph._root._prev
         if logged is not None and node in logged.indices:
             log, index = self.trail.graphs[logged.number], logged.indices[node]
@@ -208,7 +209,7 @@ class Recorder:
                 log[index] = self.trail.text(_node_text(node))
 
     def _read_guards(self, guards: Any, attempt: Attempt) -> None:
-        """Record the newest guards. Torch: an `OrderedSet`."""
+        """Record the guards that were added to the attempt since the last call. Torch: an `OrderedSet`."""
         text, requested_by = self.trail.text, self._rows - 1 if attempt.rows else NOTHING
         new = [*islice(reversed(guards), len(guards) - len(attempt.guards) // 3)]
         for guard in reversed(new):
@@ -232,7 +233,7 @@ class Recorder:
 
 
 def _is_unchanged(frame: RecordedFrame) -> bool:
-    """Return whether there are no new nodes and guards since the frame's last row, and no exception."""
+    """Return whether, since the frame's last row, no graph node, guard or exception has been added."""
     graph, guards, shapes, handled = frame.counted
     return bool(
         handled is not None
@@ -245,7 +246,7 @@ def _is_unchanged(frame: RecordedFrame) -> bool:
 
 
 def _node_text(node: Any) -> str:
-    """Return a node of the graph as a line of code."""
+    """Return an FX node as a line of code, such as `add = torch.add(x, 1)`."""
     args = [str(argument) for argument in node.args]
     keywords = [f"{name}={argument}" for name, argument in node.kwargs.items()]
     if node.op == "placeholder":

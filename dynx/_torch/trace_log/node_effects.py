@@ -1,4 +1,4 @@
-"""Operations of the graph that may change the sizes, the dtype or requires_grad of an existing tensor.
+"""Find graph nodes that may change the sizes, the dtype or requires_grad of an existing tensor.
 
 Torch: the names of in-place operations end with an underscore, or are those of `operator`. Operations of `nn.functional` with
 `inplace=True` change values only, and Dynamo breaks the graph where `out` would be resized. Operations from other modules
@@ -15,7 +15,7 @@ _IN_PLACE = frozenset({"setitem", "delitem", *(name for name in dir(operator) if
 
 
 def may_change_tensors(node: Any) -> bool:
-    """Return whether a node of the graph may change the text of a tensor."""
+    """Return whether a graph node may change the sizes, the dtype or requires_grad of an existing tensor."""
     if node.op in ("placeholder", "get_attr"):
         return False
     if node.op == "call_method":

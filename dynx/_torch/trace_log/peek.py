@@ -1,4 +1,4 @@
-"""Python values of symbolic variables, as far as they are known, for expressions that a debugger evaluates.
+"""Evaluate a debugger's expressions on symbolic variables, as far as their Python values are known at compile time.
 
 Reading a size of a dynamic tensor through torch adds guards; these functions read its value in this call without one.
 """
@@ -20,7 +20,7 @@ _FUNCTIONS: tuple[Any, ...] = (FunctionType, BuiltinFunctionType, MethodType, pa
 
 
 class Unknown:
-    """A value that exists only at run time: it has a text, and raises NotConstant for any other use."""
+    """A placeholder for a value that exists only at run time: `repr` describes it, any other use raises NotConstant."""
 
     _hint = ""
 
@@ -46,7 +46,7 @@ class Unknown:
 
 
 class TensorFacts(Unknown):
-    """The metadata of a tensor while it is traced; sizes are those of this call."""
+    """The metadata of a tensor that is being traced, with its sizes in this call; its data raises NotConstant."""
 
     _hint = ", only dtype, shape, device and requires_grad"
 
@@ -68,15 +68,15 @@ class TensorFacts(Unknown):
         return super().__getattr__(name)
 
     def dim(self) -> int:
-        """Return the number of dimensions."""
+        """Return the number of dimensions of the tensor."""
         return self.ndim
 
     def size(self, dim: int | None = None) -> Any:
-        """Return the sizes in this call, or one of them."""
+        """Return the tensor's sizes in this call, or the size of one dimension."""
         return self.shape if dim is None else self.shape[dim]
 
     def numel(self) -> int:
-        """Return the number of elements in this call."""
+        """Return the tensor's number of elements in this call."""
         return prod(self.shape)
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class TensorFacts(Unknown):
 
 
 class Held:
-    """A view of an object from outside the trace, with the attributes that the traced code has set so far."""
+    """A view of an existing Python object that shows the attributes traced code has set, which torch has not applied yet."""
 
     __slots__ = ("_real", "_tx")
 
@@ -100,7 +100,7 @@ class Held:
         if pending is None:
             return held(self._tx, getattr(self._real, name))
         if is_kind(pending, "DeletedVariable"):
-            raise AttributeError(f"{self!r} has no attribute {name} here: it was deleted")
+            raise AttributeError(f"{self!r} has no attribute {name} here: the traced code deleted it")
         return peek(self._tx, pending)
 
     def __repr__(self) -> str:
@@ -126,7 +126,7 @@ class Held:
 
 
 class Names(Mapping[str, Any]):
-    """The locals and globals of a frame by name, read on access; lists, dicts and sets are copies."""
+    """The locals and globals of a traced frame by name, read on access; lists, dicts and sets are copies."""
 
     def __init__(self, tx: Any, variables: Mapping[str, Any]) -> None:
         self._tx, self._variables = tx, variables
@@ -148,12 +148,12 @@ class Names(Mapping[str, Any]):
 
 
 def evaluate(tx: Any, variables: Mapping[str, Any], expression: Any) -> Any:
-    """Evaluate an expression, as text or compiled, in the scope of a frame. Raises what the expression raises."""
+    """Evaluate an expression, as text or compiled, with the names of a traced frame. Raises what the expression raises."""
     return eval(expression, {"__builtins__": builtins}, Names(tx, variables))
 
 
 def peek(tx: Any, variable: Any) -> Any:
-    """Return a Python value, the metadata of a tensor, or Unknown, also in containers; no object of the trace is returned."""
+    """Convert a symbolic variable to its Python value, to the metadata of a tensor, or to Unknown; also inside containers."""
     variable = settled(variable)
     if is_lazy(variable):
         return held(tx, untouched_value(variable))
@@ -176,7 +176,7 @@ def peek(tx: Any, variable: Any) -> Any:
 
 
 def held(tx: Any, value: Any) -> Any:
-    """Return a Python value of the program in a form that cannot be mutated: containers are copied, objects are views."""
+    """Protect a Python value of the program from mutation: copy containers, and wrap objects in views."""
     if is_tensor(value):
         return TensorFacts(show_value(value), value)
     cls = type(value)
@@ -189,12 +189,12 @@ def held(tx: Any, value: Any) -> Any:
 
 
 def _class_of(value: Any) -> Any:
-    """Return the result of `type` for the real object, not for its view."""
+    """Return the class of a value, for a view that of the object behind it; replaces `type` in expressions."""
     return value.__class__ if type(value) in (Held, TensorFacts) else type(value)
 
 
 def _pending(tx: Any, real: Any) -> Mapping[str, Any]:
-    """Return the attributes that the traced code has set. Torch: `SideEffects`, which has objects by id."""
+    """Return the attributes that traced code has set on an object. Torch: `SideEffects`, which finds objects by id."""
     side_effects = tx.output.side_effects
     variable = side_effects.id_to_variable.get(id(real))
     mutations: Mapping[str, Any] = side_effects.store_attr_mutations.get(variable, {})
@@ -202,7 +202,7 @@ def _pending(tx: Any, real: Any) -> Mapping[str, Any]:
 
 
 def _number(number: Any) -> Any:
-    """Return the value of a number in this call. Torch: `SymNode._hint`, since the property `hint` may compute it."""
+    """Return the value of a symbolic number in this call. Torch: `SymNode._hint`, as the property `hint` may compute it."""
     node = getattr(number, "node", None)
     if node is None:
         return number

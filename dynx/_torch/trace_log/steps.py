@@ -20,7 +20,7 @@ OnBreak = Callable[[BaseException, list[tuple[Any, list[Any]]]], None]
 
 
 class BreakWatch(Handle):
-    """A hook that calls `on_break` once for each error that ends a graph, while the innermost frame is still intact.
+    """A handle that calls `on_break` for each error that ends a graph, while the innermost symbolic frame is intact.
 
     The first `step` that an error leaves is that of the innermost frame. An error in a frame that can break its own graph does
     not leave the step, inside of which torch logs it (`log_graph_break`).
@@ -72,7 +72,7 @@ class BreakWatch(Handle):
 
 
 def break_errors() -> tuple[type[BaseException], ...]:
-    """Return the exceptions that end a graph or a compilation when they leave a step."""
+    """Return the exception classes that end a graph or a compilation when `InstructionTranslator.step` raises them."""
     from torch._dynamo import exc
 
     breaks = exc.Unsupported, exc.UserError
@@ -80,13 +80,13 @@ def break_errors() -> tuple[type[BaseException], ...]:
 
 
 def logged_error(args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseException:
-    """Return the error in the arguments of `log_graph_break`, which torch calls for one that does not leave the step."""
+    """Return the error in the arguments of `log_graph_break`, which torch calls for an error that `step` does not raise."""
     error: BaseException = kwargs["exc"] if "exc" in kwargs else args[3]
     return error
 
 
 def is_new(error: BaseException, watcher: Any) -> bool:
-    """Return whether a watcher gets an error for the first time; an error that wraps another counts as the same."""
+    """Record that a watcher got an error, and return whether it is the first time; an error that wraps it is the same one."""
     if watcher in _watchers_of(error):
         return False
     _watchers_of(error).append(watcher)
@@ -95,6 +95,6 @@ def is_new(error: BaseException, watcher: Any) -> bool:
 
 
 def _watchers_of(error: BaseException) -> list[Any]:
-    """Return the watchers that have got an error, which are stored on the error itself."""
+    """Return the list of watchers that got an error, which is stored on the error itself."""
     watchers: list[Any] = error.__dict__.setdefault("_dynx_seen", [])
     return watchers

@@ -1,4 +1,4 @@
-"""The texts of symbolic variables, cached until they may change.
+"""Cache the texts of symbolic variables until they may change.
 
 A text changes when the traced code mutates the value, or when torch realizes it, or a variable in it, for the first time.
 """
@@ -13,7 +13,7 @@ from dynx._bytecode.trail import Trail
 from dynx._torch.tracing.render import PLAIN, attribute_name, is_tensor, manner_of, manner_of_class, show
 from dynx._torch.tracing.variables import example_of, is_kind, is_lazy, items_of, may_hold_items, settled
 
-# how easily a text changes: never; with an operation on a tensor; with a mutation of a Python value; when torch realizes it
+# what may change a text: nothing; an operation on a tensor; also a mutation of a Python value; also torch realizing a variable
 FIXED, TENSOR, ITEMS, OPEN = range(4)
 NEVER = 4  # a level above all of these
 
@@ -21,18 +21,18 @@ Check = Callable[[], bool]  # returns whether a text is unchanged
 
 
 class ValueTexts:
-    """A cache of the texts of variables, as numbers in a trail. It references variables and must end with the attempt."""
+    """A cache of the texts of symbolic variables, as numbers of texts in a trail; must not outlive the tracing attempt."""
 
     __slots__ = ("_cached", "_newest", "_number", "_texts")
 
     def __init__(self, trail: Trail) -> None:
         self._number, self._texts = trail.text, trail.texts
-        # by id(), valid while the value is referenced: the value, a check if its text may change, the text, how easily
+        # by id(), valid while the value is referenced: the value, a check if its text may change, the text, its kind
         self._newest: tuple[Any, int] = (None, 0)
         self._cached: dict[int, tuple[Any, Check | None, int, int]] = {}
 
     def of(self, tx: Any, value: Any, depth: int = 2) -> tuple[int, int]:
-        """Return the current text of a variable with `depth` levels of containers, and how easily it changes."""
+        """Return the trail's number of a variable's text, with `depth` levels of containers, and what may change the text."""
         cls: Any = type(value)
         manner = manner_of_class(cls)
         plain = PLAIN.get(manner)
@@ -66,7 +66,7 @@ class ValueTexts:
 
 
 def kind_of(value: Any, depth: int = 2) -> int:
-    """Return how easily the text of a variable changes, with `depth` levels of containers."""
+    """Return what may change a variable's text: FIXED, TENSOR, ITEMS or OPEN. The text has `depth` levels of containers."""
     manner = manner_of(value)
     if manner in PLAIN:
         return FIXED
@@ -87,7 +87,7 @@ def kind_of(value: Any, depth: int = 2) -> int:
 
 
 def _tensor_check(value: Any) -> Check | None:
-    """Return a check of the metadata of a tensor; None if comparing symbolic sizes would add guards."""
+    """Return a check that a tensor's metadata is unchanged; None if comparing its symbolic sizes would add guards."""
     before = _facts_of(value)
     return None if before is None else lambda: before == _facts_of(value)
 
@@ -100,7 +100,7 @@ def _facts_of(value: Any) -> tuple[Any, ...] | None:
 
 
 def _items_check(value: Any) -> Check | None:
-    """Return a check of the members of a container; None if members other than tensors may change.
+    """Return a check that a container's members are unchanged; None if the text of members other than tensors may change.
 
     The text of a lazy member changes when torch realizes it.
     """

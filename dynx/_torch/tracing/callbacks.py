@@ -1,4 +1,4 @@
-"""Functions of the traced program, converted from symbolic variables to Python functions that can be called at compile time.
+"""Convert functions in the traced program from symbolic variables to Python functions that can be called at compile time.
 
 Calling a callback needs real values for its closure, its `self` and its defaults. A value that exists only at run time is
 replaced by a stand-in, which the caller provides.
@@ -33,7 +33,7 @@ class Conversion:
     _functions: dict[int, FunctionType] = field(default_factory=dict)
 
     def callback(self, variable: Any) -> Callable[..., Any]:
-        """Return the Python callable of a function, method, partial or callable object.
+        """Convert the symbolic variable of a function, method, partial or callable object to a Python callable.
 
         Raises ComptimeFailed for a method of an object that does not exist yet, and for a value that is not callable.
         """
@@ -43,8 +43,9 @@ class Conversion:
             owner = self._real(receiver.realize())
             if owner is _UNKNOWN:
                 raise ComptimeFailed(
-                    f"the method {variable.get_function().__qualname__} belongs to an object that the traced code creates: "
-                    "it does not exist yet\n  use a function, or create the object outside of the compiled function"
+                    f"the method {variable.get_function().__qualname__} belongs to an object that the traced code creates, "
+                    "which does not exist at compile time\n"
+                    "  use a function, or create the object outside of the compiled function"
                 )
             return MethodType(variable.get_function(), owner)
         if is_kind(variable, "NestedUserFunctionVariable"):
@@ -62,7 +63,7 @@ class Conversion:
         return real
 
     def value(self, variable: Any) -> Any:
-        """Return the real value if it is known at compile time and the traced code has not mutated it, else a stand-in."""
+        """Return a variable's Python value if it is known and unmutated at compile time; else its contents or a stand-in."""
         variable = settled(variable)
         if is_lazy(variable):
             value = untouched_value(variable)
@@ -78,7 +79,7 @@ class Conversion:
         return self._contents(variable)
 
     def _contents(self, variable: Any) -> Any:
-        """Return the contents of a container at this point of the trace, read-only: a mutation would have no effect."""
+        """Return a read-only copy of a container at this point of the trace; a stand-in if the variable is no container."""
         items = items_of(variable)
         kind = _python_type(variable)
         if isinstance(items, list) and kind in (list, tuple):
@@ -88,7 +89,7 @@ class Conversion:
         return self.stand_in(variable)
 
     def _is_changed(self, real: Any) -> bool:
-        """Return whether the trace has mutated an object that a value references: the real one would be out of date.
+        """Return whether traced code has mutated an object that `real` references, so that `real` is out of date.
 
         Torch: `SideEffects.id_to_variable` has objects by id. Containers and instance dictionaries are searched.
         """
@@ -106,7 +107,7 @@ class Conversion:
         return False
 
     def guard_what_was_read(self) -> None:
-        """Add guards on all values that were read without one: the compiled code depends on them from now on."""
+        """Add guards on all values that callbacks have read without one, since the compiled code depends on them."""
         from torch._dynamo.variables.lazy import LazyVariableTracker
 
         for variable in self.unguarded:
@@ -115,7 +116,7 @@ class Conversion:
         self.unguarded.clear()
 
     def assigned(self) -> tuple[str, ...]:
-        """Return the closure variables to which a callback has assigned, which has no effect on the traced code."""
+        """Return the names of closure variables to which a callback has assigned, which has no effect on the traced code."""
         return tuple(name for name, cell, initial in self.cells if _content(cell) is not initial)
 
     def _real(self, variable: Any) -> Any:
@@ -133,7 +134,7 @@ class Conversion:
             return _UNKNOWN
 
     def _at(self, source: Any) -> Any:
-        """Return the value of a source.
+        """Return the Python value of a Dynamo `Source`; `_UNKNOWN` if it cannot be evaluated.
 
         Torch: `OutputGraph.resolve_source_value` (2.13); 2.11 has only the source's name, an expression over L and G.
         """
@@ -168,7 +169,7 @@ class Conversion:
 
 
 def _specialize(variable: Any) -> None:
-    """Specialize dynamic numbers: the callback has read their values."""
+    """Guard on the values of dynamic numbers in a variable, since a callback has read them."""
     variable = settled(variable)
     if is_kind(variable, "SymNodeVariable"):
         variable.evaluate_expr()

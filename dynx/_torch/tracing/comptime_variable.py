@@ -1,7 +1,7 @@
-"""A subclass of `VariableTracker` for objects that run Python code while Dynamo traces a call of them.
+"""Make Dynamo run a Python function at compile time when traced code calls a marker object.
 
-Torch finds it through the table `VariableBuilder._id_dispatch()` of objects by id, to which `substitute_in_graph` adds entries
-in the same way; nothing is patched. Alike in 2.11, 2.13 and 2.15.
+The marker is traced as a subclass of `VariableTracker`. Torch finds it through the table `VariableBuilder._id_dispatch()` of
+objects by id, to which `substitute_in_graph` adds entries in the same way; nothing is patched. Alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ def recognise(marker: object, call: Call) -> None:
 
 
 def forget(marker: object) -> None:
-    """Undo `recognise`."""
+    """Undo `recognise`: Dynamo traces calls of `marker` like those of any other object."""
     VariableBuilder._id_dispatch().pop(id(marker), None)
 
 
 def constant(value: Any) -> Any:
-    """Return the symbolic variable of a literal."""
+    """Return the `VariableTracker` of a literal, such as a number or a string."""
     return ConstantVariable.create(value)
 
 
 def sequence(kind: type, items: list[Any]) -> Any:
-    """Return the symbolic variable of a list or tuple of symbolic variables."""
+    """Return the `VariableTracker` of a list or tuple whose items are symbolic variables."""
     if kind is tuple:
         return TupleVariable(items)
     return ListVariable(items, mutation_type=ValueMutationNew())
 
 
 def is_literal(value: Any) -> bool:
-    """Return whether a value is a constant for traced code: a number, a string, None, or a container of those."""
+    """Return whether Dynamo treats a value as a constant: a number, a string, None, or a container of those."""
     return bool(ConstantVariable.is_literal(value))
 
 
 def is_symbolic(value: object) -> bool:
-    """Return whether a value is a symbolic number."""
+    """Return whether a value is a symbolic number: `SymInt`, `SymFloat` or `SymBool`."""
     return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 def pinned(number: Any) -> int | float | bool:
-    """Return the value of a symbolic number in this call, and guard on it. Raises torch's error for an unbacked one."""
+    """Specialize a symbolic number: guard on its value in this call and return it. Raises torch's error if it is unbacked."""
     if isinstance(number, torch.SymBool):
         return bool(number)
     return int(number) if isinstance(number, torch.SymInt) else float(number)
 
 
 def is_variable(value: object) -> bool:
-    """Return whether a value is a symbolic variable."""
+    """Return whether a value is a symbolic variable (`VariableTracker`)."""
     return isinstance(value, VariableTracker)
 
 

@@ -1,4 +1,4 @@
-"""Graph breaks, read from the exceptions that torch raises for them."""
+"""Read graph breaks from the exceptions that torch raises for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CALLEE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RawBreak:
-    """One graph break in plain data."""
+    """One graph break: the parts of torch's message, the user's stack, and whether a resume function continues."""
 
     kind: str  # torch's gb_type, a stable name of the cause
     headline: str
@@ -33,7 +33,7 @@ class RawBreak:
 
 
 def read_break(reason: str, error: Any) -> RawBreak:
-    """Read the arguments of `InstructionTranslatorBase.log_graph_break`.
+    """Read a graph break from the arguments of `InstructionTranslatorBase.log_graph_break`.
 
     Torch: `Unsupported.gb_type`, `.msg`, `.real_stack`, `.skip_frame`; 2.11 does not set `skip_frame` on every path, so
     the text of `reason` is checked too. The parts of the message are read from its text, which is alike in 2.11, 2.13 and 2.15.

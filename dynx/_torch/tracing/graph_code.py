@@ -1,4 +1,4 @@
-"""The code of a graph when Dynamo passes it to the backend, line by line with the user's stack.
+"""Read the code of each graph that Dynamo passes to a backend, line by line with the user's stack.
 
 Torch: `OutputGraph.call_user_compiler(gm, …)`, `torch.fx.Graph.python_code` and `Node.stack_trace`, alike in 2.11, 2.13 and
 2.15. `GraphModule.code` is not read: it compiles a module that torch left uncompiled (`_LazyGraphModule`).
@@ -21,14 +21,14 @@ _ASSIGNED = re.compile(r"\s*(\w+)(?::[^=]*)? = ")  # `    add: "f32[3]" = x + 1`
 
 
 class RawCodeLine(NamedTuple):
-    """One line of code, with the stack of the user's code that led to it, outermost frame first."""
+    """One line of a graph's code, with the stack of the user's code that led to it, outermost frame first."""
 
     text: str
     stack: tuple[RawFrame, ...]
 
 
 class GraphWatch(Handle):
-    """Calls `note` with the code of each graph that is passed to a backend; `report` gets what fails."""
+    """A handle that calls `note` with the code of each graph passed to a backend; exceptions go to `report`."""
 
     def __init__(
         self, note: Callable[[TraceId, list[RawCodeLine]], None], report: Callable[[str, BaseException], None]
@@ -51,7 +51,7 @@ class GraphWatch(Handle):
 
 
 def code_lines(graph: Any) -> list[RawCodeLine]:
-    """Write a `torch.fx.Graph` as Python code; the graph is not changed."""
+    """Return the lines of a `torch.fx.Graph` as Python code, with the user's stacks; the graph is not changed."""
     stacks = {node.name: node.stack_trace for node in graph.nodes}
     lines = str(graph.python_code("self").src).strip().splitlines()
     return [RawCodeLine(line, _stack(stacks.get(_assigned(line)))) for line in lines]

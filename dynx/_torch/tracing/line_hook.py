@@ -14,7 +14,7 @@ Action = Callable[[Any], None]  # takes the translator
 
 
 def steps_of(code: CodeType) -> list[Step]:
-    """Return the instructions of a function of the user as Dynamo traces them.
+    """Return the instructions of a user's function as Dynamo traces them.
 
     Torch: `bytecode_transformation.cleaned_instructions`.
     """
@@ -26,7 +26,7 @@ def steps_of(code: CodeType) -> list[Step]:
 
 
 def original_code(code: CodeType) -> CodeType:
-    """Return the code that the user wrote: for a resume function that of the original function.
+    """Return the code object that the user wrote: for a resume function, that of the function it resumes.
 
     Torch: `ContinueExecutionCache.generated_code_metadata`.
     """
@@ -38,12 +38,12 @@ def original_code(code: CodeType) -> CodeType:
 
 
 def traced_code(tx: Any) -> Code:
-    """Return the record of the code that a frame traces."""
+    """Return the trail's record of the code object that a symbolic frame traces."""
     return Code(tx.f_code, len(tx.instructions), original_code(tx.f_code), resumes_at(tx))
 
 
 def shifted(code: Code, indices: Iterable[int]) -> tuple[int, ...]:
-    """Translate indices of original instructions to indices of the code that is traced.
+    """Translate indices of instructions in the original code to indices in the traced code, which may be a resume function.
 
     A resume function contains the whole function behind a prologue, which jumps to the instruction where it continues; earlier
     instructions are not reached again. Torch aligns both from their ends (`generate_based_on_original_code_object`).
@@ -55,7 +55,7 @@ def shifted(code: Code, indices: Iterable[int]) -> tuple[int, ...]:
 
 
 def resumes_at(tx: Any) -> int | None:
-    """Return the index of the instruction at which a resume function continues; None for a function of the user."""
+    """Return the index of the instruction at which a resume function continues; None if the frame is not of one."""
     if not tx.f_code.co_name.startswith("torch_dynamo_resume_in_"):
         return None
     prologue = [index for index, inst in enumerate(tx.instructions) if inst.argval == "__is_tracing_resume_prologue"]
@@ -68,7 +68,7 @@ def resumes_at(tx: Any) -> int | None:
 
 
 def at_instructions(tx: Any, actions: Mapping[int, Sequence[Action]]) -> None:
-    """Run actions right before the instructions with these indices, whenever this frame reaches them.
+    """Run actions right before the instructions with these indices, whenever this symbolic frame reaches them.
 
     Shadows the class's dispatch table on this one translator. Torch looks it up for every instruction, inside of the `try`
     that turns exceptions into graph breaks, so an action may break the graph as an instruction may.
@@ -81,7 +81,7 @@ def at_instructions(tx: Any, actions: Mapping[int, Sequence[Action]]) -> None:
 
 
 class _Dispatch:
-    """The dispatch table of one translator, with actions before some instructions."""
+    """The opcode dispatch table of one InstructionTranslator, with actions that run before some instructions."""
 
     __slots__ = ("actions", "handlers", "tx")
 
@@ -93,11 +93,11 @@ class _Dispatch:
         actions = self.actions.get(self.tx.instruction_pointer - 1)
         if actions is None:
             return handler
-        return lambda tx, instruction: _act(actions, handler, tx, instruction)
+        return lambda tx, instruction: _run_actions(actions, handler, tx, instruction)
 
 
-def _act(actions: Sequence[Action], handler: Any, tx: Any, instruction: Any) -> None:
-    """Trace a NOP for each action, then the real instruction."""
+def _run_actions(actions: Sequence[Action], handler: Any, tx: Any, instruction: Any) -> None:
+    """Run each action as if Dynamo traced a NOP, then trace the real instruction."""
     from torch._dynamo.bytecode_transformation import create_instruction
 
     pointer = tx.instruction_pointer
@@ -113,7 +113,7 @@ def _act(actions: Sequence[Action], handler: Any, tx: Any, instruction: Any) -> 
 
 
 def _breakable(action: Action) -> Any:
-    """Return an instruction handler that may break the graph. Torch: `break_graph_if_unsupported(push=, msg_prefix=)`."""
+    """Turn an action into an instruction handler that may break the graph. Torch: `break_graph_if_unsupported`."""
     from torch._dynamo.symbolic_convert import break_graph_if_unsupported
 
     def trace(tx: Any, instruction: Any) -> None:

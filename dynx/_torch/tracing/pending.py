@@ -1,4 +1,4 @@
-"""Guards and side effects that the current attempt has collected so far."""
+"""Read the guards and side effects that the current tracing attempt has collected so far."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynx._torch.tracing.variables import is_kind
 
 
 class RawGuard(NamedTuple):
-    """One guard in plain data; the stack, outermost first, is that of the line that first requested it."""
+    """One requested guard as text, with the stack, outermost frame first, of the line that first requested it."""
 
     kind: str  # torch's name, "TENSOR_MATCH"
     source: str
@@ -19,7 +19,7 @@ class RawGuard(NamedTuple):
 
 
 class RawEffect(NamedTuple):
-    """One side effect that the compiled code applies at its end, in plain data."""
+    """One side effect of the traced code, which the compiled code applies at its end, as text."""
 
     source: str
     kind: str  # "attribute", "items", "cell", "global"
@@ -27,7 +27,7 @@ class RawEffect(NamedTuple):
 
 
 def guards(tx: Any, first: int = 0) -> tuple[RawGuard, ...]:
-    """Return the guards requested so far, oldest first, from number `first` on.
+    """Return the guards that the current attempt has requested so far, oldest first, from index `first` on.
 
     Torch: `OutputGraph.guards`, a `GuardsSet` whose `inner` keeps the order of insertion.
     """
@@ -38,12 +38,12 @@ def guards(tx: Any, first: int = 0) -> tuple[RawGuard, ...]:
 
 
 def guard_count(tx: Any) -> int:
-    """Return the number of guards requested so far."""
+    """Return the number of guards that the current attempt has requested so far."""
     return len(tx.output.guards.inner)
 
 
 def effects(tx: Any) -> tuple[RawEffect, ...]:
-    """Return the mutations of objects that exist outside of the trace.
+    """Return the mutations, by the traced code, of objects that exist outside of the trace.
 
     Torch: `SideEffects.store_attr_mutations` for attributes, cells and globals, `is_modified` for contents of containers.
     """
@@ -68,7 +68,7 @@ def effects(tx: Any) -> tuple[RawEffect, ...]:
 
 
 def is_new(variable: Any) -> bool:
-    """Return whether the traced code created the object, so that a mutation of it is no side effect.
+    """Return whether the traced code created a variable's object, so that a mutation of it is no side effect.
 
     Torch: `AttributeMutationNew`, also for cells and for globals that did not exist (their variable has no source).
     """

@@ -1,4 +1,4 @@
-"""Exceptions that dynx raises in the tracer: graph breaks on request, and errors that reach the user."""
+"""Raise exceptions in Dynamo's tracer: graph breaks on request, and errors that reach the user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynx.errors import ComptimeFailed
 
 
 def graph_break(message: str) -> NoReturn:
-    """Break the graph at the instruction being traced.
+    """Break the graph at the instruction that Dynamo is tracing.
 
     Torch: `exc.unimplemented`, keyword arguments alike in 2.11, 2.13 and 2.15.
     """
@@ -28,14 +28,14 @@ def graph_break(message: str) -> NoReturn:
 
 
 def is_of_torch(error: BaseException) -> bool:
-    """Return whether the tracer handles an exception itself: a graph break, a restart, an exception of traced code."""
+    """Return whether Dynamo's tracer itself handles an exception: a graph break, a restart, an exception of traced code."""
     from torch._dynamo import exc
 
     return isinstance(error, (exc.TorchDynamoException, exc.ObservedException))
 
 
 def visible_to_user(text: str, kind: Any = ComptimeFailed) -> Exception:
-    """Return an error of dynx that reaches the user unchanged.
+    """Return an exception that Dynamo's tracer passes to the user without wrapping it.
 
     Dynamo wraps exceptions of other types into InternalTorchDynamoError. It does not wrap `ShortenTraceback`, and omits the
     frames of torch before `first_useful_frame`, here the caller's, from the traceback (2.11, 2.13 and 2.15).

@@ -1,4 +1,4 @@
-"""Short texts of symbolic variables, the same on every torch.
+"""Render symbolic variables as short texts that are the same in every release of torch.
 
 Torch's own `debug_repr` differs between releases and realizes lazy variables, which adds guards; these functions do neither.
 """
@@ -57,7 +57,7 @@ _MANNERS: Mapping[str, frozenset[str]] = {
 
 
 def show(tx: Any, variable: Any, depth: int = 2) -> str:
-    """Return the text of a variable, with `depth` levels of containers.
+    """Return a short text of a symbolic variable, with `depth` levels of containers.
 
     Tensors show dtype, sizes, device and requires_grad; symbolic numbers their expression. A lazy variable shows its Python
     value, and is not realized.
@@ -86,20 +86,20 @@ def show(tx: Any, variable: Any, depth: int = 2) -> str:
 
 
 def manner_of(variable: Any) -> str:
-    """Return how a variable is rendered, as a key of `_MANNERS`; "" if that depends on its value."""
+    """Return how a symbolic variable is rendered, as a key of `_MANNERS`; "" if that depends on its value."""
     cls: Any = type(variable)
     return manner_of_class(cls)
 
 
 @cache
 def manner_of_class(cls: Any) -> str:
-    """Return the manner in which variables of a class are shown; cached, since every value of every instruction needs it."""
+    """Return how variables of a class are rendered, as a key of `_MANNERS`; cached, since it is called very often."""
     names = class_names(cls)
     return next((manner for manner, classes in _MANNERS.items() if not names.isdisjoint(classes)), "")
 
 
 def show_value(value: Any, depth: int = 2) -> str:
-    """Return the text of a Python value by the same rules, without calling the user's `__repr__`."""
+    """Return a short text of a Python value by the rules of `show`, without calling the user's `__repr__`."""
     cls = type(value)
     if value is None or cls in (bool, int, float, complex, str, bytes):
         return _cut(repr(value))
@@ -174,7 +174,7 @@ def _show_items(show_item: Callable[[Any, int], str], items: Any, cls: type, dep
 
 
 def _key(item: Any) -> Any:
-    """Return the variable of a dict key or set member, which torch wraps in `HashableTracker` (attribute `vt`)."""
+    """Return the symbolic variable of a dict key or set member, which torch wraps in `HashableTracker` (attribute `vt`)."""
     return getattr(item, "vt", item) if type(item).__name__ in ("HashableTracker", "_HashableTracker") else item
 
 
@@ -192,7 +192,7 @@ def _show_other(variable: Any) -> str:
 
 
 def attribute_name(variable: Any) -> str:
-    """Return the attribute that a variable of manner "attribute" reads."""
+    """Return the name of the attribute or method that a `GetAttrVariable` or `CallMethodVariable` reads."""
     return str(getattr(variable, "method_name", None) or variable.name)
 
 
@@ -218,12 +218,12 @@ def _class_of(variable: Any) -> type | None:
 
 @cache
 def _type_depends_on_value(cls: Any) -> bool:
-    """Return whether `python_type` of such a variable reads its value, which may add guards: GetAttrVariable's does."""
+    """Return whether `python_type` of a variable class reads the variable's value, which may add guards."""
     return "as_python_constant" in cls.python_type.__code__.co_names
 
 
 def is_tensor(value: Any) -> bool:
-    """Return whether a value is a tensor, judged by its class only; `isinstance` reads `__class__` of the value too."""
+    """Return whether a value is a tensor, judged by its class only; `isinstance` would read the value's `__class__` too."""
     return issubclass(type(value), _tensor())
 
 

@@ -1,4 +1,4 @@
-"""Conditions on symbolic numbers that traced code asserts or assumes, and custom guards.
+"""Assert or assume conditions on symbolic numbers in traced code, and add custom guards.
 
 Torch: `SymNode.expect_true`, `ShapeEnv.axioms`, `constrain_range`, and `GuardManager.add_lambda_guard` on the root of the
 guard tree; alike in 2.11, 2.13 and 2.15.
@@ -25,7 +25,7 @@ def is_condition(value: object) -> bool:
 
 
 def holds_now(condition: Any) -> bool | None:
-    """Evaluate a condition without a guard; None if its value is known only at run time.
+    """Evaluate a symbolic condition without adding a guard; None if its value is known only at run time.
 
     A backed symbolic size is evaluated with its hint, the value in this call.
     """
@@ -39,7 +39,7 @@ def holds_now(condition: Any) -> bool | None:
 
 
 def promise(tx: Any, condition: Any, file: str, line: int, message: str) -> None:
-    """Enforce a condition: by a guard if all its symbols are backed, else by an assertion in the graph.
+    """Enforce a symbolic condition: by a guard if all its symbols are backed, else by a runtime assertion in the graph.
 
     Torch writes its own text into the assertion; `message` replaces it before the backend gets the graph.
     """
@@ -54,7 +54,7 @@ def promise(tx: Any, condition: Any, file: str, line: int, message: str) -> None
 
 
 def suppose(condition: Any) -> None:
-    """Make the shape environment assume a condition, without a guard and without an assertion."""
+    """Make the shape environment assume that a symbolic condition holds, without a guard or runtime assertion."""
     if is_concrete_bool(condition):
         return
     shape_env = condition.node.shape_env
@@ -65,7 +65,7 @@ def suppose(condition: Any) -> None:
 
 
 def bound(tx: Any, number: Any, low: int | None, high: int | None, message: str) -> None:
-    """Constrain the range of an unbacked number, which torch asserts at run time."""
+    """Constrain an unbacked symbolic number to a range, which torch asserts at run time."""
     shape_env, symbols = number.node.shape_env, list(number.node.expr.free_symbols)
     before = _ranges(shape_env, symbols)
     constrain_range(number, min=low, max=high)
@@ -73,7 +73,7 @@ def bound(tx: Any, number: Any, low: int | None, high: int | None, message: str)
 
 
 def symbols_of(*numbers: object) -> frozenset[Any]:
-    """Return the symbols in sizes; plain numbers have none.
+    """Return the free symbols of symbolic numbers such as sizes; plain numbers have none.
 
     Torch: `SymNode.expr`, alike in 2.11, 2.13 and 2.15.
     """
@@ -82,14 +82,14 @@ def symbols_of(*numbers: object) -> frozenset[Any]:
 
 
 def is_unbacked(number: Any) -> bool:
-    """Return whether a number contains unbacked symbols."""
+    """Return whether a symbolic number contains unbacked symbols."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     return bool(free_unbacked_symbols(number))
 
 
 def guard_on(tx: Any, name: str, read: Callable[[], Any], expected: Any, text: str) -> None:
-    """Add a guard that fails when `read()` is not equal to `expected`, its result at compile time."""
+    """Add a guard that calls `read()` and fails when the result differs from `expected`, the result at compile time."""
 
     def unchanged(frame_locals: Any) -> bool:
         return bool(read() == expected)
@@ -105,7 +105,7 @@ def guard_on(tx: Any, name: str, read: Callable[[], Any], expected: Any, text: s
 
 
 def _texts_of(node: Any) -> set[str]:
-    """Return the texts that torch may use for a condition."""
+    """Return the texts as which torch may write a condition into a runtime assertion."""
     from torch.fx.experimental.symbolic_shapes import canonicalize_bool_expr
 
     return {str(canonicalize_bool_expr(node.expr)), str(node.expr)}
@@ -116,7 +116,7 @@ def _ranges(shape_env: Any, symbols: list[Any]) -> dict[Any, Any]:
 
 
 def _changed_bounds(shape_env: Any, symbols: list[Any], before: dict[Any, Any]) -> set[str]:
-    """Return the bounds that have changed, as torch writes them in assertions; the last change of a bound sets its message."""
+    """Return the bounds of symbols that differ from `before`, as torch writes them in runtime assertions: `u0 >= 2`."""
     bounds = set()
     for symbol, now in _ranges(shape_env, symbols).items():
         old = before.get(symbol)
@@ -128,7 +128,7 @@ def _changed_bounds(shape_env: Any, symbols: list[Any], before: dict[Any, Any]) 
 
 
 def _explain_assertions(tx: Any, expressions: set[str], message: str) -> None:
-    """Write `message` into the assertions of these expressions when torch passes the graph to the backend.
+    """Replace torch's text by `message` in the runtime assertions of these expressions, before the backend gets the graph.
 
     The method is shadowed on the one `OutputGraph` of this attempt and ends with it.
     """

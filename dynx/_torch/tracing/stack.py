@@ -1,4 +1,4 @@
-"""The user's stack while Dynamo traces, as plain tuples."""
+"""Read the user's stack at the line that Dynamo is tracing, as plain tuples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class RawFrame(NamedTuple):
-    """One frame of a stack; columns are None where Python or torch has none."""
+    """One frame of the user's stack; columns are None where Python or torch does not record them."""
 
     file: str
     line: int
@@ -21,7 +21,7 @@ StackParts = tuple[tuple[Any, ...], tuple[str, int | None, str] | None]
 
 
 def stack_parts() -> StackParts | None:
-    """Return the stack of the traced code without converting it; None when nothing is traced.
+    """Return the user's stack at the line being traced as torch stores it; None when Dynamo traces nothing.
 
     Torch: `TracingContext.frame_summary_stack` and `loc_in_frame`, alike in 2.11, 2.13 and 2.15. It runs for every guard;
     `TracingContext.extract_stack()`, which returns the same, takes ten times as long.
@@ -33,12 +33,12 @@ def stack_parts() -> StackParts | None:
 
 
 def is_same_line(a: StackParts, b: StackParts) -> bool:
-    """Return whether two stacks are of the same call at the same line; torch creates a new summary for every call."""
+    """Return whether two stacks are at the same line of the same call; torch creates a new frame summary for every call."""
     return a[1] == b[1] and len(a[0]) == len(b[0]) and (not a[0] or a[0][-1] is b[0][-1])
 
 
 def of_parts(parts: StackParts) -> tuple[RawFrame, ...]:
-    """Convert a stack, outermost frame first."""
+    """Convert a stack from `stack_parts` to a tuple of frames, outermost frame first."""
     summaries, location = parts
     frames = [*map(_of_summary, summaries)]
     if location is not None:
@@ -47,13 +47,13 @@ def of_parts(parts: StackParts) -> tuple[RawFrame, ...]:
 
 
 def tracing_stack() -> tuple[RawFrame, ...]:
-    """Return the stack of the traced code, outermost first; empty when nothing is traced."""
+    """Return the user's stack at the line being traced, outermost frame first; empty when Dynamo traces nothing."""
     parts = stack_parts()
     return () if parts is None else of_parts(parts)
 
 
 def of_summaries(stack: Iterable[Any] | None) -> tuple[RawFrame, ...]:
-    """Convert a `traceback.StackSummary`."""
+    """Convert a `traceback.StackSummary` to a tuple of frames, in the same order."""
     return tuple(map(_of_summary, stack or ()))
 
 

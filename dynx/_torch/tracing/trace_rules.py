@@ -1,4 +1,4 @@
-"""Whether Dynamo traces a function, and whether it is compiled already."""
+"""Determine whether Dynamo traces a function, and whether the function is already compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The instruction that Dynamo is tracing, and the state of its symbolic frame.
+"""Read the instruction that Dynamo is tracing, and the state of its symbolic frame.
 
 Torch: attributes of `InstructionTranslatorBase` (called `tx` there and here) and of its `OutputGraph`; those used here are
 alike in 2.11, 2.13 and 2.15.
@@ -19,14 +19,14 @@ HIDDEN = ("___", "__nested_resume_fns", "__nested_frame_values", "__is_tracing_r
 
 
 class TraceId(NamedTuple):
-    """The current compilation, and the number of the attempt."""
+    """The compile id of a compilation, and the number of its tracing attempt, which grows when Dynamo restarts."""
 
     compile_id: str
     attempt: int
 
 
 def trace_id() -> TraceId:
-    """Return the current compilation and attempt. Torch: `CompileContext.current_trace_id()`, set before each attempt."""
+    """Return the compile id and attempt number of the current trace. Torch: `CompileContext.current_trace_id()`."""
     from torch._guards import CompileContext
 
     current = CompileContext.current_trace_id()
@@ -34,7 +34,7 @@ def trace_id() -> TraceId:
 
 
 def chain(tx: Any) -> Iterator[Any]:
-    """Yield this translator and those that inline it, innermost first."""
+    """Yield this InstructionTranslator and those that inline it, innermost first."""
     while tx is not None:
         yield tx
         tx = getattr(tx, "parent", None)
@@ -52,17 +52,17 @@ def location(tx: Any) -> RawFrame:
 
 
 def local_variables(tx: Any) -> dict[str, Any]:
-    """Return the symbolic locals of the user, without those that torch and Python create."""
+    """Return the symbolic variables of the user's locals, without locals that torch and Python create."""
     return {name: variable for name, variable in tx.symbolic_locals.items() if not name.startswith(HIDDEN)}
 
 
 def is_resume(tx: Any) -> bool:
-    """Return whether a resume function is being traced."""
+    """Return whether a symbolic frame traces a resume function."""
     return bool(tx.f_code.co_name.startswith("torch_dynamo_resume_in_"))
 
 
 def is_generator(tx: Any) -> bool:
-    """Return whether the frame is a generator that is being inlined."""
+    """Return whether a symbolic frame is a generator that Dynamo inlines."""
     return any(base.__name__ == "InliningGeneratorInstructionTranslator" for base in type(tx).__mro__)
 
 
@@ -72,7 +72,7 @@ def in_subgraph(tx: Any) -> bool:
 
 
 def code_of(tx: Any) -> CodeType:
-    """Return the code that is traced."""
+    """Return the code object that a symbolic frame traces."""
     return tx.f_code
 
 
@@ -91,7 +91,7 @@ def backtrace(tx: Any) -> list[Any]:
 
 
 def attempt_ends(tx: Any, call: Callable[[], None]) -> None:
-    """Call a function when the current attempt ends, successfully or not.
+    """Register a function to call when the current tracing attempt ends, successfully or not.
 
     Torch: `OutputGraph.add_cleanup_hook`, run in the `finally` of `convert_frame.transform`.
     """
@@ -99,7 +99,7 @@ def attempt_ends(tx: Any, call: Callable[[], None]) -> None:
 
 
 def can_break_here(tx: Any) -> bool:
-    """Return whether the program continues in this frame after a graph break in it.
+    """Return whether a graph break in this symbolic frame resumes in the same frame, rather than in its caller.
 
     Torch: `should_compile_partial_graph`, False for inlined frames, whose caller breaks instead.
     """
@@ -107,7 +107,7 @@ def can_break_here(tx: Any) -> bool:
 
 
 def has_nothing_to_compile(raised: BaseException) -> bool:
-    """Return whether torch skips a frame because it contains no operations: it runs eagerly, which is no problem.
+    """Return whether an exception means that torch skips a frame because it contains no operations, which is harmless.
 
     Torch: `SkipFrame` with a text of its own, alike in 2.11, 2.13 and 2.15.
     """
@@ -115,7 +115,7 @@ def has_nothing_to_compile(raised: BaseException) -> bool:
 
 
 def output_key(tx: Any) -> Any:
-    """Return an object that lives exactly as long as one attempt."""
+    """Return the `OutputGraph` of the current tracing attempt, which lives exactly as long as the attempt."""
     return tx.output
 
 

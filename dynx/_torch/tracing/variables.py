@@ -1,4 +1,4 @@
-"""Dynamo's symbolic variables, read without changing them.
+"""Read Dynamo's symbolic variables (`VariableTracker`) without changing them.
 
 Torch: subclasses of `VariableTracker`. Their number and methods grow with every release (47, 100, 128 methods in 2.11, 2.13
 and 2.15), so they are distinguished by the names of their classes and read through a few attributes that all versions have.
@@ -13,7 +13,7 @@ from dynx._torch.cache.guard_failures import guard_source
 
 
 def settled(variable: Any) -> Any:
-    """Return the variable behind a lazy one if it is realized, else the lazy variable itself.
+    """Return the variable behind a lazy variable that torch has realized; else the variable itself.
 
     Realizing it would add a guard.
     """
@@ -25,13 +25,13 @@ def settled(variable: Any) -> Any:
 
 
 def is_lazy(variable: Any) -> bool:
-    """Return whether a variable is lazy, realized or not; `isinstance` would realize it."""
+    """Return whether a variable is a `LazyVariableTracker`, realized or not; `isinstance` would realize it."""
     cls: Any = type(variable)
     return "LazyVariableTracker" in class_names(cls)
 
 
 def untouched_value(variable: Any) -> Any:
-    """Return the Python value of a lazy variable that is not realized.
+    """Return the Python value of a lazy variable that torch has not realized.
 
     Torch: `LazyCache.value`; from 2.15 on computed constants are lazy too, with a cache of another class that has the same
     attribute.
@@ -40,7 +40,7 @@ def untouched_value(variable: Any) -> Any:
 
 
 def is_kind(variable: Any, *names: str) -> bool:
-    """Return whether the class of a variable, or a base of it, has one of these names."""
+    """Return whether the class of a variable, or one of its base classes, has one of these names."""
     cls: Any = type(variable)
     return not class_names(cls).isdisjoint(names)
 
@@ -52,7 +52,7 @@ def class_names(cls: Any) -> frozenset[str]:
 
 
 def stored(variable: Any, name: str) -> Any:
-    """Return an attribute that a variable itself stores, None if it stores none; runs no code of its class.
+    """Return an attribute stored on the variable object itself, None if there is none; runs no code of its class.
 
     Where possible it avoids `vars`, which makes Python create a dictionary for each object.
     """
@@ -62,19 +62,19 @@ def stored(variable: Any, name: str) -> Any:
 
 @cache
 def _overrides(cls: Any, name: str) -> bool:
-    """Return whether a class has a method or property of this name, or `__getattr__` as lazy variables have."""
+    """Return whether reading an attribute may run code of the class: a method, property or `__getattr__`."""
     return hasattr(cls, "__getattr__") or any(name in vars(base) for base in cls.__mro__)
 
 
 def is_dynamic(variable: Any) -> bool:
-    """Return whether a variable is a symbolic number in the graph."""
+    """Return whether a variable is a symbolic number with free symbols, not a specialized one."""
     from torch.fx.experimental.symbolic_shapes import free_symbols
 
     return is_kind(variable, "SymNodeVariable") and bool(free_symbols(variable.sym_num))
 
 
 def source_of(variable: Any) -> str | None:
-    """Return the source of a value, `L['x'].size()[0]`; None for a value that the traced code created."""
+    """Return the source of a variable, such as `L['x'].size()[0]`; None for a value that the traced code created."""
     source = getattr(settled(variable), "source", None)
     return None if source is None else guard_source(source)
 
@@ -94,7 +94,7 @@ def example_of(variable: Any) -> Any | None:
 
 
 def cell_content(tx: Any, variable: Any) -> Any | None:
-    """Return the content of a closure cell; None if it is empty.
+    """Return the symbolic variable in a closure cell; None if the cell is empty.
 
     Torch: `CellVariable` and `SideEffects.load_cell`. It reads torch's tables instead, because `load_cell` of an empty cell
     raises the exception of the traced code.
