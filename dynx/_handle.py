@@ -1,4 +1,4 @@
-"""Base class of the handles that dynx returns for hooks, probes, pins and watches: `remove()` uninstalls them."""
+"""Base class of the handles that dynx returns for installed hooks, probes and pins: `remove()` uninstalls them."""
 
 from __future__ import annotations
 

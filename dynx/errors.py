@@ -90,7 +90,7 @@ class NotConstant(ComptimeFailed, NotImplementedError):
 
 
 class ProbeFailed(DynxError):
-    """Raised when a probe cannot be placed at the requested line or function.
+    """Raised when a probe, a callback that runs when Dynamo traces a line or function, cannot be placed there.
 
     Typical causes: the line has no code, the file or function does not exist, or Dynamo never traces the function (it is
     disabled, skipped or written in C).

@@ -27,7 +27,7 @@ def screen(states: tuple[BreakState, ...]) -> RenderableType:
 
 
 def _state(number: int, state: BreakState) -> Iterator[RenderableType]:
-    met = f", met {state.count} times" if state.count > 1 else ""
+    met = f", occurred {state.count} times" if state.count > 1 else ""
     yield Text.assemble(
         (f"post-mortem {number}  ", "bold"), (state.reason, "bold"), (f"  [{state.id}]{met}", "dim"), overflow="fold"
     )
@@ -94,7 +94,7 @@ body[data-jp-theme-light="false"] .dynx-pm .do, .vscode-dark .dynx-pm .do { colo
 {% for state in states %}
 <details id="{{ anchor }}{{ loop.index }}" {{ "open" if loop.first }}>
 <summary><b>post-mortem {{ loop.index }}</b> {{ state.reason }}
-<span class="dim">[{{ state.id }}]{% if state.count > 1 %} met {{ state.count }} times{% endif %}</span></summary>
+<span class="dim">[{{ state.id }}]{% if state.count > 1 %} occurred {{ state.count }} times{% endif %}</span></summary>
 {% for frame in state.frames %}
 <div class="frame"><div>{{ "" if loop.first else "called from " }}<code>{{ where(frame.location) }}</code>
 <span class="dim">at {{ frame.instruction }}</span></div>
