@@ -1,4 +1,4 @@
-"""See, prove and fix what torch.compile does with your code.
+"""Tools on top of torch.compile: observe compilations, inspect guards, run code at trace time, and capture CUDA graphs.
 
 - `dynx.watch` records what torch.compile does: compilations, recompiles, graph breaks, and advice on how to avoid them.
 - `dynx.compile` is torch.compile with backends that are compared by value.

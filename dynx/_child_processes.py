@@ -1,11 +1,11 @@
-"""Processes that a watched program starts are watched too; each writes a run file of its own beside the parent's.
+"""Extend `dynx.watch(out=...)` to child processes: each writes a run file of its own next to that of the parent process.
 
-- A forked child inherits its parent's watch.
+- A forked child process inherits its parent's watch.
 - A child that multiprocessing spawns (`torch.multiprocessing.spawn`, a `DataLoader`) starts as a new interpreter and gets its
-  parent's main module, path and arguments as a pickled dict (`multiprocessing.spawn`); dynx adds an entry that starts a watch
-  when it is unpickled.
+  parent's main module, `sys.path` and arguments as a pickled dict (`multiprocessing.spawn`); dynx adds an object to this dict
+  that starts a watch when it is unpickled.
 - A worker of torchrun, accelerate or DeepSpeed is a Python command that the launcher passes to `subprocess.Popen`, with the
-  rank in its environment; dynx replaces it by one that watches the same program.
+  rank in its environment; dynx replaces it by a command that runs the same program under a watch.
 
 Other subprocesses are not watched.
 """
@@ -29,21 +29,26 @@ from dynx.errors import DynxError
 
 OnError = Callable[[str, BaseException], None]
 
-_SPAWN = HookPoint("spawn", "multiprocessing.spawn:get_preparation_data", ("name",), purpose="children that the program spawns")
-_POPEN = HookPoint("subprocess", "subprocess:Popen.__init__", ("self", "args"), purpose="workers that a launcher starts")
+_SPAWN = HookPoint(
+    "spawn", "multiprocessing.spawn:get_preparation_data", ("name",), purpose="child processes that multiprocessing spawns"
+)
+_POPEN = HookPoint(
+    "subprocess", "subprocess:Popen.__init__", ("self", "args"), purpose="distributed workers that a launcher starts"
+)
 _FOLDER = str(Path(__file__).parent.parent)
-# A child without dynx runs on unwatched. Its path is not set up yet and is replaced as a whole right after this.
-_JOIN = """
+# Runs in a spawned child process; where dynx cannot be imported, the child continues unwatched. multiprocessing has not set
+# `sys.path` yet and replaces all of it right after this code.
+_START_WATCH = """
 import sys
 sys.path.insert(0, {folder!r})
 try:
-    from dynx.session import join
-    join(**{settings!r})
+    from dynx.session import watch_child_process
+    watch_child_process(**{settings!r})
 except Exception as error:
     print(f"dynx does not watch this child: {{type(error).__name__}}: {{error}}", file=sys.stderr)
 """
-# A worker that cannot be watched becomes the command that the launcher asked for.
-_WORK = """
+# Runs in a distributed worker; if the watch cannot start, the process executes the launcher's original command instead.
+_RUN_WORKER = """
 import os, sys
 command = [sys.executable, *{options!r}, *sys.argv[1:]]
 sys.path.insert(0, {folder!r})
@@ -56,14 +61,18 @@ except Exception as error:
     os.execv(sys.executable, command)
 run()
 """
-# What a launcher sets for a worker and does not have in its own environment, or has with another value.
+# Environment variables that a launcher sets for a worker, and that are unset or have another value in the launcher itself.
 _WORKER_VARIABLES = ("RANK", "LOCAL_RANK", "TORCHELASTIC_RESTART_COUNT", "ACCELERATE_MIXED_PRECISION")
 _OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 
 @dataclass(frozen=True)
 class ChildSettings:
-    """What a child needs for its watch: the path its own is named after, and what its header says about the parent."""
+    """Settings with which a child process opens its own watch.
+
+    `out` is the run file path that the child adds its rank or process id to, `command` the command line shown in its header,
+    and `started_by` the header fields about the parent process.
+    """
 
     out: str
     command: tuple[str, ...]
@@ -81,17 +90,17 @@ class _Children(Handle):
 
 
 def watch_children(settings: Callable[[], ChildSettings], on_error: OnError) -> Handle:
-    """Make every child and worker that is started from now on write a run file of its own.
+    """Install hooks that make child processes and distributed workers started from now on write their own run files.
 
     Args:
-        settings: called in the parent each time a child starts.
-        on_error: called with a hook's name and an exception where a child starts unwatched.
+        settings: called in the parent process each time a child process starts.
+        on_error: called with the name of the hook and the exception if a child process starts unwatched.
     """
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
         def after(result: Any, raised: BaseException | None) -> None:
             if raised is None:
-                result.setdefault("dynx", []).append(_Join(settings()))  # multiprocessing ignores keys it does not know
+                result.setdefault("dynx", []).append(_StartWatch(settings()))  # an unknown key, which multiprocessing ignores
 
         return after
 
@@ -101,11 +110,11 @@ def watch_children(settings: Callable[[], ChildSettings], on_error: OnError) -> 
     )
 
 
-class _Join:
-    """Unpickling it in a child starts the child's watch."""
+class _StartWatch:
+    """Object in the pickled data of a spawned child process; unpickling it starts the child's watch."""
 
     def __init__(self, settings: ChildSettings) -> None:
-        self._text = _JOIN.format(folder=_FOLDER, settings=asdict(settings))
+        self._text = _START_WATCH.format(folder=_FOLDER, settings=asdict(settings))
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, dict[str, Any]]]:
         return exec, (self._text, {})
@@ -121,7 +130,7 @@ def _watching_workers(
         try:
             call = signature.bind(*args, **kwargs)
         except TypeError:
-            return original(*args, **kwargs)  # raises the same
+            return original(*args, **kwargs)  # raises the same TypeError
         try:
             if _starts_worker(call.arguments):
                 call.arguments["args"] = watched_command(call.arguments["args"], call.arguments["env"], settings())
@@ -134,7 +143,10 @@ def _watching_workers(
 
 
 def _starts_worker(arguments: Mapping[str, Any]) -> bool:
-    """Return whether a call of `Popen` starts a rank, rather than something that a rank needs."""
+    """Return whether a `Popen` call starts a distributed worker: its `env` sets a rank that this process does not have.
+
+    Other subprocesses of a worker, such as the compile workers of Inductor, inherit the worker's own variables unchanged.
+    """
     environment = arguments.get("env")
     if environment is None or arguments.get("shell") or arguments.get("executable") is not None:
         return False
@@ -142,23 +154,24 @@ def _starts_worker(arguments: Mapping[str, Any]) -> bool:
 
 
 def watched_command(command: Any, environment: Mapping[str, str], settings: ChildSettings) -> Any:
-    """Return the command that runs the same program watched.
+    """Rewrite the command line of a distributed worker so that it runs the same program under a watch.
 
     Raises:
-        DynxError: the command does not run a program with this Python.
+        DynxError: the command does not run a script or module with this Python interpreter.
     """
     words = [os.fspath(word) for word in command] if isinstance(command, (list, tuple)) else [os.fspath(command)]
     first = words.index(sys.executable) if os.path.basename(words[0]) == "numactl" and sys.executable in words else 0
     if os.path.basename(words[first]) == "dynx":
-        return command  # it watches itself
+        return command  # the worker runs dynx itself
     call = _parse(words[first + 1 :]) if _is_this_python(words[first], environment) else None
     if call is None:
-        raise DynxError(f"a worker runs {' '.join(words[first : first + 3])}, not a program of {sys.executable}")
+        begin = " ".join(words[first : first + 3])
+        raise DynxError(f"worker command {begin} is not a script or module run by {sys.executable}")
     if call.is_module and call.program[0] == "dynx":
         return command
-    # a rank by its own environment, also where its launcher is one of several that run as ranks
+    # the worker reads its rank from its own environment: a rank in `started_by` would be that of the launcher
     started_by = {name: settings.started_by[name] for name in ("parent", "job")}
-    text = _WORK.format(
+    text = _RUN_WORKER.format(
         folder=_FOLDER,
         is_module=call.is_module,
         settings={**asdict(settings), "started_by": started_by},
@@ -168,7 +181,7 @@ def watched_command(command: Any, environment: Mapping[str, str], settings: Chil
 
 
 def _is_this_python(command: str, environment: Mapping[str, str]) -> bool:
-    """Return whether `command` is this interpreter, in the same environment of packages."""
+    """Return whether `command` starts this Python interpreter from the same virtual environment."""
     path = shutil.which(command, path=environment.get("PATH"))
     if path is None or not sys.executable:
         return False
@@ -183,7 +196,7 @@ class _PythonCall(NamedTuple):
 
 
 def _parse(words: list[str]) -> _PythonCall | None:
-    """Split a Python command line into options and program; None if it runs neither a script file nor a module."""
+    """Split the arguments of `python` into options and program; None if they run neither a script file nor a module."""
     position = 0
     while position < len(words) and words[position].startswith("-"):
         word = words[position]
@@ -191,6 +204,6 @@ def _parse(words: list[str]) -> _PythonCall | None:
             program = words[position + 1 :]
             return _PythonCall(words[:position], program, is_module=True) if program else None
         if word == "-" or (set(word[1:]) & set("cm") and not word.startswith(("--", "-W", "-X"))):
-            return None  # a program on stdin, -c, or -m joined with another option
+            return None  # code from stdin or -c, or -m combined with another option as in -um
         position += 2 if word in _OPTIONS_WITH_VALUE else 1
     return _PythonCall(words[:position], words[position:], is_module=False) if position < len(words) else None

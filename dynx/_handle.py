@@ -1,4 +1,4 @@
-"""The handle of whatever dynx installs: `remove()` restores what was there before, also as a context manager."""
+"""Base class of the handles that dynx returns for installed hooks, probes and pins: `remove()` uninstalls them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Self
 
 
 class Handle(ABC):
-    """Something that was installed and can be removed again.
+    """Handle of an installed hook, probe or setting; `remove()` uninstalls it.
 
-    Used as a context manager, a handle removes itself at the end of the block.
+    Used as a context manager, a handle calls `remove()` at the end of the block.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def remove(self) -> None:
-        """Restore what was there before; calling it again does nothing."""
+        """Uninstall and restore the previous state; calling it again does nothing."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,15 +1,15 @@
 """Every exception that dynx raises.
 
 DynxError
-├── BadRunFile          the file is not a dynx run file
+├── BadRunFile          a file is not a dynx run file
 ├── CaptureError        a graph cannot be captured as a CUDA graph, with or_error=True
-│   └── CaptureFailed   the capture itself failed
-├── ComptimeFailed      a callback that runs while Dynamo traces failed
+│   └── CaptureFailed   CUDA rejected an operation during a capture
+├── ComptimeFailed      a comptime callback or probe raised while Dynamo traced
 │   ├── CheckFailed     a condition of ctx.check or ctx.assume is false
 │   ├── NoSuchLocal     the traced frame has no such local variable (also a KeyError)
 │   └── NotConstant     a value is not a compile-time constant (also a NotImplementedError)
 ├── ProbeFailed         a probe cannot be placed at a line or function
-├── StaleEntry          a cache entry was evicted, or torch was reset
+├── StaleEntry          a cache entry is no longer in torch's cache
 ├── UnsupportedTorch    the installed torch lacks a private name that a feature needs
 ├── UsageError          an invalid argument or command line (exit code 2)
 └── UnknownRule         no advice rule has this id
@@ -50,14 +50,14 @@ class BadRunFile(DynxError):
 
 
 class CaptureError(DynxError):
-    """Raised with `or_error=True` when a graph cannot be captured as a CUDA graph and would otherwise run uncaptured.
+    """Raised by `dynx.cudagraphs` with `or_error=True` instead of running a graph without CUDA graph capture.
 
     Also raised with `on_limit="error"` when a graph needs more than `max_recordings` recordings.
     """
 
 
 class CaptureFailed(CaptureError):
-    """Raised when a capture was started and CUDA, or the emulator, rejected an operation.
+    """Raised when CUDA, or the CPU emulator of CUDA graphs, rejects an operation during a capture.
 
     Typical causes: a synchronization with the device, a read of a tensor's value, a stream that was not joined, or a tensor on
     the CPU that a replay could not update.
@@ -65,7 +65,7 @@ class CaptureFailed(CaptureError):
 
 
 class ComptimeFailed(DynxError):
-    """Raised out of the compiled call when a comptime callback or a probe raises, or misuses its context.
+    """Raised from the compiled call when a comptime callback or a probe raises an exception or misuses its context (`ctx`).
 
     For example: a context used after its callback has returned, a frame that does not exist, or a condition that is no
     comparison of symbolic numbers.
@@ -73,24 +73,24 @@ class ComptimeFailed(DynxError):
 
 
 class CheckFailed(ComptimeFailed):
-    """Raised when the condition of `ctx.check` or `ctx.assume` is known to be false while Dynamo traces."""
+    """Raised at trace time when Dynamo already knows that the condition of `ctx.check` or `ctx.assume` is false."""
 
 
 class NoSuchLocal(ComptimeFailed, KeyError):
     """Raised by `ctx.local` when the traced frame has no local variable of this name.
 
-    Dynamo also drops a variable that the rest of the frame does not read.
+    The variable may exist in the source: Dynamo drops a local variable that the rest of the frame does not read.
     """
 
     __str__ = Exception.__str__  # KeyError shows its text as a repr
 
 
 class NotConstant(ComptimeFailed, NotImplementedError):
-    """Raised when a Python value is requested of a variable that is not constant while Dynamo traces, such as a tensor."""
+    """Raised at trace time when a comptime callback asks for the Python value of a variable that has none, such as a tensor."""
 
 
 class ProbeFailed(DynxError):
-    """Raised when a probe cannot be placed.
+    """Raised when a probe, a callback that runs when Dynamo traces a line or function, cannot be placed there.
 
     Typical causes: the line has no code, the file or function does not exist, or Dynamo never traces the function (it is
     disabled, skipped or written in C).
@@ -98,7 +98,7 @@ class ProbeFailed(DynxError):
 
 
 class UnsupportedTorch(DynxError):
-    """Raised when a feature needs a private name of torch that the installed version lacks; `dynx doctor` lists them."""
+    """Raised when a feature needs a private name of torch that the installed version lacks; `dynx doctor` lists these names."""
 
 
 class UsageError(DynxError):
@@ -106,7 +106,7 @@ class UsageError(DynxError):
 
 
 class StaleEntry(DynxError):
-    """Raised when a record of a cache entry is used after the entry was evicted or torch was reset."""
+    """Raised when an `Entry` is used after its cache entry was evicted or `torch._dynamo.reset()` was called."""
 
 
 class UnknownRule(DynxError):
@@ -114,4 +114,4 @@ class UnknownRule(DynxError):
 
 
 class DynxWarning(UserWarning):
-    """Category of all warnings of dynx: for example, dynx could not observe or write something. The program is not affected."""
+    """Category of all warnings that dynx issues, for example when it cannot observe a compilation or write a run file."""

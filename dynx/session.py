@@ -1,4 +1,4 @@
-"""`dynx.watch()`: record what torch.compile does while a block, a function or a program runs."""
+"""`dynx.watch()`: record compilations, recompiles and graph breaks while a block, a function or a program runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Detail = Literal["normal", "full"]
 
 
 def watch(*, out: str | Path | None = None, detail: Detail = "normal") -> Watch:
-    """Record what torch.compile does during the block, or during each call of the decorated function.
+    """Record what torch.compile does during a `with` block, or during each call of the decorated function.
 
     Watching changes nothing: graphs, guards, bytecode and results are the same with and without. Watches nest; each records
     everything that is compiled while it is open, on every thread.
@@ -66,14 +66,14 @@ def watch(*, out: str | Path | None = None, detail: Detail = "normal") -> Watch:
         ('3', '4')
     """
     if detail not in get_args(Detail):
-        raise DynxError(f'watch(detail={detail!r}): unknown level of detail\n  valid choices are "normal" and "full"')
+        raise DynxError(f'watch(detail={detail!r}): unknown level of detail\n  valid choices: "normal", "full"')
     return Watch(None if out is None else Path(out), detail=detail)
 
 
 class Watch(RunMembers):
-    """A watch that is open or done; has the members of `dynx.Run`, computed from the records so far.
+    """Context manager and function decorator that `dynx.watch` returns.
 
-    A context manager, and a decorator of functions.
+    Has the members of `dynx.Run`, computed at each access from what has been recorded so far.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Watch(RunMembers):
         self._out = out
         self._detail: Detail = detail
         self._command = command
-        self._started_by = started_by  # of a child: what its header says about the watched process that started it
+        self._started_by = started_by  # header fields about the parent process, in a child process
         self._events: list[Record] = []
         self._header: dict[str, Any] = {}
         self._end: dict[str, Any] = {}
@@ -101,37 +101,37 @@ class Watch(RunMembers):
 
     @property
     def path(self) -> Path | None:
-        """The run file, with the rank in its name where this process has one; None without `out`."""
+        """Path of the run file, with the rank of this process in its name in a distributed job; None without `out`."""
         return self._writer.path if self._writer is not None else None
 
     @property
     def run(self) -> Run:
-        """A frozen copy of the run so far."""
+        """The records so far, as an immutable `dynx.Run`."""
         return Run(self.events, self.header, self.end)
 
     @property
     def events(self) -> tuple[Record, ...]:
-        """All records so far, in the order they were committed."""
+        """All records so far, in the order in which they were recorded."""
         return tuple(self._events)
 
     @property
     def header(self) -> Mapping[str, Any]:
-        """The program and its environment; empty before the watch is entered."""
+        """Facts about the program and its environment, such as command and torch version; empty before the watch is entered."""
         return dict(self._header)
 
     @property
     def end(self) -> Mapping[str, Any]:
-        """How the program ended; empty while the watch is open."""
+        """Duration, outcome (such as "finished") and device, known when the watch is closed; empty while it is open."""
         return dict(self._end)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Lines of a run file that could not be read: none, since a watch reads no file."""
+        """Always empty: only a `dynx.Run` that was loaded from a file has lines that could not be read."""
         return ()
 
     @property
     def unknown(self) -> tuple[Mapping[str, Any], ...]:
-        """Lines of a run file of a newer dynx: none, since a watch reads no file."""
+        """Always empty: only a `dynx.Run` that was loaded from a file has records of a newer dynx version."""
         return ()
 
     def _frozen(self) -> Run:
@@ -139,7 +139,9 @@ class Watch(RunMembers):
 
     def __enter__(self) -> Watch:
         if self._listening is not None:
-            raise DynxError("this watch is open already\n  create another one: with dynx.watch() as inner:")
+            raise DynxError(
+                "this dynx.watch() is already open\n  create another watch for the nested block: with dynx.watch() as inner:"
+            )
         self._events, self._end = [], {}
         self._header = _header(self._command, self._started_by)
         self._writer = RunWriter(self._out, self._header) if self._out is not None else None
@@ -152,14 +154,14 @@ class Watch(RunMembers):
             self._timeline, self._post_mortem = Timeline().__enter__(), PostMortem().__enter__()
         if self._out is not None:
             self._children = watch_children(self._child_settings, _unwatched_child)
-            register_after_fork(self, _close_at_exit_of_child)  # runs in children of multiprocessing only
+            register_after_fork(self, _close_at_exit_of_child)  # called only in child processes that multiprocessing forks
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self.close(outcome="finished" if error is None else f"raised {type(error).__name__}")
 
     def close(self, *, outcome: str) -> None:
-        """Stop watching and complete the run file; calling it again does nothing."""
+        """Stop recording and complete the run file; calling it again does nothing."""
         if self._listening is None:
             return
         if self._timeline is not None and self._post_mortem is not None:
@@ -177,11 +179,12 @@ class Watch(RunMembers):
             self._writer.end(self._end)
 
     def __call__(self, fn: Callable[P, T]) -> Callable[P, T]:
-        """Watch each call of `fn`; every call is a run of its own, and overwrites the run file."""
+        """Decorate `fn` so that each call is recorded as a run of its own; each call overwrites the run file."""
         if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn):
             raise DynxError(
-                f"watch() cannot decorate {fn.__qualname__}: its body runs after the call\n"
-                "  watch inside it instead: with dynx.watch() as w:"
+                f"watch() cannot decorate {fn.__qualname__}, a generator or coroutine function:"
+                " its body runs after the call returns\n"
+                "  open the watch inside the function instead: with dynx.watch() as w:"
             )
 
         @functools.wraps(fn)
@@ -198,10 +201,10 @@ class Watch(RunMembers):
 
     def _close_in_child(self) -> None:
         if self._writer is not None and self._writer.is_in_use():
-            self.close(outcome=outcome_of(sys.exception()))  # the child's function may be raising
+            self.close(outcome=outcome_of(sys.exception()))  # an exception may be propagating out of the child's function
 
     def _child_settings(self) -> ChildSettings:
-        """Return what a process that is started now needs for writing its file beside this one's."""
+        """Return the settings with which a child process writes a run file next to that of this process."""
         assert self._writer is not None
         header = self._writer.header
         ranks = {name: header[name] for name in ("rank", "world_size", "restart") if name in header}
@@ -225,22 +228,22 @@ class Watch(RunMembers):
         return f"<Watch {state}: {self.run!r}>"
 
 
-def join(out: str, command: Sequence[str], detail: Detail, started_by: Mapping[str, Any]) -> None:
-    """Watch this process, which multiprocessing started in a watched one, until multiprocessing ends it."""
+def watch_child_process(out: str, command: Sequence[str], detail: Detail, started_by: Mapping[str, Any]) -> None:
+    """Start a watch in this process, spawned by a watched process; the watch closes when multiprocessing ends the process."""
     watch = Watch(Path(out), detail=detail, command=command, started_by=started_by)
     watch.__enter__()
     _close_at_exit_of_child(watch)
 
 
 def _close_at_exit_of_child(watch: Watch) -> None:
-    """Close the watch when multiprocessing ends this process, which it does without Python's own exit handlers."""
+    """Register the watch to be closed when multiprocessing ends this child process, where `atexit` handlers do not run."""
     from multiprocessing.util import Finalize
 
     Finalize(None, watch._close_in_child, exitpriority=0)
 
 
 def outcome_of(error: BaseException | None) -> str:
-    """Return how a program ended that let `error` out: "finished", "exit 3" or "raised ValueError"."""
+    """Describe how a program ended, given its uncaught exception: "finished", "exit 3" or "raised ValueError"."""
     if error is None:
         return "finished"
     if not isinstance(error, SystemExit):
@@ -250,11 +253,14 @@ def outcome_of(error: BaseException | None) -> str:
 
 
 def _unwatched_child(hook: str, error: BaseException) -> None:
-    emit(Trouble("children that the program spawns", f"{type(error).__name__}: {error}"))
+    emit(Trouble("a child process that runs unwatched", f"{type(error).__name__}: {error}"))
 
 
 def _header(command: Sequence[str] | None, started_by: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what ran where: of a child what started it, of any other process the rank that its launcher set."""
+    """Return the header of a run: versions, command, process and job ids, and the rank or the parent process.
+
+    A child process (`started_by` is not None) gets the fields of its parent process instead of a rank from the environment.
+    """
     import torch
 
     import dynx

@@ -14,8 +14,9 @@
 # %% [markdown]
 # # dynx in five minutes
 #
-# A compiled model is slow, or compiles again and again. `dynx.watch()` says why, at which line, and what to change.
-# It changes nothing itself: the same graphs, guards and results with and without.
+# Use `dynx.watch()` to find out why a model compiled with `torch.compile` is slow or recompiles. It records each compilation,
+# recompile and graph break with its cost and the line of your code that caused it, and says what to change. Watching has no side
+# effects: `torch.compile` produces the same graphs, guards and results with and without it.
 
 # %%
 import torch
@@ -26,9 +27,10 @@ import dynx
 torch.manual_seed(0)
 
 # %% [markdown]
-# ## A model with a mistake
+# ## A model that recompiles
 #
-# `Attention` keeps the number of calls on itself. That looks harmless.
+# This `Attention` module counts its calls in the Python attribute `self.calls`, and we call it with a different sequence length
+# each time. Both cause recompiles. We call the compiled module inside `dynx.watch()`, and display the watch.
 
 
 # %%
@@ -55,22 +57,29 @@ with dynx.watch() as w, torch.no_grad():
 w
 
 # %% [markdown]
-# Four calls, four compilations. The findings are sorted by the seconds they cost; the tables below them unfold.
-# Everything is also data:
+# The four calls compiled the module four times. The first table lists the *findings*: each names a problem, its location, the
+# compile time that it cost, and what to change. Click a title below it to see the recorded compilations and recompiles.
+#
+# All of this is also available as Python objects, for example the findings:
 
 # %%
 for finding in w.findings:
     print(finding.rule, finding.location.own, "|", finding.title, "|", finding.advice)
 
+# %% [markdown]
+# Each recompile has the guards that failed: the source of the guarded value, the value that the guard expected, the value that
+# the call had, and the lines of code that made Dynamo add the guard.
+
 # %%
-first = w.recompiles[0].reasons[0]
-print(first.kind, first.source, "was", first.expected, "and is now", first.got)
-print("asked for by:", *first.requesters, sep="\n  ")
+failed = w.recompiles[0].reasons[0]
+print(f"{failed.kind} guard on {failed.source}: expected {failed.expected}, got {failed.got}")
+print("requested by:", *failed.requesters, sep="\n  ")
 
 # %% [markdown]
 # ## Follow the advice
 #
-# The number of calls becomes a tensor buffer, and the second dimension is marked as dynamic.
+# dynx suggests two changes: make `self.calls` a tensor buffer, because Dynamo guards on the value of a Python int but not on that of
+# a tensor; and mark dimension 1 of `x`, the sequence length, as dynamic. With both changes, nothing recompiles:
 
 
 # %%
@@ -99,7 +108,9 @@ assert not w.recompiles
 w
 
 # %% [markdown]
-# ## Where a graph breaks
+# ## Find graph breaks
+#
+# Dynamo breaks the graph at `print`, so this function is split in two. The finding names the line of the graph break.
 
 
 # %%
@@ -115,9 +126,10 @@ with dynx.watch() as w:
 w
 
 # %% [markdown]
-# ## Keep a run
+# ## Save a run to a file
 #
-# A run is a small file of JSON lines. It can be opened where torch is not installed: `dynx show quickstart.dynx`.
+# `w.run` holds everything that the watch recorded. Save it as a file of JSON lines to compare it later or send it to someone
+# else: `dynx show quickstart.dynx` and `dynx.Run.load` read it on any machine, also without torch.
 
 # %%
 import tempfile

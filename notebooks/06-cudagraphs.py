@@ -12,13 +12,15 @@
 # ---
 
 # %% [markdown]
-# # CUDA graphs without magic
+# # CUDA graphs with dynx
 #
-# A CUDA graph replays all kernels of a piece of a program with one call from the CPU. What makes that hard is memory: a replay
-# reads and writes the addresses that were captured. `dynx.cudagraphs` says for each input how it gets there, and for each graph
-# that is not captured why.
+# A CUDA graph records kernel launches, so that one call from the CPU replays all of them. The difficulty is memory: a replay
+# reads and writes the same addresses as the captured run, whatever tensors the current call passes. `dynx.cudagraphs` captures
+# compiled graphs, functions and whole training steps. It reports how each input gets to the address that the graph reads, and why
+# a graph cannot be captured.
 #
-# This page runs on a GPU where there is one, and otherwise on an emulator that fails where CUDA would.
+# We call one captured CUDA graph a *recording*. This notebook uses the GPU if there is one. Otherwise it uses dynx's emulator,
+# which records and replays operators on the CPU and raises an error where CUDA would.
 
 # %%
 import copy
@@ -41,16 +43,19 @@ class Block(nn.Module):
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
     def forward(self, x):
-        q, k, v = (each.unflatten(-1, (self.heads, -1)).transpose(1, 2) for each in self.qkv(self.norm(x)).chunk(3, -1))
-        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return x + self.out(mixed.transpose(1, 2).flatten(2))
+        q, k, v = (heads.unflatten(-1, (self.heads, -1)).transpose(1, 2) for heads in self.qkv(self.norm(x)).chunk(3, -1))
+        attended = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return x + self.out(attended.transpose(1, 2).flatten(2))
 
 
 model = nn.Sequential(Block(), Block()).to(DEVICE)
 x = torch.randn(2, 16, 64, device=DEVICE)
 
 # %% [markdown]
-# ## What becomes of each input
+# ## How each input reaches a replay
+#
+# `cudagraphs.explain` compiles a function, calls it three times, and reports for each graph which inputs it has, how they are
+# passed to a replay, and what could not be captured.
 
 # %%
 with torch.no_grad():
@@ -58,61 +63,70 @@ with torch.no_grad():
 report
 
 # %% [markdown]
-# Parameters are read where they lie: torch's own `backend="cudagraphs"` copies them on every call. The one argument is copied;
-# with `inputs="patch"` it is not, the graph is told where to read it. That is proven when the graph is recorded.
+# Parameters and buffers are *static* inputs: the graph reads them at their own addresses. (torch's `backend="cudagraphs"` copies
+# them on every call.) The argument `x` is a *dynamic* input: it may be another tensor on every call, so it is copied to the
+# address that the graph reads.
+#
+# With `inputs="patch"` nothing is copied: before a replay, dynx writes the address of the current argument into the parameters of
+# the captured kernels. After the capture it checks that such a replay gives the right result, and falls back to copies if not.
 
 # %%
 patched = cudagraphs.Config(runtime=CONFIG.runtime, inputs="patch")
 try:
     with torch.no_grad():
-        print(cudagraphs.explain(lambda x: model(x), x, config=patched).graphs[0].copies, "copies a call")
-except Exception as error:  # on a GPU without cuda-bindings
+        print(cudagraphs.explain(lambda x: model(x), x, config=patched).graphs[0].copies, "copies per call")
+except Exception as error:  # on a GPU, patching needs the package cuda-bindings
     print(error)
 
 # %% [markdown]
 # ## What cannot be captured
 #
-# Reading a value on the CPU ends a capture. The graph is divided there, and what lies before and behind is captured.
+# An operator that makes the CPU wait for a value on the GPU cannot be captured. Here the number of selected elements, and with it
+# the size of `positive`, is known only after the comparison has run. dynx splits the graph around such operators and captures the
+# pieces before and after.
 
 
 # %%
 def clipped(x):
     y = model(x)
-    positive = y[y > 0]  # a size that depends on values
+    positive = y[y > 0]  # its size depends on the values of y
     return model(y / positive.mean())
 
 
 with torch.no_grad(), torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
     report = cudagraphs.explain(clipped, x, config=CONFIG)
-for piece in report.graphs[0].plan.pieces:
+for piece in report.graphs[0].plan.pieces:  # in execution order
     print(piece.launches, "launches:", piece.why_uncaptured or "captured")
 for skip in report.graphs[0].plan.skips:
     print(f"line {skip.location.line}: {skip.reason}\n  {skip.advice}")
 
 # %% [markdown]
-# ## Two forward passes before their backward passes
+# ## Two forward passes before the backward passes
 #
-# What the first saved must not be overwritten by the second: it gets a recording of its own, in memory that no other replay uses.
+# A forward pass saves tensors for its backward pass in the memory of its recording. If the model is called again before that
+# backward pass, replaying the same recording would overwrite these tensors. dynx therefore makes another recording, with memory
+# of its own, for the second call. We compare the gradients with those of an uncompiled copy of the model.
 
 # %%
 cudagraphs.reset()
 run = torch.compile(model, backend=cudagraphs.backend(CONFIG))
-other = copy.deepcopy(model)
+reference = copy.deepcopy(model)
 for _ in range(4):
-    for call, module in ((run, model), (other, other)):
+    for call, module in ((run, model), (reference, reference)):
         module.zero_grad()
-        losses = [call(each).square().mean() for each in (x, x + 1)]
+        losses = [call(batch).square().mean() for batch in (x, x + 1)]  # two forward passes
         for loss in losses:
             loss.backward()
-for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
-    torch.testing.assert_close(mine.grad, theirs.grad)
+for param, expected in zip(model.parameters(), reference.parameters(), strict=True):
+    torch.testing.assert_close(param.grad, expected.grad)
 cudagraphs.stats()
 
 # %% [markdown]
 # ## A whole training step
 #
-# Forward, backward, clipping and the optimizer in one recording. The first call does its step as it is, the second records; none
-# is spent on warming up.
+# `train_step` captures the forward pass, the backward pass, gradient clipping and the optimizer step in one recording. The first
+# call runs its step without capture, the second call captures it, and later calls replay it. Each call is a real step of the
+# training: there are no separate warm-up steps.
 
 # %%
 optimizer = torch.optim.AdamW(model.parameters(), lr=torch.tensor(1e-2, device=DEVICE), fused=True, capturable=DEVICE == "cuda")
@@ -123,7 +137,8 @@ losses = [step(x).item() for _ in range(20)]
 print(f"{losses[0]:.3f} … {losses[-1]:.3f}")
 
 # %% [markdown]
-# What a replay would leave out in silence is refused by name.
+# A replay runs kernels only, so it would silently skip Python code such as a gradient hook. `train_step` raises `UsageError` in
+# such a case, and names the parameter.
 
 # %%
 model[0].qkv.weight.register_hook(lambda gradient: gradient * 2)
@@ -133,9 +148,10 @@ except UsageError as error:
     print(error)
 
 # %% [markdown]
-# ## Without Dynamo
+# ## Capture a module without torch.compile
 #
-# `fast_path` replays a module without torch.compile. It notices what changes in the module, and records anew.
+# `fast_path` records and replays a module for inference, without Dynamo and AOTAutograd. On each call it checks that the module
+# is unchanged. Here we replace a parameter: its new address makes the recording invalid, so dynx records the module again.
 
 # %%
 cudagraphs.reset()

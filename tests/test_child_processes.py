@@ -42,7 +42,7 @@ def test_a_worker_that_watches_itself_is_unchanged(settings, command):
 
 @pytest.mark.parametrize("words", [["-c", "pass"], ["-"], [], ["-m"], ["-u"], ["-um", "train"]], ids=" ".join)
 def test_what_is_no_program_is_refused(settings, words):
-    with pytest.raises(DynxError, match="not a program of"):
+    with pytest.raises(DynxError, match="is not a script or module run by"):
         watched_command([sys.executable, *words], os.environ, settings)
 
 

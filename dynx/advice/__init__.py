@@ -1,4 +1,7 @@
-"""Advice: rules that map the records of a run to findings. Pure functions, one file per family of rules, without torch."""
+"""Advice rules: each detects one problem in the records of a run, such as a recompile, and says how to avoid it.
+
+The rules are pure functions of the records, one file per family of rules, and import no torch.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,9 @@ RULES: Mapping[str, Rule] = {
 
 
 def advise(run: Run) -> tuple[Finding, ...]:
-    """Return the findings of a run, those that cost the most seconds first.
+    """Apply all advice rules to a run and return a finding for each problem: location, cost and advice, most expensive first.
 
-    A function that reached a recompile limit is one finding, with the advice of its cause, not two findings.
+    A function that reached a recompile limit yields one finding, which includes the advice for the recompiles that caused it.
     """
     causes = recompiles.causes(run.recompiles, run.dynamic)
     findings: list[Finding] = []
@@ -46,12 +49,12 @@ def advise(run: Run) -> tuple[Finding, ...]:
 
 
 def rule_of_reason(reason: Reason) -> str | None:
-    """Return the id of the rule that applies to a failed guard, or None."""
+    """Return the id of the advice rule that applies to a failed guard, such as "DX102", or None."""
     rule = first_match(recompiles.RULES, reason)
     return rule.id if rule is not None else None
 
 
 def rule_of_break(graph_break: GraphBreak) -> str | None:
-    """Return the id of the rule that applies to a graph break, or None."""
+    """Return the id of the advice rule that applies to a graph break, such as "DX201", or None."""
     rule = breaks.rule_of(graph_break)
     return rule.id if rule is not None else None

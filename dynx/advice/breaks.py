@@ -1,4 +1,4 @@
-"""DX2xx and DX5xx: causes of graph breaks, and how to avoid them."""
+"""Advice rules DX2xx and DX5xx: causes of graph breaks, in the user's code and in libraries, and how to avoid them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dynx.records.graph_break import GraphBreak
 _PRINTS = re.compile(
     r"^(?:print|_?warnings\.warn\w*|logging(?:\.\w+)*|loguru(?:\.\w+)*|builtins\.print|sys\.std(?:out|err)\.\w+)$"
 )
-# matched against the kind only: explanations of other graph breaks mention mutation too
+# matched against torch's `gb_type` only: explanations of other graph breaks mention mutation too
 _MUTATION = re.compile(r"^(?:Failed to (?:mutate|set tensor)|setattr\(\) on|.*\b[Mm]utating\b|.*STORE_ATTR|missing_mp_ass)")
 _MUTATED = re.compile(r"in-?place view|item assignment|__(?:set|del)(?:item|attr)__")
 _MUTATED_KINDS = ("Unsupported function call (delayed)", "Unsupported method call", "C-implemented special method")
@@ -77,7 +77,7 @@ def _library_advice(graph_break: GraphBreak) -> str:
     return f"report it to {graph_break.location.library}, or call it outside the compiled function"
 
 
-# the first rule that applies is used: rules about where the break happened come before rules about what broke
+# The first rule that applies is used: rules about the location of a graph break come before rules about its reason.
 RULES: tuple[BreakRule, ...] = (
     BreakRule(
         "DX207",
@@ -153,12 +153,12 @@ RULES: tuple[BreakRule, ...] = (
 
 
 def rule_of(graph_break: GraphBreak) -> BreakRule | None:
-    """Return the rule that applies to a graph break."""
+    """Return the first advice rule that applies to a graph break, or None."""
     return next((rule for rule in RULES if rule.applies(graph_break)), None)
 
 
 def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile]) -> tuple[Finding, ...]:
-    """Return one finding for each rule and line, with the seconds that it cost."""
+    """Return the findings for graph breaks: one for each rule and source line, with the compile time that the breaks cost."""
     merged: dict[RuleAtLine, Finding] = {}
     costs = _Costs(tuple(compiles))
     for graph_break in breaks:
@@ -180,22 +180,22 @@ def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile]) -> tuple[Fin
 
 
 class _AttemptKey(NamedTuple):
-    """An attempt: the key of its compile, and its number there."""
+    """Key of one tracing attempt: the key of its compilation, and the index of the attempt in that compilation."""
 
     compile: tuple[int, str]
     number: int
 
 
 class _Costs:
-    """The seconds that graph breaks cost; every second of compilation is counted for one graph break at most.
+    """Attributes compile time to graph breaks, each second to at most one graph break.
 
-    A graph break costs the attempt that was discarded because of it and the compilation of its resume function; one that cannot
-    be resumed costs the whole compilation. Recompiles are not counted: their cost belongs to the guard that failed.
+    The cost of a graph break is the tracing attempt that it discarded, plus the compilation of its resume function. If torch
+    cannot resume after it, the cost is the whole compilation. Recompiles do not count: they belong to the guard that failed.
     """
 
     def __init__(self, compiles: tuple[Compile, ...]) -> None:
         self._first = [compile for compile in compiles if not compile.is_recompile]
-        self._counted: set[tuple[int, str]] = set()  # keys of compiles
+        self._counted: set[tuple[int, str]] = set()  # keys of compilations
         self._attempts: set[_AttemptKey] = set()
 
     def seconds(self, graph_break: GraphBreak) -> float:

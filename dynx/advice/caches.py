@@ -1,4 +1,4 @@
-"""DX4xx: a graph that torch could not store in a compile cache on disk."""
+"""Advice rules DX4xx: graphs that torch could not store in a compile cache on disk."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _OF_CACHE = {
 
 
 def find(events: Iterable[CacheEvent], compiles: Iterable[Compile]) -> tuple[Finding, ...]:
-    """Return one finding per function; it costs the backend's seconds, which every new process spends again.
+    """Return one finding for each function whose graph bypassed a cache; its cost is the compile time of the backend.
 
-    AOTAutograd's cache asks the FX graph cache first: a graph that the latter cannot store is not stored by the former either.
+    Every new process spends this time again. A graph that the FX graph cache cannot store is not stored by AOTAutograd's cache
+    either, so the FX graph cache is reported first.
     """
     by_key = {compile.key: compile for compile in compiles}
     merged: dict[tuple[str, int], Finding] = {}

@@ -1,4 +1,4 @@
-"""DX6xx: parts of a graph that dynx.cudagraphs runs uncaptured, and parameters that it copies on each call."""
+"""Advice rules DX6xx: operations that `dynx.cudagraphs` runs without capture, and parameters that it copies on each call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _OF_KIND = {"operator": OPERATOR, "value": VALUE, "size": SIZE, "limit": LIMIT, 
 
 
 def find(skips: Iterable[Skip], changes: Iterable[AddressChange]) -> tuple[Finding, ...]:
-    """Return one finding for each rule and line; its seconds are 0, because they are not measured."""
+    """Return the findings for uncaptured operations and copied parameters: one for each rule and source line.
+
+    Their cost is given as 0 seconds, because it is not measured.
+    """
     findings = [
         Finding(_OF_KIND[skip.kind].id, skip.reason, skip.location, 0.0, (), skip.advice, skip.count)
         for skip in skips

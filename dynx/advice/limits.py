@@ -1,4 +1,4 @@
-"""DX3xx: a function that reached a recompile limit and now runs eagerly."""
+"""Advice rules DX3xx: functions that reached a recompile limit, so that calls that match no cache entry run eagerly."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ RULES = (GAVE_UP,)
 
 
 def cause_of(gave_up: GaveUp, causes: tuple[Cause, ...]) -> Cause | None:
-    """Return the cause that reached the limit: the one with the most recompiles of that function."""
+    """Return the cause of most recompiles of a function that reached a recompile limit; None if no rule applies to them."""
     frame = recompiles.frame_of(gave_up)
     candidates = [cause for cause in causes if recompiles.frame_of(cause.recompiles[0]) == frame]
     return max(candidates, key=lambda cause: len(cause.recompiles), default=None)
 
 
 def find(gave_up: GaveUp, cause: Cause | None) -> Finding:
-    """Return the finding of a function that reached a limit, with the line and the advice of the cause."""
+    """Return the finding for a function that reached a recompile limit, with the location and the advice of its main cause."""
     limit = f"{gave_up.limit} = {gave_up.allowed}"
     if cause is None:
         return Finding(
             GAVE_UP.id,
-            f"gave up: reached {limit}",
+            f"torch gave up compiling it: reached {limit}",
             gave_up.location,
             0.0,
             (),
@@ -40,7 +40,7 @@ def find(gave_up: GaveUp, cause: Cause | None) -> Finding:
         of_cause.location,
         of_cause.seconds,
         (
-            f"reached {limit}; calls that match no entry run eagerly from now on",
+            f"reached {limit}: from then on, calls that match no cache entry run eagerly",
             f"cause: {cause.rule.id}, {cause.rule.title}",
             *of_cause.evidence,
         ),

@@ -1,4 +1,4 @@
-"""The documentation pages of the rules, in `docs/rules/` of a checkout or inside the installed package."""
+"""Find the documentation page of an advice rule, in `docs/rules/` of a checkout or inside the installed package."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _FOLDERS = (_PACKAGE / "_pages", _PACKAGE.parent / "docs" / "rules")
 
 
 def page(rule: str) -> str:
-    """Return the page of a rule.
+    """Return the documentation page of an advice rule.
 
     Args:
-        rule: The id of the rule: "DX101".
+        rule: The id of the rule, such as "DX101".
 
     Returns:
         The page as Markdown text.

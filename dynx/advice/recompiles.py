@@ -1,4 +1,4 @@
-"""DX1xx: causes of recompiles, and how to avoid them."""
+"""Advice rules DX1xx: causes of recompiles, and how to avoid them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _size_advice(cause: Cause) -> str:
     reason = cause.first
     match = _SIZE.match(reason.source)
     if reason.kind == "shape" or match is None:
-        return "expected once per side of the branch; else branch outside"
+        return "one recompile per side of the branch is expected; to avoid it, branch outside the compiled function"
     mark = f"mark_dynamic({spoken(match['tensor'])}, {match['dim']})"
     if "1" in (reason.expected, reason.got):
         if len(cause.recompiles) > 1:
@@ -65,14 +65,14 @@ def _size_advice(cause: Cause) -> str:
 def _requires_grad_advice(cause: Cause) -> str:
     source = cause.first.source
     if "_parameters[" in source:
-        return "freeze it before the first call; expected once per setting"
-    return f"expected once per setting; else {spoken(source)}.detach() where no gradient flows"
+        return "one recompile per setting is expected; to avoid it, freeze the parameter before the first call"
+    return f"one recompile per setting is expected; to avoid it, {spoken(source)}.detach() where no gradient is needed"
 
 
 def _container_advice(cause: Cause) -> str:
     reason = cause.first
     if reason.holder == "optimizer":
-        return "expected once: the first step creates the optimizer's state; else call step() uncompiled"
+        return "one recompile is expected: the first step creates the optimizer's state; to avoid it, call step() uncompiled"
     if reason.kind == "keys":
         return f"use the same keys in {spoken(reason.source)} on every call"
     if reason.holder == "argument":
@@ -83,27 +83,27 @@ def _container_advice(cause: Cause) -> str:
 def _value_advice(cause: Cause) -> str:
     reason = cause.first
     if reason.kind == "shape":
-        return "expected once per side of the branch; else branch outside"
+        return "one recompile per side of the branch is expected; to avoid it, branch outside the compiled function"
     source = spoken(reason.source)
     if source.endswith(_ITEM):
         return f"index with {source.removesuffix(_ITEM)}.view(1): a tensor without dims becomes a Python number there"
     if _NUMBER.match(reason.expected or ""):
         if len(cause.recompiles) > 1:  # torch made it dynamic, but the code needed its value
-            return f"the code needs {source} exact, as an index or a length: index a tensor by a 1-element tensor"
+            return f"the code needs the exact value of {source}, as an index or a length: index a tensor by a 1-element tensor"
         return f"pass {source} as a tensor, or compile with dynamic=True"
-    return "expected once per value; else choose outside the compiled function"
+    return "one recompile per value is expected; to avoid it, branch on the value outside the compiled function"
 
 
 def _global_advice(cause: Cause) -> str:
     if _NUMBER.match(cause.first.expected or ""):
         return "pass it as an argument, or make it a tensor"
-    return "expected once per value; else choose outside the compiled function"
+    return "one recompile per value is expected; to avoid it, branch on the value outside the compiled function"
 
 
 def spoken(source: str) -> str:
     """Return a guard source as the user writes it: `self.blocks[0]` for `self._modules['blocks']._modules['0']`.
 
-    A value passed through a wrapper's `*args`, or left on the stack by a graph break, has no name and is described.
+    A value in the `*args` of a wrapper, or on the value stack at a graph break, has no name: it is described in words.
     """
     source = _LOCAL.sub(r"\1", source)
     if source.startswith("___stack"):
@@ -119,7 +119,7 @@ def _always(text: str) -> Callable[[Cause], str]:
     return lambda cause: text.format(source=spoken(cause.first.source), name=cause.first.source.rpartition(".")[2])
 
 
-# the first rule that applies is used: more specific rules come first
+# The first rule that applies is used: more specific rules come first.
 RULES: tuple[RecompileRule, ...] = (
     RecompileRule(
         "DX113",
@@ -131,13 +131,13 @@ RULES: tuple[RecompileRule, ...] = (
         "DX107",
         "train and eval mode alternate",
         lambda r: r.source.endswith(".training") and r.kind in ("value", "object", "other"),
-        _always("expected once per mode; else evaluate with the uncompiled module"),
+        _always("one recompile per mode is expected; to avoid it, evaluate with the uncompiled module"),
     ),
     RecompileRule(
         "DX108",
         "grad mode differs between calls",
         _grad_mode,
-        _always("expected once per mode; else use one mode for every call, also to warm up"),
+        _always("one recompile per mode is expected; to avoid it, use one mode for every call, also to warm up"),
     ),
     RecompileRule(
         "DX109",
@@ -189,21 +189,21 @@ RULES: tuple[RecompileRule, ...] = (
         "DX110",
         "an object guarded by identity is replaced",
         _kind("object"),
-        _always("expected once per object; else pass the same one"),
+        _always("one recompile per object is expected; to avoid it, pass the same object"),
     ),
     RecompileRule("DX114", "a Python value changes", _kind("value", "none", "shape"), _value_advice),
 )
 
 
 class FrameKey(NamedTuple):
-    """A frame within one generation."""
+    """Key of a compiled frame, unique in a run: frame ids repeat after `torch._dynamo.reset()`, which begins a generation."""
 
     generation: int
-    frame: str  # "0" of the compile id "0/1"
+    frame: str  # frame id: "0" of the compile id "0/1"
 
 
 class CauseKey(NamedTuple):
-    """The key by which recompiles are grouped into causes."""
+    """Key by which recompiles are grouped into causes: frame, advice rule and changed value."""
 
     frame: FrameKey
     rule: str
@@ -211,29 +211,31 @@ class CauseKey(NamedTuple):
 
 
 def causes(recompiles: Iterable[Recompile], dynamic: Iterable[BecameDynamic] = ()) -> tuple[Cause, ...]:
-    """Group recompiles by function, rule and changed value; recompiles without a rule are omitted."""
+    """Group recompiles by function, advice rule and changed value; recompiles to which no rule applies are omitted."""
     dynamic = tuple(dynamic)
     groups: dict[CauseKey, list[Recompile]] = {}
     rules: dict[str, RecompileRule] = {rule.id: rule for rule in RULES}
     for recompile in recompiles:
         if recompile.id.startswith("!"):
-            continue  # compiled autograd: the changed value is no variable of the user
+            continue  # compiled autograd: the changed value is not a variable of the user's code
         rule = first_match(RULES, recompile.reasons[0]) if recompile.reasons else None
         if rule is not None:
             key = CauseKey(frame_of(recompile), rule.id, _subject(recompile.reasons[0]))
             groups.setdefault(key, []).append(recompile)
-    return tuple(Cause(rules[key.rule], tuple(group), _together(group[0], dynamic)) for key, group in groups.items())
+    return tuple(
+        Cause(rules[key.rule], tuple(group), _marks_of_equal_sizes(group[0], dynamic)) for key, group in groups.items()
+    )
 
 
 def frame_of(record: Recompile | GaveUp) -> FrameKey:
-    """Return the frame of a record: the compile id without the number of the compilation, in its generation."""
+    """Return the key of the frame that a record is about: frame "0" for the compile id "0/1"."""
     return FrameKey(record.generation, record.id.rpartition("/")[0])
 
 
-def _together(recompile: Recompile, dynamic: tuple[BecameDynamic, ...]) -> tuple[str, ...]:
-    """Return the advice for other dimensions that changed in the same way.
+def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ...]) -> tuple[str, ...]:
+    """Return `mark_dynamic` calls for the other dimensions that changed from and to the same sizes in this recompile.
 
-    A batch has the same size in several tensors, and marking only one of them raises ConstraintViolationError.
+    For example, several tensors have the batch size: marking only one of them raises ConstraintViolationError.
     """
     reason = recompile.reasons[0]
     if reason.kind != "size":
@@ -251,9 +253,9 @@ def _together(recompile: Recompile, dynamic: tuple[BecameDynamic, ...]) -> tuple
 
 
 def find_all(causes: Iterable[Cause]) -> tuple[Finding, ...]:
-    """Return one finding per cause; causes in several functions that are the same change are merged.
+    """Return one finding for each cause of recompiles; if one change recompiles several functions, their findings are merged.
 
-    A graph break splits a function, and each of its resume functions recompiles when the size of a common input changes.
+    For example, a graph break splits a function, and each resume function recompiles when the size of a common input changes.
     """
     merged: dict[tuple[RuleAtLine, str | None, str | None], Finding] = {}
     for cause in causes:
@@ -265,13 +267,13 @@ def find_all(causes: Iterable[Cause]) -> tuple[Finding, ...]:
 
 
 def _join(a: Finding, b: Finding) -> Finding:
-    """Merge two findings; title, location and advice are those of the one in the user's own code, which the user can change."""
+    """Merge two findings: add costs and counts, and prefer title, location and advice of a finding in the user's own code."""
     kept, merged = (b, a) if a.location.library is not None and b.location.library is None else (a, b)
     return replace(kept, seconds=a.seconds + b.seconds, count=a.count + b.count, evidence=kept.evidence + merged.evidence)
 
 
 def find(cause: Cause) -> Finding:
-    """Return the finding of a cause: what changed, the seconds that it cost, and the advice."""
+    """Return the finding for one cause of recompiles: the changed value, the seconds spent recompiling, and the advice."""
     reason = cause.first
     return Finding(
         cause.rule.id,
@@ -293,7 +295,7 @@ def _with_partners(advice: str, together: tuple[str, ...]) -> str:
 
 
 def subject_of(reason: Reason) -> str:
-    """Return the changed value as the user writes it: `x.size(1)`."""
+    """Return the name of the guarded value as the user writes it, such as `x.size(1)` or `grad mode`."""
     if _grad_mode(reason):
         return "grad mode"
     if reason.kind == "global_state":
@@ -311,7 +313,7 @@ def subject_of(reason: Reason) -> str:
 
 
 def changes(cause: Cause) -> str:
-    """Return the values in the order in which they occurred: `7, then 8, 9, … 14`."""
+    """Describe how the guarded value changed over the recompiles of a cause: `7, then 8, 9, … 14`."""
     reason = cause.first
     if _grad_mode(reason):
         return _grad_change(reason)
@@ -331,7 +333,7 @@ def changes(cause: Cause) -> str:
 
 
 def _value(reason: Reason, value: str | None) -> str:
-    """Return a value without the name of the state, which the subject contains already."""
+    """Return the text of a guarded value; for global torch state without its name, which the title already contains."""
     return "unknown" if value is None else value.removeprefix(f"{reason.source} ") if reason.kind == "global_state" else value
 
 
@@ -344,7 +346,7 @@ def _grad_change(reason: Reason) -> str:
 
 
 def evidence(cause: Cause) -> tuple[str, ...]:
-    """Return one line for each recompile, and for up to two more guards that failed."""
+    """Return the failed guards of a cause as text: for each recompile the first one, and up to two of other cache entries."""
     lines: list[str] = []
     for recompile in cause.recompiles:
         first, *further = recompile.reasons
@@ -354,5 +356,5 @@ def evidence(cause: Cause) -> tuple[str, ...]:
 
 
 def _subject(reason: Reason) -> str:
-    """Return what groups recompiles into one cause; guards on symbolic shapes are grouped by the branch that created them."""
+    """Return the subject of a `CauseKey`: the guard's source, or for a guard on symbolic shapes the line that created it."""
     return reason.source if reason.kind != "shape" else str(reason.location)

@@ -1,4 +1,4 @@
-"""The data of a rule: id, title, the predicate that decides whether it applies, and the texts of its findings."""
+"""Dataclasses of advice rules: id, title, a predicate that decides whether the rule applies, and the texts of its findings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynx.records.recompile import Reason, Recompile
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule; its page is `docs/rules/<id>.md`."""
+    """An advice rule; its documentation page is `docs/rules/<id>.md`."""
 
     id: str
     title: str
@@ -20,7 +20,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class RecompileRule(Rule):
-    """A rule about recompiles: it applies to the first failed guard of a recompile."""
+    """An advice rule about recompiles; its predicate `applies` takes the first failed guard of a recompile."""
 
     applies: Callable[[Reason], bool]
     advice: Callable[[Cause], str]
@@ -28,34 +28,34 @@ class RecompileRule(Rule):
 
 @dataclass(frozen=True, slots=True)
 class BreakRule(Rule):
-    """A rule about graph breaks."""
+    """An advice rule about graph breaks; its predicate `applies` takes the record of a graph break."""
 
     applies: Callable[[GraphBreak], bool]
-    title_of: Callable[[GraphBreak], str]  # title of the finding
+    title_of: Callable[[GraphBreak], str]  # the title of its finding
     advice: Callable[[GraphBreak], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """The recompiles of one function that have the same reason."""
+    """Recompiles of one function that have the same cause: the same advice rule and the same changed value."""
 
     rule: RecompileRule
     recompiles: tuple[Recompile, ...]
-    together: tuple[str, ...] = ()  # advice for other sizes that changed from and to the same values: `mark_dynamic(y, 0)`
+    together: tuple[str, ...] = ()  # `mark_dynamic(y, 0)`, for other sizes that changed in the same way
 
     @property
     def first(self) -> Reason:
-        """The first reason of the first recompile."""
+        """The first failed guard of the first recompile."""
         return self.recompiles[0].reasons[0]
 
     @property
     def last(self) -> Reason:
-        """The first reason of the last recompile."""
+        """The first failed guard of the last recompile."""
         return self.recompiles[-1].reasons[0]
 
 
 class RuleAtLine(NamedTuple):
-    """The key by which findings are merged: one finding for each rule and line."""
+    """Key by which findings are merged: an advice rule yields one finding for each source line."""
 
     rule: str
     file: str
@@ -63,5 +63,5 @@ class RuleAtLine(NamedTuple):
 
 
 def first_match(rules: Sequence[RecompileRule], reason: Reason) -> RecompileRule | None:
-    """Return the first rule that applies to a failed guard."""
+    """Return the first rule that applies to a failed guard, or None."""
     return next((rule for rule in rules if rule.applies(reason)), None)

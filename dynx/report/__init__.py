@@ -1,4 +1,7 @@
-"""Views of runs and records: terminal screens, notebook pages, Perfetto traces, Graphviz graphs. Imports no torch."""
+"""Views of runs and records: for a terminal (rich), for a notebook (HTML), as Perfetto traces and Graphviz graphs.
+
+This package does not import torch.
+"""
 
 from __future__ import annotations
 
@@ -32,77 +35,80 @@ __all__ = [
 
 
 def terminal(run: Run, *, full: bool = False) -> RenderableType:
-    """Render a run for a terminal: the summary, the findings, and with `full` every table."""
+    """Render a run for a terminal: the summary and the findings; `full=True` adds the tables of all records."""
     from dynx.report._terminal import screen
 
     return screen(run, full=full)
 
 
 def processes(children: Sequence[tuple[Path, Run]], *, launcher: Run | None = None) -> RenderableType:
-    """Render one line for each process that a program started; with `launcher` below the title of that run."""
+    """Render one line for each child process of a program: rank, counts, run file.
+
+    `launcher` is the run of a parent process such as torchrun, which compiled nothing itself; its title is rendered above.
+    """
     from dynx.report._processes import screen
 
     return screen(children, launcher)
 
 
 def html(run: Run) -> str:
-    """Render a run as self-contained, escaped HTML for a notebook, light and dark."""
+    """Render a run as self-contained HTML for a notebook, in light and dark themes; text of the program is escaped."""
     from dynx.report._html import fragment
 
     return fragment(run)
 
 
 def perfetto(run: Run) -> str:
-    """Render a run along time as JSON for Perfetto (ui.perfetto.dev) and chrome://tracing."""
+    """Render the compilations and CUDA graph captures of a run as a JSON trace for ui.perfetto.dev and chrome://tracing."""
     from dynx.report._perfetto import document
 
     return document(run)
 
 
 def post_mortem(states: tuple[BreakState, ...]) -> RenderableType:
-    """Render the states at graph breaks for a terminal, with the source around each."""
+    """Render for a terminal the frames, locals and guards that Dynamo had at each graph break, with the source around it."""
     from dynx.report._post_mortem import screen
 
     return screen(states)
 
 
 def post_mortem_html(states: tuple[BreakState, ...]) -> str:
-    """Render the states at graph breaks as self-contained, escaped HTML."""
+    """Render as self-contained HTML the frames, locals and guards that Dynamo had at each graph break; text is escaped."""
     from dynx.report._post_mortem import fragment
 
     return fragment(states)
 
 
 def timeline(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> RenderableType:
-    """Render the cost of tracing for a terminal: compilations, then the most expensive lines."""
+    """Render the time that Dynamo spent tracing for a terminal: totals, then the most expensive source lines."""
     from dynx.report._timeline import screen
 
     return screen(compiles, lines)
 
 
 def timeline_html(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> str:
-    """Render the cost of tracing as escaped HTML: the lines coloured by cost, a click shows nodes and guards."""
+    """Render the time that Dynamo spent tracing as HTML: source lines coloured by cost; a click shows FX nodes and guards."""
     from dynx.report._timeline import fragment
 
     return fragment(compiles, lines)
 
 
 def dot(report: CudagraphReport) -> str:
-    """Render the captured graphs, their inputs and pieces, in the Graphviz language."""
+    """Render the graphs of a `cudagraphs.explain` report, their inputs and captured pieces, in the Graphviz language."""
     from dynx.report._dot import document
 
     return document(report)
 
 
 def record(shown: Shown) -> RenderableType:
-    """Render a record that a function of dynx returned for a terminal."""
+    """Render for a terminal a record that dynx returns to the user, such as the result of `guards.inspect`."""
     from dynx.report._record import screen
 
     return screen(shown)
 
 
 def record_html(shown: Shown) -> str:
-    """Render a record that a function of dynx returned as self-contained, escaped HTML."""
+    """Render as self-contained HTML a record that dynx returns to the user, such as the result of `guards.inspect`."""
     from dynx.report._record import fragment
 
     return fragment(shown)

@@ -1,4 +1,4 @@
-"""The words for the cells of a table: plain text for a notebook, styled text for a terminal."""
+"""Convert the cells of record tables to text: plain text for a notebook, styled text for a terminal."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dynx.report import _words as words
 
 
 def tables_of(run: Run) -> Iterator[tuple[Table[Any], tuple[Record, ...]]]:
-    """Yield the table of each kind of record with the records of the run, in the order in which tables are shown."""
+    """Yield, for each kind of record, its table and the records of the run, in the order in which tables are displayed."""
     kinds = [(kind.table, kind.group) for kind in kinds_of(type(run)) if kind.table is not None]
     for table, group in sorted(kinds, key=lambda pair: pair[0].order):
         yield table, getattr(run, group)
 
 
 def plain(cell: Cell) -> str:
-    """Write a cell of a notebook's table."""
+    """Return a table cell as plain text."""
     match cell:
         case None:
             return ""
@@ -48,12 +48,12 @@ def plain(cell: Cell) -> str:
 
 
 def amount(cell: Cell) -> str:
-    """Write the first cell of a line on a terminal, where a count needs a unit: `3x`."""
+    """Return the first cell of a line on a terminal as text: a count is written as `3x`."""
     return f"{cell.number}x" if isinstance(cell, Times) else plain(cell)
 
 
 def fact(cells: Iterable[Cell], style: str = "") -> Text:
-    """Write the other cells of a line on a terminal."""
+    """Join the remaining cells of a line on a terminal into one styled text."""
     text = Text(style=style)
     for number, cell in enumerate(cells):
         text.append("  " if number else "").append(plain(cell), "bold" if isinstance(cell, Strong) else None)

@@ -1,4 +1,4 @@
-"""The screens of the symbolic debugger."""
+"""Render the output of `comptime.debug`, the debugger that steps through a trace of Dynamo."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from dynx.report._frame import marked
 
 
 def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> RenderableType:
-    """Render a stop of the debugger: location, counts and the line; `exact` marks the instruction in the line."""
+    """Render the line at which the debugger stopped: location, node and guard counts, source.
+
+    `exact` underlines the traced instruction in the line; `ago` is its distance from the newest traced instruction.
+    """
     frame = state.frames[level]
     attempt = f" attempt {state.attempt}" if state.attempt else ""
     facts = [f"[{state.id}{attempt}]", words.plural(state.nodes, "node"), words.plural(state.guards, "guard")]
@@ -31,31 +34,31 @@ def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> R
 
 
 def over(why: str, compiles: int, instructions: int) -> RenderableType:
-    """Render the end of the trace, with the commands that are left."""
+    """Render the message that the trace has ended, with the commands that are still available."""
     return Text(
         f"{why}: {words.plural(instructions, 'instruction')} in {words.plural(compiles, 'compilation')}; "
-        "back and rs go through it, c leaves",
+        "back and rs go back through it, c leaves the debugger",
         style="bold",
     )
 
 
 def nothing_traced(*, only_internals: bool) -> RenderableType:
-    """Render why the debugger has not stopped."""
+    """Render the reason why the debugger never stopped: Dynamo traced nothing, or only library code."""
     if only_internals:
         return Text("only code of torch and the standard library was traced\n  debug(..., internals=True) shows it")
     return Text(
-        "nothing was traced: this is compiled already for such arguments, or torch leaves it alone\n"
-        "  call torch._dynamo.reset() first, or ask `dynx doctor`"
+        "nothing was traced: a cache entry matches these arguments, or Dynamo skips this function\n"
+        "  call torch._dynamo.reset() first, or run `dynx doctor`"
     )
 
 
 def end_of_history(*, backwards: bool) -> RenderableType:
-    """Render that there is no earlier, or no later, instruction."""
-    return Text("this is where the trace began" if backwards else "this is the present", style="dim")
+    """Render the message that there is no earlier, or no later, traced instruction to go to."""
+    return Text("this is where the trace began" if backwards else "this is the newest traced instruction", style="dim")
 
 
 def table(rows: Iterable[tuple[str, str]]) -> RenderableType | None:
-    """Render names with their values; None without rows."""
+    """Render names and their values as a table; return None if there are no rows."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -65,7 +68,7 @@ def table(rows: Iterable[tuple[str, str]]) -> RenderableType | None:
 
 
 def guards(guards: list[TracedGuard]) -> RenderableType:
-    """Render guards with the lines that asked for them."""
+    """Render guards: kind, source, and the source line that requested each; "ambient" guards have no such line."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     for guard in guards:
         where = words.place(guard.location) if guard.location is not None else "ambient"
@@ -74,7 +77,7 @@ def guards(guards: list[TracedGuard]) -> RenderableType:
 
 
 def frames(state: TraceState, level: int) -> RenderableType:
-    """Render the call stack, outermost frame first, with an arrow at the selected frame."""
+    """Render the stack of frames that Dynamo is tracing, outermost first, with an arrow at the selected frame."""
     lines = []
     for number, frame in reversed(list(enumerate(state.frames))):
         arrow = "-> " if number == level else "   "

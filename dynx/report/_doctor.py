@@ -1,4 +1,4 @@
-"""The report of `dynx doctor` on a terminal."""
+"""Render the report of `dynx doctor` for a terminal."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ _STYLE = {"ok": "green", "changed": "yellow", "missing": "red"}
 
 
 def screen(report: Any) -> RenderableType:
-    """Render a `DoctorReport`: the verdict, each capability, each canary."""
+    """Render a `DoctorReport`: the verdict, the private names of torch that dynx needs, and the canaries.
+
+    A canary is a small program that tests one behaviour of torch that dynx relies on.
+    """
     return Padding(Group(*_parts(report)), (0, 1))
 
 
 def _parts(report: Any) -> Iterator[RenderableType]:
-    verdict = "everything dynx needs is there" if report.healthy else "some of what dynx needs is missing"
+    verdict = "this torch has everything that dynx needs" if report.healthy else "some of what dynx needs is missing"
     yield Text(f"torch {report.torch} · Python {report.python} · {verdict}", style="bold")
     yield Text("")
     table = Table.grid(padding=(0, 2))

@@ -1,4 +1,4 @@
-"""The captured graphs in the Graphviz language."""
+"""Render the graphs of a `cudagraphs.explain` report in the Graphviz language."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _COLOURS = {
 
 
 def document(report: CudagraphReport) -> str:
-    """Write each graph as a cluster: inputs by class, pieces in execution order, dashed where they are not captured."""
+    """Return the Graphviz source: one cluster for each graph, with its inputs coloured by class, and its pieces.
+
+    Pieces are the parts that the graph is split into around operators that cannot be captured; uncaptured pieces are dashed.
+    """
     lines = [
         "digraph cudagraphs {",
         "  rankdir=LR;",
@@ -32,7 +35,7 @@ def document(report: CudagraphReport) -> str:
 
 
 def _graph(number: int, use: GraphUse) -> Iterator[str]:
-    producer = {}  # the vertex that produces a node of the graph
+    producer = {}  # name of an FX node -> the Graphviz vertex that produces its value
     for index, placeholder in enumerate(use.plan.inputs):
         producer[placeholder.node or placeholder.name] = name = f"input_{number}_{index}"
         label = "\n".join(

@@ -1,4 +1,4 @@
-"""The source of one symbolic frame."""
+"""Render the source of a frame that Dynamo traces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dynx.records import FrameState
 
 
 def source(frame: FrameState) -> RenderableType:
-    """Render the lines around the instruction, with an arrow at its line and its columns underlined."""
+    """Render the source lines around the traced instruction, with an arrow at its line and its columns underlined."""
     text = Text(no_wrap=True, overflow="ellipsis")
     for offset, code in enumerate(frame.source):
         number = frame.first_line + offset
@@ -22,20 +22,23 @@ def source(frame: FrameState) -> RenderableType:
 
 
 def line(frame: FrameState) -> RenderableType:
-    """Render the line of the instruction."""
+    """Render the source line of the traced instruction, with the line number."""
     offset = frame.location.line - frame.first_line
     text = frame.source[offset] if 0 <= offset < len(frame.source) else ""
     return Text.assemble((f"  {frame.location.line:>4}  ", "dim"), marked(text, frame), no_wrap=True, overflow="ellipsis")
 
 
 def marked(text: str, frame: FrameState) -> Text:
-    """Render a line with the columns of the instruction underlined."""
+    """Render a source line with the columns of the traced instruction underlined."""
     before, marked, after = parts(text, frame)
     return Text.assemble(before, (marked, "bold underline"), after)
 
 
 def parts(text: str, frame: FrameState) -> tuple[str, str, str]:
-    """Split a line into the text before, in and after the columns of the instruction; Python counts columns in bytes."""
+    """Split a source line into the text before, in and after the columns of the traced instruction.
+
+    Python counts columns in UTF-8 bytes.
+    """
     start, end = frame.location.column, frame.location.end_column
     if start is None:
         return text, "", ""

@@ -1,4 +1,4 @@
-"""A run in a notebook: the texts of the terminal as self-contained HTML, for light and dark themes."""
+"""Render a run as self-contained HTML for a notebook, in light and dark themes, with the same text as on a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dynx.report._cells import tables_of
 from dynx.report._post_mortem import fragment as post_mortem
 from dynx.report._timeline import fragment as timeline
 
-_pages = count(1)  # one notebook may show several runs
+_pages = count(1)  # makes element ids unique: a notebook may show several runs
 _PAGE = """
 <div class="dynx">
 <style>
@@ -61,14 +61,14 @@ body[data-jp-theme-light="false"] .dynx .do, .vscode-dark .dynx .do { color: #4c
 
 
 def fragment(run: Run) -> str:
-    """Render the run; everything that comes from the program is escaped."""
+    """Render a run as an HTML fragment; all text of the program is escaped."""
     anchor = f"dynx-pm-{next(_pages)}-"
     states = {(state.location.file, state.location.line): number for number, state in enumerate(run.post_mortem, 1)}
     return _template().render(
         anchor=anchor,
         state=lambda finding: states.get((finding.location.file, finding.location.line)),
-        post_mortem=Markup(post_mortem(run.post_mortem, anchor)) if run.post_mortem else "",  # escaped there
-        timeline=Markup(timeline(run.traced, run.timeline)) if run.traced else "",  # escaped there
+        post_mortem=Markup(post_mortem(run.post_mortem, anchor)) if run.post_mortem else "",  # its template escapes
+        timeline=Markup(timeline(run.traced, run.timeline)) if run.traced else "",  # its template escapes
         summary=words.summary(run),
         environment=" · ".join(words.environment(run)),
         problems=run.problems[:5],
@@ -92,7 +92,7 @@ class _Listed(NamedTuple):
 
 
 def _tables(run: Run) -> Iterator[_Listed]:
-    """Yield the tables of all kinds of records that the run has; tables with one title are one."""
+    """Yield the nonempty tables of records of a run; tables with the same title are merged."""
     for title, group in groupby(tables_of(run), key=lambda listed: listed[0].heading or listed[0].title):
         listed = list(group)
         rows = [tuple(map(_cell, row)) for table, records in listed for record in records for row in table.cells(record)]
@@ -101,6 +101,6 @@ def _tables(run: Run) -> Iterator[_Listed]:
 
 
 def _cell(cell: Cell) -> str:
-    """Write a cell; the template escapes plain text, and code is escaped here."""
+    """Return a table cell as text or, for generated code, as an escaped `<pre>` element; the template escapes text."""
     text = cells.plain(cell)
     return Markup("<pre>{}</pre>").format(text) if isinstance(cell, Source) else text

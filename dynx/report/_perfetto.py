@@ -1,7 +1,7 @@
-"""A run along time, for Perfetto and chrome://tracing.
+"""Render a run as a JSON trace for Perfetto (ui.perfetto.dev) and chrome://tracing.
 
-Source: the Trace Event Format of Chrome. "X" is an event with a duration, "i" an instant, "M" a name; times are in
-microseconds.
+In Chrome's Trace Event Format, the phase "X" is an event with a duration, "i" an instant event and "M" metadata, such as the
+name of a track; times are in microseconds.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Timed = Compile | Backward
 
 
 def document(run: Run) -> str:
-    """Write compilations with their reasons and graph breaks, recordings of CUDA graphs, skips and address changes.
+    """Return the trace as JSON: compilations, CUDA graph captures, uncaptured operations and address changes of parameters.
 
-    Records without a time, which are in runs of an older dynx, are left out.
+    Records without a time, as in run files of an older dynx version, are omitted.
     """
     events: list[Event] = [
         _named("process_name", 0, words.command(run.header)),
@@ -44,9 +44,9 @@ def document(run: Run) -> str:
 
 
 def _nested(compiled: Iterable[Timed]) -> Iterator[Timed]:
-    """Add to each compilation the time of those that began during it, which its own seconds leave out.
+    """Add to each compilation the time of the compilations nested in it, which `Compile.seconds` excludes.
 
-    Torch compiles one frame at a time, so compilations that overlap are nested.
+    torch compiles one frame at a time, so compilations that overlap are nested.
     """
     open_: list[Timed] = []
     for record in compiled:
@@ -58,7 +58,7 @@ def _nested(compiled: Iterable[Timed]) -> Iterator[Timed]:
 
 
 def _compiled(record: Timed, run: Run) -> tuple[str, dict[str, Any]]:
-    """Return the name and the arguments of a compilation."""
+    """Return the event name of a compilation, and its details: recompile reasons, graph breaks, counts and phases."""
     if isinstance(record, Backward):
         names = [compile.location.function for compile in run.compiles if compile.key == (record.generation, record.id)]
         return f"{names[-1] if names else record.id} (backward)", {"id": record.id}
@@ -67,7 +67,7 @@ def _compiled(record: Timed, run: Run) -> tuple[str, dict[str, Any]]:
         args["called from"] = words.place(record.called_from)
     for recompile in run.recompiles:
         if recompile.key == record.key:
-            args["recompiled since"] = [
+            args["recompiled because"] = [
                 f"{reason.subject}: {Change(reason.expected, reason.got)}" for reason in recompile.reasons
             ]
     breaks = [
@@ -91,11 +91,12 @@ def _graph(graph: GraphRecorded) -> dict[str, Any]:
 
 
 def _event(event: Skip | AddressChange) -> tuple[str, dict[str, Any]]:
-    """Return the name and the arguments of an instant."""
+    """Return the event name of an uncaptured operation or an address change, and its details."""
     where = {"line": words.place(event.location)} if event.location is not None else {}
     if isinstance(event, Skip):
         return f"uncaptured: {event.reason}", where | ({"what to do": event.advice} if event.advice else {})
-    return f"{event.name} moved", where | {"before": hex(event.before), "now": hex(event.after), "moves": event.times}
+    addresses = {"before": hex(event.before), "after": hex(event.after), "changes": event.times}
+    return f"{event.name} has a new address", where | addresses
 
 
 def _named(what: str, track: int, name: str) -> Event:

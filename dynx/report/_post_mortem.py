@@ -1,4 +1,4 @@
-"""The state of the trace at graph breaks, with the source around each: for a terminal and for a notebook."""
+"""Render `comptime.post_mortem`, the frames, locals and guards at each graph break, for a terminal and for a notebook."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dynx.records import BreakState, FrameState
 from dynx.report import _words as words
 from dynx.report._frame import line, parts, source
 
-_GUARDS = 6  # the newest guards that are shown; the code right before the break asked for them
+_GUARDS = 6  # number of guards shown: the newest ones, which the code right before the graph break requested
 
 
 def screen(states: tuple[BreakState, ...]) -> RenderableType:
-    """Render the states for a terminal."""
+    """Render the state of the trace at each graph break for a terminal."""
     parts: list[RenderableType] = []
     for number, state in enumerate(states, 1):
         parts += [Text(""), *_state(number, state)] if parts else [*_state(number, state)]
@@ -27,7 +27,7 @@ def screen(states: tuple[BreakState, ...]) -> RenderableType:
 
 
 def _state(number: int, state: BreakState) -> Iterator[RenderableType]:
-    met = f", met {state.count} times" if state.count > 1 else ""
+    met = f", occurred {state.count} times" if state.count > 1 else ""
     yield Text.assemble(
         (f"post-mortem {number}  ", "bold"), (state.reason, "bold"), (f"  [{state.id}]{met}", "dim"), overflow="fold"
     )
@@ -57,7 +57,7 @@ def _frame(frame: FrameState, *, innermost: bool) -> Iterator[RenderableType]:
 
 
 def _values(frame: FrameState, *, innermost: bool) -> list[tuple[str, str]]:
-    """Return the locals, and of the innermost frame the value stack without Python's NULL placeholders."""
+    """Return the local variables of a frame; for the innermost frame also its value stack, without NULL placeholders."""
     stack = [value for value in frame.stack if value != "<null>"]
     return [*frame.locals.items(), *([("stack", ", ".join(stack))] if innermost and stack else [])]
 
@@ -94,7 +94,7 @@ body[data-jp-theme-light="false"] .dynx-pm .do, .vscode-dark .dynx-pm .do { colo
 {% for state in states %}
 <details id="{{ anchor }}{{ loop.index }}" {{ "open" if loop.first }}>
 <summary><b>post-mortem {{ loop.index }}</b> {{ state.reason }}
-<span class="dim">[{{ state.id }}]{% if state.count > 1 %} met {{ state.count }} times{% endif %}</span></summary>
+<span class="dim">[{{ state.id }}]{% if state.count > 1 %} occurred {{ state.count }} times{% endif %}</span></summary>
 {% for frame in state.frames %}
 <div class="frame"><div>{{ "" if loop.first else "called from " }}<code>{{ where(frame.location) }}</code>
 <span class="dim">at {{ frame.instruction }}</span></div>
@@ -116,7 +116,10 @@ body[data-jp-theme-light="false"] .dynx-pm .do, .vscode-dark .dynx-pm .do { colo
 
 
 def fragment(states: tuple[BreakState, ...], anchor: str = "dynx-pm-") -> str:
-    """Render the states as HTML, all text of the program escaped; `anchor` and a number are the element id of each state."""
+    """Render the state of the trace at each graph break as HTML; all text of the program is escaped.
+
+    The element id of a state is `anchor` followed by its number, from 1.
+    """
     return _template().render(states=states, anchor=anchor, where=words.where, lines=_lines, values=_values)
 
 
@@ -126,7 +129,7 @@ def _template() -> Template:
 
 
 def _lines(frame: FrameState, *, innermost: bool) -> list[tuple[int, str, str, str, bool]]:
-    """Return number, text before, in and after the instruction, and whether it is the instruction's line."""
+    """Return the source lines to show: number, text before, in and after the traced instruction, whether it is in the line."""
     lines = []
     for number, text in enumerate(frame.source, frame.first_line):
         here = number == frame.location.line

@@ -1,4 +1,4 @@
-"""The processes that a program started, one line each: a launcher's ranks, and other children."""
+"""Render one line for each child process of a program, such as the ranks that torchrun starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dynx.report._terminal import title, troubles
 
 
 def screen(children: Sequence[tuple[Path, Run]], launcher: Run | None) -> RenderableType:
-    """Render a line for each child; with `launcher`, whose own process compiled nothing, below its title."""
+    """Render one line for each child process, below the title of `launcher`, the run of the parent process, if given."""
     parts: list[RenderableType] = [Padding(_table(children), (0, 1))]
     if launcher is not None:
         parts = [Padding(title(launcher), (0, 1)), Text(""), *parts]
@@ -45,6 +45,6 @@ def _table(children: Sequence[tuple[Path, Run]]) -> RenderableType:
 
 
 def _ending(run: Run) -> str:
-    """Return how the process ended, where it did not end well."""
+    """Return how a process ended, such as "(exit 1)"; empty if it ended without an error."""
     outcome = str(run.end.get("outcome", "")) if run.is_complete else "did not finish"
     return "" if outcome in ("finished", "exit 0") else f"  ({outcome})"

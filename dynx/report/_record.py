@@ -1,4 +1,4 @@
-"""Records that functions of dynx return, as blocks of a title and a table: on a terminal and in a notebook."""
+"""Render the records that dynx returns to the user, such as `guards.inspect(fn)`, for a terminal and for a notebook."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from dynx.records.cudagraphs import CudagraphReport, GraphInput, GraphUse
 from dynx.records.shown import Shown
 from dynx.report import _words as words
 
-_SHOWN = 12  # rows on a terminal, and on a page before it is unfolded
+_SHOWN = 12  # rows of a table on a terminal; in a notebook, a click shows the others
 
 
 class Block(NamedTuple):
-    """A title with a dim remark, a table, and notes below it; columns whose names begin with `#` hold numbers."""
+    """One part of a rendered record: a title with a remark, a table, and notes below it.
+
+    Columns whose names begin with `#` hold numbers.
+    """
 
     title: str
     remark: str = ""
@@ -32,7 +35,7 @@ class Block(NamedTuple):
 
 
 def screen(record: Shown) -> RenderableType:
-    """Render a record for a terminal."""
+    """Render a record for a terminal: title, table and notes of each of its blocks."""
     parts: list[RenderableType] = []
     for block in _blocks(record):
         parts += [Text("")] if parts else []
@@ -82,7 +85,7 @@ _PAGE = """
 
 
 def fragment(record: Shown) -> str:
-    """Render a record as HTML, all text of the program escaped."""
+    """Render a record as HTML; all text of the program is escaped."""
     return _template().render(blocks=list(_blocks(record)), shown=_SHOWN)
 
 
@@ -108,7 +111,7 @@ def _of_entry(entry: Entry) -> Iterator[Block]:
     on_values = sorted((guard for guard in entry.guards if guard.is_on_value), key=lambda guard: guard.is_on_library)
     rows = [(spoken(guard.source), guard.expected or "", guard.kind, _asked(guard)) for guard in on_values]
     others = entry.size - len(on_values)
-    notes = (f"and {others} of global state and of marks that tensors do not have",) if others else ()
+    notes = (f"and {others} on global state or on Dynamo's own attributes of tensors",) if others else ()
     yield Block(f"{entry.id}  {entry.backend}", _facts(entry), ("value", "expected", "guard", "asked for at"), rows, notes)
 
 
@@ -130,11 +133,11 @@ def _asked(guard: GuardInfo) -> str:
 
 
 _OUTCOMES = {
-    "hit": "runs what is compiled",
-    "compile": "would compile: the first version of it",
-    "recompile": "would compile again",
+    "hit": "hits a cache entry",
+    "compile": "would compile for the first time",
+    "recompile": "would recompile",
     "eager": "runs eagerly",
-    "unknown": "unknown before the call",
+    "unknown": "cannot be predicted before the call",
 }
 
 
@@ -151,7 +154,7 @@ def _of_verdict(verdict: Verdict) -> Iterator[Block]:
         for reason in verdict.reasons
     ]
     remark = ": ".join(part for part in (verdict.entry, verdict.why) if part)
-    notes = tuple(f"decided while it runs: {unknown}" for unknown in verdict.unknown)
+    notes = tuple(f"decided only during the call: {unknown}" for unknown in verdict.unknown)
     columns = ("version", "value", "expected", "got", "asked for at", "rule")
     yield Block(f"{words.function(verdict.location)} {_OUTCOMES[verdict.outcome]}", remark, columns, rows, notes)
 

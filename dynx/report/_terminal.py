@@ -1,4 +1,4 @@
-"""A run on a terminal: the findings first, most expensive first, then the tables."""
+"""Render a run for a terminal: the findings of the advice rules, most expensive first, then tables of records."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dynx.report._cells import tables_of
 from dynx.report._post_mortem import screen as post_mortem
 from dynx.report._timeline import screen as timeline
 
-_SHOWN = 5  # damaged lines that are listed; the others are counted
-_WIDE = 110  # columns from which findings fit on one line each
+_SHOWN = 5  # unreadable lines of the run file that are listed; the others are only counted
+_WIDE = 110  # terminal width in columns from which each finding fits on one line
 
 
 def screen(run: Run, *, full: bool) -> RenderableType:
-    """Render the summary, the findings and the records that no rule covers; `full` adds the tables of all other records."""
+    """Render the summary, the findings, and records to which no advice rule applies; `full` adds the tables of all records."""
     return Padding(Group(*_parts(run, full=full)), (0, 1))
 
 
@@ -71,7 +71,7 @@ def title(run: Run) -> RenderableType:
 
 
 class _Findings:
-    """One line per finding on a wide terminal, a paragraph per finding on a narrow one."""
+    """Rich renderable of the findings: a table on a wide terminal, a paragraph for each finding on a narrow one."""
 
     def __init__(self, findings: tuple[Finding, ...], run: Run) -> None:
         self._findings = findings
@@ -111,14 +111,14 @@ class _Findings:
         return table
 
     def _title(self, finding: Finding) -> Text:
-        """Render the title, with the number of the post-mortem at the same line."""
+        """Render the title of a finding, with the number of the post-mortem of the graph break at the same source line."""
         number = self._states.get((finding.location.file, finding.location.line))
         text = Text(finding.title)
         return text if number is None else text.append(f"  (post-mortem {number})", style="dim")
 
 
 def _where(location: Location) -> Text:
-    """Render a location as a hyperlink, which many terminals open."""
+    """Render a source location as a terminal hyperlink to the file."""
     own = location.own
     uri = Path(own.file).absolute().as_uri() if not own.file.startswith("<") else ""
     text = Text(words.place(location), style=f"cyan link {uri}#{own.line}" if uri else "cyan")
@@ -141,7 +141,7 @@ def _tables(run: Run, *, full: bool) -> Iterator[RenderableType]:
 
 
 def troubles(run: Run) -> RenderableType | None:
-    """Render what dynx could not observe; None where there was nothing of the kind."""
+    """Render the failures of dynx itself, such as a child process that it could not watch; None if there were none."""
     table = Run.troubles.table
     return _entries(table.title, _rows(table, run.troubles, full=True)) if table is not None else None
 
@@ -155,7 +155,7 @@ def _rows(table: listing.Table[Any], records: tuple[Record, ...], *, full: bool)
 
 
 def _entries(title: str, rows: Iterable[tuple[str, Text, Text | None]]) -> RenderableType | None:
-    """Render a titled list: the cost or the count, the fact, and below it the location; None for an empty list."""
+    """Render a titled list of records: cost or count, description, and the source location below; None if it is empty."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="right", no_wrap=True, min_width=7)
     table.add_column()
@@ -203,7 +203,7 @@ def _compiles(run: Run) -> RenderableType | None:
 
 
 def _phases(run: Run) -> tuple[str, ...]:
-    """Return the phases that took at least a millisecond in some compilation."""
+    """Return the compile phases (trace, aot, backend, guards) that took at least 1 ms in some compilation."""
     used = {name for compile in run.compiles for name, seconds in compile.phases.items() if seconds >= 0.001}
     return tuple(name for name in ("trace", "aot", "backend", "guards") if name in used)
 
@@ -212,4 +212,4 @@ def _count(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
-_GRIDS: dict[str, Callable[[Run], RenderableType | None]] = {"Compiles": _compiles}  # tables with columns on a terminal too
+_GRIDS: dict[str, Callable[[Run], RenderableType | None]] = {"Compiles": _compiles}  # records shown as a table with columns

@@ -1,4 +1,4 @@
-"""The cost of tracing, line by line: for a terminal and for a notebook."""
+"""Render the time that Dynamo spent tracing each source line, for a terminal and for a notebook."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rich.text import Text
 from dynx.records.timeline import LineCost, TracedCompile
 from dynx.report import _words as words
 
-_SHOWN = 20  # lines on a terminal
-_NAMES = 40  # nodes and guards named for one line on a page
-_PLACE = 30  # columns of a location
-_NUMBER = 6  # columns of a number
+_SHOWN = 20  # source lines shown on a terminal
+_NAMES = 40  # FX nodes, and guards, listed for one source line in a notebook
+_PLACE = 30  # width of the location column
+_NUMBER = 6  # width of a number column
 
 
 def screen(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> RenderableType:
-    """Render the summary and the most expensive lines for a terminal."""
+    """Render the totals and the source lines that took longest to trace for a terminal."""
     if not compiles:
         return Text("nothing was traced", style="dim")
     more = len(lines) - _SHOWN
@@ -29,7 +29,7 @@ def screen(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> 
 
 
 class _Lines:
-    """One row per line of source, cut to the width of the terminal."""
+    """Rich renderable of a table with one row for each source line, cut to the width of the terminal."""
 
     def __init__(self, lines: tuple[LineCost, ...]) -> None:
         self._lines = lines
@@ -56,7 +56,7 @@ class _Lines:
 
 
 def summary(compiles: tuple[TracedCompile, ...]) -> list[str]:
-    """Return the seconds of tracing, of the backend and of discarded attempts, and the number of compilations."""
+    """Return the totals as texts: seconds of tracing, of the backend and of discarded attempts, and the compile count."""
     tracing = sum(compile.seconds for compile in compiles)
     backend = sum(compile.backend for compile in compiles)
     wasted = sum(compile.wasted for compile in compiles)
@@ -65,7 +65,7 @@ def summary(compiles: tuple[TracedCompile, ...]) -> list[str]:
 
 
 def _short(location: str) -> str:
-    """Keep the end of a location that is too long for its column: the file's name and the line."""
+    """Shorten a location that is too long for its column to its end, which has the file name and the line number."""
     return location if len(location) <= _PLACE else f"…{location[1 - _PLACE :]}"
 
 
@@ -89,7 +89,7 @@ _PAGE = """
 ><span class="n">{{ seconds(row.seconds) }}</span><span class="n">{{ row.nodes | length or "" }}</span
 ><span class="n">{{ row.guards | length or "" }}</span><span class="n">{{ row.location.line }}</span
 >  {{ row.source }}</summary>
-<div class="more">{{ row.instructions }} instructions, {{ seconds(row.cumulative) }} with what it inlined
+<div class="more">{{ row.instructions }} instructions, {{ seconds(row.cumulative) }} including inlined functions
 {%- if row.exceptions %}, {{ row.exceptions }} exceptions{% endif %}
 {%- if row.nodes %}<br>nodes: {{ names(row.nodes) }}{% endif %}
 {%- if row.guards %}<br>guards: {{ names(guards(row)) }}{% endif %}
@@ -101,14 +101,17 @@ _PAGE = """
 
 
 def fragment(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> str:
-    """Render the lines by function as HTML with seconds, nodes, guards and line number; all text of the program is escaped."""
+    """Render each traced source line, grouped by function, as HTML: seconds, FX nodes, guards, line number.
+
+    All text of the program is escaped.
+    """
     return _template().render(
         summary=summary(compiles), files=_by_function(lines), seconds=words.seconds, names=_names, guards=_guards
     )
 
 
 def _by_function(lines: tuple[LineCost, ...]) -> list[tuple[str, float, list[tuple[LineCost, float]]]]:
-    """Group lines by function, most expensive first, with the opacity of each line's colour between 0 and 0.6."""
+    """Group source lines by function, most expensive function first; each line has the opacity of its colour, 0 to 0.6."""
     most = max((line.seconds for line in lines), default=0.0) or 1.0
     groups: dict[str, list[LineCost]] = {}
     for line in lines:

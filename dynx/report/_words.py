@@ -1,4 +1,4 @@
-"""Texts that the views share."""
+"""Texts that the terminal and notebook views share: durations, counts, locations."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from dynx.records import Location, Run
 from dynx.records.location import short_path
 
 CALM = "nothing to change: no advice applies to this run"
-UNCLEAR = "no advice applies to this run: what no rule covers stands below"
+UNCLEAR = "no advice applies to this run; records that no rule covers are listed below"
 
 
 def is_calm(run: Run) -> bool:
-    """Return whether nothing needs attention: something was compiled, nothing failed, and the file is whole."""
+    """Return whether a run needs no attention: it compiled, without failures, recompiles, graph breaks or unreadable lines."""
     failed = any(compile.outcome == "failed" for compile in run.compiles)
     return bool(run.compiles) and not (failed or run.eager or run.problems or run.recompiles or run.graph_breaks)
 
 
 def seconds(value: float) -> str:
-    """Write a duration with two or three digits: `8.1 s`, `120 ms`, `-` for zero."""
+    """Format a duration: `8.1 s`, `120 ms`, `-` for zero."""
     if value >= 0.9995:
         return f"{value:.1f} s"
     return f"{value * 1000:.0f} ms" if value > 0 else "-"
 
 
 def plural(count: int, singular: str, plural: str | None = None) -> str:
-    """Write a number with its noun: `1 graph break`, `2 graph breaks`."""
+    """Format a count with its noun: `1 graph break`, `2 graph breaks`."""
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
 def summary(run: Run) -> list[str]:
-    """Return the seconds and the counts of a run, each as a short text."""
+    """Return the totals of a run as short texts: seconds compiling, and the counts of compiles, recompiles and graph breaks."""
     if not run.compiles:
         return ["nothing was compiled", *([plural(len(run.graph_breaks), "graph break")] if run.graph_breaks else [])]
     parts = [f"{seconds(run.compile_seconds)} compiling", plural(len(run.compiles), "compile")]
@@ -50,13 +50,13 @@ def summary(run: Run) -> list[str]:
 
 
 def command(header: Mapping[str, Any]) -> str:
-    """Return the command line of a run; empty where the header has none."""
+    """Return the command line in the header of a run; empty if the header has none."""
     words = header.get("command")
     return " ".join(map(str, words)) if isinstance(words, (list, tuple)) else ""
 
 
 def environment(run: Run) -> list[str]:
-    """Say what ran where."""
+    """Return the environment of a run as short texts: rank, torch version, device, duration."""
     parts = [rank(run.header)] if rank(run.header) else []
     if "torch" in run.header:
         parts.append(f"torch {run.header['torch']}")
@@ -67,7 +67,10 @@ def environment(run: Run) -> list[str]:
 
 
 def rank(header: Mapping[str, Any]) -> str:
-    """Return `rank 1 of 2`, with the restart of the worker group; empty for a process that is no rank."""
+    """Return the rank of a distributed process as `rank 1 of 2, restart 1`; empty for any other process.
+
+    The restart counts how often torchrun has restarted the worker group; it is omitted if 0.
+    """
     if "rank" not in header:
         return ""
     text = f"rank {header['rank']} of {header.get('world_size', '?')}"
@@ -75,30 +78,30 @@ def rank(header: Mapping[str, Any]) -> str:
 
 
 def place(location: Location) -> str:
-    """Write a location as `model.py:58`: the user's own line where the location is in a library and the caller is known."""
+    """Format a location as `model.py:58`; for a location in a library, the line of the user's code that called it, if known."""
     own = location.own
     return f"{short_path(own.file)}:{own.line}"
 
 
 def line(location: Location) -> str:
-    """Write the location itself, also in a library, whose path is shortened."""
+    """Format a location as `model.py:58`; in a library, the library's own line with a shortened path."""
     return short_name(location) if location.library is not None else place(location)
 
 
 def where(location: Location) -> str:
-    """Write the user's own line with its function, and the library line that it called."""
+    """Format the line of the user's code with its function; for a location in a library, append the library's line."""
     own = location.own
     text = f"{place(location)}  {own.function}"
     return text if own is location else f"{text}  (in {location.library}, {short_name(location)})"
 
 
 def short_name(location: Location) -> str:
-    """Write the last two parts of a library's path, enough to find it: `gpt2/modeling_gpt2.py:542`."""
+    """Format a location with only the last two parts of its path: `gpt2/modeling_gpt2.py:542`."""
     return "/".join(location.file.split("/")[-2:]) + f":{location.line}"
 
 
 def function(location: Location) -> str:
-    """Write a function with its location."""
+    """Format the name of a function with its location: `forward  model.py:58`."""
     return (
         f"{location.function}  {place(location)}"
         if location.library is None
@@ -107,7 +110,7 @@ def function(location: Location) -> str:
 
 
 def size(nbytes: int) -> str:
-    """Write a number of bytes with its unit: `8.2 kB`, `-` for zero."""
+    """Format a number of bytes: `8.2 kB`, `-` for zero."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if nbytes >= scale:
             return f"{nbytes / scale:.1f} {unit}"
@@ -115,7 +118,7 @@ def size(nbytes: int) -> str:
 
 
 def code(lines: Iterable[tuple[str, Location | None]]) -> str:
-    """Write lines of generated code, with the user's line as a comment where it is another than that of the line before."""
+    """Format generated code, with the line of the user's code that it comes from as a comment wherever this line changes."""
     written, last = [], ""
     for text, location in lines:
         comment = line(location) if location is not None else ""

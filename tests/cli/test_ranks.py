@@ -285,4 +285,4 @@ def test_a_worker_that_is_not_this_python_is_reported(start):
     done = start(*DYNX, "-m", "torch.distributed.run", "--nproc-per-node", "1", "--no-python", "echo", "hello")
     assert done.returncode == 0
     assert done.stdout == "hello\n"
-    assert "a worker runs echo hello, not a program of" in done.stderr
+    assert "worker command echo hello is not a script or module run by" in done.stderr

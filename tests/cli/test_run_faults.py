@@ -125,7 +125,7 @@ def work(queue):
 
 if __name__ == "__main__":
     import dynx._child_processes as spawned
-    spawned._JOIN = spawned._JOIN.replace("try:", "sys.modules['dynx.session'] = None\\ntry:")
+    spawned._START_WATCH = spawned._START_WATCH.replace("try:", "sys.modules['dynx.session'] = None\\ntry:")
     import dynx
     with dynx.watch(out="other.dynx"):
         context = multiprocessing.get_context("spawn")

@@ -51,7 +51,7 @@ def test_a_compilation_includes_the_compilations_that_it_waited_for():
 def test_a_compilation_has_its_reasons_and_its_graph_breaks():
     run = Run(EVENTS)
     expected = {
-        "recompiled since": ["x.size()[0]: 3, then 4"],
+        "recompiled because": ["x.size()[0]: 3, then 4"],
         "graph breaks": ["a/model.py:5: no print"],
         "line": "a/model.py:5",
     }
@@ -64,7 +64,7 @@ def test_skips_and_address_changes_are_instants():
     instants = [(event["name"], event["ts"], event["args"]) for event in events_of(Run(EVENTS)) if event["ph"] == "i"]
     assert instants == [
         ("uncaptured: it waits", 107_000_000, {"line": "a/model.py:9", "what to do": "do not wait"}),
-        ("w moved", 108_000_000, {"line": "a/model.py:5", "before": "0x10", "now": "0x20", "moves": 2}),
+        ("w has a new address", 108_000_000, {"line": "a/model.py:5", "before": "0x10", "after": "0x20", "changes": 2}),
     ]
 
 

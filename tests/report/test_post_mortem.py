@@ -39,7 +39,7 @@ def shown(rendered, width=80):
 
 def test_the_screen_of_a_state():
     assert shown(post_mortem((STATE,))) == [
-        "post-mortem 1  Failed to trace <b>print</b>  [0/0], met 3 times",
+        "post-mortem 1  Failed to trace <b>print</b>  [0/0], occurred 3 times",
         "  model.py:11  inner  at CALL 1",
         "      10  a",
         "  ▶   11  ä = 'ä'; print(x)",

@@ -38,7 +38,7 @@ CACHE = CacheReport(
 )
 REASON = Reason("value", "n", "2", None, HERE, "DX114", against="0/0")
 MISS = Verdict("recompile", HERE, reasons=(REASON,))
-HIT = Verdict("hit", HERE, entry="0/0", unknown=("the rest of f after line 14",))
+HIT = Verdict("hit", HERE, entry="0/0", unknown=("the resume function of f after line 14",))
 COSTS = GuardCosts(
     HERE,
     1_500_000.0,
@@ -69,7 +69,7 @@ def test_the_screen_of_a_cache_report():
         "  value                  expected        guard   asked for at",
         "  n                      2               value   model.py:12 and 1 line more",
         "  self.layers[0].weight  float32, <[3]>  tensor  model.py:12",
-        "  and 2 of global state and of marks that tensors do not have",
+        "  and 2 on global state or on Dynamo's own attributes of tensors",
         "",
         "1/0  eager  resume function after line 14  0 guards",
     ]
@@ -77,11 +77,14 @@ def test_the_screen_of_a_cache_report():
 
 def test_the_screen_of_a_verdict():
     assert shown(MISS) == [
-        "f  model.py:12 would compile again",
+        "f  model.py:12 would recompile",
         "  version  value  expected  got  asked for at  rule",
         "  0/0      n      2         ?    model.py:12   DX114",
     ]
-    assert shown(HIT) == ["f  model.py:12 runs what is compiled  0/0", "  decided while it runs: the rest of f after line 14"]
+    assert shown(HIT) == [
+        "f  model.py:12 hits a cache entry  0/0",
+        "  decided only during the call: the resume function of f after line 14",
+    ]
 
 
 def test_the_screen_of_guard_costs():

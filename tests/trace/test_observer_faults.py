@@ -122,7 +122,7 @@ def test_decorating_a_generator_or_coroutine_raises(kind):
     async def coroutine():
         return 1
 
-    with pytest.raises(DynxError, match="its body runs after the call"):
+    with pytest.raises(DynxError, match="its body runs after the call returns"):
         dynx.watch()(generator if kind == "generator" else coroutine)
 
 
