@@ -43,7 +43,7 @@ _code_counts: dict[str, int] = {}  # by name of a probe's builtin: the number of
 
 
 class BytecodeProbe(Handle):
-    """Insert a call into functions: Dynamo runs `fire(tx)` when it traces the call; executed by Python, it does nothing.
+    """Insert a call into functions: Dynamo runs `fire(tx)` when it traces the call; when Python runs it, nothing happens.
 
     A rewritten function has a new code object without cache entries, so its next call is traced. `remove()` restores the
     original code object together with its cache entries; several probes on one function can be removed in any order. The
@@ -98,7 +98,7 @@ class BytecodeProbe(Handle):
 
 
 def _install(function: FunctionType, rewritten: _RewrittenFunction, code: CodeType) -> None:
-    """Assign new code to a function, and count its code objects for each probe's builtin, as `_release` requires."""
+    """Assign rewritten code to a function, and count the code objects that call each probe's builtin, see `_release`."""
     for nested in _with_nested(code):
         for call in rewritten.calls:
             if call.name in nested.co_names:

@@ -48,7 +48,7 @@ def call(tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     result = run(tx, fn, on_error, before_change=conversion.guard_what_was_read, finish=finish)
     for name in conversion.assigned():
         warnings.warn(
-            f"the comptime callback {_name(fn)} assigns to {name}, which the traced code does not see\n"
+            f"the comptime callback {_name(fn)} assigns to {name}, but the traced code does not see the new value\n"
             f"  at {_location(tx)}\n  return the value instead",
             DynxWarning,
             stacklevel=2,

@@ -243,7 +243,7 @@ class ComptimeContext:
         _output.log(self._tx, Logged(self.compile_id, self.location, texts))
 
     def print(self, val: Any, *, file: TextIO | None = None) -> None:
-        """Print a value: to standard output once for each execution of the line, to `file` immediately in every attempt."""
+        """Print a value: once for each execution of the line or, with `file`, immediately in every trace attempt."""
         self._write(val if isinstance(val, str) else _text(val), file)
 
     def print_graph(self, *, verbose: bool = True, file: TextIO | None = None) -> None:

@@ -170,7 +170,7 @@ class Debugger(cmd.Cmd):
         return self._continue_to(self._session.stops.instruction(self._row))
 
     def do_until(self, arg: str) -> bool:
-        """Go to the next statement of this function after this line, or at or after LINE; at the latest to its caller."""
+        """Go to the next statement after this line, or at or after LINE; stop in the caller if this function returns first."""
         if arg and not arg.isdigit():
             return self._complain(f"until needs a line number, not {arg}")
         return self._continue_to(self._session.stops.until(self._at(), int(arg) if arg else None))
@@ -223,9 +223,7 @@ class Debugger(cmd.Cmd):
         self._session.breakpoints.append(Breakpoint(number, target, code, condition.strip()))
         self._say(f"breakpoint {number} at {target.place}")
         if code is not None and (self._row != self._present or self._has_ended):
-            self._say(
-                "conditions are evaluated only while torch traces: the breakpoint does not stop in what is recorded already"
-            )
+            self._say("conditions are evaluated only while torch traces: the breakpoint does not stop at recorded instructions")
         return False
 
     def do_clear(self, arg: str) -> bool:
@@ -253,7 +251,7 @@ class Debugger(cmd.Cmd):
             self._say(local_variables[arg])
         elif self._row != self._present or self._has_ended:
             names = ", ".join(local_variables)
-            self._complain(f"{arg} is not a local of this frame; in the past p prints only locals: {names}")
+            self._complain(f"{arg} is not a local of this frame; at an earlier instruction p prints only locals: {names}")
         else:
             try:
                 self._say(repr(self._evaluate(arg)))

@@ -82,7 +82,7 @@ def log(tx: Any, record: Logged) -> None:
 
 
 def on_commit(tx: Any, call: Callable[[], None]) -> None:
-    """Call `call` when the current trace attempt ends successfully; drop it if Dynamo restarts, skips or fails."""
+    """Call `call` when the current trace attempt ends successfully, not if it is restarted, skipped or fails."""
     _defer(tx, lambda outcome: call() if outcome == "committed" else None, prints=False)
 
 

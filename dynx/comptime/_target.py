@@ -62,7 +62,7 @@ class Target:
 
 
 def resolve(target: Any, line: int | None) -> Target:
-    """Find the statement or function that a target names.
+    """Find the statement or function that the target of a probe or breakpoint names.
 
     Args:
         target: A callable, a module class, `"file.py:12"` or `"package.module:qualname"`.
@@ -187,7 +187,7 @@ def _name(target: Any) -> str:
 
 
 def functions_in(file: str, statement: Statement | None) -> Iterator[FunctionType]:
-    """Yield the loaded functions of a file whose code, or code nested in it, contains a statement; all for None."""
+    """Yield the loaded functions of a file whose code, or code nested in it, contains a statement; None: all."""
     for function in gc.get_objects():
         is_in_file = type(function) is FunctionType and real_path(function.__code__.co_filename) == real_path(file)
         if is_in_file and (statement is None or any(_codes_with(function.__code__, statement))):

@@ -62,7 +62,7 @@ def _unless_unknown(parts: lookup.Compiled) -> CompiledCall:
 
 
 def codes_of(fn: Any) -> list[CodeType]:
-    """List the code objects that hold the cache entries of a callable, compiled or not, except for its resume functions.
+    """List the code objects that hold the cache entries of a callable, compiled or not; leave out its resume functions.
 
     Raises UsageError if there is none, and for a class.
     """

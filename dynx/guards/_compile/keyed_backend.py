@@ -52,7 +52,7 @@ _warned: set[int] = set()  # hashes of likenesses
 
 
 def keyed(backend: Any, *, key: Hashable = None) -> Any:
-    """Return one backend object for all backends that compile in the same way, so that `torch.compile` reuses their code.
+    """Return one backend object for all backends that compile in the same way, so that they share cache entries.
 
     `torch.compile` compares backends by identity: a lambda or partial that is created again compiles everything again, and
     counts towards the recompile limit. This returns one object for backends with equal code, defaults, closure, globals and
@@ -95,7 +95,7 @@ def check_key(key: Any) -> None:
 
 
 def key_for(backend: Any, key: Hashable = None) -> Hashable:
-    """Return the key by which a backend is compared with others: `key` if the user passed one, else computed from it.
+    """Return the key by which a backend is compared with others: the user's `key`, or else one computed from the backend.
 
     Warns once if a part that is compared by identity separates it from a backend with the same code.
     """

@@ -65,7 +65,7 @@ class GuardProfile(GuardCosts):
 
 
 def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> GuardProfile:
-    """Time the guards of a call, value by value, and the settings that would check them faster.
+    """Time the guards of a call for each guarded value, and compare settings that would check them faster.
 
     **Makes the call about a dozen times**, to find the frames that it runs and to time the whole of it: its side effects, such
     as a step of an optimizer, happen as often. In one of these calls it stops before each frame, for about a second in all, to
@@ -112,7 +112,7 @@ def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> GuardProfile:
 
 
 def _entries_run(call: Callable[[], object], owner: CacheOwner, location: Location) -> list[RawEntry]:
-    """List the cache entries that a call runs, an entry that runs twice twice. Raises UsageError if the call runs none."""
+    """List the cache entries that a call runs, one item for each run. Raises UsageError if the call runs none."""
     before = entries = owner.entries()
     for _ in range(_MAX_COMPILES):
         if runs := frames_run(call, entries):
