@@ -1,4 +1,4 @@
-"""Probes with `mode="rewrite"`: put calls into the bytecode of functions, and restore the original bytecode."""
+"""Implement `probe(mode="rewrite")`: insert calls into the bytecode of functions, and restore the original bytecode."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _lock = threading.RLock()
 
 
 class _InsertedCall(NamedTuple):
-    """A call that one probe inserts into a function."""
+    """A call that a probe inserts into the bytecode of a function."""
 
     name: str  # of the builtin that is called
     statement: Statement | None  # the call is inserted before it; None: at the beginning of the function
@@ -31,7 +31,7 @@ class _InsertedCall(NamedTuple):
 
 @dataclass
 class _RewrittenFunction:
-    """The code of one function without any calls and with all of them, and the calls of every probe in order."""
+    """The original and the rewritten code object of a function, and the probe calls inserted into it, oldest first."""
 
     original: CodeType
     current: CodeType
@@ -39,16 +39,16 @@ class _RewrittenFunction:
 
 
 _rewritten: weakref.WeakKeyDictionary[FunctionType, _RewrittenFunction] = weakref.WeakKeyDictionary()
-_code_counts: dict[str, int] = {}  # for each builtin name, the number of living code objects that call it
+_code_counts: dict[str, int] = {}  # by name of a probe's builtin: the number of living code objects that call it
 
 
 class BytecodeProbe(Handle):
-    """Functions whose code calls `fire(tx)` while it is traced, and does nothing when it runs.
+    """Insert a call into functions: Dynamo runs `fire(tx)` when it traces the call; when Python runs it, nothing happens.
 
-    New code has no entries in torch's cache, so the next call is traced. `remove()` restores the old code object, and with it
-    the cache entries that torch has for it; several probes on one function can be removed in any order. The new code calls a
-    builtin, which exists as long as that code does: a generator or a closure that was created in the meantime may still run
-    it, and torch keeps code that it has traced.
+    A rewritten function has a new code object without cache entries, so its next call is traced. `remove()` restores the
+    original code object together with its cache entries; several probes on one function can be removed in any order. The
+    rewritten code calls a builtin, which exists as long as that code object does: a generator or a closure that was created in
+    the meantime may run it later, and torch keeps code that it has traced.
     """
 
     def __init__(self, target: Target, fire: Callable[[Any], None]) -> None:
@@ -79,7 +79,7 @@ class BytecodeProbe(Handle):
             )
 
     def remove(self) -> None:
-        """Remove the calls of this probe. A function whose code was replaced by others since is left unchanged."""
+        """Remove this probe's calls from its functions; skip a function whose `__code__` other code has replaced since."""
         with _lock:
             for function in self._functions:
                 rewritten = _rewritten.get(function)
@@ -98,7 +98,7 @@ class BytecodeProbe(Handle):
 
 
 def _install(function: FunctionType, rewritten: _RewrittenFunction, code: CodeType) -> None:
-    """Replace the code of a function; a builtin is deleted together with the last code object that calls it."""
+    """Assign rewritten code to a function, and count the code objects that call each probe's builtin, see `_release`."""
     for nested in _with_nested(code):
         for call in rewritten.calls:
             if call.name in nested.co_names:
@@ -108,7 +108,7 @@ def _install(function: FunctionType, rewritten: _RewrittenFunction, code: CodeTy
 
 
 def _release(name: str) -> None:
-    """Count one code object less that calls a builtin; delete the builtin after the last."""
+    """Decrement the number of living code objects that call a probe's builtin; delete the builtin when none is left."""
     _code_counts[name] -= 1
     if not _code_counts[name]:
         del _code_counts[name]
@@ -118,7 +118,7 @@ def _release(name: str) -> None:
 
 
 def _with_nested(code: CodeType) -> Iterator[CodeType]:
-    """Yield a code object and those of the functions defined in it."""
+    """Yield a code object and, recursively, the code objects of the functions defined in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -126,7 +126,7 @@ def _with_nested(code: CodeType) -> Iterator[CodeType]:
 
 
 class _Marker:
-    """The object that rewritten code calls; the tracer runs the probe in its place."""
+    """The builtin that rewritten bytecode calls; when Dynamo traces the call, it runs the probe instead."""
 
     __slots__ = ()
 

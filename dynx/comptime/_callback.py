@@ -1,4 +1,4 @@
-"""Run a callback while its line is traced: convert its closure, apply `on_error`, make its value usable in the trace."""
+"""Run a comptime callback: convert the variables it closes over, handle its errors, return its value to the trace."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _PARAMETERS = ("fn", "fallback", "on_error", "fallback_fn")
 
 
 def call(tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run `comptime(fn, fallback, on_error=...)` as called by traced code; return the symbolic variable of fn's value.
+    """Run `fn` for a traced call of `comptime(fn, fallback, on_error=...)`, and return its value as a VariableTracker.
 
-    `args` and `kwargs` hold symbolic variables.
+    `args` and `kwargs` hold VariableTrackers too, torch's symbolic variables.
     """
     arguments = _bind(args, kwargs)
     on_error: OnError = arguments["on_error"].as_python_constant() if "on_error" in arguments else "raise"
@@ -48,12 +48,12 @@ def call(tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     result = run(tx, fn, on_error, before_change=conversion.guard_what_was_read, finish=finish)
     for name in conversion.assigned():
         warnings.warn(
-            f"the comptime callback {_name(fn)} assigns to {name}, which the traced code does not see\n"
+            f"the comptime callback {_name(fn)} assigns to {name}, but the traced code does not see the new value\n"
             f"  at {_location(tx)}\n  return the value instead",
             DynxWarning,
             stacklevel=2,
         )
-    return comptime_variable.constant(None) if result is None else result  # None if on_error let an exception pass
+    return comptime_variable.constant(None) if result is None else result  # None: fn raised and on_error is not "raise"
 
 
 def run(
@@ -65,10 +65,10 @@ def run(
     finish: Callable[[Any], Any] = lambda result: None,
     reported_as: Callable[..., Any] | None = None,
 ) -> Any:
-    """Call `fn` with a context, and return its result converted by `finish`; the context ends after that.
+    """Call `fn` with a new ComptimeContext and return `finish(result)`; afterwards the context is invalid.
 
     Args:
-        tx: the translator of the frame whose line is traced.
+        tx: the InstructionTranslator of the frame whose line is traced.
         fn: the callback.
         on_error: what to do with an exception of `fn`; None is returned unless it is "raise".
         before_change: called before the trace is changed on account of what `fn` has read.
@@ -98,7 +98,7 @@ def run(
 
 
 def bad_on_error(on_error: object) -> str:
-    """Return the message for an invalid `on_error`."""
+    """Return the error message for an invalid value of `on_error`."""
     return f"on_error is {on_error!r}\n  valid choices are {', '.join(ON_ERROR)}"
 
 
@@ -116,7 +116,7 @@ def _bind(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_variable(tx: Any, value: Any, fn: Callable[..., Any]) -> Any:
-    """Return the symbolic variable of a value that a callback returned; raise ComptimeFailed if there cannot be one."""
+    """Convert a callback's return value to a VariableTracker; raise ComptimeFailed if traced code cannot use the value."""
     if comptime_variable.is_variable(value):
         return value
     if isinstance(value, ComptimeVar):
@@ -135,7 +135,7 @@ def _as_variable(tx: Any, value: Any, fn: Callable[..., Any]) -> Any:
 
 
 def _failure(tx: Any, fn: Callable[..., Any], error: Exception) -> str:
-    """Return the message for an exception that a callback raised."""
+    """Return the error message for an exception that a comptime callback raised."""
     if isinstance(error, bdb.BdbQuit):
         return f"the debugger in a comptime callback was quit\n  at {_location(tx)}"
     compile_id = translator.trace_id().compile_id
@@ -153,7 +153,7 @@ def _failure(tx: Any, fn: Callable[..., Any], error: Exception) -> str:
 
 
 def _location(tx: Any) -> str:
-    """Return the user's line that is traced: the one that calls, if the frame is a helper of dynx such as `comptime.print`."""
+    """Return the line of user code being traced; inside a helper of dynx such as `comptime.print`, the line that called it."""
     return str(user_location(tracing_stack()) or location_of(translator.location(tx)))
 
 

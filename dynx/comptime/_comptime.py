@@ -1,4 +1,4 @@
-"""The object `comptime` and its helpers, which traced code calls."""
+"""The object `comptime`, which traced code calls: `comptime(fn)`, and helpers such as `comptime.print`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dynx.errors import UsageError
 
 
 class Comptime:
-    """Run code while torch.compile traces the line; a superset of `torch._dynamo.comptime.comptime`.
+    """Run a callback while torch.compile traces the line that calls it; a superset of `torch._dynamo.comptime.comptime`.
 
     `comptime(fn)` calls `fn(ctx)` each time the line is traced, and evaluates to what `fn` returns, which the traced code can
     use: a number, str, None, a ComptimeVar, or a list or tuple of them. A dynamic number becomes its current value, with a
@@ -54,7 +54,7 @@ class Comptime:
         on_error: OnError = "raise",
         fallback_fn: Callable[[], Any] | None = None,
     ) -> Any:
-        # only eager code gets here: in traced code, torch calls `_callback.call` instead
+        # runs only in eager code: when Dynamo traces the call, it calls `_callback.call` instead
         if on_error not in ON_ERROR:
             raise UsageError(bad_on_error(on_error))
         eager = fallback or fallback_fn
@@ -67,48 +67,48 @@ class Comptime:
 
     @staticmethod
     def print(e: Any) -> None:
-        """Print what is known of a value at compile time, or the value itself when nothing is traced."""
+        """Print what Dynamo knows about a value at compile time; in eager code, print the value itself."""
         comptime(lambda ctx: ctx.print(ctx.get_local("e")), lambda: builtins.print(e))  # noqa: T201 - it prints
 
     @staticmethod
     def print_graph() -> None:
-        """Print the graph traced so far."""
+        """Print the FX graph traced so far."""
         comptime(lambda ctx: ctx.print_graph())
 
     @staticmethod
     def print_disas(*, stacklevel: int = 0) -> None:
-        """Print the bytecode of the frame, with an arrow at the current instruction."""
+        """Print the bytecode of the traced frame, with an arrow at the current instruction."""
         comptime(lambda ctx: ctx.print_disas(stacklevel=_level(ctx)))
 
     @staticmethod
     def print_value_stack(*, stacklevel: int = 0) -> None:
-        """Print Python's value stack."""
+        """Print the value stack of the traced frame: the operands that its bytecode has pushed, top last."""
         comptime(lambda ctx: ctx.print_value_stack(stacklevel=_level(ctx)))
 
     @staticmethod
     def print_value_stack_and_return(e: Any, *, stacklevel: int = 0) -> Any:
-        """Print Python's value stack from within an expression, and return `e`."""
+        """Print the value stack of the traced frame and return `e`, so that the call can be part of an expression."""
         comptime(lambda ctx: ctx.print_value_stack(stacklevel=_level(ctx)))
         return e
 
     @staticmethod
     def print_locals(*, stacklevel: int = 0) -> None:
-        """Print the locals of the frame."""
+        """Print the local variables of the traced frame."""
         comptime(lambda ctx: ctx.print_locals(stacklevel=_level(ctx)))
 
     @staticmethod
     def print_bt(*, stacklevel: int = 0) -> None:
-        """Print the stack of symbolic frames, outermost first."""
+        """Print the call stack of the traced frames, outermost first."""
         comptime(lambda ctx: ctx.print_bt(stacklevel=_level(ctx)))
 
     @staticmethod
     def print_guards() -> None:
-        """Print the guards requested so far."""
+        """Print the guards that this trace has installed so far."""
         comptime(lambda ctx: ctx.print_guards())
 
     @staticmethod
     def assert_static(val: Any) -> None:
-        """Fail the compilation if a number is dynamic."""
+        """Fail the compilation if `val` is a dynamic number, that is, a SymInt, SymFloat or SymBool."""
         comptime(lambda ctx: ctx.assert_static(ctx.get_local("val")))
 
     @staticmethod
@@ -118,7 +118,7 @@ class Comptime:
 
     @staticmethod
     def breakpoint() -> None:
-        """Stop in Python's debugger whenever this line is traced, with `ctx` as a local variable."""
+        """Call Python's `breakpoint()` whenever Dynamo traces this line, with the ComptimeContext in the local `ctx`."""
 
         def inner(inner_ctx: ComptimeContext) -> None:
             ctx = inner_ctx.parent()  # noqa: F841 - for the person at the prompt
@@ -133,7 +133,7 @@ class Comptime:
 
 
 def _level(ctx: ComptimeContext) -> int:
-    """Return the `stacklevel` that the helper was called with, plus one for the frame of the helper itself."""
+    """Return the `stacklevel` argument of a helper such as `comptime.print_locals`, plus one for the helper's own frame."""
     level: int = ctx.get_local("stacklevel").as_python_constant() + 1
     return level
 

@@ -1,4 +1,4 @@
-"""`ComptimeContext`: what a callback can read and change at the line of the program that is being traced."""
+"""`ComptimeContext`: what a comptime callback can read and change at the line being traced."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ComptimeContext:
-    """The state of Dynamo at the line that it is tracing; valid while the callback runs.
+    """The argument of a comptime callback: Dynamo's state at the line being traced. Valid only while the callback runs.
 
     It has every method of `torch._dynamo.comptime.ComptimeContext`. `stacklevel` and `level` count frames outwards: 0 is the
     function whose line is traced, 1 the function that inlined it. Every method raises ComptimeFailed after the callback has
@@ -42,7 +42,7 @@ class ComptimeContext:
 
     @property
     def compile_id(self) -> str:
-        """The id of the compilation, "0/1"."""
+        """The compile id of the current compilation, such as "0/1"."""
         return translator.trace_id().compile_id
 
     @property
@@ -52,12 +52,12 @@ class ComptimeContext:
 
     @property
     def location(self) -> Location:
-        """The line being traced, by the user's name of the function, with columns where Python has them."""
+        """The file, line, columns and function being traced; in a resume function, the name of the user's function."""
         return named(location_of(translator.location(self._tx)))
 
     @property
     def depth(self) -> int:
-        """How many frames are inlining this one; 0 in the function that is compiled."""
+        """The inlining depth of this frame: 0 for the compiled function, 1 for a function inlined into it, and so on."""
         return len(list(translator.chain(self._tx))) - 1
 
     @property
@@ -67,7 +67,7 @@ class ComptimeContext:
 
     @property
     def is_generator(self) -> bool:
-        """Whether this frame is a generator."""
+        """Whether this frame runs the body of a generator function."""
         return translator.is_generator(self._tx)
 
     @property
@@ -80,11 +80,11 @@ class ComptimeContext:
         return self._context(self._at(1))
 
     def frames(self) -> tuple[ComptimeContext, ...]:
-        """Return the context of every symbolic frame, innermost first."""
+        """Return the contexts of this frame and of the frames that inline it, innermost first."""
         return tuple(self._context(tx) for tx in translator.chain(self._tx))
 
     def local(self, name: str, level: int = 0) -> ComptimeVar:
-        """Return a local or closed-over variable.
+        """Return a local or closed-over variable of a traced frame by its name.
 
         Args:
             name: the name in the user's code.
@@ -101,18 +101,18 @@ class ComptimeContext:
             names = ", ".join(variables) or "none"
             raise NoSuchLocal(
                 f"{location.function} has no local {name} here; its locals are: {names}\n  at {location}\n"
-                "  torch drops variables that the code does not read again: close over this one to keep it"
+                f"  Dynamo drops a variable after the code's last use of it: let the callback close over {name} to keep it"
             )
         variable = variables[name]
         if is_kind(variable, "CellVariable"):
             content = cell_content(tx, variable)
             if content is None:
-                raise NoSuchLocal(f"the closed-over variable {name} has no value yet\n  at {location}")
+                raise NoSuchLocal(f"the closed-over variable {name} is not assigned yet at this line\n  at {location}")
             variable = content
         return self._var(tx, variable)
 
     def get_local(self, name: str, *, stacklevel: int = 0) -> ComptimeVar:
-        """Return a local variable; torch's name for `local`."""
+        """Return a local variable: the same as `local`, under the name that torch's ComptimeContext has for it."""
         return self.local(name, stacklevel)
 
     def locals(self, level: int = 0) -> dict[str, ComptimeVar]:
@@ -125,7 +125,7 @@ class ComptimeContext:
         }
 
     def stack(self, level: int = 0) -> tuple[ComptimeVar, ...]:
-        """Return Python's value stack, top last."""
+        """Return the value stack of a traced frame: the operands that its bytecode has pushed, top last."""
         tx = self._at(level)
         return tuple(self._var(tx, variable) for variable in tx.stack)
 
@@ -134,21 +134,21 @@ class ComptimeContext:
         return self._tx.output.graph
 
     def guards(self, since: Sequence[TracedGuard] | None = None) -> tuple[TracedGuard, ...]:
-        """Return the guards requested so far, oldest first.
+        """Return the guards that this trace has installed so far, oldest first.
 
         Args:
-            since: what an earlier call returned; its guards are left out.
+            since: the return value of an earlier call; only guards installed after that call are returned.
         """
         guards = pending.guards(self._tx, len(since) if since is not None else 0)
         return tuple(TracedGuard(guard.kind, guard.source, user_location(guard.stack)) for guard in guards)
 
     def side_effects(self) -> tuple[Effect, ...]:
-        """Return the mutations of existing objects that the compiled code will apply at its end."""
+        """Return the mutations of existing objects that the compiled code will apply after its graph has run."""
         effects = pending.effects(self._tx)
         return tuple(Effect(effect.source, effect.kind, effect.after) for effect in effects)  # type: ignore[arg-type]
 
     def check(self, cond: Any, msg: str | None = None) -> None:
-        """Promise that a condition on dynamic numbers holds, and assert it; follows `torch._check`.
+        """Assert a condition on dynamic numbers and let Dynamo rely on it while tracing, as `torch._check` does.
 
         If every number is known in this call, the condition becomes a guard. Otherwise it becomes an assertion in the graph,
         and the RuntimeError of a violated one names this line.
@@ -166,22 +166,22 @@ class ComptimeContext:
         location = self.location
         description = msg or _text(condition)
         if shape_facts.holds_now(condition) is False:
-            raise CheckFailed(f"{description}: does not hold\n  promised at {location}")
+            raise CheckFailed(f"the condition of ctx.check or ctx.constrain is false: {description}\n  promised at {location}")
         shape_facts.promise(self._tx, condition, location.file, location.line, f"{description}, promised at {location}")
 
     def assume(self, cond: Any) -> None:
-        """Make the tracer take a condition for true. Unsound: nothing asserts it, a false one gives wrong results.
+        """Let Dynamo rely on a condition without asserting it. Unsound: if the condition is false, results are wrong.
 
         Use `check`, unless the assertion itself is the problem. Raises the same errors as `check`.
         """
         self._before_change()
         condition = self._condition(cond)
         if shape_facts.holds_now(condition) is False:
-            raise CheckFailed(f"{_text(condition)}: cannot be assumed, it is false\n  assumed at {self.location}")
+            raise CheckFailed(f"the condition of ctx.assume is false: {_text(condition)}\n  assumed at {self.location}")
         shape_facts.suppose(condition)
 
     def constrain(self, v: Any, min: int | None = None, max: int | None = None) -> None:
-        """Promise bounds of a number, and assert them as `check` does.
+        """Assert bounds of a dynamic number and let Dynamo rely on them while tracing, as `check` does.
 
         Args:
             v: a ComptimeVar or a symbolic number.
@@ -204,11 +204,11 @@ class ComptimeContext:
         shape_facts.bound(self._tx, number, min, max, f"{bounds}, promised at {self.location}")
 
     def guard_on(self, fn: Callable[[], Any], *, name: str) -> Any:
-        """Recompile whenever `fn()` is not equal to what it returns now; return that value.
+        """Add a guard that fails when `fn()` no longer returns a value equal to its current one; return the current value.
 
         Args:
-            fn: is called before every call of the compiled function, so it must be fast. It reads the objects that it closes
-                over now, not the arguments of a later call.
+            fn: is called before every call of the compiled function, so it must be fast. It closes over the objects of the
+                present call, and does not see the arguments of a later one.
             name: the name in the guard tree and, with both values, in the reasons of a recompile.
 
         Raises:
@@ -233,68 +233,70 @@ class ComptimeContext:
         raising.graph_break(msg)
 
     def assert_static(self, val: ComptimeVar) -> None:
-        """Raise AssertionError if the number is dynamic."""
+        """Raise AssertionError if `val` is a dynamic number, that is, a SymInt, SymFloat or SymBool."""
         if val.is_dynamic():
-            raise AssertionError(f"expected static but got dynamic: {val!r}")
+            raise AssertionError(f"expected a static value but got the dynamic number {val!r}")
 
     def log(self, **values: Any) -> None:
-        """Show values on standard error and record them in every `dynx.watch()`, as `run.logs`."""
+        """Print values to standard error, and record them in the `logs` of every open `dynx.watch()`."""
         texts = {name: value if isinstance(value, str) else _text(value) for name, value in values.items()}
         _output.log(self._tx, Logged(self.compile_id, self.location, texts))
 
     def print(self, val: Any, *, file: TextIO | None = None) -> None:
-        """Print a value; to standard output once for each hit, to a `file` at once."""
+        """Print a value: once for each execution of the line or, with `file`, immediately in every trace attempt."""
         self._write(val if isinstance(val, str) else _text(val), file)
 
     def print_graph(self, *, verbose: bool = True, file: TextIO | None = None) -> None:
-        """Print the graph traced so far, as Python code."""
+        """Print the FX graph traced so far, as Python code."""
         self._write(translator.graph_code(self._tx, verbose=verbose), file)
 
     def print_disas(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
-        """Print the bytecode of the frame with an arrow at the current instruction."""
+        """Print the bytecode of a traced frame, with an arrow at the current instruction."""
         self._write(translator.disassembly(self._at(stacklevel)), file)
 
     def print_value_stack(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
-        """Print Python's value stack, top last."""
+        """Print the value stack of a traced frame, top last."""
         self._write_lines([f"- {variable!r}" for variable in self.stack(stacklevel)], file)
 
     def print_locals(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
-        """Print the locals of the frame, one a line."""
+        """Print the local variables of a traced frame, one per line."""
         self._write_lines([f"{name} = {variable!r}" for name, variable in self.locals(stacklevel).items()], file)
 
     def print_bt(self, *, file: TextIO | None = None, stacklevel: int = 0) -> None:
-        """Print the stack of symbolic frames, outermost first, as Python prints a traceback."""
+        """Print the call stack of the traced frames, outermost first, in the format of a Python traceback."""
         frames = translator.backtrace(self._at(stacklevel))
         self._write("".join(traceback.StackSummary.from_list(frames).format()), file)
 
     def print_guards(self, *, file: TextIO | None = None) -> None:
-        """Print the guards requested so far, one a line, with the line of code that requested each first."""
+        """Print the guards that this trace has installed so far, each with the line of code that first required it."""
         lines = [f"{guard.kind} {guard.source}  # {guard.location or 'ambient'}" for guard in self.guards()]
         self._write_lines(lines, file)
 
     def debug(self, *, script: str | Iterable[str] | None = None) -> None:
-        """Open the symbolic debugger at this line, until the attempt ends; see `dynx.comptime.debug`."""
+        """Open the debugger of `dynx.comptime.debug` at this line; it closes when Dynamo finishes or restarts the trace."""
         open_here(self._tx, script)
 
     def sleep(self, sec: float) -> None:
-        """Sleep for `sec` seconds."""
+        """Sleep for `sec` seconds at compile time, for example to attach a debugger."""
         time.sleep(sec)
 
     def _i_will_not_complain_if_bc_breaks_InstructionTranslator(self) -> Any:  # noqa: N802 - torch's name
-        """Return torch's `InstructionTranslator`, which changes from release to release."""
+        """Return torch's private `InstructionTranslator`, whose interface may change in any release of torch."""
         return self._tx
 
     @property
     def _tx(self) -> Any:
         if self._translator is None:
-            raise ComptimeFailed("this context is used after its callback has ended\n  use it inside of the callback")
+            raise ComptimeFailed("this ComptimeContext is used after its callback has ended\n  use it inside the callback")
         return self._translator
 
     def _at(self, level: int) -> Any:
-        """Return the translator of a frame, counted outwards."""
+        """Return the InstructionTranslator of the frame that is `level` frames outside this one."""
         frames = list(translator.chain(self._tx))
         if not 0 <= level < len(frames):
-            raise ComptimeFailed(f"frame {level} does not exist: {len(frames)} are traced here\n  0 is the innermost")
+            raise ComptimeFailed(
+                f"no frame is traced at level {level}\n  pass a level from 0, this frame, to {len(frames) - 1}, the outermost"
+            )
         return frames[level]
 
     def _context(self, tx: Any) -> ComptimeContext:
@@ -308,13 +310,13 @@ class ComptimeContext:
         return var
 
     def _end(self) -> None:
-        """Drop every object of torch, here and in all contexts and variables that this context has returned."""
+        """Invalidate this context and every context and variable that it has returned, so they keep no torch object alive."""
         self._translator = None
         for child in list(self._children):
             child._end()
 
     def _condition(self, cond: Any) -> Any:
-        """Return the symbolic condition of `cond`; raise ComptimeFailed if it is not a condition on numbers."""
+        """Return `cond` as a SymBool or bool; raise ComptimeFailed if it is not a condition on numbers."""
         condition = cond
         if isinstance(cond, ComptimeVar) and not cond.is_tensor():
             condition = cond.value

@@ -1,4 +1,4 @@
-"""The commands of the symbolic debugger."""
+"""The commands of the debugger `dynx.comptime.debug`, such as `s`, `back` and `locals`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dynx.report._frame import source
 
 
 class Session(Protocol):
-    """The debugged call, as far as the commands use it."""
+    """The attributes of `_debug_session.Session` that the debugger commands use."""
 
     trail: Trail
     recorder: Recorder
@@ -37,7 +37,7 @@ class Session(Protocol):
     has_left: bool
 
     def leave(self) -> None:
-        """Let the function continue without the debugger."""
+        """Leave the debugger: the debugged function continues without further stops."""
 
 
 _ALIASES = {
@@ -76,10 +76,10 @@ _USAGE = {
 
 
 class Debugger(cmd.Cmd):
-    """Prompts for commands at each stop.
+    """Read and run the user's debugger commands whenever the trace is stopped.
 
-    `_present` is the row of the newest instruction; `_row`, the row that is looked at, may be an earlier one. A method
-    `do_x` is the command `x`; as `cmd.Cmd` requires, it returns whether to stop prompting.
+    `_present` is the row of the newest recorded instruction; `_row`, the row that the user inspects, may be an earlier one. A
+    method `do_x` is the command `x`; as `cmd.Cmd` requires, it returns whether to stop prompting.
     """
 
     prompt = "(dynx) "
@@ -91,14 +91,14 @@ class Debugger(cmd.Cmd):
         self._has_ended = False  # nothing is traced any longer
         self._tx: Any = None  # translator of the innermost frame, while the trace is stopped
         self._row = self._present = 0
-        self._level = 0  # of the frame that is looked at, among those shown; 0 is the innermost
+        self._level = 0  # of the selected frame, among those shown; 0 is the innermost
         self._cached_history: list[int] | None = None
         self._last_number = 0  # of a breakpoint: numbers are not reused
         self._console = Console(highlight=False)
         self.cmdqueue = commands or []
 
     def stop_at(self, tx: Any, reason: str = "") -> None:
-        """Prompt before an instruction is traced, or where it breaks the graph."""
+        """Prompt before Dynamo traces an instruction, or where the instruction breaks the graph."""
         self._present, self._tx = self._session.recorder.row_of(tx), tx
         self._go_to(self._present, reason)
         try:
@@ -122,7 +122,7 @@ class Debugger(cmd.Cmd):
         self._prompt()
 
     def condition_holds(self, breakpoint: Breakpoint, tx: Any, *, quietly: bool = False) -> bool:
-        """Return whether the condition of a breakpoint is true; one that raises counts as true, so that it is noticed."""
+        """Return whether a breakpoint's condition is true; if evaluating it raises, report the error and return True."""
         if breakpoint.condition is None:
             return True
         try:
@@ -170,13 +170,13 @@ class Debugger(cmd.Cmd):
         return self._continue_to(self._session.stops.instruction(self._row))
 
     def do_until(self, arg: str) -> bool:
-        """Go to a statement of this function after this line, or at or after LINE."""
+        """Go to the next statement after this line, or at or after LINE; stop in the caller if this function returns first."""
         if arg and not arg.isdigit():
             return self._complain(f"until needs a line number, not {arg}")
         return self._continue_to(self._session.stops.until(self._at(), int(arg) if arg else None))
 
     def do_r(self, arg: str) -> bool:
-        """Go to where this function is about to return; if it is there already, to where its caller is."""
+        """Go to where this function is about to return; if it already is, to where its caller is about to return."""
         callers = self._trail.callers(self._at())
         returns = len(callers) > 1 and self._session.stops.is_return(self._at())
         return self._continue_to(self._session.stops.returning(callers[1] if returns else self._at()))
@@ -191,11 +191,11 @@ class Debugger(cmd.Cmd):
         return True
 
     def do_back(self, arg: str) -> bool:
-        """Go N instructions back over the recording; nothing runs again."""
+        """Go N recorded instructions back; nothing is executed again."""
         return self._move(arg, -1)
 
     def do_forward(self, arg: str) -> bool:
-        """Go N instructions forward over the recording, at most to the present."""
+        """Go N recorded instructions forward, at most to the newest."""
         return self._move(arg, 1)
 
     def do_rs(self, arg: str) -> bool:
@@ -207,7 +207,7 @@ class Debugger(cmd.Cmd):
         return self._go_back(self._session.stops.next(self._at()))
 
     def do_b(self, arg: str) -> bool:
-        """Set a breakpoint, which stops where the condition is true; without argument, list the breakpoints."""
+        """Set a breakpoint, optionally with a condition under which it stops; without an argument, list the breakpoints."""
         if not arg:
             self._say("\n".join(map(str, self._session.breakpoints)) or "no breakpoints")
             return False
@@ -223,13 +223,11 @@ class Debugger(cmd.Cmd):
         self._session.breakpoints.append(Breakpoint(number, target, code, condition.strip()))
         self._say(f"breakpoint {number} at {target.place}")
         if code is not None and (self._row != self._present or self._has_ended):
-            self._say(
-                "conditions are evaluated only while torch traces: the breakpoint does not stop in what is recorded already"
-            )
+            self._say("conditions are evaluated only while torch traces: the breakpoint does not stop at recorded instructions")
         return False
 
     def do_clear(self, arg: str) -> bool:
-        """Remove a breakpoint; without argument, all."""
+        """Remove the breakpoint with this number; without an argument, remove all breakpoints."""
         kept = [breakpoint for breakpoint in self._session.breakpoints if arg and str(breakpoint.number) != arg]
         if arg and len(kept) == len(self._session.breakpoints):
             return self._complain(f"no breakpoint has the number {arg}; b lists them")
@@ -237,15 +235,15 @@ class Debugger(cmd.Cmd):
         return False
 
     def do_u(self, arg: str) -> bool:
-        """Look at the frame that called this one."""
+        """Select the frame that called this one."""
         return self._look_at(self._level + 1)
 
     def do_d(self, arg: str) -> bool:
-        """Look at the frame that this one called."""
+        """Select the frame that this one called."""
         return self._look_at(self._level - 1)
 
     def do_p(self, arg: str) -> bool:
-        """Print an expression of locals, globals and tensor metadata (x.shape, x.dtype); in the past, a local by name."""
+        """Evaluate and print an expression of locals, globals and tensor metadata (x.shape); after `back`, only a local."""
         local_variables = self._state().frames[self._level].locals
         if not arg:
             self._complain("p needs an expression")
@@ -253,7 +251,7 @@ class Debugger(cmd.Cmd):
             self._say(local_variables[arg])
         elif self._row != self._present or self._has_ended:
             names = ", ".join(local_variables)
-            self._complain(f"{arg} is not a local of this frame; in the past p prints only locals: {names}")
+            self._complain(f"{arg} is not a local of this frame; at an earlier instruction p prints only locals: {names}")
         else:
             try:
                 self._say(repr(self._evaluate(arg)))
@@ -262,18 +260,18 @@ class Debugger(cmd.Cmd):
         return False
 
     def do_stack(self, arg: str) -> bool:
-        """Print Python's value stack in this frame, top last."""
+        """Print the value stack of this frame, top last."""
         for value in self._state().frames[self._level].stack or ("the stack is empty",):
             self._say(value)
         return False
 
     def do_locals(self, arg: str) -> bool:
-        """Print the variables of this frame."""
+        """Print the local variables of this frame."""
         self._say(screen.table(self._state().frames[self._level].locals.items()) or "no locals")
         return False
 
     def do_changes(self, arg: str) -> bool:
-        """Print each value that a local has had in this frame, with the line that assigned it."""
+        """Print each value that a local variable has had in this frame, with the line that assigned it."""
         if not arg:
             return self._complain("changes needs the name of a local")
         values = _trail_reader.values_of(self._trail, self._at(), arg)
@@ -282,18 +280,18 @@ class Debugger(cmd.Cmd):
         return False
 
     def do_graph(self, arg: str) -> bool:
-        """Print the operations of the graph so far."""
+        """Print the operations of the FX graph so far."""
         for line in _trail_reader.graph(self._trail, self._row) or ["the graph is empty"]:
             self._say(line)
         return False
 
     def do_guards(self, arg: str) -> bool:
-        """Print the guards requested so far, with the line that requested each first."""
+        """Print the guards installed so far, each with the line that first required it."""
         self._say(screen.guards(_trail_reader.guards(self._trail, self._row)))
         return False
 
     def do_w(self, arg: str) -> bool:
-        """Print the symbolic frames, outermost first."""
+        """Print the call stack of the traced frames, outermost first."""
         self._say(screen.frames(self._state(), self._level))
         return False
 
@@ -312,14 +310,14 @@ class Debugger(cmd.Cmd):
         return False
 
     def _at(self) -> int:
-        """Return the row of the current instruction of the frame that is looked at."""
+        """Return the row at which the selected frame stands, the index of a recorded instruction."""
         return _trail_reader.frames(self._trail, self._row, internals=self._session.internals)[self._level]
 
     def _state(self) -> TraceState:
         return _trail_reader.state(self._trail, self._row, internals=self._session.internals)
 
     def _continue_to(self, stop: Stop | None) -> bool:
-        """Go to the next row at which to stop: over the recorded rows, or in the present by letting torch continue to trace."""
+        """Go to the next stop: among the recorded instructions or, from the newest, by letting Dynamo continue to trace."""
         if self._row == self._present and self._has_ended:
             return self._complain("the trace is over: back and rs move through it, c and q leave")
         if self._row == self._present:
@@ -346,7 +344,7 @@ class Debugger(cmd.Cmd):
         return self._go_to(rows[max(0, min(index, len(rows) - 1))])
 
     def _history(self) -> list[int]:
-        """Return the rows to move through, the present last."""
+        """Return the rows of the instructions that `back` and `forward` go through, the newest last."""
         if self._cached_history is None or self._cached_history[-1] != self._present:
             history = _trail_reader.history(self._trail, internals=self._session.internals)
             self._cached_history = [*(row for row in history if row < self._present), self._present]
@@ -356,7 +354,7 @@ class Debugger(cmd.Cmd):
         return (row for row in self._history() if row > self._row)
 
     def _is_at(self, breakpoint: Breakpoint, row: int) -> bool:
-        """Return whether an unconditional breakpoint is at a recorded row."""
+        """Return whether a breakpoint without a condition is set at a recorded instruction."""
         return breakpoint.condition is None and self._session.stops.is_at(breakpoint, row)
 
     def _go_to(self, row: int, reason: str = "") -> bool:
@@ -375,7 +373,7 @@ class Debugger(cmd.Cmd):
         return False
 
     def _target(self, where: str) -> Target:
-        """Return the target that the argument of `b` names; raise ProbeFailed if it names none."""
+        """Return the location that the argument of command `b` names; raise ProbeFailed if there is no such location."""
         if where.isdigit():
             file, line = _trail_reader.file_of(self._trail, self._at()), int(where)
             if not statements(file):  # no source to find statements in
@@ -394,7 +392,7 @@ class Debugger(cmd.Cmd):
         return resolve(function, None)
 
     def _function(self, name: str, file: str) -> Any:
-        """Return the function that a name has in this frame, or the function of the file with this name, or None."""
+        """Return the function that `name` refers to in the selected frame, else the one of this name in `file`, else None."""
         if not all(part.isidentifier() for part in name.split(".")):
             return None
         try:
@@ -404,11 +402,11 @@ class Debugger(cmd.Cmd):
             return next((function for function in functions_in(find_file(file), None) if function.__qualname__ == name), None)
 
     def _evaluate(self, expression: str) -> Any:
-        """Evaluate an expression in the frame that is looked at; raise DynxError if it is no longer traced."""
+        """Evaluate an expression in the selected frame; raise DynxError if Dynamo no longer traces that frame."""
         row_of = self._session.recorder.row_of
         tx = next((frame for frame in translator.chain(self._tx) if row_of(frame) == self._at()), None)
         if tx is None:
-            raise DynxError("this frame is not traced any longer; its locals can be printed by name")
+            raise DynxError("Dynamo no longer traces this frame: p prints its locals by name, but evaluates no expressions")
         return evaluate(tx, translator.local_variables(tx), expression)
 
     def _say(self, content: RenderableType | None) -> None:

@@ -1,4 +1,4 @@
-"""`debug(fn)`: a debugger for what torch.compile traces, which can also go back."""
+"""`debug(fn)`: a debugger that steps forward and back through Dynamo's trace of a function."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from dynx.errors import UsageError
 
 
 def debug(fn: Callable[..., Any], *, script: str | Iterable[str] | None = None, internals: bool = False) -> Callable[..., Any]:
-    """Return a function that compiles and calls `fn` under a debugger for the trace, and returns what `fn` returns.
+    """Wrap `fn` so that a call compiles it and runs it, with a debugger that steps through Dynamo's trace of its bytecode.
 
-    The debugger steps through what torch.compile traces: `s n u d until r c b p stack locals graph guards`, with the meaning
-    that Python's debugger gives them, where it has the command; `help` lists all. It stops at each graph break. `back` and
-    `forward` move over the recorded instructions without running anything again, also after the trace has ended. `q` leaves the
+    The wrapper returns what `fn` returns. The commands `s n u d until r c b p stack locals graph guards` mean what they mean in
+    Python's debugger, where it has the command; `help` lists all. The debugger stops at each graph break. `back` and `forward`
+    go through the recorded instructions without executing anything again, also after the trace has ended. `q` leaves the
     debugger and lets the function continue.
 
     An observer: guards and graphs are the same with and without it. `p` and conditions read values without adding guards, and
@@ -89,16 +89,18 @@ def _compile(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _commands(script: str | Iterable[str]) -> list[str]:
-    """Return the commands of a script, without empty lines."""
+    """Split a debugger script into commands, leaving out empty lines."""
     try:
         lines = script.replace(";", "\n").splitlines() if isinstance(script, str) else list(script)
         return [line.strip() for line in lines if line.strip()]
     except (TypeError, AttributeError):
-        raise UsageError(f"script is {script!r}\n  pass a str, or an iterable of str with one command each") from None
+        raise UsageError(
+            f"script is {script!r}, which has no debugger commands\n  pass a str, or an iterable of str with one command each"
+        ) from None
 
 
 def open_here(tx: Any, script: str | Iterable[str] | None) -> None:
-    """Open the debugger in the middle of a trace, or stop in the session that is open; it closes when the attempt ends."""
+    """Prompt for debugger commands in the middle of a trace, in the open session or a new one that ends with the attempt."""
     session: Session | None = vars(_on_thread).get("session")
     if session is None:
         session = Session(None if script is None else _commands(script))
@@ -111,16 +113,16 @@ _on_thread = threading.local()  # `session`: the innermost session of the thread
 
 
 class _BreakKey(NamedTuple):
-    """The instruction of a graph break, which a restarted attempt reaches again."""
+    """Identifies the instruction of a graph break across attempts: Dynamo reaches it again after the restart."""
 
     compile_id: str
     rows: int  # how many rows the attempt had there
 
 
 class Session(Handle):
-    """One call under the debugger: records every traced instruction, and prompts for commands where it stops.
+    """One debugged call: records every instruction that Dynamo traces, and prompts for commands where the debugger stops.
 
-    A session is active inside of its `with` block, on the thread that entered it.
+    A session is active inside its `with` block, on the thread that entered it.
     """
 
     def __init__(self, commands: list[str] | None, *, internals: bool = False) -> None:
@@ -130,7 +132,7 @@ class Session(Handle):
         self.stops = Stops(self.trail, internals=internals)
         self.breakpoints: list[Breakpoint] = []
         self.breaks: dict[int, str] = {}  # the reason of each graph break, by row
-        self._break_reasons: dict[_BreakKey, str] = {}  # the same for attempts to come
+        self._break_reasons: dict[_BreakKey, str] = {}  # the same, for attempts that reach the instruction again
         self.stop: Stop | None = self.stops.step(NOTHING)
         self.has_left = False
         self._thread = threading.get_ident()
@@ -149,7 +151,7 @@ class Session(Handle):
         return self
 
     def remove(self) -> None:
-        """Stop recording; what was recorded stays readable."""
+        """Stop recording instructions; the trail recorded so far stays readable."""
         if not self._handles:
             return
         for handle in self._handles:
@@ -160,16 +162,16 @@ class Session(Handle):
         _on_thread.session = self._outer
 
     def leave(self) -> None:
-        """Let the function continue without the debugger."""
+        """Leave the debugger: the debugged function continues without further stops."""
         self.has_left = True
 
     def end(self, reason: str) -> None:
-        """Prompt once more after the call has ended: what was traced can still be looked at."""
+        """Prompt once more after the call has ended, so that the user can inspect the recorded trace."""
         if not self.has_left:
             self._debugger.end(reason)
 
     def stop_in_callback(self, tx: Any) -> None:
-        """Stop in the middle of an instruction, even if no instruction was recorded before."""
+        """Prompt during a comptime callback, that is, in the middle of an instruction; record the instruction if needed."""
         if not self.has_left:
             self.recorder.row_of(tx, calls=False)
             self._guarded(self._debugger.stop_at, tx)
@@ -204,19 +206,19 @@ class Session(Handle):
         self._guarded(self._stop_at_break, logged_error(args, kwargs), self._innermost)
 
     def _guarded(self, work: Callable[..., None], *args: Any) -> None:
-        """Run code of the debugger; if it fails, the program continues without the debugger."""
+        """Run a function of the debugger; if it raises, report the error and continue the program without the debugger."""
         try:
             work(*args)
         except Exception as failure:  # noqa: BLE001 - see above
             self._fail(failure)
 
     def _stop_before(self, row: int, tx: Any) -> None:
-        """Stop before an instruction if a breakpoint or the last command requires it."""
+        """Prompt before an instruction if a breakpoint or the stop condition of the last command matches it."""
         if self._stops_before(row, tx):
             self._debugger.stop_at(tx)
 
     def _stops_before(self, row: int, tx: Any) -> bool:
-        """Return whether to stop before an instruction; rows that repeat those of the attempt before only update hits."""
+        """Return whether to stop before an instruction; never stop at one that a restarted attempt only repeats."""
         attempt = self.trail.attempt(row)
         if attempt.rows <= attempt.replays:
             key = _BreakKey(attempt.compile_id, attempt.rows)
@@ -238,7 +240,7 @@ class Session(Handle):
         return bool(hit) or (self.stop is not None and self.stop(row))
 
     def _stop_at_break(self, error: BaseException, tx: Any) -> None:
-        """Stop in the innermost frame of a graph break: the first that the error leaves, or the last that was traced."""
+        """Prompt at a graph break, in the innermost frame; `tx` is the translator of that frame."""
         if self.has_left or tx is None or not is_new(error, self):
             return
         graph_break = read_break("", error)

@@ -1,7 +1,8 @@
-"""Output of callbacks, shown once for each hit: when the attempt that produced it commits.
+"""Buffer what comptime callbacks print, so that it appears once however often Dynamo restarts the trace.
 
-Dynamo restarts the trace of a frame at every graph break, so a callback runs several times for one hit. Its output is kept with
-the attempt, and dropped when torch discards the attempt. `dynx.comptime` explains attempts and hits.
+Dynamo restarts the trace of a frame at every graph break, so a callback runs several times for one execution of its line. Its
+output is kept with the trace attempt, shown when that attempt ends, and dropped if Dynamo discards the attempt to restart. The
+docstring of `dynx.comptime` explains attempts.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from dynx.errors import DynxWarning
 from dynx.records.comptime import Logged
 
 Outcome = Literal["committed", "skipped", "failed"]
-Output = Callable[[Outcome], None]  # shows one piece of output, once the outcome of its attempt is known
+Output = Callable[[Outcome], None]  # shows one piece of output; called when the outcome of its attempt is known
 _DEBUGGERS = ("bdb", "pdb", "IPython.core.debugger", "ipdb", "pudb")
 
 
 @dataclass
 class _Attempt:
-    """The output of one attempt, in order."""
+    """The buffered output of one attempt to trace a frame, in order."""
 
     compile_id: str
     location: str
     handled: BaseException | None  # the exception that Python was handling when the attempt began
     is_helper: bool  # a function of dynx, such as `comptime.print`, is compiled as a frame of its own
     outputs: list[Output] = field(default_factory=list)
-    prints: bool = False  # some of the outputs are visible
+    prints: bool = False  # whether some of the outputs print something
 
 
 class _CarriedKey(NamedTuple):
@@ -56,9 +57,9 @@ _carried: dict[_CarriedKey, _Carried] = {}
 
 
 def write(tx: Any, text: str, file: TextIO | None) -> None:
-    """Print `text` and a newline to standard output when the attempt commits.
+    """Print `text` to standard output when the current trace attempt ends, unless Dynamo restarts it.
 
-    Prints at once inside of a debugger, and into a `file` that the callback passes, which may close or read it.
+    Prints immediately at a debugger's prompt, and to a `file` passed by the callback, which may close or read it.
     """
     if file is not None or _in_debugger():
         print(text, file=file)
@@ -67,7 +68,7 @@ def write(tx: Any, text: str, file: TextIO | None) -> None:
 
 
 def log(tx: Any, record: Logged) -> None:
-    """Show one logged event on standard error and pass it to every watch."""
+    """Print a `ctx.log` record to standard error and pass it to every open watch, when the current trace attempt ends."""
 
     def output(outcome: Outcome) -> None:
         event = replace(record, outcome=outcome)
@@ -81,12 +82,12 @@ def log(tx: Any, record: Logged) -> None:
 
 
 def on_commit(tx: Any, call: Callable[[], None]) -> None:
-    """Call `call` when the current attempt commits."""
+    """Call `call` when the current trace attempt ends successfully, not if it is restarted, skipped or fails."""
     _defer(tx, lambda outcome: call() if outcome == "committed" else None, prints=False)
 
 
 def output_count(tx: Any) -> int:
-    """Return how many outputs the current attempt has, for `carry_over`."""
+    """Return the number of outputs buffered by the current attempt; `carry_over` takes such a number as `first`."""
     attempt = _attempts.get(id(translator.output_key(tx)))
     return 0 if attempt is None else len(attempt.outputs)
 
@@ -129,7 +130,7 @@ def after_compilation(call: Callable[[], None]) -> None:
 
 
 def _defer(tx: Any, output: Output, *, prints: bool = True) -> None:
-    """Add an output to the current attempt."""
+    """Buffer an output until the current trace attempt ends."""
     key = id(translator.output_key(tx))
     attempt = _attempts.get(key)
     if attempt is None:
@@ -147,7 +148,10 @@ def _begin(tx: Any) -> _Attempt:
 
 
 def _end(attempt: _Attempt | None) -> None:
-    """Show or drop the outputs of an attempt that has ended; runs while torch handles the exception that ended it, if any."""
+    """Show the outputs of a trace attempt that has ended, or drop them if Dynamo restarts the trace.
+
+    Runs while torch handles the exception that ended the attempt, if there is one.
+    """
     if attempt is None:
         return
     raised = sys.exc_info()[1]
@@ -177,7 +181,7 @@ def _show(outputs: list[Output], outcome: Outcome) -> None:
         try:
             output(outcome)
         except (OSError, ValueError) as error:  # standard output is closed
-            warnings.warn(f"output of a comptime callback is lost: {error}", DynxWarning, stacklevel=2)
+            warnings.warn(f"cannot print the output of a comptime callback, which is lost: {error}", DynxWarning, stacklevel=2)
 
 
 def _reason(raised: BaseException) -> str:
@@ -185,7 +189,7 @@ def _reason(raised: BaseException) -> str:
 
 
 def _in_debugger() -> bool:
-    """Return whether the current callback was called at a debugger's prompt, where output must appear at once."""
+    """Return whether this output comes from a debugger's prompt, where it must appear immediately."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         if frame.f_globals.get("__name__") in _DEBUGGERS:

@@ -1,4 +1,4 @@
-"""`post_mortem()`: the state of the tracer at each graph break."""
+"""`post_mortem()`: record Dynamo's frames, graph and guards at each graph break."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def post_mortem(on_break: Callable[[BreakState], Any] | None = None) -> PostMortem:
-    """Record the state of the tracer at each graph break and compile error inside of a `with` block.
+    """Record Dynamo's frames, locals, graph and guards at each graph break and compile error inside a `with` block.
 
     An observer: graphs, guards and bytecode are the same with and without it.
 
@@ -56,12 +56,14 @@ def post_mortem(on_break: Callable[[BreakState], Any] | None = None) -> PostMort
         'Tensor(float32, [2])'
     """
     if on_break is not None and not callable(on_break):
-        raise UsageError(f"post_mortem(): on_break is {on_break!r}, which is not callable\n  pass a function of a BreakState")
+        raise UsageError(
+            f"post_mortem(): on_break is {on_break!r}, which is not callable\n  pass a function that takes a BreakState"
+        )
     return PostMortem(on_break)
 
 
 class PostMortem(Handle):
-    """The graph breaks recorded by `post_mortem()`; a context manager, which records from its beginning to its end."""
+    """The graph breaks recorded by `post_mortem()`; a context manager that records while its `with` block runs."""
 
     def __init__(self, on_break: Callable[[BreakState], Any] | None = None) -> None:
         self._on_break = on_break
@@ -70,17 +72,20 @@ class PostMortem(Handle):
 
     @property
     def breaks(self) -> tuple[BreakState, ...]:
-        """One record for each cause, in the order in which they happened."""
+        """The recorded graph breaks, one BreakState for each cause, in the order in which the causes first occurred."""
         return tuple(self._states.values())
 
     def __enter__(self) -> Self:
         if self._watch is not None:
-            raise UsageError("this post_mortem() is open already\n  call post_mortem() again for a nested block")
+            raise UsageError(
+                "this post_mortem() is open already: its `with` block has not ended\n"
+                "  call post_mortem() again for a nested block"
+            )
         self._watch = BreakWatch(self._record, _report)
         return self
 
     def remove(self) -> None:
-        """Stop recording; what was recorded stays readable."""
+        """Stop recording graph breaks; those recorded so far stay readable."""
         if self._watch is not None:
             self._watch.remove()
             self._watch = None
@@ -118,7 +123,7 @@ class PostMortem(Handle):
 
 
 def state_at(error: BaseException, traced: list[tuple[Any, list[Any]]]) -> BreakState:
-    """Return the state of the tracer at a break, as text: no object of torch is kept.
+    """Return a record of Dynamo's state at a graph break, as text, so that it keeps no torch object alive.
 
     `traced` has the translators, innermost first, each with its value stack before the instruction.
     """
@@ -145,9 +150,10 @@ def state_at(error: BaseException, traced: list[tuple[Any, list[Any]]]) -> Break
 
 
 def _innermost(traced: Location, reported: Location | None) -> Location:
-    """Return the location of the break: the traced frame has columns; torch's error knows the line.
+    """Return the location of a graph break: the traced frame's, or the one that torch's error reports if the lines differ.
 
-    An exception of the traced code may have left frames that only torch's error (`real_stack`) still lists.
+    The traced frame's location has columns. An exception of the traced code may have left frames that only torch's error
+    (`real_stack`) lists.
     """
     if reported is None or (reported.file, reported.line) == (traced.file, traced.line):
         return traced

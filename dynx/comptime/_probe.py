@@ -1,4 +1,4 @@
-"""`probe()`: run code whenever a line is traced, without editing the program."""
+"""`probe()`: call a function whenever Dynamo traces a chosen line, without editing the program."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def probe(
     mode: Mode = "hook",
     on_error: OnError = "raise",
 ) -> Probe:
-    """Call `do(ctx)` each time a statement is traced, without editing the program.
+    """Call `do(ctx)` each time Dynamo traces a statement, without editing the program.
 
-    A statement is a hit once each time it is executed, also in loops, generators and resume functions.
+    `.hits` counts each execution of the statement once, also in loops, generators and resume functions.
 
     Args:
         target: a function, a method, a module or its class (its forward), `"file.py:12"`, or `"package.module:qualname"`; of
@@ -78,9 +78,13 @@ def probe(
     callbacks: dict[str, object] = {"when": when, "do": do}
     for name, callback in callbacks.items():
         if callback is not None and not callable(callback):
-            raise UsageError(f"probe(): {name} is {callback!r}, which is not callable\n  pass a function of the context")
+            raise UsageError(
+                f"probe(): {name} is {callback!r}, which is not callable\n  pass a function that takes a ComptimeContext"
+            )
     if line is not None and isinstance(target, str) and target.rpartition(":")[2].isdigit():
-        raise UsageError(f"probe({target!r}, {line}): two lines are given\n  leave out one of them")
+        raise UsageError(
+            f"probe({target!r}, {line}): two lines are given, in the target and as `line`\n  leave out one of them"
+        )
     armed = Probe(resolve(target, line), when, do or _log_locals, mode, on_error)
     armed._arm()
     return armed
@@ -91,10 +95,10 @@ def _log_locals(ctx: ComptimeContext) -> None:
 
 
 class Probe(Handle):
-    """An armed probe; `remove()` disarms it and restores everything.
+    """A callback that `probe()` has set on a traced statement; `remove()` removes it and restores torch and the bytecode.
 
-    A probe that is removed while something is being compiled stays armed until that compilation ends, so that all its attempts
-    meet the same probes.
+    A probe that is removed during a compilation stays active until that compilation ends, because all trace attempts of one
+    compilation must meet the same probes.
     """
 
     def __init__(
@@ -107,7 +111,7 @@ class Probe(Handle):
     ) -> None:
         self.target = target
         self.mode = mode
-        self.hits = 0  # executions of the statement, as traced by the attempts that commit
+        self.hits = 0  # executions of the statement, without those in attempts that Dynamo discarded
         self._when, self._do, self._on_error = when, do, on_error
         self._removed = False
         self._indices: weakref.WeakKeyDictionary[CodeType, tuple[int, ...]] = weakref.WeakKeyDictionary()
@@ -117,11 +121,11 @@ class Probe(Handle):
 
     @property
     def status(self) -> Status:
-        """ "armed", "hit" once it has fired, or "removed"."""
+        """ "armed" until the probe has fired, then "hit"; "removed" after `remove()`."""
         return "removed" if self._removed else "hit" if self.hits else "armed"
 
     def remove(self) -> None:
-        """Disarm the probe; calling it again does nothing."""
+        """Remove the probe; a second call does nothing."""
         with _lock:
             if self._removed:
                 return
@@ -147,7 +151,7 @@ class Probe(Handle):
             return
         if self._is_compiled():
             warnings.warn(
-                f"{self.target.place} is compiled already: the probe fires when it is compiled again\n"
+                f"{self.target.place} is compiled already: the probe fires only when torch compiles it again\n"
                 '  call torch._dynamo.reset(), or use probe(..., mode="rewrite")',
                 DynxWarning,
                 stacklevel=3,
@@ -164,7 +168,7 @@ class Probe(Handle):
         return any(map(trace_rules.is_compiled, codes_in(target.file, target.statement)))
 
     def _indices_in(self, tx: Any) -> tuple[int, ...]:
-        """Return the indices of the instructions in a frame at which to fire."""
+        """Return the indices of the instructions in the code of a traced frame before which the probe fires."""
         indices = self._indices.get(tx.f_code)
         if indices is None:
             indices = self._indices[tx.f_code] = self.target.begins(line_hook.traced_code(tx))
@@ -176,9 +180,9 @@ class Probe(Handle):
         run(tx, self._run, self._on_error, reported_as=self._do)
 
     def _fired_before_break(self, tx: Any) -> bool:
-        """Return whether this is a resume function that begins at this statement because a probe broke the graph here.
+        """Return whether this frame is the resume function of a graph break that a probe made at this statement.
 
-        The probe fired before the break, so the statement is not a new hit.
+        The probe has fired before the break, so the statement is not a new hit.
         """
         pointer = tx.instruction_pointer
         if tx in self._resumed or line_hook.resumes_at(tx) != pointer or not tx.f_code.co_name.endswith(f"_at_{tx.lineno}"):
@@ -187,7 +191,7 @@ class Probe(Handle):
         return True
 
     def _fired_in_frame(self, tx: Any) -> bool:
-        """Return whether a loop jumps back to the first line of a function: the function begins only once."""
+        """Return whether a probe on a function has fired in this frame already, as when a loop jumps back to its first line."""
         if self.target.statement is not None:
             return False
         if tx in self._entered:
@@ -206,7 +210,7 @@ class Probe(Handle):
 
 
 def _update_subscription() -> None:
-    """Observe the start of frames exactly while a probe is armed."""
+    """Wrap Dynamo's tracing of frames when the first probe with `mode="hook"` is set; unwrap it when the last is removed."""
     global _subscription
     if _armed and _subscription is None:
         _subscription = subscribe(hook_point("frame_run"), _on_frame, on_error=_report)
@@ -216,7 +220,7 @@ def _update_subscription() -> None:
 
 
 def _on_frame(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Install the line hooks of a frame whose trace begins."""
+    """Make a frame that Dynamo begins to trace call the probes that are set on its statements."""
     tx = args[0]
     actions: dict[int, list[line_hook.Action]] = {}
     for armed in tuple(_armed):

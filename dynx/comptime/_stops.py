@@ -1,4 +1,7 @@
-"""Stop conditions of the debugger: predicates on rows of a trail, the same for the present and for recorded instructions."""
+"""Stop conditions of the debugger: predicates on rows, the indices of the instructions recorded in a trail.
+
+They are the same for instructions being traced and for recorded ones.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ Stop = Callable[[int], bool]  # takes a row and returns whether to stop there
 
 @dataclass(slots=True)
 class Breakpoint:
-    """A statement to stop at, always or where a condition holds."""
+    """A breakpoint of the debugger: a statement to stop at, and optionally a condition that has to be true."""
 
     number: int
     target: Target
@@ -33,7 +36,7 @@ class Breakpoint:
 
 
 class FrameId(NamedTuple):
-    """The identity of a frame, which does not change when an attempt is restarted."""
+    """Identifies a traced frame; the same in every attempt, although Dynamo restarts the trace."""
 
     compile_id: str
     ordinal: int  # among the frames of the attempt; 0 is the compiled function itself
@@ -45,7 +48,7 @@ class _BreakpointKey(NamedTuple):
 
 
 class Stops:
-    """The stop conditions on one trail."""
+    """Builds the stop conditions of the debugger commands for one trail, the recorded instructions of a debugged call."""
 
     def __init__(self, trail: Trail, *, internals: bool = False) -> None:
         self._trail, self._internals = trail, internals
@@ -53,31 +56,31 @@ class Stops:
         self._breakpoint_indices: dict[_BreakpointKey, frozenset[int]] = {}
 
     def begins(self, row: int) -> bool:
-        """Return whether a statement begins at a row, in code that is shown."""
+        """Return whether a recorded instruction begins a statement, in code that the debugger shows."""
         code = self._trail.frame(row).code
         if code not in self._beginnings:
             self._beginnings[code] = frozenset(_beginnings(self._trail.codes[code]))
         return self._index(row) in self._beginnings[code] and is_shown(self._trail, row, internals=self._internals)
 
     def is_at(self, breakpoint: Breakpoint, row: int) -> bool:
-        """Return whether a row is at the statement of a breakpoint, whatever its condition."""
+        """Return whether a recorded instruction begins the statement of a breakpoint; ignores the breakpoint's condition."""
         key = _BreakpointKey(breakpoint.number, self._trail.frame(row).code)
         if key not in self._breakpoint_indices:
             self._breakpoint_indices[key] = frozenset(breakpoint.target.begins(self._trail.codes[key.code]))
         return self._index(row) in self._breakpoint_indices[key]
 
     def step(self, start: int) -> Stop:
-        """Return the condition of `s`: the next statement, in any function."""
+        """Return the stop condition of the debugger command `s`: the next statement, in any function."""
         return lambda row: row != start and self.begins(row)
 
     def instruction(self, start: int) -> Stop:
-        """Return the condition of `si`: the next instruction."""
+        """Return the stop condition of the debugger command `si`: the next instruction."""
         return lambda row: row != start and is_shown(self._trail, row, internals=self._internals)
 
     def next(self, start: int) -> Stop:
-        """Return the condition of `n`: the next statement of this function or of one of its callers.
+        """Return the stop condition of the debugger command `n`: the next statement of this function or of a caller.
 
-        The resume functions of these functions, which torch compiles as frames of their own, count as the functions.
+        A resume function, which torch compiles as a frame of its own, counts as the function that it continues.
         """
         callers = self._trail.callers(start)
         frames = {self._frame(caller) for caller in callers}
@@ -94,22 +97,22 @@ class Stops:
         return stops
 
     def until(self, start: int, line: int | None) -> Stop:
-        """Return the condition of `until`: a statement after this line, at or after `line`, or outside of this function."""
+        """Return the stop condition of command `until`: a statement after this line, or at or after `line`, or in a caller."""
         is_next = self.next(start)
         at_least = line if line is not None else line_of(self._trail, start) + 1
         return lambda row: is_next(row) and (not self._is_same_call(start, row) or line_of(self._trail, row) >= at_least)
 
     def is_return(self, row: int) -> bool:
-        """Return whether the function is about to return."""
+        """Return whether a recorded instruction is one that returns from its function."""
         text = instruction_at(self._trail, row).text
         return text.startswith("RETURN_") and "GENERATOR" not in text
 
     def returning(self, start: int) -> Stop:
-        """Return the condition of `r`: this function is about to return."""
+        """Return the stop condition of the debugger command `r`: this function is about to return."""
         return lambda row: row != start and self.is_return(row) and self._is_same_call(start, row)
 
     def _is_same_call(self, start: int, row: int) -> bool:
-        """Return whether two rows belong to the same call of a function, possibly in its resume function."""
+        """Return whether two recorded instructions belong to the same call of a function or to its resume functions."""
         started, frame = self._frame(start), self._frame(row)
         is_resumed = started.compile_id != frame.compile_id and frame.ordinal == 0
         return started == frame or (is_resumed and self._function(start) is self._function(row))
@@ -125,7 +128,7 @@ class Stops:
 
 
 def _beginnings(code: Code) -> tuple[int, ...]:
-    """Return the indices of the instructions at which a statement of the function begins."""
+    """Return the indices of the instructions of a code object at which its statements begin."""
     steps = line_hook.steps_of(code.original)
     lines = [step.line for step in steps if step.line is not None]
     indices: set[int] = set()

@@ -1,4 +1,4 @@
-"""The location of a probe or breakpoint: a callable, a module class, `"file.py:12"` or `"package.module:qualname"`."""
+"""Resolve the location of a probe or breakpoint: a callable, a module class, `"file.py:12"` or `"package.module:qualname"`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dynx.records.location import short_path
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A statement to stop at, or the beginning of a function if `statement` is None."""
+    """The location of a probe or breakpoint: a statement, or the beginning of a function if `statement` is None."""
 
     file: str
     function: FunctionType | None  # None: every function of the file
@@ -44,7 +44,7 @@ class Target:
         return f"{short_path(self.file)}:{self.line}"
 
     def covers(self, code: CodeType) -> bool:
-        """Return whether a code object, before Dynamo rewrote it, may contain the location."""
+        """Return whether a code object of the user, not one that Dynamo generated, may contain this location."""
         if real_path(code.co_filename) != real_path(self.file):
             return False
         if self.statement is not None:
@@ -52,7 +52,7 @@ class Target:
         return self.function is not None and code is self.function.__code__
 
     def begins(self, code: Code) -> tuple[int, ...]:
-        """Return the indices of the instructions at which the statement, or the function, begins."""
+        """Return the indices of the instructions of a code object at which this location's statement or function begins."""
         if not self.covers(code.original):
             return ()
         if self.statement is None:
@@ -62,7 +62,7 @@ class Target:
 
 
 def resolve(target: Any, line: int | None) -> Target:
-    """Find the statement or function that a target names.
+    """Find the statement or function that the target of a probe or breakpoint names.
 
     Args:
         target: A callable, a module class, `"file.py:12"` or `"package.module:qualname"`.
@@ -86,7 +86,10 @@ def _at_line(file: str, function: FunctionType | None, line: int) -> Target:
     statement = statement_at(file, line)
     near = nearest_line(file, line)
     if near is None:
-        raise ProbeFailed(f"cannot stop at line {line} of {short_path(file)}: its source cannot be read")
+        raise ProbeFailed(
+            f"cannot stop at line {line} of {short_path(file)}: the source of the file cannot be read\n"
+            "  pass a function without a line, to stop where it begins"
+        )
     if statement is None:
         raise ProbeFailed(f"no statement begins at {short_path(file)}:{line}\n  the nearest line with code is {near}")
     if function is not None:
@@ -94,7 +97,7 @@ def _at_line(file: str, function: FunctionType | None, line: int) -> Target:
         if not first <= line < first + len(lines):
             raise ProbeFailed(
                 f"line {line} is not in {function.__qualname__}, which is lines {first} to {first + len(lines) - 1} of "
-                f"{short_path(file)}\n  pass the number of a line in the file"
+                f"{short_path(file)}\n  pass a line number of the file, not one counted from the start of the function"
             )
         if not can_hold(function.__code__, statement):  # its `def`, signature or decorators
             return Target(file, function, None)
@@ -108,7 +111,7 @@ def real_path(file: str) -> str:
 
 
 def find_file(name: str, target: str = "") -> str:
-    """Return the file that a path, a notebook cell or the last part of a loaded module's path names.
+    """Return the source file for a path, the name of a notebook cell, or the last part of a loaded module's path.
 
     Raises ProbeFailed, quoting `target`, if no file or more than one matches.
     """
@@ -143,10 +146,13 @@ def _by_name(name: str) -> Any:
 
 
 def _function(target: Any) -> FunctionType:
-    """Return the Python function that Dynamo would trace. Raises ProbeFailed if it would trace none."""
+    """Return the Python function that Dynamo traces in a call of a callable; raise ProbeFailed if it traces none."""
     traced = _traced(target)
     if trace_rules.is_disabled(target):
-        raise ProbeFailed(f"{_name(target)} is never traced: torch.compiler.disable was applied to it")
+        raise ProbeFailed(
+            f"{_name(target)} is never traced: torch.compiler.disable was applied to it\n"
+            "  set the probe on the line that calls it"
+        )
     if not isinstance(traced, FunctionType):
         raise ProbeFailed(
             f"{_name(target)} has no Python code to stop in: it is a {type(traced).__name__}\n"
@@ -158,7 +164,7 @@ def _function(target: Any) -> FunctionType:
 
 
 def _traced(target: Any) -> Any:
-    """Return the innermost function behind a callable; for C code and classes the callable itself."""
+    """Unwrap a callable to its innermost function; return classes and callables written in C as they are."""
     import torch
 
     if isinstance(target, type) and issubclass(target, torch.nn.Module):
@@ -172,7 +178,7 @@ def _traced(target: Any) -> Any:
 
 
 def _is_decorating_object(layer: Layer) -> bool:
-    """Return whether a layer is an object that wraps a function: a call runs the `__call__` of its class first."""
+    """Return whether a decorator's layer is an object instead of a function; a call then runs its class's `__call__` first."""
     return layer.wraps_by == "decorator" and type(layer.value) is not FunctionType
 
 
@@ -181,7 +187,7 @@ def _name(target: Any) -> str:
 
 
 def functions_in(file: str, statement: Statement | None) -> Iterator[FunctionType]:
-    """Yield the loaded functions of a file whose code, or code nested in it, contains a statement; all if it is None."""
+    """Yield the loaded functions of a file whose code, or code nested in it, contains a statement; None: all."""
     for function in gc.get_objects():
         is_in_file = type(function) is FunctionType and real_path(function.__code__.co_filename) == real_path(file)
         if is_in_file and (statement is None or any(_codes_with(function.__code__, statement))):

@@ -1,4 +1,4 @@
-"""`timeline()`: the cost of each line of source while torch traces it."""
+"""`timeline()`: measure what each line of source costs while Dynamo traces it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 def timeline() -> Timeline:
-    """Measure the cost of tracing, line by line, inside of a `with` block.
+    """Measure the seconds, FX nodes and guards of each source line while Dynamo traces it, inside a `with` block.
 
-    An observer: graphs and guards are the same with and without it. Measured are wall seconds, the FX nodes that a line added
-    and the guards that it requested; the time of the backend is separate. Discarded attempts count as `wasted`.
+    An observer: graphs and guards are the same with and without it. The time of the backend is separate. Attempts that Dynamo
+    discarded to restart the trace count as `wasted`.
 
     Returns:
-        A context manager, whose results are readable inside of the block and after it.
+        A context manager, whose results are readable inside the block and after it.
 
     Raises:
         UsageError: on entering, that the block is open already.
@@ -49,14 +49,14 @@ def timeline() -> Timeline:
 
 
 class _CompileKey(NamedTuple):
-    """One compilation; ids repeat after `torch._dynamo.reset()`, so they are counted."""
+    """Identifies a compilation by its id and a count, because `torch._dynamo.reset()` makes the ids start again."""
 
     compile_id: str
     occurrence: int
 
 
 class Timeline(Handle):
-    """The measurements of `timeline()`; a context manager, which measures from its beginning to its end."""
+    """The measurements of `timeline()`; a context manager that measures while its `with` block runs."""
 
     def __init__(self) -> None:
         self._clock: TracingClock | None = None
@@ -66,7 +66,9 @@ class Timeline(Handle):
 
     def __enter__(self) -> Self:
         if self._clock is not None:
-            raise UsageError("this timeline() is open already\n  call timeline() again for a nested block")
+            raise UsageError(
+                "this timeline() is open already: its `with` block has not ended\n  call timeline() again for a nested block"
+            )
         self._clock = TracingClock(_report)
         self._attempts = self._clock.attempts
         self._lines = {}
@@ -80,21 +82,21 @@ class Timeline(Handle):
 
     @property
     def compiles(self) -> tuple[TracedCompile, ...]:
-        """Each compilation with the seconds of its tracing, its backend and its discarded attempts."""
+        """All compilations, each with the seconds of its tracing, of its backend and of its discarded attempts."""
         return tuple(_compile(attempts) for attempts in self._by_compile())
 
     @property
     def wasted(self) -> float:
-        """Wall seconds in attempts that were discarded."""
+        """Wall seconds of the trace attempts that Dynamo discarded to restart, including their backend."""
         return sum(compilation.wasted for compilation in self.compiles)
 
     @property
     def seconds(self) -> float:
-        """Wall seconds of tracing in the attempts that were not discarded, without the backend's."""
+        """Wall seconds of tracing, without the attempts that Dynamo discarded and without the backend."""
         return sum(compilation.seconds for compilation in self.compiles)
 
     def by_line(self, *, internals: bool = False) -> tuple[LineCost, ...]:
-        """Return the cost of every line, most expensive first.
+        """Return the cost of tracing each source line, most expensive first.
 
         Args:
             internals: whether to include lines of torch and the standard library; by default only those of the user's code and
@@ -106,7 +108,7 @@ class Timeline(Handle):
         return self._lines[internals]
 
     def guard_origins(self, name: str) -> tuple[Location, ...]:
-        """Return every line that requested a guard on a value, most expensive first.
+        """Return every source line that required a guard on a value, the line most expensive to trace first.
 
         Args:
             name: the source of the value as guards write it, `"L['x']"`, or `"x"` for short.
@@ -115,7 +117,7 @@ class Timeline(Handle):
         return tuple(line.location for line in lines if any(_is_named(name, guard.source) for guard in line.guards))
 
     def to_json(self) -> str:
-        """Return all results as one JSON document."""
+        """Return all compilations and lines as one JSON document."""
         data = {
             "compiles": [to_data(compilation) for compilation in self.compiles],
             "lines": [to_data(line) for line in self.by_line()],
@@ -123,7 +125,7 @@ class Timeline(Handle):
         return json.dumps(data, indent=1)
 
     def take(self, compile_id: str) -> tuple[TracedCompile | LineCost, ...]:
-        """Return the measurements of a compilation that has ended; every measurement is returned once."""
+        """Return the measurements of a finished compilation that no earlier call has returned."""
         new = [
             index
             for index, attempt in enumerate(self._attempts)
@@ -134,7 +136,7 @@ class Timeline(Handle):
         return (_compile(attempts), *_costs(attempts[-1], internals=False)) if attempts else ()
 
     def _by_compile(self) -> list[list[RawAttempt]]:
-        """Return the attempts of each compilation; the last attempt was not discarded."""
+        """Group the trace attempts by compilation; the last attempt of each group is the one that Dynamo did not discard."""
         groups: dict[_CompileKey, list[RawAttempt]] = {}
         occurrences: Counter[str] = Counter()
         for attempt in self._attempts:
@@ -185,7 +187,7 @@ def _costs(attempt: RawAttempt, *, internals: bool) -> Iterator[LineCost]:
 
 
 def _cost(code: CodeType, number: int, line: RawLine) -> LineCost:
-    """Return the record of one line; a line of a resume function belongs to the function that the user wrote."""
+    """Return the cost record of one line; attribute a line of a resume function to the function that the user wrote."""
     file = code.co_filename
     _, library = owner_of_file(file)
     location = named(Location(file, number, user_name(code.co_qualname), library=library))

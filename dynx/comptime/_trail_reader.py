@@ -1,6 +1,6 @@
-"""Read a trail: the state before an instruction, and the instructions that the debugger shows.
+"""Read a trail, the debugger's recording of traced instructions: the state before each, and which of them to show.
 
-A *row* is the number of a recorded instruction; rows are numbered in the order in which they were traced.
+A *row* is the index of a recorded instruction; rows are numbered in the order in which the instructions were traced.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from dynx.records.comptime import TracedGuard
 
 
 class RecordedValue(NamedTuple):
-    """A value that a local variable has had."""
+    """The text of a value that a local variable has had, with the row that assigned it."""
 
     row: int  # of the instruction that assigned it
     text: str
 
 
 class _RecordedGuard(NamedTuple):
-    """One guard as an attempt stores it: three integers in a row."""
+    """One guard in the recording of an attempt, which stores it as three consecutive integers."""
 
-    kind: int  # text
-    source: int  # text
+    kind: int  # index of a text of the trail
+    source: int  # index of a text of the trail
     row: int  # of the instruction that requested it
 
 
 def is_shown(trail: Trail, row: int, *, internals: bool = False) -> bool:
-    """Return whether an instruction is shown: by default those of the user's code and of libraries.
+    """Return whether the debugger shows a recorded instruction; by default, if it is in the user's code or a library's.
 
     Code of torch and of the standard library is shown with `internals`, and so is the prologue of a resume function, which
     torch generates to get to the instruction after the graph break.
@@ -45,14 +45,14 @@ def is_shown(trail: Trail, row: int, *, internals: bool = False) -> bool:
 
 
 def history(trail: Trail, *, internals: bool = False) -> list[int]:
-    """Return the rows that are shown, in order, without those of attempts that a later attempt replaced."""
+    """Return the rows that the debugger shows, in order, without attempts that a later attempt replaced."""
     return [
         row for row in range(len(trail)) if not trail.attempt(row).is_superseded and is_shown(trail, row, internals=internals)
     ]
 
 
 def state(trail: Trail, row: int, *, internals: bool = False) -> TraceState:
-    """Return the state of the tracer before an instruction."""
+    """Return Dynamo's state before a recorded instruction: frames, numbers of nodes and guards, current exception."""
     progress = trail.progress(row)
     attempt = trail.attempt(row)
     return TraceState(
@@ -67,19 +67,19 @@ def state(trail: Trail, row: int, *, internals: bool = False) -> TraceState:
 
 
 def frames(trail: Trail, row: int, *, internals: bool = False) -> list[int]:
-    """Return the rows at which the frames that are shown stand, innermost first; `row` itself is always shown."""
+    """Return the row at which each shown frame of the call stack stands, innermost first; `row` itself is always included."""
     return [caller for caller in trail.callers(row) if caller == row or is_shown(trail, caller, internals=internals)]
 
 
 def graph(trail: Trail, row: int) -> list[str]:
-    """Return the operations of the graph before an instruction, as lines of code."""
+    """Return the operations of the FX graph before a recorded instruction, as lines of code."""
     progress = trail.progress(row)
     lines = [trail.texts[text] for text in trail.graphs[progress.graph][: progress.nodes]] if progress.nodes else []
     return sorted(lines, key=lambda line: " = input " not in line)  # torch adds an input when it is first used
 
 
 def guards(trail: Trail, row: int) -> list[TracedGuard]:
-    """Return the guards requested before an instruction, oldest first, then the shape guards; each with its line."""
+    """Return the guards installed before a recorded instruction, oldest first, then the shape guards."""
     attempt, texts = trail.attempt(row), trail.texts
     recorded = _recorded_guards(attempt, trail.progress(row).guards)
     shapes = [TracedGuard("SHAPE", texts[text], _requested_at(trail, by)) for text, by in attempt.shapes if by < row]
@@ -90,7 +90,7 @@ def guards(trail: Trail, row: int) -> list[TracedGuard]:
 
 
 def values_of(trail: Trail, row: int, name: str) -> list[RecordedValue]:
-    """Return the values that a local variable of the innermost frame has had before an instruction, oldest first."""
+    """Return the values that a local variable has had in the frame of a recorded instruction so far, oldest first."""
     values: list[RecordedValue] = []
     frame, bindings = trail.row(row).frame, NOTHING
     previous: int | None = None  # row of the frame
@@ -108,29 +108,29 @@ def values_of(trail: Trail, row: int, name: str) -> list[RecordedValue]:
 
 
 def file_of(trail: Trail, row: int) -> str:
-    """Return the file of an instruction."""
+    """Return the source file of a recorded instruction."""
     return trail.codes[trail.frame(row).code].original.co_filename
 
 
 def line_of(trail: Trail, row: int) -> int:
-    """Return the line of an instruction."""
+    """Return the source line of a recorded instruction."""
     return instruction_at(trail, row).line
 
 
 def instruction_at(trail: Trail, row: int) -> Instruction:
-    """Return the instruction of a row."""
+    """Return the bytecode instruction recorded at a row."""
     return trail.instruction(trail.row(row).instruction)
 
 
 def _recorded_guards(attempt: Attempt, count: int) -> Iterator[_RecordedGuard]:
-    """Yield the first `count` guards of an attempt."""
+    """Yield the first `count` guards recorded in a trace attempt."""
     width = len(_RecordedGuard._fields)
     for start in range(0, width * count, width):
         yield _RecordedGuard(*attempt.guards[start : start + width])
 
 
 def _requested_at(trail: Trail, row: int) -> Location | None:
-    """Return the innermost shown line at a row; None for a guard on torch's global state, which no line requested."""
+    """Return the innermost shown line that required a guard; None for a guard on global state, which no line required."""
     shown = [caller for caller in trail.callers(row) if is_shown(trail, caller)] if row >= 0 else []
     return location_of(_raw_frame(trail, shown[0])) if shown else None
 
@@ -151,7 +151,7 @@ _CONTEXT_LINES = 3  # lines of source before and after
 
 
 def frame_state(frame: RawFrame, instruction: str, stack: tuple[str, ...], variables: Mapping[str, str]) -> FrameState:
-    """Return the record of a frame, with the source around its line."""
+    """Return the record of a traced frame, with the source lines around its current line."""
     _, library = owner_of_file(frame.file)
     location = named(location_of(frame, library))
     lines = linecache.getlines(location.file)

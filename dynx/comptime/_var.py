@@ -1,4 +1,4 @@
-"""`ComptimeVar`: a value of the traced program, as far as Dynamo knows it at compile time."""
+"""`ComptimeVar`: a value of the traced program as Dynamo knows it at compile time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dynx.errors import ComptimeFailed, NotConstant
 
 
 class ComptimeVar:
-    """A value of the traced program at one point of its trace.
+    """A value of the traced program at one line, as Dynamo knows it at compile time.
 
     For a tensor only dtype, sizes and device are known, not its data; for a dynamic number, its symbol. It has every method of
     `torch._dynamo.comptime.ComptimeVar`. Reading a value that Dynamo has not realized yet adds the guard that using the value
@@ -30,7 +30,7 @@ class ComptimeVar:
         return self._realized().as_proxy()
 
     def is_proxy(self) -> bool:
-        """Return whether the value is in the graph."""
+        """Return whether `as_proxy` would succeed."""
         return bool(self._realized().is_proxy())
 
     def as_fake(self) -> Any:
@@ -54,7 +54,7 @@ class ComptimeVar:
         return kind
 
     def as_python_constant(self) -> Any:
-        """Return the Python value; it must not be modified.
+        """Return the value of a compile-time constant as a Python object, which must not be modified.
 
         Raises:
             NotConstant: the value is known only at run time.
@@ -64,7 +64,8 @@ class ComptimeVar:
             return variable.as_python_constant()
         except NotImplementedError:
             raise NotConstant(
-                f"{self!r} is not known before run time\n  for a dynamic number use .value, or force_static() to guard on it"
+                f"{self!r} is not known before run time, so it has no Python constant\n"
+                "  for a dynamic number use .value, or force_static() to guard on it"
             ) from None
 
     def is_python_constant(self) -> bool:
@@ -72,7 +73,7 @@ class ComptimeVar:
         return bool(self._realized().is_python_constant())
 
     def is_dynamic(self) -> bool:
-        """Return whether the value is a number that the graph computes with symbolically."""
+        """Return whether the value is a dynamic number, which the graph represents by a symbol."""
         return is_dynamic(self._realized())
 
     def is_tensor(self) -> bool:
@@ -93,17 +94,17 @@ class ComptimeVar:
 
     @property
     def value(self) -> Any:
-        """The number or constant: a SymInt, SymFloat or SymBool for a dynamic number, else the Python value."""
+        """The value of a number or constant: a SymInt, SymFloat or SymBool if it is dynamic, else the Python value."""
         variable = self._realized()
         return variable.sym_num if is_kind(variable, "SymNodeVariable") else self.as_python_constant()
 
     @property
     def source(self) -> str | None:
-        """The source of the value as guards write it, `L['x']`; None for a value that the program computed."""
-        return source_of(self._held())
+        """The expression by which guards find the value, such as `L['x']`; None for a value that the program computed."""
+        return source_of(self._unrealized())
 
     def _i_will_not_complain_if_bc_breaks_VariableTracker(self) -> Any:  # noqa: N802 - torch's name
-        """Return torch's `VariableTracker`, which changes from release to release."""
+        """Return torch's private `VariableTracker`, whose interface may change in any release of torch."""
         return self._realized()
 
     def __repr__(self) -> str:
@@ -137,24 +138,26 @@ class ComptimeVar:
         return bool(self.value)
 
     def _has_value(self) -> bool:
-        """Return whether the value is a dynamic number or a constant, which are compared by value, others by identity."""
+        """Return whether the value is a dynamic number or a constant; ComptimeVars of other values compare by identity."""
         variable = self._realized()
         return is_kind(variable, "SymNodeVariable") or variable.is_python_constant()
 
     __hash__ = object.__hash__
 
-    def _held(self) -> Any:
-        """Return torch's variable without realizing it; raise ComptimeFailed after the callback has ended."""
+    def _unrealized(self) -> Any:
+        """Return torch's VariableTracker without realizing it; raise ComptimeFailed after the callback has ended."""
         if self._text is not None:
-            raise ComptimeFailed(f"{self._text} is used after its callback has ended\n  use it inside of the callback")
+            raise ComptimeFailed(
+                f"the ComptimeVar {self._text} is used after its callback has ended\n  use it inside the callback"
+            )
         return self._variable
 
     def _realized(self) -> Any:
-        """Return torch's variable, realized, which may add a guard."""
-        return settled(self._held().realize())
+        """Realize torch's VariableTracker, which may install a guard, and return it."""
+        return settled(self._unrealized().realize())
 
     def _end(self) -> None:
-        """Keep only the text, so that a ComptimeVar that outlives its callback keeps no object of torch alive."""
+        """Invalidate this variable and keep only its text, so that it keeps no torch object alive after its callback."""
         if self._text is None:
             self._text = show(self._tx, self._variable)
             self._tx = self._variable = None

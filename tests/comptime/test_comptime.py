@@ -150,7 +150,7 @@ def test_assigning_to_a_closed_over_variable_warns():
         comptime(callback)
         return x * n
 
-    with pytest.warns(DynxWarning, match="assigns to n, which the traced code does not see"):
+    with pytest.warns(DynxWarning, match="assigns to n, but the traced code does not see the new value"):
         assert compiled(f)(torch.ones(1)).item() == 1
 
 

@@ -78,7 +78,7 @@ def test_check_on_a_size_is_a_guard():
         run(torch.ones(4))
         run(torch.ones(5))
     assert len(w.compiles) == 1
-    with pytest.raises(CheckFailed, match=r"does not hold\n  promised at .*test_facts.py:\d+"):
+    with pytest.raises(CheckFailed, match=r"is false: .*\n  promised at .*test_facts.py:\d+"):
         run(torch.ones(2))
 
 
@@ -87,7 +87,7 @@ def test_a_false_check_fails_the_compilation():
         comptime(lambda ctx: ctx.check(ctx.local("x").size(0) == 7, "seven rows"))
         return x
 
-    with pytest.raises(CheckFailed, match="seven rows: does not hold"):
+    with pytest.raises(CheckFailed, match=r"the condition of ctx.check or ctx.constrain is false: seven rows"):
         compiled(f)(torch.ones(2))
 
 
@@ -143,7 +143,7 @@ def test_constrain_a_size():
 
     run = compiled(f, dynamic=True)
     run(torch.ones(4))
-    with pytest.raises(CheckFailed, match="<= 6: does not hold"):
+    with pytest.raises(CheckFailed, match=r"is false: .* <= 6"):
         run(torch.ones(9))
 
 

@@ -1,1 +1,1 @@
-"""Torch's cache of one function: its entries, which of them a call would run, why a call recompiles, how to remove entries."""
+"""The cache entries of a compiled function: list, count and remove them, predict which one a call runs, explain recompiles."""

@@ -1,4 +1,4 @@
-"""Compiled functions by the names that reports show; also functions that only their caller can reach."""
+"""Find compiled functions by the qualified names that reports show, also nested ones such as `main.<locals>.step`."""
 
 from __future__ import annotations
 

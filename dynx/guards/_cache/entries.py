@@ -1,4 +1,4 @@
-"""Convert cache entries of torch to records, and find the entry of a record as long as it is in the cache."""
+"""Convert torch's cache entries to `Entry` records, and find the cache entry that a record describes."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _next_handle = itertools.count(1)
 
 
 def raw_of(entry: Entry) -> RawEntry:
-    """Find the cache entry that a record describes.
+    """Find torch's cache entry for an `Entry` record.
 
-    Raises StaleEntry if it is not in the cache any more, UsageError if `entry` is not a record of a cache entry.
+    Raises StaleEntry if it is not in the cache any more, UsageError if `entry` is not an `Entry`.
     """
     if not isinstance(entry, Entry):
         raise UsageError(f"{show_value(entry)} is not a cache entry\n  pass one of guards.inspect(fn).entries")
@@ -47,7 +47,7 @@ def raw_of(entry: Entry) -> RawEntry:
 
 
 def record_of(raw: RawEntry) -> Entry:
-    """Return the record of a cache entry."""
+    """Return the `Entry` record of a cache entry of torch."""
     facts = subscribers.facts_of(raw.compile_id)
     handle = _handles.get(raw.guards)
     if handle is None:

@@ -1,4 +1,4 @@
-"""Count how often each cache entry is run."""
+"""Count how often each cache entry of torch.compile is run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from dynx.guards._cache.owner import CacheOwner, cache_owner
 
 
 class Counter:
-    """Counts the evaluations of a guard, and separately those outside of calls of the compiled function.
+    """Counts the calls that run one cache entry, with a guard that always holds and counts its evaluations.
 
-    Timing guards with `guards.profile` evaluates them too, for example.
+    Evaluations outside of calls, such as when `guards.profile` times the guards, are subtracted.
     """
 
     __slots__ = ("_outside_calls", "_ticks", "tick")
@@ -41,7 +41,7 @@ class Counter:
             self._outside_calls += self._evaluations() - before
 
     def _evaluations(self) -> int:
-        """Read the count without advancing it: CPython's repr of a count is `count(5)`."""
+        """Return the number of evaluations of the guard, read from the repr of `itertools.count`, which is `count(5)`."""
         return int(repr(self._ticks)[6:-1]) - 1
 
 
@@ -49,13 +49,13 @@ _counters: WeakKeyDictionary[Any, Counter] = WeakKeyDictionary()  # by guard man
 
 
 def hits_of(guards: Any) -> int | None:
-    """Return how often the entry of a guard manager was run since counting began; None if it was never counted."""
+    """Return how often calls have run the cache entry of a guard manager; None if `count_hits` has never counted it."""
     counter = _counters.get(guards)
     return None if counter is None else counter.calls
 
 
 def not_counting(guards: Any) -> AbstractContextManager[None]:
-    """Return a context manager in which evaluations of the guards do not count as hits."""
+    """Return a context manager in which evaluating the guards of a cache entry does not count as a hit."""
     counter = _counters.get(guards)
     return nullcontext() if counter is None else counter.paused()
 
@@ -91,14 +91,14 @@ def count_hits(fn: Any) -> HitCount:
 
 
 class _Start(NamedTuple):
-    """A counter, and the calls that it had counted before."""
+    """The counter of a cache entry, and the calls that it had counted before the `with` block."""
 
     counter: Counter
     calls: int
 
 
 class HitCount(Handle, Mapping[str, int]):
-    """Numbers of calls by compile id, from the beginning of the `with` block to its end, or until `remove()`."""
+    """A mapping from compile id to the number of calls that ran that cache entry while the `with` block was open."""
 
     def __init__(self, owner: CacheOwner) -> None:
         self._owner = owner
@@ -113,7 +113,7 @@ class HitCount(Handle, Mapping[str, int]):
         return self
 
     def remove(self) -> None:
-        """Stop counting; the mapping keeps its numbers."""
+        """Stop counting calls; the mapping keeps its numbers."""
         if self._subscription is not None:
             self._subscription.remove()
             self._subscription = None

@@ -48,7 +48,7 @@ def inspect(fn: Any) -> CacheReport:
 
 
 def evict(entry: Entry) -> None:
-    """Remove one cache entry; the next call that it would have fitted compiles again.
+    """Remove one cache entry; the next call that would have matched its guards compiles again.
 
     Waits until no other thread is in a call of compiled code. torch still counts the entry towards the recompile limit, until
     `guards.reset`.
@@ -63,12 +63,17 @@ def evict(entry: Entry) -> None:
     """
     raw = raw_of(entry)
     if raw.is_pinned:
-        raise UsageError(f"cache entry {entry.id} of {entry.location} is pinned\n  call remove() of the handle of guards.pin")
+        raise UsageError(
+            f"cannot evict cache entry {entry.id} of {entry.location}: it is pinned\n"
+            "  call remove() of the handle that guards.pin returned"
+        )
     eviction.invalidate(raw.guards, "evicted with dynx.guards.evict")
 
 
 def reset(fn: Any) -> None:
-    """Remove all cache entries of one callable and forget that it reached a limit, as `torch._dynamo.reset()` does for all.
+    """Remove all cache entries of one callable and let it compile again, even if it has reached a recompile limit.
+
+    `torch._dynamo.reset()` does this for all functions.
 
     Covers resume functions. `torch._dynamo.reset()` crashes if another thread is in a call of the function; this waits until
     none is in a call of compiled code. Modules and functions with a decorator of torch share one code object, which is reset
@@ -85,7 +90,9 @@ def reset(fn: Any) -> None:
 
 
 def pin(entry: Entry, *, unsafe_ignore_backend: bool = False) -> Pin:
-    """Put one cache entry in front of all others and outside of the recompile limit, until the pin is removed.
+    """Make torch check one cache entry before all others and not count it towards the recompile limit.
+
+    This holds until `remove()` of the handle is called.
 
     torch checks pinned entries first and **does not compare backends** for them: every torch.compile of this function, with any
     backend and configuration, runs this entry when its guards hold. Pinning **removes all entries of the function that are not
@@ -110,19 +117,21 @@ def pin(entry: Entry, *, unsafe_ignore_backend: bool = False) -> Pin:
         )
     raw = raw_of(entry)
     if raw.is_pinned:
-        raise UsageError(f"cache entry {entry.id} of {entry.location} is already pinned\n  use the handle of that guards.pin")
+        raise UsageError(
+            f"cache entry {entry.id} of {entry.location} is already pinned\n  use the handle that guards.pin returned for it"
+        )
     pinned.pin(raw)
     return Pin(entry, raw)
 
 
 class Pin(Handle):
-    """A pinned cache entry; `remove()` removes it from the cache."""
+    """The handle of a cache entry that `guards.pin` has pinned; `remove()` removes the entry from the cache."""
 
     def __init__(self, entry: Entry, raw: RawEntry) -> None:
         self._entry, self._code, self._guards = entry, ref(raw.code), ref(raw.guards)
 
     def remove(self) -> None:
-        """Remove the entry from the cache. Raises UsageError as `guards.evict` does."""
+        """Remove the pinned entry from the cache; raise UsageError in the cases in which `guards.evict` does."""
         code, guards = self._code(), self._guards()
         if code is not None and guards is not None:
             pinned.unpin(code, guards)

@@ -1,4 +1,4 @@
-"""Notify a listener of every cache entry that is compiled for a callable."""
+"""Notify a listener of every new cache entry that torch compiles for a callable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dynx.guards._cache.owner import CacheOwner
 
 
 def on_compiled(owner: CacheOwner, listener: Callable[[str, Any], None], *, what: str) -> hooks.Subscription:
-    """Call `listener` with the compile id and the guard manager of each new entry, also of resume functions.
+    """Call `listener` with compile id and guard manager of each new cache entry of a callable and its resume functions.
 
     `what` names the feature in the report of an error that the listener raises.
     """

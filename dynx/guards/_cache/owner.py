@@ -1,4 +1,4 @@
-"""Which entries of torch's cache belong to a callable: Dynamo wraps modules and objects in code that all of them share."""
+"""Decide which cache entries belong to a callable: modules and callable objects share the code object of a torch wrapper."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AN_ID = re.compile(r"\b\d{6,}\b")
 
 
 class CacheOwner(NamedTuple):
-    """A callable as its cache entries identify it. Holds no strong reference to it."""
+    """Identifies the callable to which cache entries belong, without a strong reference to it."""
 
     code_refs: tuple[ref[CodeType], ...]
     class_name: str | None  # `str()` of the class of a module or another callable object
@@ -30,11 +30,11 @@ class CacheOwner(NamedTuple):
         return [code for code_ref in self.code_refs if (code := code_ref()) is not None]
 
     def entries(self) -> list[RawEntry]:
-        """List its cache entries and those of its resume functions; for each code object the oldest come first."""
+        """List the cache entries of the callable and of its resume functions, for each code object the oldest first."""
         return [entry for entry in with_resume_functions(self.codes) if self.has(entry.guards, entry.code)]
 
     def has(self, guards: Any, code: CodeType) -> bool:
-        """Return whether an entry for one of its code objects is its own.
+        """Return whether a cache entry of a code object belongs to this callable, not to another that shares the code.
 
         In code that several callables share, the guards on `fn`, the callable that torch's wrapper calls, decide.
         """
@@ -50,7 +50,7 @@ class CacheOwner(NamedTuple):
 
 
 def cache_owner(fn: Any) -> CacheOwner:
-    """Identify a callable, compiled or not, by its code objects and class. Raises UsageError if it has no Python code."""
+    """Return the CacheOwner of a callable, compiled or not. Raises UsageError if the callable has no Python code."""
     codes, user_code = codes_of(fn), user_code_of(fn)
     unwrapped = unwrap(fn)
     called = unwrapped.module if unwrapped.module is not None else unwrapped.through("compiled", "decorator")

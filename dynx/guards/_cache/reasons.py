@@ -1,4 +1,4 @@
-"""Why cache entries do not fit a call; also for entries that were compiled before dynx watched."""
+"""Find the guards because of which cache entries do not match a call, also of entries compiled outside `dynx.watch()`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dynx.records import Location, Reason
 def reasons_of(
     entries: Iterable[RawEntry], locals: Mapping[str, Any], globals: Mapping[str, Any], backend: Any
 ) -> tuple[Reason, ...]:
-    """Return the first failed guard of each entry, with the advice rule that applies."""
+    """Return for each cache entry the first guard that a call fails, with the id of the advice rule that applies."""
     site = call_site()
     return tuple(_reason(entry, locals, globals, backend, site) for entry in entries)
 
@@ -37,7 +37,7 @@ def _reason(
 
 
 def _location_in_torch(entry: RawEntry, reason: Reason) -> Location | None:
-    """Return the line that torch keeps with a guard on the same value; its message about a tensor guard leaves it out."""
+    """Return the user's line of a failed tensor guard from the guard tree, because torch's message leaves the line out."""
     source = tensor_source(reason.source)
     for node in tree_of(entry.guards).walk():
         if short_source(node.source) == source:

@@ -1,4 +1,4 @@
-"""`guards.recompiles()`: why functions are compiled again."""
+"""`guards.recompiles()`: record which guards made torch compile functions again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dynx.records import Reason, Recompile, Record
 
 
 def recompiles() -> Recompiles:
-    """Record every recompile while the `with` block runs.
+    """Record every recompile, with the guards that failed, while the `with` block runs.
 
     `dynx.watch()` records the same, and more.
 
@@ -35,7 +35,7 @@ def recompiles() -> Recompiles:
 
 
 class Recompiles(Handle, Sequence[Recompile]):
-    """The recompiles from the beginning of the `with` block to its end, or until `remove()`, in order."""
+    """The recompiles recorded by `guards.recompiles()` while its `with` block was open, in order."""
 
     def __init__(self) -> None:
         self._recompiles: list[Recompile] = []
@@ -46,7 +46,7 @@ class Recompiles(Handle, Sequence[Recompile]):
         return self
 
     def remove(self) -> None:
-        """Stop recording; the sequence keeps its recompiles."""
+        """Stop recording recompiles; the sequence keeps those recorded so far."""
         if self._listening is not None:
             self._listening.remove()
             self._listening = None
@@ -73,5 +73,5 @@ class Recompiles(Handle, Sequence[Recompile]):
 
 
 def with_rule(reason: Reason) -> Reason:
-    """Return the reason with the advice rule that applies to it."""
+    """Return a copy of a recompile reason with the id of the advice rule that applies to it."""
     return replace(reason, rule=rule_of_reason(reason))

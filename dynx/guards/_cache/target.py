@@ -1,4 +1,4 @@
-"""Which frame a call of a compiled callable runs first, and which code objects hold cache entries of a callable."""
+"""Find the function that a call of a compiled callable runs, and the code objects that hold a callable's cache entries."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _RUNS_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GEN
 
 
 class CompiledCall(NamedTuple):
-    """The compiled function that a call of a compiled callable runs, or why it is unknown before the call."""
+    """The function that a call of a compiled callable looks up in torch's cache, or why it is unknown before the call."""
 
     parts: lookup.Compiled | None
     why_unknown: str | None = None
     is_disabled: bool = False  # nothing is compiled
-    bound: tuple[Any, ...] = ()  # arguments in front of those of the call: the object of a method
+    bound: tuple[Any, ...] = ()  # arguments to insert before those of the call: `self` of a method
 
 
 def compiled_call_of(target: Any) -> CompiledCall:
@@ -62,7 +62,7 @@ def _unless_unknown(parts: lookup.Compiled) -> CompiledCall:
 
 
 def codes_of(fn: Any) -> list[CodeType]:
-    """List the code objects whose cache entries belong to a callable, compiled or not; without those of its resume functions.
+    """List the code objects that hold the cache entries of a callable, compiled or not; leave out its resume functions.
 
     Raises UsageError if there is none, and for a class.
     """
@@ -84,14 +84,14 @@ def codes_of(fn: Any) -> list[CodeType]:
 
 
 def user_code_of(fn: Any) -> CodeType | None:
-    """Return the code that the user wrote, behind torch.compile and decorators; of a module that of its `forward`."""
+    """Return the code object of the user's function under torch.compile and decorators; for a module, of `forward`."""
     module = unwrap(fn).module
     function = function_of(unwrap(fn if module is None else module.forward).through("compiled", "method", "decorator"))
     return None if function is None else function.__code__
 
 
 def definition_of(fn: Any) -> Location:
-    """Return the location at which a callable is defined. Raises UsageError if it has no Python code."""
+    """Return the file and line at which a callable is defined. Raises UsageError if it has no Python code."""
     return location_of(user_code_of(fn) or codes_of(fn)[0])
 
 

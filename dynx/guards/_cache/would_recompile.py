@@ -1,4 +1,4 @@
-"""`dynx.would_recompile`: what torch would do with a call, without making the call."""
+"""`dynx.would_recompile`: predict whether a call would compile, without running the function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dynx.records import Verdict
 
 
 def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
-    """Return whether a call of a compiled callable would compile, and why; the verdict is true if it would.
+    """Predict whether a call of a compiled callable would compile, and why; the returned Verdict is true if it would.
 
     Nothing is compiled and the function does not run: torch looks the call up with the backend, configuration, stance and
     region that it would have, and is stopped before the first instruction. Guards are evaluated as in a call, so they may run

@@ -1,4 +1,4 @@
-"""A backend as a value: two backends that compile alike have equal keys.
+"""Compute a key from the code and options of a backend, so that backends that compile in the same way have equal keys.
 
 torch compares backends by identity, so that a new lambda or `functools.partial` compiles everything again. Here the value of a
 function consists of its code, defaults, closure and the globals that it reads; what can change without changing the key, such
@@ -34,19 +34,19 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A key, and descriptions of the parts of it that are compared by identity."""
+    """The key of a backend, and descriptions of the parts that are compared by identity, for the warning about them."""
 
     key: Hashable
     by_identity: tuple[str, ...] = ()
 
     @property
     def likeness(self) -> Hashable:
-        """The key without the parts that are compared by identity: equal for backends with the same code."""
+        """The key without the parts that are compared by identity; equal for all backends with the same code."""
         return _without_identity(self.key)
 
 
 class _Identity:
-    """The identity of an object: equal only to that of the same object, while the object is alive."""
+    """A key that identifies one object: equal only to another key of the same object, and only while the object is alive."""
 
     __slots__ = ("_get", "_id", "may_change")
 
@@ -65,7 +65,7 @@ class _Identity:
 
 
 def value_of(backend: Any) -> Value:
-    """Return the value of a backend: of a name, a function, a partial, an instance with options, or any other object.
+    """Return the key of a backend as a Value; the backend is a name, a function, a partial, an instance or another object.
 
     Functions are compared by code, file, attributes, defaults, closure and the globals that they read, recursively for
     functions of the user; partials and namedtuples by their parts; objects whose class defines `__eq__` and `__hash__` by
@@ -82,14 +82,14 @@ def value_of(backend: Any) -> Value:
 
 
 class _Reader:
-    """Computes one key; keeps track of the values that are being read, since they may refer to themselves."""
+    """Computes the key of one backend recursively; tracks the values being read, since they may refer to themselves."""
 
     def __init__(self) -> None:
         self.by_identity: list[str] = []
         self._reading: dict[int, int] = {}  # depth by id
 
     def read(self, value: Any, what: str) -> Hashable:
-        """Return the key of a value; `what` describes the value in a message."""
+        """Return the key of a part of the backend; `what` describes the part in a warning."""
         cls: Any = type(value)
         if type(cls) is type:
             if cls in _PLAIN or (cls.__module__ == "torch" and cls.__name__ in _TORCH_PLAIN):
@@ -182,7 +182,7 @@ def _without_identity(key: Any) -> Any:
 
 
 def _is_comparable(value: Any) -> bool:
-    """Return whether a value is hashable and equal to itself; the `==` of a tensor for instance returns a tensor."""
+    """Return whether a value is hashable and `value == value` is True; for a tensor, `==` returns a tensor."""
     try:
         hash(value)
         return (value == value) is True
@@ -203,9 +203,9 @@ def _is_library_file(file: str) -> bool:
 
 
 def _globals_read(fn: Any) -> Mapping[tuple[str, ...], Any]:
-    """Return the globals that a function and its inner functions read, by path.
+    """Return the globals that a function and its inner functions read, by name, and attributes of global modules and classes.
 
-    Of modules and classes the attributes are read too: `("math", "pi")`.
+    The names form a path: `("math", "pi")` for `math.pi`.
     """
     builtins = fn.__builtins__
     values: dict[tuple[str, ...], Any] = {}
@@ -227,7 +227,7 @@ def _globals_read(fn: Any) -> Mapping[tuple[str, ...], Any]:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield a code object and those nested in it."""
+    """Yield a code object and, recursively, the code objects nested in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -258,13 +258,13 @@ def _defines_equality(cls: Any) -> bool:
 
 
 def _members(cls: Any) -> list[tuple[str, Any]]:
-    """List what a class and its bases define, by name."""
+    """List the names and values of the attributes that a class and its bases define, without implicit ones (`__doc__`)."""
     members = ((name, member) for base in cls.__mro__[:-1] for name, member in vars(base).items())
     return [(name, member) for name, member in members if name not in _IMPLICIT_MEMBERS]
 
 
 def _never_assigns_attributes(cls: Any) -> bool:
-    """Return whether instances keep everything in their `__dict__`, and only `__init__` assigns there.
+    """Return whether instances of a class store everything in `__dict__`, and only `__init__` assigns attributes.
 
     A backend that counts or collects in an attribute compiles differently from call to call.
     """

@@ -41,7 +41,7 @@ def compile(
     per_backend_limit: int | None = None,
     **torch_keywords: Any,
 ) -> Any:
-    """Compile a function, module or class as `torch.compile` does, and never run code that was compiled for something else.
+    """Compile as `torch.compile` does, but never run code compiled for another backend, option or configuration.
 
     torch keeps compiled code by function and backend object. Here it is kept by what the backend does (see `guards.keyed`), by
     `fullgraph`, `dynamic`, `mode` and `options`, and by those settings of `torch._dynamo`, `torch._inductor` and
@@ -80,7 +80,10 @@ def compile(
     """
     check_key(key)
     if per_backend_limit is not None and (type(per_backend_limit) is not int or per_backend_limit < 1):
-        raise UsageError(f"per_backend_limit={per_backend_limit!r} is not a positive int\n  pass how often to compile")
+        raise UsageError(
+            f"per_backend_limit={per_backend_limit!r} is not a positive int\n"
+            "  pass how often torch may compile the function for each backend and configuration"
+        )
     arguments = _Arguments(
         backend, fullgraph, dynamic, mode, options, disable, key, guard_config, per_backend_limit, torch_keywords
     )
@@ -92,7 +95,7 @@ def compile(
 
 @dataclass(frozen=True)
 class _Arguments:
-    """The arguments of `compile`."""
+    """The arguments of one call of `dynx.compile`."""
 
     backend: Any
     fullgraph: bool
@@ -107,14 +110,14 @@ class _Arguments:
 
 
 class _CompileKey(NamedTuple):
-    """What cache entries are kept by."""
+    """The key of a set of cache entries: compiled code is reused only for an equal key."""
 
     arguments: Hashable  # the backend's key, and the value of the other arguments
     config: Hashable  # fingerprint of torch's configuration
 
 
 class _Context:
-    """The counterpart of torch's `OptimizeContext`: compiles a callable once for each configuration that it is called under."""
+    """The counterpart of torch's `OptimizeContext`: compiles a callable once for each torch configuration at its calls."""
 
     def __init__(self, arguments: _Arguments) -> None:
         self._arguments = arguments
@@ -128,7 +131,7 @@ class _Context:
         self._limit = limit if limit is not None else keywords.get("recompile_limit")
         as_passed = {"options": dict(arguments.options) if arguments.options else None, "recompile_limit": self._limit}
         self._settings = {"fullgraph": arguments.fullgraph, **named, **as_passed}
-        self._isolation = object() if keywords.get("isolate_recompiles") else None  # equal to nothing else: shares no entries
+        self._isolation = object() if keywords.get("isolate_recompiles") else None  # unique, so that no entries are shared
         self._fingerprint = config_fingerprint(of_config=arguments.guard_config)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -169,7 +172,7 @@ class _Context:
         return key_for(self._arguments.backend, self._arguments.key), settings
 
     def compiler(self, config: Hashable = None) -> Callable[[Any], Any]:
-        """Return what compiles a function for a configuration, by default the current one.
+        """Return a decorator that compiles a function for one torch configuration, by default the current one.
 
         Uses the backend object of other compilations with an equal key, if there is one.
         """

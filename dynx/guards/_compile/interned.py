@@ -1,4 +1,4 @@
-"""One object for each key, as long as something else keeps the object alive."""
+"""Keep one shared object for each key, as long as other code keeps that object alive."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 class Interned(Generic[T]):
-    """Finds objects by key. Keeps neither alive: a key may refer back to its object."""
+    """Finds shared objects by key, without keeping keys or objects alive, because a key may refer to its object."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._refs: dict[int, list[ref[T]]] = {}  # by the hash of the key
 
     def get(self, key: Hashable, key_of: Callable[[T], Hashable], create: Callable[[], T]) -> T:
-        """Return the object whose `key_of` equals the key; create it if there is none."""
+        """Return the living object for which `key_of(object)` equals the key; create one if there is none."""
         with self._lock:
             alive = [weak for weak in self._refs.get(hash(key), ()) if weak() is not None]
             for weak in alive:

@@ -1,4 +1,4 @@
-"""Backends that are the same object for torch.compile whenever they compile alike."""
+"""`guards.keyed`: one backend object for all backends that compile in the same way, so that they share cache entries."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dynx.guards._compile.interned import Interned
 
 
 class ChosenKey(NamedTuple):
-    """A key that the user passed; it is trusted, and not compared with what the backend is now."""
+    """A backend key that the user passed as `key=`; dynx does not check it against the backend."""
 
     key: Hashable
 
 
 class Keyed:
-    """A backend for `torch.compile`; exists once for each key."""
+    """A wrapper of a backend for `torch.compile`; backends with equal keys share one wrapper object."""
 
     def __init__(self, backend: Any, key: Hashable) -> None:
         self.backend, self.key = backend, key
@@ -37,7 +37,7 @@ class Keyed:
         return compiled
 
     def shared_key(self) -> Hashable | None:
-        """Return the key; None if the backend has changed, now or when it compiled, and must not be shared any more."""
+        """Return the key under which this object is shared; None if the backend has changed since the key was computed."""
         is_unchanged = type(self.key) is ChosenKey or value_of(self.backend).key == self.key
         return self.key if self._is_shared and is_unchanged else None
 
@@ -47,12 +47,12 @@ class Keyed:
 
 _lock = threading.Lock()
 _keyed: Interned[Keyed] = Interned()
-_first_keys: dict[int, int] = {}  # by the hash of the likeness of backends: the hash of the key of the first of them
+_first_keys: dict[int, int] = {}  # by hash of `Value.likeness`: hash of the key of the first backend with this likeness
 _warned: set[int] = set()  # hashes of likenesses
 
 
 def keyed(backend: Any, *, key: Hashable = None) -> Any:
-    """Return a backend that is the same object for all backends that compile alike.
+    """Return one backend object for all backends that compile in the same way, so that they share cache entries.
 
     `torch.compile` compares backends by identity: a lambda or partial that is created again compiles everything again, and
     counts towards the recompile limit. This returns one object for backends with equal code, defaults, closure, globals and
@@ -95,7 +95,7 @@ def check_key(key: Any) -> None:
 
 
 def key_for(backend: Any, key: Hashable = None) -> Hashable:
-    """Return the key of a backend.
+    """Return the key by which a backend is compared with others: the user's `key`, or else one computed from the backend.
 
     Warns once if a part that is compared by identity separates it from a backend with the same code.
     """
@@ -118,16 +118,16 @@ def _warn_if_separated(backend: Any, value: Value) -> None:
         _warned.add(likeness)
     name = getattr(backend, "__qualname__", type(backend).__qualname__)
     warnings.warn(
-        f"backend {name!r} has the same code as an earlier backend, but {value.by_identity[0]} can change:"
-        " it is compared by identity, so everything is compiled again\n"
-        "  reuse one backend object, or pass what identifies it: dynx.compile(..., key=...)",
+        f"backend {name!r} has the same code as an earlier backend, but does not share its cache entries:"
+        f" {value.by_identity[0]} can change, so it is compared by identity\n"
+        "  reuse one backend object, or pass a key that identifies it: dynx.compile(..., key=...)",
         DynxWarning,
         stacklevel=user_stacklevel(),
     )
 
 
 def text_of(backend: Any) -> str:
-    """Return a backend as a user would write it: `eager`, `partial(backend, level=1)`, `backend`."""
+    """Return the text of a backend as the user writes it in code: `eager`, `partial(backend, level=1)`, `backend`."""
     if isinstance(backend, Keyed):
         return text_of(backend.backend)
     if isinstance(backend, partial):

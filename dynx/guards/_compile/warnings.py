@@ -1,4 +1,4 @@
-"""Warn when torch runs a function eagerly at a recompile limit, and when a stance compiles it for another backend."""
+"""Warn when a function runs eagerly at a recompile limit, and when `torch.compiler.set_stance` forces another backend."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN = 3
 
 
 def warn_at_limit(key: CacheKey, call: AtLimit) -> None:
-    """Warn with the function, the limit, and the guard that failed of each cache entry for this backend and configuration."""
+    """Warn that a function has reached its recompile limit, with the guard that failed in each of its cache entries."""
     warnings.warn(_text(key, call), DynxWarning, stacklevel=user_stacklevel())
 
 
@@ -52,15 +52,15 @@ def _reason_text(reason: Reason) -> str:
 
 
 def warn_if_forced(fn: Any, backend: Any) -> None:
-    """Warn with the function and both backends if a stance forces another backend; Python shows it once for each call site."""
+    """Warn if `torch.compiler.set_stance` makes a function compile with another backend; shown once for each call site."""
     forced = forced_backend()
     if forced is None or forced is backend or (type(forced) is str and forced == backend):
         return
     warnings.warn(
         f"{_name(fn)} is compiled with backend {text_of(forced)!r} in addition to"
         f" {text_of(backend)!r}, because torch.compiler.set_stance forces it"
-        "\n  its cache entries stay after the stance ends, apart from those of the other backend"
-        "\n  free the entries of all backends with dynx.guards.reset(fn)",
+        "\n  the cache entries of the forced backend stay after the stance ends"
+        "\n  remove the entries of all backends with dynx.guards.reset(fn)",
         DynxWarning,
         stacklevel=user_stacklevel(),
     )

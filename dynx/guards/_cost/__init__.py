@@ -1,1 +1,1 @@
-"""What checking guards costs per call, and which settings of torch make it cheaper."""
+"""Measure what checking guards costs in each call, and which settings of torch make it cheaper."""

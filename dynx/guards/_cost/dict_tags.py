@@ -1,4 +1,4 @@
-"""Make torch skip the guards of modules whose dictionaries did not change."""
+"""Apply torch's dict tags to a callable: torch skips the guards of modules whose dictionaries have not changed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from dynx.guards._cache.owner import CacheOwner
 
 
 class Marking(Handle):
-    """The setting "dict tags" of a callable, for its cache entries and those compiled from now on; `remove()` ends it.
+    """A handle that turns on dict tags for a callable's existing and future cache entries, until `remove()`.
 
-    torch cannot remove a mark: `remove()` resets the function, which compiles again at its next call. In code that several
-    callables share, because torch wraps them, it evicts the marked entries, which still count towards the recompile limit.
+    torch cannot turn dict tags off in an entry: `remove()` resets the function, which compiles again at its next call. Where
+    several callables share the code object of a torch wrapper, `remove()` evicts the entries with dict tags, which then still
+    count towards the recompile limit.
     """
 
     def __init__(self, owner: CacheOwner) -> None:
@@ -31,7 +32,10 @@ class Marking(Handle):
         self._marked.add(guards)
 
     def remove(self) -> None:
-        """Stop marking and remove the marked entries. If it raises UsageError, as `guards.reset` does, they stay marked."""
+        """Turn off dict tags by removing the cache entries that have them.
+
+        If it raises UsageError, as `guards.reset` does, these entries stay, with their dict tags.
+        """
         self._subscription.remove()
         marked = [entry for entry in self._owner.entries() if entry.guards in self._marked]
         for code in {id(entry.code): entry.code for entry in marked}.values():

@@ -1,4 +1,4 @@
-"""`guards.profile`: what the guards of a call cost, and the cheapest safe setting to check them."""
+"""`guards.profile`: time the guards of a call, and find the cheapest safe setting to check them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class GuardProfile(GuardCosts):
     owner: CacheOwner = field(default=CacheOwner((), None, None), compare=False, repr=False, metadata=IN_PROCESS)
 
     def apply(self, setting: str | None = None) -> Marking:
-        """Check the guards of this callable as `advice` says, or with the setting of this name, until the handle is removed.
+        """Apply a setting, by default the one in `advice`, to the guards of this callable, until the handle is removed.
 
         Args:
             setting: The name of one of `settings`. Only "dict tags" drops no guard and can be applied to compiled code.
@@ -58,11 +58,14 @@ class GuardProfile(GuardCosts):
             return Marking(self.owner)
         if chosen == self.settings[0]:
             raise UsageError(_nothing_cheaper(self.settings[1:]))
-        raise UsageError(f"{chosen.name} drops guards, which torch can only do when it compiles\n  use {chosen.how}")
+        raise UsageError(
+            f"setting {chosen.name!r} drops guards, so it cannot be applied to code that is compiled already\n"
+            f"  compile with {chosen.how}"
+        )
 
 
 def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> GuardProfile:
-    """Time the guards of a call, value by value, and the settings that would check them faster.
+    """Time the guards of a call for each guarded value, and compare settings that would check them faster.
 
     **Makes the call about a dozen times**, to find the frames that it runs and to time the whole of it: its side effects, such
     as a step of an optimizer, happen as often. In one of these calls it stops before each frame, for about a second in all, to
@@ -109,14 +112,17 @@ def profile(compiled: Any, /, *args: Any, **kwargs: Any) -> GuardProfile:
 
 
 def _entries_run(call: Callable[[], object], owner: CacheOwner, location: Location) -> list[RawEntry]:
-    """List the cache entries that a call runs, once for each run. Raises UsageError if it runs none."""
+    """List the cache entries that a call runs, one item for each run. Raises UsageError if the call runs none."""
     before = entries = owner.entries()
     for _ in range(_MAX_COMPILES):
         if runs := frames_run(call, entries):
             return runs
         before, entries = entries, owner.entries()
     if len(before) != len(entries):
-        raise UsageError(f"every call of {location.function} compiles again\n  dynx.guards.recompiles() reports why")
+        raise UsageError(
+            f"the guards cannot be profiled, because every call of {location.function} compiles again\n"
+            "  dynx.guards.recompiles() reports why"
+        )
     raise UsageError(
         f"this call of {location.function} runs no compiled code\n"
         "  pass what torch.compile returned; if you did, dynx.would_recompile(compiled, ...) reports why"
@@ -124,7 +130,7 @@ def _entries_run(call: Callable[[], object], owner: CacheOwner, location: Locati
 
 
 def _measured_frames(call: Callable[[], object], runs: list[RawEntry]) -> list[_Frame]:
-    """Make a call, and time the guards of each frame right before it begins, when they hold."""
+    """Make a call and time the guards of each of its frames right before the frame begins, when its guards hold."""
     counts = Counter(id(entry.guards) for entry in runs)
     frames: dict[int, _Frame] = {}
 
@@ -138,14 +144,14 @@ def _measured_frames(call: Callable[[], object], runs: list[RawEntry]) -> list[_
     for frame in frames.values():
         if not frame.hold:
             raise UsageError(
-                f"a guard of {location_of(frame.entry.code).function} held in the call but not right after: it cannot be timed"
-                "\n  look in guards.inspect(fn) for a guard that runs code which changes what it checks"
+                f"the guards of {location_of(frame.entry.code).function} cannot be timed: they held in the call, but not when"
+                " evaluated again\n  look in guards.inspect(fn) for a guard that changes what it checks"
             )
     return list(frames.values())
 
 
 class _Frame:
-    """A frame of the call whose guards are timed."""
+    """A frame of the profiled call, with the times of its guards."""
 
     def __init__(self, run: FrameRun, times: int) -> None:
         self.entry, self.times = run.entry, times  # times: how often the call runs the entry
@@ -166,13 +172,13 @@ class _Frame:
 
 
 def _cost(timed: TimedNode, node: GuardNode) -> CostNode:
-    """Combine the times of a guard tree with its record."""
+    """Merge the measured times of a guard tree and the record of its guards into one tree of CostNodes."""
     children = tuple(_cost(timed_child, child) for timed_child, child in zip(timed.children, node.children, strict=True))
     return CostNode(node.source, node.type, timed.total, timed.own, node.guards, children)
 
 
 def _nanoseconds(call: Callable[[], object]) -> float:
-    """Return the nanoseconds of the fastest of several calls."""
+    """Make several calls and return the duration of the fastest, in nanoseconds."""
     clock, best, end = time.perf_counter_ns, float("inf"), time.perf_counter() + _CALL_SECONDS
     for number in range(1, _MAX_CALLS + 1):
         start = clock()

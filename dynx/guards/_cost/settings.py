@@ -1,4 +1,4 @@
-"""Settings to check the guards of a frame: what each costs, and which changes it misses."""
+"""Compare settings of torch for checking the guards of a frame: what each costs, and which changes it does not detect."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _FILTERS: Mapping[str, _Drops] = {  # functions of torch.compiler
     "keep_tensor_guards_unsafe": lambda node, module: not is_tensor(node),
 }
 _CLASS_ASSIGNED = "a class that is assigned to a module: module.__class__ = Other"
-_FUNCTION_CHANGED = "a function that a module holds: what it closes over rebound, its defaults or code replaced"
+_FUNCTION_CHANGED = "a change of a function stored in a module: what it closes over, its defaults or its code replaced"
 _FREED = "before Python 3.12: torch may read freed memory once a submodule was replaced (pytorch#188101)"
-_VERIFIED = "no guard is dropped; of generated changes to modules it notices all others that torch's default does"
+_VERIFIED = "no guard is dropped; in tests with generated changes to modules, it missed no others that torch's default notices"
 
 
 class Planned(NamedTuple):
-    """A setting for the guards of one frame."""
+    """A setting to be timed for one frame, with the guards that it keeps and drops."""
 
     name: str
     ns: Callable[[], float]  # to be called after the measurement
@@ -38,7 +38,7 @@ class Planned(NamedTuple):
 
 
 class FrameSettings(NamedTuple):
-    """The settings that were measured for a frame."""
+    """The settings that were timed for a frame of the profiled call."""
 
     planned: list[Planned]  # the setting in use first
     times: int  # how often a call runs the frame
@@ -47,7 +47,7 @@ class FrameSettings(NamedTuple):
 def plan(
     times: GuardTimes, tree: RawNode, guards: GuardNode, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> list[Planned]:
-    """List the settings to be timed for a frame, and add to `times` what has to be run for them.
+    """List the settings to be timed for a frame, and register in `times` the copies of its guards that have to be run.
 
     `guards` is the record of `tree`.
     """
@@ -69,7 +69,7 @@ def plan(
 
 
 def settings(frames: Sequence[FrameSettings]) -> tuple[GuardSetting, ...]:
-    """Add up the measurements of all frames of a call: the setting in use first, then the others, cheapest first."""
+    """Sum the measurements of each setting over all frames: the setting in use first, then the others, cheapest first."""
     results = []
     for name in dict.fromkeys(setting.name for frame in frames for setting in frame.planned):
         ns, kept, dropped = 0.0, 0, Counter[str]()
@@ -100,25 +100,25 @@ def _setting(name: str, ns: float, kept: int, dropped: Counter[str]) -> GuardSet
 
 
 def _kept(node: RawNode, module: RawNode | None, drops: _Drops) -> list[RawNode]:
-    """List the nodes whose guards are kept, and the nodes that lead to them."""
+    """List the nodes of a guard tree whose guards a filter keeps, and the nodes that lead to them."""
     module = node if is_module(node) else module
     below = [kept for child in node.children for kept in _kept(child, module, drops)]
     return [node, *below] if below or not drops(node, module) else []
 
 
 def _dropped(node: RawNode, module: RawNode | None, drops: _Drops) -> list[RawNode]:
-    """List the nodes whose guards are dropped."""
+    """List the nodes of a guard tree whose guards a filter drops."""
     module = node if is_module(node) else module
     below = [dropped for child in node.children for dropped in _dropped(child, module, drops)]
     return [node, *below] if drops(node, module) else below
 
 
 def _without_ambient(copy: Callable[[], float], times: GuardTimes) -> Callable[[], float]:
-    """Subtract the time of the guards on ambient state, which every copy evaluates, from that of a copy that drops them."""
+    """Subtract the time of the guards on ambient state (such as grad mode), which every copy of the guards evaluates."""
     return lambda: max(0.0, copy() - times.ambient)
 
 
 def _guarded_values(root: RawNode, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> list[Any]:
-    """List the dictionaries and tensors with guards at and below a module."""
+    """List the dictionaries and tensors that have guards in a module or its submodules."""
     values = [resolve(node.source, locals, globals) for node in root.walk()]
     return [value for value in values if type(value) is dict or is_tensor_value(value)]
