@@ -1,4 +1,4 @@
-"""The options of the backend and of the functions beside it."""
+"""The options of `backend="dynx_cudagraphs"`, `fast_path`, `graphed` and `train_step`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Config:
     With torch.compile, pass the same names as `options={...}`.
 
     Attributes:
-        inner: Compiles what is captured: "eager" runs the operators of the graph, "inductor" its kernels.
+        inner: What a captured graph runs: "eager" the operators of the graph, "inductor" the kernels that inductor compiles.
         inputs: How dynamic inputs reach a captured graph. "copy" copies them before each replay; "memcpy_node" lets memcpy
             nodes of the graph copy them, whose source pointers are set before each replay; "patch" sets the pointers inside
             the kernels' parameters, so that nothing is copied (verified at capture; falls back to copies where that fails).
@@ -94,7 +94,7 @@ def config_of(options: Mapping[str, Any]) -> Config:
 
 
 def config_or_default(config: Config | None) -> Config:
-    """Return the configuration, or the default where it is None. Raises UsageError for anything else."""
+    """Return `config`, or the default Config if it is None. Raises UsageError for any other object."""
     if config is not None and not isinstance(config, Config):
         raise UsageError(f"config is of type {type(config).__name__}\n  pass a cudagraphs.Config")
     return config or Config()

@@ -1,4 +1,4 @@
-"""Functions and modules whose forward and backward passes are replayed, like torch.cuda.make_graphed_callables."""
+"""`graphed`: record the forward and backward passes of functions and modules, like torch.cuda.make_graphed_callables."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def graphed(
     capture_error_mode: str = "thread_local",
     config: Config | None = None,
 ) -> Any:
-    """Record the forward and backward passes of a function or module, or of each of a tuple of them.
+    """Record the forward and backward passes of a function or module, or of each element of a tuple of them.
 
     Like `torch.cuda.make_graphed_callables`, and less restricted: arguments may be keyword arguments, containers and other
     objects than tensors; other layouts are recorded when they occur; a module is recorded for train and eval mode, with
@@ -163,7 +163,7 @@ def _graphed(
 
 @contextmanager
 def _all_or_none(callables: Sequence[Any]) -> Iterator[None]:
-    """Restore `forward` of all modules where one of them cannot be recorded."""
+    """Restore the original `forward` of all modules if an exception is raised while they are recorded."""
     before = [(module, vars(module).get("forward")) for module in callables if isinstance(module, nn.Module)]
     try:
         yield
@@ -176,16 +176,13 @@ def _all_or_none(callables: Sequence[Any]) -> Iterator[None]:
 
 
 def _trained_params(modules: Sequence[nn.Module]) -> list[tuple[str, torch.Tensor]]:
-    """Return the parameters that need gradients with their first name, each once."""
+    """Return names and parameters that require grad; a parameter with several names once, with its first name."""
     params = [named for module in modules for named in module.named_parameters() if named[1].requires_grad]
     return list({id(param): (name, param) for name, param in reversed(params)}.values())[::-1]
 
 
 def _compiled(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile with inductor, so that the backward graph does not free what the forward graph saved.
-
-    It may be replayed again.
-    """
+    """Compile with inductor, such that the backward graph keeps the saved tensors, since it may be replayed again."""
     run = torch.compile(forward)
 
     @functools.wraps(forward)
@@ -205,7 +202,7 @@ def record_with_gradients(
     tensors: Sequence[torch.Tensor],
     /,
 ) -> Replayable:
-    """Record forward and backward where gradients are enabled and needed, otherwise only forward."""
+    """Record the forward and backward passes if grad mode is enabled and a tensor requires grad, otherwise only forward."""
     policy = gradients()
     if torch.is_grad_enabled() and (policy.parameters or any(tensor.requires_grad for tensor in tensors)):
         return ForwardBackward(call, plan, config, runtime, tensors, policy)

@@ -1,4 +1,4 @@
-"""The CUDA graphs of recordings, to inspect or to change them."""
+"""The CUDA graphs of recordings, for users to inspect and modify."""
 
 from __future__ import annotations
 

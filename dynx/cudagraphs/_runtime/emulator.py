@@ -28,7 +28,7 @@ from dynx.errors import CaptureFailed, UsageError
 
 
 class Emulator:
-    """Captures on the CPU."""
+    """The runtime that emulates CUDA graphs on the CPU: a capture records operators, and a replay runs them again."""
 
     device = torch.device("cpu")
 
@@ -106,7 +106,7 @@ _COPY = torch.ops.aten.copy_.default
 
 
 class _Step(NamedTuple):
-    """A call of an operator in a capture."""
+    """An operator call that a capture recorded, with its arguments and the memory of its results."""
 
     operator: Any
     args: tuple[Any, ...]
@@ -153,7 +153,7 @@ class EmulatedGraph:
         _fill_with_garbage(inputs)
 
     def check_reads(self) -> None:
-        """Raise CaptureFailed if an operator reads memory that was allocated outside of the recorded operators and is freed.
+        """Raise CaptureFailed if an operator reads memory that no recorded operator allocated and that has been freed.
 
         CUDA does not capture a copy from such memory.
         """
@@ -164,7 +164,7 @@ class EmulatedGraph:
                 )
 
     def uses_memory_of(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Return whether the arguments of an operator are in the memory of one of the tensors."""
+        """Return whether an operator of the graph has an argument in the memory of one of the tensors."""
         storages = {_storage(tensor) for tensor in tensors}
         leaves = (leaf for step in self._steps or () for leaf in tree_leaves((step.args, step.kwargs)))
         return any(isinstance(leaf, WeakMemory) and leaf.address in storages for leaf in leaves)
@@ -235,7 +235,7 @@ class EmulatedGraph:
         self.raw_cuda_graph()
 
     def close(self) -> None:
-        """Release all tensors; memory of the pool that is in use by other tensors stays theirs, as on CUDA."""
+        """Release all tensors of the graph; pool memory that other tensors use stays valid, as on CUDA."""
         self._steps = self.outputs = None
         self._intermediates = []
         self._output_memory = []
@@ -280,7 +280,7 @@ class _Recorder(TorchDispatchMode):
         return out
 
     def restore_memory(self) -> None:
-        """Restore the contents of all memory that was an argument of an operator."""
+        """Restore the contents that the arguments of operators had before the capture."""
         for storage, before in self._before.values():
             storage.copy_(before)
 
@@ -296,7 +296,7 @@ def _tags(operator: Any) -> Container[torch.Tag]:
 
 
 def _with_current_layout(values: Any) -> Any:
-    """Detach the tensors: operators such as squeeze_ change the shape of the program's tensor objects later."""
+    """Detach the tensors, which keeps their layouts when an operator such as squeeze_ changes the original tensors."""
     return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, values)
 
 
@@ -313,7 +313,7 @@ def _to_weak(arguments: Any, own_storages: Container[int]) -> Any:
 
 
 def _to_tensors(arguments: Any, patched: Mapping[int, torch.Tensor] = MappingProxyType({})) -> Any:
-    """Replace weak references to memory by tensors; those to patched inputs, by address, by the tensors that replace them."""
+    """Replace weak references to memory by tensors; `patched` maps the addresses of patched inputs to the tensors to read."""
     return tree_map(lambda leaf: _tensor_at(leaf, patched) if isinstance(leaf, WeakMemory) else leaf, arguments)
 
 
@@ -336,7 +336,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _fill_with_garbage(tensors: Sequence[torch.Tensor], integers: int | None = None) -> None:
-    """Fill tensors with NaN, and integers with their largest value or with `integers`, so that reading them shows."""
+    """Fill tensors with NaN, integer tensors with their largest value or `integers`, so that tests detect reads of them."""
     with torch.no_grad():
         for tensor in tensors:
             if tensor.is_floating_point() or tensor.is_complex():
@@ -355,7 +355,7 @@ class _RngStates:
         self._states = [torch.get_rng_state()]
 
     def record_draw(self, before: torch.Tensor) -> int | None:
-        """Append the current state if it differs from the state `before` an operator.
+        """Append the current RNG state if an operator drew random numbers: if the state differs from the one `before` it.
 
         Returns:
             The index of `before`; None if the operator drew no random numbers.
@@ -373,7 +373,7 @@ class _RngStates:
         self._states.append(torch.get_rng_state())
 
     def current_index(self) -> int:
-        """Return the index of the current state. Raises CaptureFailed if another seed was set."""
+        """Return the index of the current RNG state. Raises CaptureFailed if a seed was set during the capture."""
         return self._index_of(torch.get_rng_state())
 
     def restore(self, index: int) -> None:

@@ -1,4 +1,4 @@
-"""Copies of inputs and outputs inside of a captured graph, and how they are found among the copies of the function itself."""
+"""Copies of inputs and outputs inside of a captured graph, and the search for their memcpy nodes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ class CopiesNotFound(CaptureFailed):
 
 
 def find_copies(nodes: Iterable[tuple[Addresses, Node]], copies: Sequence[Copy]) -> list[Node]:
-    """Find the nodes of copies by both addresses, since the function may write to the same target again.
+    """Find the memcpy node of each copy by its target and source address.
+
+    The target alone is not enough, since the function may write to it again.
 
     Args:
         nodes: The memcpy nodes of a graph, with their addresses.

@@ -31,7 +31,7 @@ class NodeParams(NamedTuple):
 
 
 class AddressRange(NamedTuple):
-    """Memory from `start` up to, and without, `end`."""
+    """Memory from the address `start` up to, but not including, `end`."""
 
     start: int
     end: int
@@ -48,7 +48,7 @@ class InputPointer(NamedTuple):
 
 
 class StaleBytes(NamedTuple):
-    """Padding that holds a part of an old address; verification overwrites it, to see that no kernel reads it."""
+    """Padding in node parameters that holds part of an old address; verification overwrites it to prove it is not read."""
 
     node: int
     field: int
@@ -68,7 +68,7 @@ class NotPatchable(Exception):
 
 
 class UnexplainedDifference(NotPatchable):
-    """A word differs for an unknown reason. If the difference is random, more captures may show that."""
+    """A word of a node's parameters differs between captures for an unknown reason; more captures may show it is random."""
 
 
 def find_input_pointers(
@@ -164,7 +164,7 @@ def _is_other_address(
     device_memory: Sequence[AddressRange],
     host_memory: Sequence[AddressRange],
 ) -> bool:
-    """Return whether a word is an address, but not in an input of the second set."""
+    """Return whether a word is an address in device or host memory, but not in an input of the second set."""
     is_input = any(second.start <= word < second.end for _, second in inputs)
     return not is_input and (_contains(device_memory, word) or _contains(host_memory, word))
 

@@ -1,4 +1,4 @@
-"""Refuse what cannot be part of a recorded training step or a graphed module, with its name."""
+"""Raise UsageError for parameters, hooks, optimizers and options that `train_step` and `graphed` cannot record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
 
 
 def check_for_training(config: Config) -> None:
-    """Raise UsageError for options that are for inference only."""
+    """Raise UsageError for the options that only `fast_path` or inference supports: buckets and `params="patch"`."""
     if config.params == "patch":
         raise UsageError("params='patch' is for graphs without gradients\n  leave it out")
     if config.buckets:
@@ -28,7 +28,7 @@ def check_for_training(config: Config) -> None:
 
 
 def check_numbers(accumulate: int, clip_grad_norm: float | None) -> None:
-    """Raise UsageError for numbers with which nothing would be trained."""
+    """Raise UsageError if `accumulate` is below 1 or `clip_grad_norm` is not above 0: nothing would be trained."""
     if not isinstance(accumulate, int) or accumulate < 1:
         raise UsageError(f"accumulate={accumulate} would never step\n  pass a number of calls, at least 1")
     if clip_grad_norm is not None and not clip_grad_norm > 0:
@@ -36,7 +36,7 @@ def check_numbers(accumulate: int, clip_grad_norm: float | None) -> None:
 
 
 def named_params(params: Iterable[Any]) -> list[Named]:
-    """Name parameters without names by their index.
+    """Return pairs of name and parameter; parameters that were passed without names are named by their index.
 
     Raises UsageError for other objects, and where no parameter needs gradients.
     """
@@ -52,7 +52,7 @@ def named_params(params: Iterable[Any]) -> list[Named]:
 
 
 def check_examples(examples: Sequence[Any], device: torch.device | None) -> None:
-    """Raise UsageError for examples that were meant for another argument, or are on another device."""
+    """Raise UsageError for an optimizer, scaler or Config among the examples, and for tensors on another device."""
     for example in examples:
         if isinstance(example, (torch.optim.Optimizer, torch.amp.GradScaler, Config)):
             kind = type(example).__name__
@@ -97,7 +97,7 @@ def check_modules(modules: Sequence[nn.Module]) -> None:
 
 
 def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named], scaler: Any, accumulate: int = 1) -> None:
-    """Raise UsageError where the step of an optimizer cannot be captured."""
+    """Raise UsageError if the step of the optimizer cannot be captured."""
     kind = type(optimizer).__name__
     if accumulate > 1 and isinstance(optimizer, torch.optim.SparseAdam):
         raise UsageError("gradients that accumulate over calls are dense, which SparseAdam does not accept\n  use accumulate=1")
@@ -126,14 +126,14 @@ def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named], sc
 
 
 def _state_tensors(params: Sequence[torch.Tensor], optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """Return the tensors of the optimizer's state so far; Adagrad creates them in its constructor."""
+    """Return the tensors in the optimizer's state of these parameters; Adagrad has them before its first step."""
     states = [optimizer.state.get(param) for param in params]
     values = (value for state in states if isinstance(state, dict) for value in state.values())
     return [value for value in values if isinstance(value, torch.Tensor)]
 
 
 def check_wrappers(named: Sequence[Named]) -> None:
-    """Raise UsageError where any DDP or DataParallel module in the process wraps the parameters."""
+    """Raise UsageError if a DDP or DataParallel module anywhere in the process wraps the parameters."""
     params = {id(param) for _, param in named}
     modules = (value for value in gc.get_objects() if issubclass(type(value), nn.Module))
     for wrapper in (module for module in modules if issubclass(type(module), _WRAPPERS)):
