@@ -185,7 +185,7 @@ def test_gradients_reach_parameters_through_each_access(device, on_device, name)
 def test_parameters_of_hidden_modules_raise(device):
     visible, hidden = linear(device), types.SimpleNamespace(layer=linear(device))
     with pytest.raises(
-        UsageError, match=r"a tensor of size \(3, 3\) needs gradients, and is neither an argument nor a parameter"
+        UsageError, match=r"a tensor of size \(3, 3\) requires grad, but is neither an argument nor a parameter"
     ):
         cudagraphs.graphed(
             lambda x: visible(getattr(hidden, "lay" + "er")(x)), (torch.ones(2, 3, device=device),), config=config_for(device)

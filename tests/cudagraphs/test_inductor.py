@@ -48,7 +48,7 @@ def test_is_plain_inductor_without_a_cuda_device(monkeypatch):
 
 
 def test_emulator_raises():
-    with pytest.raises(UsageError, match="sees operators, not inductor's kernels"):
+    with pytest.raises(UsageError, match="emulates operators, not inductor's kernels"):
         cudagraphs.Config(inner="inductor", runtime="emulator")
 
 

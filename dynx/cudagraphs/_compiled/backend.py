@@ -64,7 +64,9 @@ def dynx_cudagraphs(
 ) -> Any:
     """Compile a Dynamo graph for `torch.compile(backend="dynx_cudagraphs")`; `options` are fields of `Config`."""
     if mode is not None:
-        raise UsageError(f"dynx_cudagraphs has no modes: mode={mode!r} is inductor's\n  leave it out, or use options={{...}}")
+        raise UsageError(
+            f"backend='dynx_cudagraphs' takes no mode: mode={mode!r} is inductor's\n  leave it out, or pass options={{...}}"
+        )
     return backend(config_of(options or {}))(gm, example_inputs)
 
 
@@ -77,7 +79,9 @@ class _Backend:
         runtime = select_runtime(self.config, device=_cuda_device(example_inputs))
         check_bindings(self.config, runtime)
         if self.config.buckets:
-            raise UsageError("buckets are for cudagraphs.fast_path\n  with torch.compile, mark sizes as dynamic")
+            raise UsageError(
+                "buckets work only with cudagraphs.fast_path\n  leave them out; with torch.compile, mark sizes as dynamic"
+            )
         compilation = _Compilation(self.config, runtime, aot.input_sources(gm))
         if self.config.gradients == "in_place" and runtime is not None and torch.is_grad_enabled():
             inner: Callable[..., Any] = gm

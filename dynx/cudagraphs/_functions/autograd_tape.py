@@ -55,7 +55,7 @@ class AutogradTape:
         size = unknown_leaf([output for output in outputs if isinstance(output, torch.Tensor)], known)
         if size is not None:
             raise UsageError(
-                f"a tensor of size {size} needs gradients, and is neither an argument nor a parameter of a known module\n"
+                f"a tensor of size {size} requires grad, but is neither an argument nor a parameter of a module found by dynx\n"
                 "  pass a module instead of a function, or reference its modules from the function's closure"
             )
         self._inputs = [tensor for tensor, need in zip(inputs, self._needs, strict=True) if need]

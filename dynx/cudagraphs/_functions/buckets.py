@@ -86,11 +86,14 @@ def check_buckets(buckets: Buckets, outputs: str, max_recordings: int) -> None:
     """Raise UsageError if `outputs` is not "clone", or if buckets need more recordings than `max_recordings`."""
     if outputs != "clone":
         raise UsageError(
-            f"outputs={outputs!r} with buckets: recordings of buckets share memory, so results must be cloned\n  use 'clone'"
+            f"outputs={outputs!r} does not work with buckets: their recordings share memory, so results must be cloned\n"
+            "  use outputs='clone'"
         )
     count = len(list(product(*buckets.values())))
     if count > max_recordings:
-        raise UsageError(f"buckets need {count} recordings, max_recordings={max_recordings}\n  pass a larger max_recordings")
+        raise UsageError(
+            f"buckets need {count} recordings, but max_recordings is {max_recordings}\n  pass a larger max_recordings"
+        )
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:

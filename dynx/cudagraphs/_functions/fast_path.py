@@ -70,16 +70,19 @@ def fast_path(
     check_bindings(config, runtime)
     if not unsafe_skip_checks and (names := unset_closure_variables(fn)):
         raise UsageError(
-            f"{names[0]}, which {name_of(fn)} uses, has no value yet, so it cannot be checked\n"
-            "  assign it before, or skip the checks with unsafe_skip_checks=True"
+            f"the variable {names[0]}, which {name_of(fn)} uses, has no value yet, so its changes cannot be detected\n"
+            "  assign it before fast_path is called, or skip the checks with unsafe_skip_checks=True"
         )
     if not unsafe_skip_checks and not modules:
         raise UsageError(
-            f"found no module that {name_of(fn)} uses, so its state cannot be checked\n"
+            f"found no nn.Module that {name_of(fn)} uses, so changes of its state cannot be detected\n"
             "  skip the checks with unsafe_skip_checks=True"
         )
     if config.params == "patch" and (unsafe_skip_checks or config.buckets):
-        raise UsageError("params='patch' looks at the parameters in each call\n  leave out unsafe_skip_checks and buckets")
+        raise UsageError(
+            "params='patch' checks the parameters in each call, so it does not work with unsafe_skip_checks or buckets\n"
+            "  leave out unsafe_skip_checks and buckets"
+        )
     inner = torch.compile(fn) if config.inner == "inductor" else fn
     call = _WithoutGradients(inner)
     name = f"the fast path of {name_of(fn)}"

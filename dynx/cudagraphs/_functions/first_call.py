@@ -72,20 +72,20 @@ def why_not_replayable(
     """
     leaves = zip(before.leaves, after.leaves, strict=True)
     if key != after.key or any(old is not new for old, new in leaves):
-        return "it changes the containers among its arguments, which a replay would not do"
+        return "the function changes the containers among its arguments, which a replay would not do"
     for name, leaf in zip(names, before.leaves, strict=True):
         if isinstance(leaf, torch.Tensor):
             if leaf.layout != torch.strided:
-                return f"{name} is a sparse tensor"
+                return f"argument {name} is a sparse tensor"
         elif not isinstance(leaf, (*_VALUES, *_STATELESS)) and not is_part_of_state(leaf):
             kind = type(leaf).__name__
             return (
-                f"{name} is of type {kind}, whose changes cannot be noticed\n"
+                f"argument {name} is of type {kind}, whose changes cannot be detected\n"
                 "  reference it from the function's closure instead, if only its tensors change"
             )
     for result in results:
         if not isinstance(result, (torch.Tensor, *_VALUES, *_STATELESS)):
-            return f"it returns an object of type {type(result).__name__}, which a replay would not create again"
+            return f"the function returns an object of type {type(result).__name__}, which a replay would not create again"
     return ""
 
 

@@ -177,7 +177,10 @@ class ForwardBackward:
         names = [f"argument {index}" for index in self._needs] + [name for name, _ in self._gradients.parameters]
         unused = [name for name, is_used in zip(names, self._tape.is_used, strict=True) if not is_used]
         if unused and not self._gradients.allow_unused:
-            raise UsageError(f"{', '.join(unused)} gets no gradient\n  pass allow_unused_input=True if that is intended")
+            raise UsageError(
+                f"the backward pass computes no gradient for {', '.join(unused)}\n"
+                "  pass allow_unused_input=True if that is intended"
+            )
 
     @property
     def captured(self) -> list[tuple[Part, CapturedGraph]]:
@@ -229,4 +232,5 @@ def _with_layout_of(gradient: torch.Tensor, result: torch.Tensor) -> torch.Tenso
 def _refuse_mutations(plan: GraphPlan, needs: Sequence[int]) -> None:
     for index in needs:
         if index in plan.mutated:
-            raise UsageError(f"{plan.inputs[index].name} needs gradients and is mutated\n  pass a copy of it")
+            name = plan.inputs[index].name
+            raise UsageError(f"the function mutates its argument {name}, which requires grad\n  pass a copy of it")

@@ -134,4 +134,4 @@ class _StaticArgs(State):
         )
 
     def difference(self, before: Key, after: Key) -> str:
-        return "the address of a parameter, or whether it needs gradients,"
+        return "the address of a parameter, or its requires_grad,"

@@ -84,12 +84,15 @@ def graphed(
         [[1.0, 1.0], [1.0, 1.0]]
     """
     if warmup < 1:
-        raise UsageError(f"warmup={warmup}: what a first call sets up cannot be captured\n  pass at least 1")
+        raise UsageError(
+            f"warmup={warmup} allows no call before the capture, but a first call sets up what cannot be captured\n"
+            "  pass at least 1"
+        )
     if gradients not in ("autograd", "in_place"):
         raise UsageError(f"gradients={gradients!r} is not a valid choice\n  valid choices: 'autograd', 'in_place'")
     config = config_or_default(config)
     if not isinstance(sample_args, (tuple, list)):
-        raise UsageError(f"sample_args is of type {type(sample_args).__name__}\n  pass a tuple of arguments: (x,)")
+        raise UsageError(f"sample_args is of type {type(sample_args).__name__}, not a tuple\n  pass a tuple of arguments: (x,)")
     for function in fn if isinstance(fn, tuple) else (fn,):
         if not callable(function):
             kind = type(function).__name__
@@ -110,7 +113,8 @@ def graphed(
             return make(fn, tuple(sample_args), dict(sample_kwargs or {}))  # type: ignore[arg-type]
     if len(fn) != len(sample_args):
         raise UsageError(
-            f"{len(fn)} callables, but sample arguments for {len(sample_args)}\n  pass a tuple of arguments for each"
+            f"graphed got {len(fn)} callables, but sample arguments for {len(sample_args)}\n"
+            "  pass a tuple of arguments for each"
         )
     all_kwargs: Sequence[Any] = sample_kwargs or [{}] * len(fn)  # type: ignore[assignment]
     with _all_or_none(fn):

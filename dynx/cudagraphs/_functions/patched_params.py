@@ -82,7 +82,7 @@ class PatchedParams:
         self._is_unchanged = self._state.predicate()
         device = next((tensor.device for tensor in self._tensors if tensor.device != self._runtime.device), None)
         if device is not None:
-            self._why_not_patched = f"one of them is on {device}"
+            self._why_not_patched = f"a parameter or buffer is on {device}"
             self._fall_back()
 
     def _check_patched(self, recording: Replayable) -> None:
@@ -90,7 +90,7 @@ class PatchedParams:
 
     def _fall_back(self) -> RecordedFunction:
         """Switch to recordings with parameters at fixed addresses, with a warning."""
-        warn_or_raise(f"{self._name} records parameters at fixed addresses: {self._why_not_patched}", self._config)
+        warn_or_raise(f"{self._name} records parameters at fixed addresses, not patched: {self._why_not_patched}", self._config)
         self._recorded.close()
         self._why_not_patched, self._fallback = "", self._make_fallback()
         return self._fallback

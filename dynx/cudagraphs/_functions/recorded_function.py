@@ -172,7 +172,7 @@ class RecordedFunction:
             return self._run_first(key, arguments, args, kwargs)
         first = self._first_calls[key]
         if first.mutations is not None and share_memory(arguments.tensors, first.mutations):
-            self.warn_once(f"{self.name} runs uncaptured: arguments share memory with tensors that it mutates")
+            self.warn_once(f"{self.name} runs uncaptured: arguments share memory that it mutates\n  pass copies of them")
             return self.run_uncaptured(*args, **kwargs)
         recorded = self._recording(key, arguments, args, kwargs)
         if recorded is None:
@@ -238,7 +238,8 @@ class RecordedFunction:
         names = argument_names(self._function, args, kwargs)
         for name, leaf in zip(names, arguments.leaves, strict=True):
             if isinstance(leaf, torch.Tensor) and leaf.device != self._runtime.device:
-                raise UsageError(f"{name} of {self.name} is on {leaf.device}\n  move it to {self._runtime.device}")
+                device = self._runtime.device
+                raise UsageError(f"argument {name} of {self.name} is on {leaf.device}, not on {device}\n  move it to {device}")
         count = len(arguments.tensors)
         mutable = [tensor for tensor in self._policy.mutable() if not is_lazy(tensor)]
         changed = change_detector([*arguments.tensors, *mutable])
@@ -294,7 +295,9 @@ class RecordedFunction:
             assigned = restore()
         if assigned:
             recording.close()
-            raise CaptureFailed(f"it assigns {assigned} itself, which a replay would not do\n  return that as a result instead")
+            raise CaptureFailed(
+                f"the function assigns {assigned}, which a replay would not do\n  return the values as results instead"
+            )
         recording.held = held
         return recording
 
@@ -302,7 +305,8 @@ class RecordedFunction:
         """Warn that the function itself changes the state that is checked; not the first time, which may only fill a cache."""
         self._times_state_changed += 1
         if self._times_state_changed == 2 or (self._times_state_changed > 2 and self._config.or_error):
-            warn_or_raise(f"{self.name} runs uncaptured: it changes {what} itself, which a replay would not do", self._config)
+            text = f"{self.name} runs uncaptured: the function changes {what}, which a replay would not do"
+            warn_or_raise(f"{text}\n  change it outside of the function", self._config)
 
     def _warn_if_never_repeated(self, key: Key) -> None:
         """Warn if no call repeats the arguments and the state of an earlier one, so that nothing is recorded."""
@@ -310,8 +314,9 @@ class RecordedFunction:
         is_full = len(self._first_calls) >= 2 * self._config.max_recordings
         if is_full or (other_states >= _NEVER_REPEATED and not self.recordings):
             ((arguments, state), *_) = reversed(self._first_calls)
-            what = "what it is called with" if arguments != key[0] else self._state.difference(state, key[1])
-            self.warn_once(f"{self.name} runs uncaptured: no two calls are alike, since {what} changes")
+            what = "the layout or value of an argument" if arguments != key[0] else self._state.difference(state, key[1])
+            why = f"no call repeats the arguments and state of an earlier one, since {what} changes"
+            self.warn_once(f"{self.name} runs uncaptured: {why}\n  pass numbers that change as tensors, and pad sizes")
         if is_full:
             self._first_calls.clear()
 

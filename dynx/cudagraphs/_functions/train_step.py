@@ -95,7 +95,7 @@ def train_step(
     if scaler is not None and not scaler.is_enabled():
         scaler = None
     if scaler is not None and optimizer is None:
-        raise UsageError("a scaler needs an optimizer\n  pass optimizer=")
+        raise UsageError("a scaler needs an optimizer, but train_step got none\n  pass optimizer=")
     config = config_or_default(config)
     check_for_training(config)
     runtime = select_runtime(config)
@@ -253,7 +253,7 @@ def _check_leaves(loss: torch.Tensor, params: Sequence[torch.Tensor]) -> None:
     """
     if (size := unknown_leaf([loss], params)) is not None:
         raise UsageError(
-            f"the loss has a gradient for a tensor of size {size} that is not among the parameters\n"
+            f"the loss has a gradient for a tensor of size {size} that is not among the parameters passed to train_step\n"
             "  pass it too, or detach it, or set its requires_grad to False"
         )
 
@@ -265,7 +265,7 @@ def _loss_of(result: Any) -> torch.Tensor:
         what = f"a tensor of shape {tuple(loss.shape)}" if is_tensor else f"of type {type(loss).__name__}"
         raise UsageError(
             f"the loss is {what}, not a tensor of one element\n"
-            "  return a mean or a sum; where there are several results, the loss first"
+            "  return a mean or a sum; of several results, return the loss first"
         )
     return loss
 
@@ -279,8 +279,8 @@ class _NotCopyable:
 
     def __reduce__(self) -> Any:
         raise UsageError(
-            "a training step belongs to its parameters and its optimizer, and cannot be copied\n"
-            "  make another one for the copy with train_step"
+            "a callable from train_step belongs to its parameters and optimizer, and cannot be copied or pickled\n"
+            "  call train_step again with the copied parameters"
         )
 
 

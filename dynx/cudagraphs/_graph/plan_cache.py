@@ -106,7 +106,7 @@ def _read(path: Path, gm: GraphModule) -> GraphPlan:
     is_in_range = all(0 <= output < outputs and 0 <= index < len(plan.inputs) for output, index in plan.passed)
     has_inputs = [spec.node for spec in plan.inputs] == [node.name for node in placeholders(gm)]
     if not has_inputs or not named <= nodes or not is_in_range:
-        raise ValueError("its nodes are those of another graph")
+        raise ValueError("the nodes in the plan are those of another graph")
     return plan
 
 

@@ -87,7 +87,7 @@ class RecordingCache(Generic[R]):
         if not self._has_warned or self._config.or_error:
             self._has_warned = True
             count_skip(Skip(text, None, "pad sizes to a few (buckets), or pass a larger max_recordings", "limit"))
-            warn_or_raise(f"{text}\n  calls that match none of them run uncaptured", self._config)
+            warn_or_raise(f"{text}\n  other calls run uncaptured; pass a larger max_recordings to record them", self._config)
         return False
 
     def _close_oldest(self) -> bool:
@@ -105,7 +105,7 @@ class RecordingCache(Generic[R]):
         """Return a text that names the parts of the key in which the recordings and a call that none of them fits differ."""
         columns = zip(self._names, zip(*self._by_key, key, strict=True), strict=True)
         changing = [name for name, values in columns if len(set(values)) > 1]
-        return f"they differ in {', '.join(changing)}" if changing else "what they saved for backward passes is still in use"
+        return f"they differ in {', '.join(changing)}" if changing else "backward passes still need the tensors that they saved"
 
     def close(self) -> None:
         """Release the memory of the recordings, and empty the cache."""

@@ -66,10 +66,10 @@ def choose_outputs(plan: GraphPlan, config: Config) -> Outputs:
 def _why_not_patchable(plan: GraphPlan, args: Sequence[Any]) -> str:
     """Return why the graph cannot be captured with patched input pointers; "" if that can be tried."""
     if not plan.is_pure:
-        return "it changes its inputs, so patched pointers cannot be verified by replaying"
+        return "the graph mutates its inputs, so patched pointers cannot be verified by replaying it"
     for index in plan.indices("dynamic"):
         if not is_plain(args[index]):
-            return f"{plan.inputs[index].name} has gaps, overlaps itself, or may be conjugated"
+            return f"the tensor {plan.inputs[index].name} has gaps, overlaps itself, or may be conjugated"
     return ""
 
 

@@ -230,4 +230,4 @@ class CudaCapturedGraph:
 
 
 def _raise_closed() -> None:
-    raise CaptureFailed("a graph was replayed after it was closed")
+    raise CaptureFailed("a captured graph was replayed after its recording was closed")

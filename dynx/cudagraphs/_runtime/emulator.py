@@ -88,9 +88,9 @@ class Emulator:
         captured = self.capture(lambda _: function(own_inputs), select_clones=select_clones, pool=pool)
         own_storages = [_storage(tensor) for tensor in own_inputs]
         if any(_storage(output) in own_storages for output in _tensors(captured.outputs)):
-            raise NotPatchable("an output aliases an input")
+            raise NotPatchable("an output of the graph aliases an input")
         if captured.uses_memory_of(inputs):
-            raise NotPatchable("it also reads an input through another reference")
+            raise NotPatchable("the graph also reads an input through another reference")
         captured.patch_inputs(own_inputs)
         rng_state = torch.get_rng_state()
         captured.set_sources([tensor.clone() for tensor in inputs])
@@ -98,7 +98,7 @@ class Emulator:
         captured.replay()
         if not torch.equal(rng_state, torch.get_rng_state()):
             torch.set_rng_state(rng_state)
-            raise NotPatchable("it draws random numbers")
+            raise NotPatchable("the graph draws random numbers")
         return captured
 
 
@@ -160,7 +160,7 @@ class EmulatedGraph:
         for step in self._steps or ():
             if any(isinstance(leaf, WeakMemory) and not leaf.is_alive() for leaf in tree_leaves((step.args, step.kwargs))):
                 raise CaptureFailed(
-                    f"{step.operator} reads a tensor that Python creates, which a replay would not create again"
+                    f"{step.operator} reads a tensor that Python code created, which a replay would not create again"
                 )
 
     def uses_memory_of(self, tensors: Sequence[torch.Tensor]) -> bool:
@@ -187,17 +187,17 @@ class EmulatedGraph:
         for index, tensor in zip(copies, tensors, strict=True):
             fixed = _to_tensors(self._steps[index].args[fixed_end])
             if (fixed.size(), fixed.stride(), fixed.dtype) != (tensor.size(), tensor.stride(), tensor.dtype):
-                raise CaptureFailed("a memcpy node copies bytes: a tensor of another layout would be misread")
+                raise CaptureFailed("a memcpy node cannot copy a tensor with other sizes, strides or dtype than in the capture")
 
     def replay(self) -> None:
         if self._steps is None:
-            raise CaptureFailed("a graph was replayed after it was closed")
+            raise CaptureFailed("a captured graph was replayed after its recording was closed")
         if get_ident() in capturing_threads:
-            raise CaptureFailed("a graph was replayed while another was captured")
+            raise CaptureFailed("a graph was replayed while another graph was captured in the same thread")
         with torch.no_grad():
             expected_sources = len(self._patched_inputs) or len(self._copies)
             if expected_sources > len(self._sources) or len(self._clones) > len(self._targets):
-                raise CaptureFailed("a graph was replayed that copies from or to memory of an earlier call")
+                raise CaptureFailed("a graph was replayed whose sources or targets are still those of an earlier call")
             patched = dict(zip(self._patched_inputs, self._sources, strict=True)) if self._patched_inputs else {}
             args_of_copies = {
                 index: (self._steps[index].args[0], source) for index, source in zip(self._copies, self._sources, strict=False)
@@ -256,7 +256,7 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if _reads_a_value(operator, args):
-            raise CaptureFailed(f"{operator} reads a value of a tensor, which does not exist during a capture")
+            raise CaptureFailed(f"{operator} reads a value of a tensor, which is not computed during a capture")
         if operator is torch.ops.aten.lift_fresh.default and args[0].dim() == 0:
             self._constants[_storage(args[0])] = args[0]
         if operator is torch.ops.aten.fill_.Tensor and _storage(args[1]) in self._constants:
@@ -322,7 +322,7 @@ def _tensor_at(memory: WeakMemory, patched: Mapping[int, torch.Tensor]) -> torch
         return memory.over(patched[memory.address])
     tensor = memory.tensor()
     if tensor is None:
-        raise CaptureFailed("a graph was replayed that reads freed memory\n  keep a reference to the tensor")
+        raise CaptureFailed("a graph was replayed that reads the memory of a freed tensor\n  keep a reference to the tensor")
     return tensor
 
 
@@ -382,5 +382,5 @@ class _RngStates:
     def _index_of(self, state: torch.Tensor) -> int:
         index = next((index for index, known in enumerate(self._states) if torch.equal(known, state)), None)
         if index is None:
-            raise CaptureFailed("another seed is set during a capture\n  set the seed before the capture")
+            raise CaptureFailed("the random seed was set during a capture\n  set it before the captured function is called")
         return index

@@ -57,7 +57,7 @@ def find_copies(nodes: Iterable[tuple[Addresses, Node]], copies: Sequence[Copy])
     node_at = dict(nodes)
     expected = [(target.data_ptr(), source.data_ptr()) for target, source in copies]
     if missing := [str(index) for index, addresses in enumerate(expected) if addresses not in node_at]:
-        raise CopiesNotFound(f"copies {', '.join(missing)} were not captured as memcpy nodes")
+        raise CopiesNotFound(f"the graph has no memcpy nodes for its copies of inputs or outputs number {', '.join(missing)}")
     return [node_at[addresses] for addresses in expected]
 
 

@@ -54,9 +54,9 @@ def make_verified_setter(
     ranges = [(_range(tensor), _range(second_tensor)) for tensor, second_tensor in zip(*input_sets, strict=True)]
     scan = _scan(first, second, capture_again, ranges)
     if any(_shares_storage(output, input_sets[0]) for output in _tensors(first.outputs)):
-        raise NotPatchable("an output aliases an input")
+        raise NotPatchable("an output of the graph aliases an input")
     if points_into(read_node_params(first.graph), [_range(tensor) for tensor in inputs]):
-        raise NotPatchable("it also reads an input through another reference")
+        raise NotPatchable("the graph also reads an input through another reference")
     pointers = InputPointers(first.executable, scan, len(ranges))
     _verify(first, pointers, input_sets, select_clones)
     return pointers.set
@@ -93,7 +93,7 @@ def _verify(
         pointers.set(fresh)
         actual = _replay_as_bytes(graph, select_clones)
         if not all(torch.equal(before, after) for before, after in zip(expected, actual, strict=True)):
-            raise NotPatchable("its outputs differ when its inputs have new addresses")
+            raise NotPatchable("the outputs of a replay differ when the inputs have new addresses")
         input_sets = [fresh, input_sets[0]]
 
 
@@ -106,7 +106,7 @@ def _replay_as_bytes(graph: _Graph, select_clones: SelectClones) -> list[torch.T
     graph.graph.replay()
     if generator.get_offset() != offset:
         generator.set_offset(offset)
-        raise NotPatchable("it draws random numbers")
+        raise NotPatchable("the graph draws random numbers")
     outputs = [output for output in _tensors(graph.outputs) if output.numel()]
     return [output.detach().contiguous().view(-1).view(torch.uint8).clone() for output in outputs]
 

@@ -95,13 +95,14 @@ def find_input_pointers(
     """
     counts = [len(nodes) for nodes in (first, second, *repeats)]
     if len(set(counts)) > 1:
-        raise NotPatchable(f"repeated captures of it have {', '.join(map(str, counts[:-1]))} and {counts[-1]} nodes")
+        raise NotPatchable(f"repeated captures of the graph have {', '.join(map(str, counts[:-1]))} and {counts[-1]} nodes")
     found: list[InputPointer | StaleBytes] = []
     for index, (node, second_node, *repeated) in enumerate(zip(first, second, *repeats, strict=True)):
         if node.kind == "other":
-            raise NotPatchable(f"node {index} is not a kernel, memcpy or memset node")
+            raise NotPatchable(f"node {index} of the graph is not a kernel, memcpy or memset node")
         if any(node[:2] != other[:2] for other in (second_node, *repeated)):
-            raise NotPatchable(f"repeated captures of it differ in node {index}: {node.operation} and {second_node.operation}")
+            operations = f"{node.operation} and {second_node.operation}"
+            raise NotPatchable(f"repeated captures of the graph differ in node {index}: {operations}")
         found += _scan_node(index, node, second_node, repeated, inputs, device_memory, host_memory)
     pointers = [entry for entry in found if isinstance(entry, InputPointer)]
     return ScanResult(pointers, [entry for entry in found if isinstance(entry, StaleBytes)])
@@ -138,11 +139,11 @@ def _scan_node(
                 delta = word - inputs[tensor][0].start
                 if second_word != inputs[tensor][1].start + delta or not is_stable:
                     raise NotPatchable(
-                        f"node {index} holds a value that looks like the address of an input,"
+                        f"node {index} of the graph holds a value that looks like the address of an input,"
                         " but does not change with that address"
                     )
                 if first.kind == "memset":
-                    raise NotPatchable(f"node {index} sets an input by memset")
+                    raise NotPatchable(f"memset node {index} of the graph writes to an input")
                 yield InputPointer(index, field, offset, tensor, delta)
             elif word != second_word and is_stable:
                 if 0 in (word, second_word) and _is_other_address(word or second_word, inputs, device_memory, host_memory):

@@ -132,9 +132,9 @@ class ModuleState(State):
         for number, (attributes, changed) in enumerate(zip(old.attributes, new.attributes, strict=False)):
             for name, _ in sorted(set(attributes) ^ set(changed)):
                 module, _ = self._owned_dicts()[number]
-                return f"{name} of a {type(module).__name__}"
+                return f"attribute {name} of a {type(module).__name__}"
         if old.bindings != new.bindings:
-            return "which module a name is bound to"
+            return "the module that a variable or attribute refers to"
         return "the address of a parameter" if old.layouts != new.layouts else "autocast"
 
     def snapshot(self) -> Callable[[], str]:

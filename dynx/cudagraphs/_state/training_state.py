@@ -136,7 +136,7 @@ class TrainingState(State):
 
     def _changed(self, old: TrainingKey, params: Hashable, options: tuple[tuple[str, Hashable], ...]) -> str:
         if old.params != params:
-            return "the address of a parameter, or whether it needs gradients,"
+            return "the address of a parameter, or its requires_grad,"
         before = dict(old.options)
         changed = [name for name, value in options if before.get(name, value) != value]  # a first step adds new ones
         more = ", ..." if len(changed) > 3 else ""

@@ -22,17 +22,17 @@ _WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
 def check_for_training(config: Config) -> None:
     """Raise UsageError for the options that only `fast_path` or inference supports: buckets and `params="patch"`."""
     if config.params == "patch":
-        raise UsageError("params='patch' is for graphs without gradients\n  leave it out")
+        raise UsageError("params='patch' works only for graphs without gradients\n  leave it out")
     if config.buckets:
-        raise UsageError("buckets are for cudagraphs.fast_path\n  leave them out")
+        raise UsageError("buckets work only with cudagraphs.fast_path\n  leave them out")
 
 
 def check_numbers(accumulate: int, clip_grad_norm: float | None) -> None:
     """Raise UsageError if `accumulate` is below 1 or `clip_grad_norm` is not above 0: nothing would be trained."""
     if not isinstance(accumulate, int) or accumulate < 1:
-        raise UsageError(f"accumulate={accumulate} would never step\n  pass a number of calls, at least 1")
+        raise UsageError(f"accumulate={accumulate} is not a positive number of calls\n  pass an integer of at least 1")
     if clip_grad_norm is not None and not clip_grad_norm > 0:
-        raise UsageError(f"clip_grad_norm={clip_grad_norm} leaves no gradients to train with\n  pass a norm above 0, or None")
+        raise UsageError(f"clip_grad_norm={clip_grad_norm} is not a positive norm\n  pass a norm above 0, or None")
 
 
 def named_params(params: Iterable[Any]) -> list[Named]:
@@ -41,13 +41,14 @@ def named_params(params: Iterable[Any]) -> list[Named]:
     Raises UsageError for other objects, and where no parameter needs gradients.
     """
     if isinstance(params, nn.Module):
-        raise UsageError(f"params is a {type(params).__name__}\n  pass its parameters()")
+        raise UsageError(f"params is a module of type {type(params).__name__}\n  pass its parameters()")
     named = [(str(index), item) if isinstance(item, torch.Tensor) else item for index, item in enumerate(params)]
     for item in named:
         if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[1], torch.Tensor)):
-            raise UsageError(f"params contains a {type(item).__name__}\n  pass parameters() or named_parameters()")
+            kind = type(item).__name__
+            raise UsageError(f"params contains a {kind}, not a parameter\n  pass parameters() or named_parameters()")
     if not any(param.requires_grad for _, param in named):
-        raise UsageError("no parameter that was passed to train_step needs gradients\n  pass model.parameters()")
+        raise UsageError("no parameter that was passed to train_step requires grad\n  pass model.parameters()")
     return named
 
 
@@ -59,7 +60,7 @@ def check_examples(examples: Sequence[Any], device: torch.device | None) -> None
             raise UsageError(f"a {kind} is among the examples\n  pass it by keyword: optimizer=, scaler= or config=")
     for leaf in tree_leaves(examples):
         if device is not None and isinstance(leaf, torch.Tensor) and leaf.device != device:
-            raise UsageError(f"an example is on {leaf.device}\n  move it to {device}")
+            raise UsageError(f"a tensor among the examples is on {leaf.device}, not on {device}\n  move it to {device}")
 
 
 def check_parameters(named: Sequence[Named], device: torch.device) -> None:
@@ -87,7 +88,9 @@ def check_modules(modules: Sequence[nn.Module]) -> None:
     for module in modules:
         for name, buffer in module.named_buffers():
             if buffer.requires_grad:
-                raise UsageError(f"buffer {name} needs gradients\n  make it a parameter")
+                raise UsageError(
+                    f"buffer {name} requires grad, but recordings compute gradients of parameters only\n  make it a parameter"
+                )
         for name, submodule in module.named_modules():
             if name and has_hooks(submodule):
                 raise UsageError(
@@ -109,7 +112,10 @@ def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named], sc
     for number, group in enumerate(optimizer.param_groups):
         on_cuda = any(param.is_cuda for param in group["params"])
         if on_cuda and group.get("capturable") is False:
-            raise UsageError(f"{kind} (group {number}) counts its steps on the CPU\n  create it with capturable=True")
+            raise UsageError(
+                f"{kind} (group {number}) counts its steps on the CPU, which cannot be captured\n"
+                "  create it with capturable=True"
+            )
         for name, value in group.items():
             if on_cuda and isinstance(value, torch.Tensor) and value.device.type == "cpu":
                 raise UsageError(
@@ -117,12 +123,16 @@ def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named], sc
                 )
         if on_cuda and any(tensor.device.type == "cpu" for tensor in _state_tensors(group["params"], optimizer)):
             raise UsageError(
-                f"{kind} (group {number}) counts its steps on the CPU\n  use an optimizer that has capturable=True"
+                f"{kind} (group {number}) counts its steps on the CPU, which cannot be captured\n"
+                "  use an optimizer that has capturable=True"
             )
         if any(id(param) not in passed for param in group["params"] if param.requires_grad):
             raise UsageError(f"{kind} (group {number}) has parameters that were not passed to train_step\n  pass all of them")
     if scaler is not None and not takes_found_inf(optimizer):
-        raise UsageError(f"the scaler reads on the CPU whether {kind} may step\n  create the optimizer with fused=True")
+        raise UsageError(
+            f"the scaler checks on the CPU whether {kind} may step, which cannot be captured\n"
+            "  create the optimizer with fused=True"
+        )
 
 
 def _state_tensors(params: Sequence[torch.Tensor], optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
