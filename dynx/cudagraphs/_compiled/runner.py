@@ -161,7 +161,7 @@ class Runner:
         self._use(plan)
 
     def _call_without_passed(self, args: list[Any]) -> Sequence[Any]:
-        """Call the graph, and replace each result that is an untouched input by None: each replay returns its own input."""
+        """Call the graph, and replace results that are inputs no operator reads by None: replays return those of their call."""
         outputs = list(self.call(args))
         for index, _ in self.plan.passed:
             outputs[index] = None

@@ -50,7 +50,7 @@ class Arguments:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A hashable key of the containers, the values that are not tensors, and the layout of each tensor."""
+        """A hashable key of the arguments: containers, values that are not tensors, and the layout of each tensor."""
         return (str(self.spec), *map(_key_of, self.leaves))
 
     def call(self, function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
@@ -84,7 +84,7 @@ def argument_names(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
 
 
 def matcher(arguments: Arguments) -> Match:
-    """Return a function that takes a call's arguments, and returns their tensors if the layouts are these, otherwise None."""
+    """Return a function that takes a call's arguments, and returns their tensors if their key is the same, otherwise None."""
     tensors = arguments.tensors
     count, key = len(tensors), arguments.key
     check = layout_check(tensors)

@@ -65,7 +65,7 @@ class AutogradTape:
         return [*(output.detach() if isinstance(output, torch.Tensor) else output for output in outputs), *saved]
 
     def backward(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
-        """Compute the gradients of the inputs that require grad and of the parameters; possible until `release` is called."""
+        """Compute the gradients of the inputs that require grad and of the parameters; may be called again until `release`."""
         sources = [*self._inputs, *self._leaf_of_parameter, *self._parameters]  # parameters may be used directly too
         all_gradients = torch.autograd.grad(
             list(self.results.values()), sources, gradients, retain_graph=True, allow_unused=True
@@ -89,7 +89,7 @@ class AutogradTape:
 
 
 def unknown_leaf(results: Sequence[torch.Tensor], known: Sequence[torch.Tensor]) -> tuple[int, ...] | None:
-    """Return the size of a leaf tensor in the autograd graph of the results that is not in `known`; None if all are."""
+    """Return the size of a leaf tensor in the autograd graph of the results that is not in `known`; None if there is none."""
     known_ids = {id(tensor) for tensor in known}
     leaves = (node.variable for node in nodes_of(results) if node.name() == "torch::autograd::AccumulateGrad")
     return next((tuple(leaf.size()) for leaf in leaves if id(leaf) not in known_ids), None)

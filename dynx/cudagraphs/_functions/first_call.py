@@ -21,7 +21,7 @@ _STATELESS = (*_FUNCTIONS, type)
 
 
 def change_detector(tensors: Sequence[torch.Tensor]) -> Callable[[], list[int]]:
-    """Return a function that, when called later, returns the indices of the tensors that were mutated in between."""
+    """Return a function that returns the indices of the tensors that were mutated since `change_detector` was called."""
     versions = [None if tensor.is_inference() else tensor._version for tensor in tensors]
     copies = [_bytes(tensor).clone() if _is_compared(tensor) else None for tensor in tensors]
 

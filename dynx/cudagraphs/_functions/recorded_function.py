@@ -1,4 +1,4 @@
-"""Capture the calls of a Python function as CUDA graphs and replay them, without a graph of Dynamo."""
+"""Capture the calls of a Python function as CUDA graphs and replay them, without a graph from Dynamo."""
 
 from __future__ import annotations
 
@@ -302,7 +302,7 @@ class RecordedFunction:
         return recording
 
     def _warn_about_changed_state(self, what: str) -> None:
-        """Warn that the function itself changes the state that is checked; not the first time, which may only fill a cache."""
+        """Warn that the function itself changes the state that is checked, except the first time, when it may fill a cache."""
         self._times_state_changed += 1
         if self._times_state_changed == 2 or (self._times_state_changed > 2 and self._config.or_error):
             text = f"{self.name} runs uncaptured: the function changes {what}, which a replay would not do"

@@ -25,7 +25,7 @@ class Piece:
 
 
 def split(gm: GraphModule, parts: Sequence[Sequence[Node]], user_outputs: int, regenerated: Sequence[int] = ()) -> list[Piece]:
-    """Build a Piece of each list of nodes.
+    """Build a GraphModule from each list of nodes in `parts`, with its inputs and results.
 
     Outputs of the whole graph after the first `user_outputs` are not returned to the user, but saved for backward.
     """

@@ -21,7 +21,7 @@ _all: WeakSet[RecordingCache[Any]] = WeakSet()
 
 
 def close_all() -> None:
-    """Close all recordings of this process and release their memory; what is called again is recorded again."""
+    """Close all recordings of this process and release their memory; later calls record again."""
     for cache in tuple(_all):
         cache.close()
 
@@ -76,7 +76,7 @@ class RecordingCache(Generic[R]):
         return (recording for recordings in self._by_key.values() for recording in recordings)
 
     def _make_room(self, key: Key) -> bool:
-        """Apply `on_limit` to a full cache: close a recording, raise or warn. Returns whether there is room now."""
+        """Apply `on_limit` to a full cache: close a recording, raise or warn. Returns whether another one may be stored."""
         limit, on_limit = self._config.max_recordings, self._config.on_limit
         if on_limit == "lru" and self._close_oldest():
             return True
@@ -102,7 +102,7 @@ class RecordingCache(Generic[R]):
         return False
 
     def _what_changes(self, key: Key) -> str:
-        """Return a text that names the parts of the key in which the recordings and a call that none of them fits differ."""
+        """Return a text that names the parts of the key that differ between the recordings and a call that none fits."""
         columns = zip(self._names, zip(*self._by_key, key, strict=True), strict=True)
         changing = [name for name, values in columns if len(set(values)) > 1]
         return f"they differ in {', '.join(changing)}" if changing else "backward passes still need the tensors that they saved"

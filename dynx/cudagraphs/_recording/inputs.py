@@ -106,7 +106,7 @@ def _stage(
     expanded: Mapping[int, Sequence[int]],
     mutated: list[tuple[int, torch.Tensor]],
 ) -> Stage:
-    """Return a function that copies inputs to the buffers in as few operations as these inputs need."""
+    """Return a function that copies inputs to the recording's buffers in as few operations as they need."""
 
     def copy_none(args: Sequence[Any]) -> None:
         pass

@@ -35,7 +35,7 @@ class Replayable(Protocol):
 
     @property
     def may_return_arguments(self) -> bool:
-        """Whether a replay copies arguments or returns aliases of them, which autograd must not see."""
+        """Whether a replay copies arguments or returns aliases of them, so it must not run under autograd."""
 
     @property
     def kept_outputs(self) -> Sequence[torch.Tensor]:

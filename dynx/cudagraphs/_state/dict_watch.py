@@ -61,7 +61,7 @@ def _compared(dicts: Dicts) -> Predicate:
 
 
 class _Flag:
-    """Set by the dict watcher when one of the dicts that the flag was made for changes."""
+    """A flag that the dict watcher sets when one of the dicts registered for it changes."""
 
     __slots__ = ("__weakref__", "is_changed")
 
@@ -93,7 +93,7 @@ def _watched(dicts: Dicts) -> Predicate:
 
 
 def _forget(flag: int, addresses: Sequence[int]) -> None:
-    """Remove a flag that was deleted from the table. Its dicts keep calling the watcher, which then finds no flag."""
+    """Remove the entries of a deleted flag. Its dicts keep calling the watcher, which then finds no flag."""
     for address in addresses:
         flags = _flags.get(address, {})
         flags.pop(flag, None)

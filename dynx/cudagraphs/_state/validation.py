@@ -84,7 +84,7 @@ def _why_not_trainable(param: torch.Tensor, device: torch.device) -> str:
 
 
 def check_modules(modules: Sequence[nn.Module]) -> None:
-    """Raise UsageError for buffers that need gradients, and for hooks of submodules, which a replay would not call."""
+    """Raise UsageError for buffers that require grad, and for hooks of submodules, which a replay would not call."""
     for module in modules:
         for name, buffer in module.named_buffers():
             if buffer.requires_grad:
