@@ -1,9 +1,10 @@
-"""CUDA graphs of compiled graphs, functions and training steps.
+"""Capture compiled graphs, Python functions and training steps as CUDA graphs, and replay them.
 
 A CUDA graph is a recording of kernel launches with fixed pointers: replaying it takes one call on the host instead of
-hundreds, but runs the same kernels on the same memory, whatever Python would do now. This package makes that safe.
+hundreds, but runs the same kernels on the same memory, whatever the Python code would do in this call. This package makes
+that safe. A *recording* is one captured CUDA graph with its memory.
 
-**The problem.** A replay knows nothing of Python. It is right only while everything the captured run depended on is as it was:
+**The problem.** A replay does not run Python. It is correct only while nothing that the captured call depended on changes:
 
 - *inputs* are where the kernels read them. Each input of a graph has a class: `static` (a parameter or buffer, read in
   place), `managed` (in the memory of another recording), `dynamic` (another tensor in each call: copied, or its pointer is
@@ -11,18 +12,22 @@ hundreds, but runs the same kernels on the same memory, whatever Python would do
   uncapturable).
 - *outputs* are in the recording's memory, which the next replay overwrites: they are cloned, returned as aliases that raise
   when they are used too late, or static on request.
-- *state* that Python reads while it is captured (attributes of modules, options of an optimizer, autocast, grad mode) is
-baked in. - *memory* of a graph's pool is shared with other graphs of the pool: what is saved for a backward pass must
-survive other replays.
+- *state* that Python reads during the capture (attributes of modules, options of an optimizer, autocast, grad mode) is
+  constant in all replays.
+- *memory* of a graph's pool is shared with other graphs of the pool: tensors saved for a backward pass must survive other
+  replays.
 
 **Invariants.**
 
 1. A recording is replayed only if its key and its predicate hold: layouts, scalars, addresses, state. Otherwise the call is
    recorded again or runs uncaptured, and `stats().skips` says why.
-2. The first call of a kind always runs uncaptured: it warms up what cannot be captured, and shows what the function mutates.
-3. While a backward pass still needs what a replay saved, that recording is pending and is not replayed; another one is made.
-4. What cannot be captured runs uncaptured with a warning that names the user's line; it raises with `or_error`.
-5. What a user passes is never kept alive by a recording, except parameters through their modules.
+2. The first call with given layouts and state always runs uncaptured: it warms up what cannot be captured, and shows what
+   the function mutates.
+3. While a backward pass still needs tensors that a replay saved, that recording is pending and is not replayed; another
+   recording is made.
+4. A graph or function that cannot be captured runs uncaptured, with a warning that names the user's line; with `or_error` it
+   raises.
+5. A recording never keeps arguments of the user alive, except parameters through their modules.
 
 **Consequences.** Changed shapes and scalars cost one recording each, bounded by `max_recordings`. Inputs at changing
 addresses are copied. Nothing is ever captured on a thread while another capture is under way. On a CPU,
@@ -63,7 +68,9 @@ __all__ = [
 
 
 def reset() -> None:
-    """Release the memory of all recordings and reset the statistics; what is called again is recorded again.
+    """Close all recordings (captured CUDA graphs), release their memory, and set the statistics to zero.
+
+    Graphs and functions that are called again are recorded again.
 
     Example:
         >>> from dynx import cudagraphs

@@ -1,4 +1,4 @@
-"""The options of the backend and of the functions beside it."""
+"""The options of `backend="dynx_cudagraphs"`, `fast_path`, `graphed` and `train_step`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Config:
     With torch.compile, pass the same names as `options={...}`.
 
     Attributes:
-        inner: Compiles what is captured: "eager" runs the operators of the graph, "inductor" its kernels.
+        inner: What a captured graph runs: "eager" the operators of the graph, "inductor" the kernels that inductor compiles.
         inputs: How dynamic inputs reach a captured graph. "copy" copies them before each replay; "memcpy_node" lets memcpy
             nodes of the graph copy them, whose source pointers are set before each replay; "patch" sets the pointers inside
             the kernels' parameters, so that nothing is copied (verified at capture; falls back to copies where that fails).
@@ -75,13 +75,22 @@ class Config:
                 raise UsageError(f"{option.name}={value!r} of dynx_cudagraphs must be of type {expected}")
         _check_buckets(self.buckets)
         if self.inner == "inductor" and self.runtime == "emulator":
-            raise UsageError("the emulator sees operators, not inductor's kernels\n  use inner='eager' with it")
+            raise UsageError(
+                "runtime='emulator' does not work with inner='inductor': it emulates operators, not inductor's kernels\n"
+                "  use inner='eager'"
+            )
         if self.params == "patch" and self.inputs in ("copy", "memcpy_node"):
-            raise UsageError(f"params='patch' patches inputs too\n  leave out inputs={self.inputs!r}, or use 'patch'")
+            raise UsageError(
+                f"params='patch' patches inputs too, so it contradicts inputs={self.inputs!r}\n"
+                "  leave out inputs, or pass inputs='patch'"
+            )
         if self.params == "patch" and self.gradients == "in_place":
-            raise UsageError("params='patch' is for graphs without gradients\n  leave out gradients='in_place'")
+            raise UsageError(
+                "params='patch' works only for graphs without gradients, so it contradicts gradients='in_place'\n"
+                "  leave out one of them"
+            )
         if self.max_recordings < 1:
-            raise UsageError(f"max_recordings={self.max_recordings} leaves nothing to replay\n  pass at least 1")
+            raise UsageError(f"max_recordings={self.max_recordings} allows no recordings\n  pass at least 1")
 
 
 def config_of(options: Mapping[str, Any]) -> Config:
@@ -94,9 +103,9 @@ def config_of(options: Mapping[str, Any]) -> Config:
 
 
 def config_or_default(config: Config | None) -> Config:
-    """Return the configuration, or the default where it is None. Raises UsageError for anything else."""
+    """Return `config`, or the default Config if it is None. Raises UsageError for any other object."""
     if config is not None and not isinstance(config, Config):
-        raise UsageError(f"config is of type {type(config).__name__}\n  pass a cudagraphs.Config")
+        raise UsageError(f"config is of type {type(config).__name__}, not a Config\n  pass a cudagraphs.Config")
     return config or Config()
 
 
@@ -106,7 +115,7 @@ def _check_buckets(buckets: Mapping[int, Sequence[int]]) -> None:
         for dim, sizes in buckets.items()
     )
     if not is_valid:
-        raise UsageError(f"buckets={buckets!r} does not map dimensions to sizes\n  for example {{0: (8, 16, 32)}}")
+        raise UsageError(f"buckets={buckets!r} does not map dimensions to sizes\n  pass for example {{0: (8, 16, 32)}}")
 
 
 def _is_size(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Notify the user that something runs uncaptured: a warning, or an error where the configuration asks for one."""
+"""Notify the user that a graph or function runs uncaptured: by a warning, or with `or_error` by an error."""
 
 from __future__ import annotations
 

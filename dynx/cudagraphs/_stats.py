@@ -1,4 +1,4 @@
-"""What the backend did in this process."""
+"""Count what was recorded, replayed, copied and run uncaptured in this process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _address_changes: deque[AddressChange] = deque(maxlen=100)
 
 
 def count_recording(recorded: GraphRecorded) -> Tally:
-    """Count a recording. Returns the tally that is to count its replays."""
+    """Count a new recording, and return the Tally in which its replays are counted."""
     _recorded.times += 1
     if recorded.staging is not None:
         _staging[recorded.staging] += 1
@@ -44,7 +44,7 @@ def count_uncaptured() -> None:
 
 
 def count_skip(skip: Skip) -> Skip:
-    """Count something that runs uncaptured. A skip without a location gets that of the call under way."""
+    """Store the reason why a graph or function runs uncaptured; without a location, it gets that of the call in progress."""
     skip = replace(skip, location=skip.location or location_of_call(), at=time.time())
     _skips.append(skip)
     emit(skip)
@@ -58,7 +58,7 @@ def count_address_change(change: AddressChange) -> None:
 
 
 def skip_of_failure(error: CaptureFailed) -> Skip:
-    """Return the record of a capture that failed: the error's first line is the reason, the next the advice."""
+    """Turn the error of a failed capture into a Skip: the first line of its message is the reason, the next the advice."""
     reason, _, advice = str(error).partition("\n  ")
     default = "remove what synchronizes with the device or reads a tensor's value, or call it outside of the captured function"
     return Skip(reason, None, advice or default, "capture")

@@ -15,9 +15,9 @@ from dynx.errors import UsageError
     [
         ({"outputs": "copy"}, r"outputs='copy' is not a valid option.*\n  valid choices: 'clone', 'alias', 'static'"),
         ({"max_recordings": "2"}, "max_recordings='2' of dynx_cudagraphs must be of type int"),
-        ({"max_recordings": 0}, "max_recordings=0 leaves nothing to replay"),
+        ({"max_recordings": 0}, "max_recordings=0 allows no recordings"),
         ({"or_error": 1}, "or_error=1 of dynx_cudagraphs must be of type bool"),
-        ({"buckets": 8}, r"buckets=8 does not map dimensions to sizes\n  for example \{0: \(8, 16, 32\)\}"),
+        ({"buckets": 8}, r"buckets=8 does not map dimensions to sizes\n  pass for example \{0: \(8, 16, 32\)\}"),
         ({"buckets": {0: 8}}, "does not map dimensions to sizes"),
         ({"buckets": {"rows": (8,)}}, "does not map dimensions to sizes"),
         ({"buckets": {-1: (8,)}}, "does not map dimensions to sizes"),
@@ -46,15 +46,18 @@ def test_plan_dir_option_accepts_a_path(tmp_path):
 LAYER = torch.nn.Linear(1, 1)
 EXAMPLE = torch.ones(1, 1)
 MISTAKES = {
-    "a dict as a config": (lambda: cudagraphs.backend({}), "config is of type dict\n  pass a cudagraphs.Config"),
+    "a dict as a config": (lambda: cudagraphs.backend({}), "config is of type dict, not a Config\n  pass a cudagraphs.Config"),
     "a number as a function": (lambda: cudagraphs.fast_path(3), "3 is not callable"),
     "a config among examples": (lambda: cudagraphs.fast_path(LAYER, EXAMPLE, cudagraphs.Config()), "pass it as config="),
     "sample_args that is no tuple": (
         lambda: cudagraphs.graphed(LAYER, EXAMPLE),
-        r"sample_args is of type Tensor\n  pass a tuple .*\(x,\)",
+        r"sample_args is of type Tensor, not a tuple\n  pass a tuple .*\(x,\)",
     ),
     "a list of modules": (lambda: cudagraphs.graphed([LAYER], (EXAMPLE,)), "an object of type list is not callable"),
-    "a module as parameters": (lambda: cudagraphs.train_step(LAYER, LAYER), r"params is a Linear\n  pass its parameters\(\)"),
+    "a module as parameters": (
+        lambda: cudagraphs.train_step(LAYER, LAYER),
+        r"params is a module of type Linear\n  pass its parameters\(\)",
+    ),
     "parameter groups as parameters": (
         lambda: cudagraphs.train_step(LAYER, [{"params": list(LAYER.parameters())}]),
         "params contains a dict",
@@ -65,11 +68,11 @@ MISTAKES = {
     ),
     "clip_grad_norm of zero": (
         lambda: cudagraphs.train_step(LAYER, LAYER.parameters(), clip_grad_norm=0),
-        "clip_grad_norm=0 leaves no gradients",
+        "clip_grad_norm=0 is not a positive norm",
     ),
     "accumulate that is no integer": (
         lambda: cudagraphs.train_step(LAYER, LAYER.parameters(), accumulate=2.5),
-        "accumulate=2.5 would never step",
+        "accumulate=2.5 is not a positive number of calls",
     ),
 }
 

@@ -87,9 +87,9 @@ def test_explain_reports_the_pieces_of_a_split_graph(device):
 def test_explain_reports_why_inputs_are_copied_instead_of_patched(device):
     report = explain(device, lambda x: x.add_(1) * 2, torch.ones(3, device=device), inputs="patch")
     assert report.graphs[0].notes == (
-        "inputs are copied, not patched: it changes its inputs, so patched pointers cannot be verified by replaying",
+        "inputs are copied, not patched: the graph mutates its inputs, so patched pointers cannot be verified by replaying it",
     )
-    assert "inputs are copied, not patched: it changes its inputs" in rendered(report)
+    assert "inputs are copied, not patched: the graph mutates its inputs" in rendered(report)
 
 
 def test_explain_accepts_a_compiled_module(device):

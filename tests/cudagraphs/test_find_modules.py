@@ -185,7 +185,7 @@ def test_graphed_sets_parameter_gradients_however_it_reaches_the_module(device, 
 def test_graphed_raises_for_parameters_of_modules_that_it_cannot_find(device):
     visible, hidden = linear(device), types.SimpleNamespace(layer=linear(device))
     with pytest.raises(
-        UsageError, match=r"a tensor of size \(3, 3\) needs gradients, and is neither an argument nor a parameter"
+        UsageError, match=r"a tensor of size \(3, 3\) requires grad, but is neither an argument nor a parameter"
     ):
         cudagraphs.graphed(
             lambda x: visible(getattr(hidden, "lay" + "er")(x)), (torch.ones(2, 3, device=device),), config=config_for(device)

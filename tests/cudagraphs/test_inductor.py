@@ -48,7 +48,7 @@ def test_inner_inductor_without_a_cuda_device_warns_and_matches_eager(monkeypatc
 
 
 def test_inner_inductor_on_the_emulator_raises():
-    with pytest.raises(UsageError, match="sees operators, not inductor's kernels"):
+    with pytest.raises(UsageError, match="emulates operators, not inductor's kernels"):
         cudagraphs.Config(inner="inductor", runtime="emulator")
 
 

@@ -239,7 +239,7 @@ def test_inputs_are_copied_outside_the_graph_if_capture_yields_no_memcpy_nodes(d
 
     def capture_without(runtime, function, copies, results, pool):
         if copies:
-            raise CopiesNotFound("copies 0 were not captured as memcpy nodes")
+            raise CopiesNotFound("the graph has no memcpy nodes for its copies of inputs or outputs number 0")
         return capture(runtime, function, copies, results, pool)
 
     monkeypatch.setattr(runtime, "capture", capture_without)

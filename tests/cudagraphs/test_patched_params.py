@@ -127,13 +127,13 @@ def test_new_addresses_trigger_a_recapture_if_patching_cannot_be_verified(device
     report = cudagraphs.explain(torch.no_grad()(lambda x: model(x)), torch.ones(4, 16, device=device), config=config(device))
     assert report.graphs[0].notes == (
         "parameters with a new address are recorded again: "
-        "it changes its inputs, so patched pointers cannot be verified by replaying",
+        "the graph mutates its inputs, so patched pointers cannot be verified by replaying it",
     )
 
 
 def test_fast_path_warns_if_patching_cannot_be_verified(device):
     model, twin = batch_norm_model(device), batch_norm_model(device)
-    with pytest.warns(DynxWarning, match="records parameters at fixed addresses: it changes its inputs"):
+    with pytest.warns(DynxWarning, match="records parameters at fixed addresses, not patched: the graph mutates its inputs"):
         run = fast(model, device)
     for _ in range(2):
         twin(torch.ones(4, 16, device=device))
@@ -168,7 +168,7 @@ def test_options_incompatible_with_patched_parameters_raise(device):
         lambda: cudagraphs.graphed(model, (x,), config=config(device)),
         lambda: cudagraphs.train_step(model, model.parameters(), config=config(device)),
     ):
-        with pytest.raises(UsageError, match="params='patch' is for graphs without gradients"):
+        with pytest.raises(UsageError, match="params='patch' works only for graphs without gradients"):
             make()
 
 
@@ -186,7 +186,7 @@ class ReadsThroughList(nn.Module):
 
 def test_parameter_also_read_through_a_list_warns_and_matches_eager(device):
     model = ReadsThroughList().to(device)
-    with pytest.warns(DynxWarning, match="it also reads an input through another reference"):
+    with pytest.warns(DynxWarning, match="the graph also reads an input through another reference"):
         run = fast(model, device)
     agree(run, model, device)
     model.inner.weight.data = model.inner.weight.data * 3
@@ -245,7 +245,7 @@ def test_forward_that_swaps_two_buffers_runs_uncaptured(device, params):
     run = cudagraphs.fast_path(model, config=replace(config(device), params=params))
     with pytest.warns(DynxWarning) as warnings:
         actual = [run(torch.zeros(4, 16, device=device))[0, 0].item() for _ in range(8)]
-    assert str(warnings[-1].message).endswith("it changes first of a SwapsBuffers itself, which a replay would not do")
+    assert "the function changes attribute first of a SwapsBuffers, which a replay would not do\n" in str(warnings[-1].message)
     assert actual == [2.0, 1.0] * 4
 
 
@@ -258,7 +258,7 @@ def test_buffers_assigned_during_a_failed_capture_are_restored(device):
     model.swaps.append(True)  # not seen by the check: it compares the list's identity
     with pytest.warns(
         DynxWarning,
-        match=r"runs uncaptured: it assigns first, second itself, which a replay would not do\n",
+        match=r"runs uncaptured: the function assigns first, second, which a replay would not do\n",
     ):
         assert run(x)[0, 0] == 2
     assert run(x)[0, 0] == 1

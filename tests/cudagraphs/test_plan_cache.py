@@ -167,7 +167,7 @@ def test_cached_plan_with_node_names_of_another_graph_is_not_used(device, compil
     plan_and_result(compiled(torch.sin)[0], x)
     (path,) = tmp_path.iterdir()
     path.write_text(path.read_text().replace('"node": "', '"node": "other_'))
-    with pytest.warns(DynxWarning, match="its nodes are those of another graph"):
+    with pytest.warns(DynxWarning, match="the nodes in the plan are those of another graph"):
         plan_and_result(compiled(torch.sin)[0], x)
 
 

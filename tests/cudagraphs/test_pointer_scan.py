@@ -128,7 +128,7 @@ REFUSED = {
     "a memset of an input": (
         NodeParams("memset", (), ((0, words(0x1000)),)),
         NodeParams("memset", (), ((0, words(0x5000)),)),
-        "sets an input",
+        "memset node 0 of the graph writes to an input",
     ),
     "a host function": (NodeParams("other", ()), NodeParams("other", ()), "not a kernel"),
 }

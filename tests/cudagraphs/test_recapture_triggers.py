@@ -29,7 +29,7 @@ OVERLAPS = {
 }
 
 
-IGNORE_OVERLAP_WARNING = pytest.mark.filterwarnings("ignore:.*arguments share memory with tensors that it mutates")
+IGNORE_OVERLAP_WARNING = pytest.mark.filterwarnings("ignore:.*arguments share memory that it mutates")
 
 
 @IGNORE_OVERLAP_WARNING
@@ -87,7 +87,8 @@ def test_functions_that_return_unknown_types_run_uncaptured(device):
     model = linear(device)
     run = cudagraphs.fast_path(lambda x: Result(model(x)), config=config_for(device))
     with pytest.warns(
-        DynxWarning, match="runs uncaptured: it returns an object of type Result, which a replay would not create again$"
+        DynxWarning,
+        match="runs uncaptured: the function returns an object of type Result, which a replay would not create again$",
     ):
         run(torch.ones(2, 3, device=device))
     for number in range(3):
@@ -100,7 +101,7 @@ def test_calls_with_arguments_of_unknown_types_run_uncaptured(device):
     model, scale = linear(device), Scale()
     run = cudagraphs.fast_path(lambda x, scale: model(x) * scale.factor, config=config_for(device))
     x = torch.ones(2, 3, device=device)
-    with pytest.warns(DynxWarning, match="runs uncaptured: scale is of type Scale, whose changes cannot be noticed"):
+    with pytest.warns(DynxWarning, match="runs uncaptured: argument scale is of type Scale, whose changes cannot be detected"):
         run(x, scale)
     for number in range(4):
         scale.factor = float(number)
@@ -126,7 +127,9 @@ def test_functions_that_mutate_container_arguments_run_uncaptured(device):
 
     run = cudagraphs.fast_path(fill, config=config_for(device))
     x = torch.ones(2, 3, device=device)
-    with pytest.warns(DynxWarning, match="it changes the containers among its arguments, which a replay would not do$"):
+    with pytest.warns(
+        DynxWarning, match="the function changes the containers among its arguments, which a replay would not do$"
+    ):
         run(x, {})
     for _ in range(3):
         run(x, cache := {})
@@ -136,7 +139,7 @@ def test_functions_that_mutate_container_arguments_run_uncaptured(device):
 @pytest.mark.uncaptured
 def test_functions_that_mutate_tensor_metadata_run_uncaptured(device):
     run = cudagraphs.fast_path(lambda x: x.t_() + 1, unsafe_skip_checks=True, config=config_for(device))
-    with pytest.warns(DynxWarning, match="it changes the containers among its arguments"):
+    with pytest.warns(DynxWarning, match="the function changes the containers among its arguments"):
         assert_agree(run, lambda x: x.t_() + 1, lambda: (torch.randn(2, 3, device=device),))
 
 
@@ -157,7 +160,7 @@ def test_calls_with_sparse_arguments_run_uncaptured(device):
     model = linear(device)
     run = cudagraphs.fast_path(lambda x: model(x.to_dense()), config=config_for(device))
     x = torch.eye(3, device=device).to_sparse()
-    with pytest.warns(DynxWarning, match="runs uncaptured: x is a sparse tensor$"):
+    with pytest.warns(DynxWarning, match="runs uncaptured: argument x is a sparse tensor$"):
         run(x)
     torch.testing.assert_close(run(x), model(x.to_dense()).detach())
 

@@ -1,1 +1,1 @@
-"""What torch.compile calls: `backend` plans each graph that AOTAutograd passes; `runner` finds or makes its recording."""
+"""The backend of torch.compile: `backend` analyzes each graph that AOTAutograd makes; `runner` captures and replays it."""

@@ -1,4 +1,4 @@
-"""Inputs that are read in place and have a new address in a call."""
+"""Detect parameters, buffers and saved tensors whose addresses change between calls, and copy them if that happens often."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _OFTEN = 3  # changes of address, after which an input is copied in every call
 
 
 class SkipsWrappers(Protocol):
-    """A graph whose calls may skip AOTAutograd's wrappers."""
+    """A compiled graph that can be called without AOTAutograd's runtime wrappers."""
 
     def around(self, wrapped: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls the wrappers or skips them."""
+        """Return a function that calls `wrapped`, or the graph directly once its wrappers are known to have no effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFacts:
-    """What the forward, backward and inference graphs of one compilation know of each other."""
+    """Facts that the forward, backward and inference graphs of one compilation share."""
 
-    saved_elsewhere: set[str] = field(default_factory=set)  # names of saved tensors outside of recordings
+    saved_elsewhere: set[str] = field(default_factory=set)  # names of saved tensors whose memory is not in a recording
     addresses: set[int] = field(default_factory=set)  # of results in the memory of recordings
     bypasses: list[SkipsWrappers] = field(default_factory=list)
 
 
 class AddressWatch:
-    """Remembers the addresses of static and managed inputs, and how often they change."""
+    """Counts how often the addresses of inputs that a recording reads in place change: parameters, buffers, saved tensors."""
 
     def __init__(self, plan: GraphPlan, recorded: Collection[int]) -> None:
         self._plan, self._recorded = plan, recorded
@@ -39,10 +39,12 @@ class AddressWatch:
         self._times: Counter[int] = Counter()
 
     def note(self, args: Sequence[Any]) -> GraphPlan:
-        """Note the addresses of a call that is to be recorded. Returns the plan, in which inputs that change often are dynamic.
+        """Count new addresses among the inputs; return a plan in which inputs whose addresses change often are copied.
 
-        FSDP gathers parameters at a new address in each step, and hooks on saved tensors return copies: each step would
-        need a recording. Addresses in the memory of other recordings do not count as changes.
+        Called before a call is recorded.
+
+        FSDP gathers parameters at a new address in each step, and hooks on saved tensors return copies: without the copies of
+        inputs, each step would need a recording. Addresses in the memory of other recordings do not count as changes.
         """
         changes: dict[int, AddressChange] = {}
         for index in self._plan.indices("static", "managed"):

@@ -1,4 +1,4 @@
-"""The backend `dynx_cudagraphs`: plan each graph that AOTAutograd passes, and replace it by what captures it."""
+"""The torch.compile backend `dynx_cudagraphs`: analyze each graph that AOTAutograd makes, and wrap it in a runner."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dynx.cudagraphs._stats import count_skip
 from dynx.errors import UsageError
 from dynx.records.cudagraphs import GraphPlan, Part
 
-Capture = Callable[[Call], Any]  # of a compiled graph, makes what is called in its place
+Capture = Callable[[Call], Any]  # takes a compiled graph, returns the callable that replaces it
 
 
 def backend(config: Config | None = None) -> Callable[..., Any]:
@@ -62,9 +62,11 @@ def backend(config: Config | None = None) -> Callable[..., Any]:
 def dynx_cudagraphs(
     gm: GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, mode: str | None = None
 ) -> Any:
-    """Compile a graph for torch.compile; `options` are the fields of Config."""
+    """Compile a Dynamo graph for `torch.compile(backend="dynx_cudagraphs")`; `options` are fields of `Config`."""
     if mode is not None:
-        raise UsageError(f"dynx_cudagraphs has no modes: mode={mode!r} is inductor's\n  leave it out, or use options={{...}}")
+        raise UsageError(
+            f"backend='dynx_cudagraphs' takes no mode: mode={mode!r} is inductor's\n  leave it out, or pass options={{...}}"
+        )
     return backend(config_of(options or {}))(gm, example_inputs)
 
 
@@ -77,7 +79,9 @@ class _Backend:
         runtime = select_runtime(self.config, device=_cuda_device(example_inputs))
         check_bindings(self.config, runtime)
         if self.config.buckets:
-            raise UsageError("buckets are for cudagraphs.fast_path\n  with torch.compile, mark sizes as dynamic")
+            raise UsageError(
+                "buckets work only with cudagraphs.fast_path\n  leave them out; with torch.compile, mark sizes as dynamic"
+            )
         compilation = _Compilation(self.config, runtime, aot.input_sources(gm))
         if self.config.gradients == "in_place" and runtime is not None and torch.is_grad_enabled():
             inner: Callable[..., Any] = gm
@@ -101,21 +105,24 @@ _PARTS: tuple[Part, ...] = ("forward", "backward", "inference")
 def _compile_eagerly(
     capture_for: Callable[[GraphModule, Sequence[Any]], Capture], gm: GraphModule, example_inputs: Sequence[Any]
 ) -> Any:
-    """Compile a graph to a call of its operators, captured as the plan says."""
+    """Wrap a graph, whose operators run without inductor, in the runner that captures it."""
     return capture_for(gm, example_inputs)(aot.boxed(lambda args: gm(*args)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Compilation:
-    """One call of the backend: AOTAutograd makes up to three graphs of the Dynamo graph."""
+    """One compilation of a Dynamo graph, of which AOTAutograd makes up to three graphs: forward, backward, inference."""
 
     config: Config
     runtime: Runtime | None
-    sources: Sequence[str]  # what Dynamo passes as inputs
+    sources: Sequence[str]  # the Dynamo source of each input, such as "L['x']"
     facts: SharedFacts = field(default_factory=SharedFacts)
 
     def capture_for(self, part: Part, gm: GraphModule, example_inputs: Sequence[Any]) -> Capture:
-        """Analyze a graph before it is compiled. Returns what captures the compiled graph."""
+        """Analyze a graph, and return a function that wraps the compiled graph in the runner that captures it.
+
+        If the graph cannot be captured, that function returns the compiled graph itself.
+        """
         plan = self._plan(part, gm)
         if self.runtime is None:
             notify_compiled(plan)

@@ -1,4 +1,4 @@
-"""Skip AOTAutograd's runtime wrappers in calls of an inference graph for which they do nothing."""
+"""Call an inference graph without AOTAutograd's runtime wrappers if these have no effect."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from dynx.cudagraphs._compiled.runner import Runner
 
 
 class _InnerCall(NamedTuple):
-    """What the wrappers passed to the graph, and what it returned to them."""
+    """The arguments that AOTAutograd's wrappers passed to the compiled graph, and the results that it returned to them."""
 
     args: tuple[Any, ...]
     results: Sequence[Any]
 
 
 class _UnderWay(threading.local):
-    """The inner call of the wrapped call under way in a thread."""
+    """The call of the compiled graph inside of the wrapped call in progress; each thread has its own."""
 
     inner: _InnerCall | None = None
 
 
 class Bypass:
-    """Calls the runner directly, once a wrapped call has shown that the wrappers pass arguments and results through unchanged.
+    """Skips AOTAutograd's wrappers once a call through them has shown that they pass arguments and results unchanged.
 
     Arguments and results must be the same objects inside and outside of the wrappers, and the graph must mutate nothing.
     What the wrappers do besides is to disable autograd, which is disabled already where they are skipped, and autocast,
@@ -39,7 +39,7 @@ class Bypass:
         self._is_proven: bool | None = False  # None: not known yet
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
-        """Run the graph; called by the wrappers."""
+        """Run the compiled graph; AOTAutograd's wrappers call this."""
         if self._is_proven is not None:
             return self.runner(args)
         passed = tuple(args)
@@ -48,7 +48,7 @@ class Bypass:
         return results
 
     def around(self, wrapped: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that calls the wrappers or skips them."""
+        """Return a function that calls `wrapped`, or the runner directly once its wrappers are known to have no effect."""
         self._is_proven, replay_last = None, self.runner.replay_last
 
         def call(*args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Explain what becomes of the graphs of a function."""
+"""Explain how each compiled graph of a function is captured as a CUDA graph, or why it is not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dynx.records.cudagraphs import CudagraphReport
 
 
 def explain(fn: Callable[..., Any], /, *args: Any, config: Config | None = None, **kwargs: Any) -> CudagraphReport:
-    """Compile a function with dynx_cudagraphs, call it three times, and report what becomes of each of its graphs.
+    """Compile a function with dynx_cudagraphs, call it three times, and report how each of its graphs is captured, or why not.
 
     The calls are real ones. Where results need gradients, these are computed and discarded, so that backward graphs are in
     the report. A compiled function is compiled again.

@@ -1,4 +1,4 @@
-"""Collect the graphs that are compiled, for `explain`."""
+"""Collect the graphs that the backend compiles, for `cudagraphs.explain`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class CompiledGraph:
-    """A graph that was compiled, and what replays it; no runners where it runs uncaptured."""
+    """A graph that the backend compiled, with the runners that capture and replay it; none if it runs uncaptured."""
 
     plan: GraphPlan
     runners: Sequence[Runner] = ()
 
     def use(self) -> GraphUse:
-        """Return a record of how often the graph was captured and replayed so far, and what that copies and holds."""
+        """Return how often the graph was captured and replayed so far, how much replays copy, and the memory that is held."""
         recordings = [recording for runner in self.runners for recording in runner.recordings]
         notes = [note for runner in self.runners for note in runner.notes]
         reasons = [recording.why_not_patched for recording in recordings if recording.why_not_patched]
@@ -44,14 +44,14 @@ _observers: list[list[CompiledGraph]] = []
 
 
 def notify_compiled(plan: GraphPlan, runners: Sequence[Runner] = ()) -> None:
-    """Pass a compiled graph to all who collect them."""
+    """Append a compiled graph to the list of each active `compiled_graphs` context."""
     for graphs in _observers:
         graphs.append(CompiledGraph(plan, runners))
 
 
 @contextmanager
 def compiled_graphs() -> Iterator[list[CompiledGraph]]:
-    """Collect the graphs that are compiled in this context."""
+    """Yield a list to which the backend appends each graph that it compiles in this context."""
     graphs: list[CompiledGraph] = []
     _observers.append(graphs)
     try:

@@ -1,4 +1,4 @@
-"""Run a compiled graph: find the recording for a call, or make one."""
+"""Run a compiled graph: replay the recording that fits the call, or capture a new one."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ from dynx.records.cudagraphs import GraphPlan
 
 
 class Runner:
-    """Runs a graph uncaptured once, then from recordings: one for each set of scalars and of addresses of static inputs.
+    """Runs the first call of a compiled graph uncaptured, then captures and replays it.
+
+    Each set of scalars and of addresses of static inputs gets a recording of its own.
 
     Args:
         call: The compiled graph, on a list of arguments that it empties.
         plan: How the graph is captured.
         config: Options.
         runtime: Where the graph is captured.
-        facts: What the graphs of the compilation share.
+        facts: Facts that the graphs of the compilation share.
         has_own_pools: Each recording gets a memory pool of its own, since its results are read after other replays.
     """
 
@@ -79,7 +81,7 @@ class Runner:
             return outputs
 
     def replay_last(self, args: list[Any]) -> list[Any] | None:
-        """Replay the recording that was used last; None where it does not fit."""
+        """Replay the recording of the last call; return None if it does not fit these arguments."""
         if self._is_capturing():
             return None
         with self._lock:
@@ -99,7 +101,10 @@ class Runner:
         return list(self._cache)
 
     def _find_or_record(self, args: list[Any]) -> Recording | None:
-        """Return a recording for a call; None in the first call, which warms up, and where capturing is impossible."""
+        """Return a recording that fits the call, captured now if there is none; None if the call has to run uncaptured.
+
+        The first call runs uncaptured, to warm up, and so do all calls of a graph that cannot be captured.
+        """
         if not self._is_warm:
             self._is_warm = True
             return None
@@ -136,9 +141,9 @@ class Runner:
         return recording
 
     def _plan_for(self, args: list[Any]) -> GraphPlan:
-        """Return the plan, in which layouts are checked of saved tensors outside of recordings.
+        """Return the plan, with layout checks for saved tensors whose memory is not in a recording.
 
-        Hooks may have replaced them.
+        Hooks on saved tensors may have replaced them by tensors with another layout.
         """
         outside = {index for index in self.plan.indices("managed") if args[index].data_ptr() not in self._addresses}
         if not outside:
@@ -149,14 +154,14 @@ class Runner:
         return replace(self.plan, inputs=tuple(inputs))
 
     def _stop_patching(self, plan: GraphPlan, why: str) -> None:
-        """Record the addresses of parameters from now on."""
+        """Stop setting parameter pointers before replays: from now on, each new address of a parameter is recorded again."""
         self.notes.append(f"parameters with a new address are recorded again: {why}")
         self._unpatched_plan = None
         self._cache.close()
         self._use(plan)
 
     def _call_without_passed(self, args: list[Any]) -> Sequence[Any]:
-        """Call the graph without the results that are untouched inputs: each call returns its own."""
+        """Call the graph, and replace results that are inputs no operator reads by None: replays return those of their call."""
         outputs = list(self.call(args))
         for index, _ in self.plan.passed:
             outputs[index] = None
@@ -167,7 +172,7 @@ class Runner:
 
 
 def _with_patched_params(plan: GraphPlan) -> GraphPlan:
-    """Return a plan in which parameters are dynamic inputs, whose pointers are set before each replay."""
+    """Return the plan with parameters and buffers as inputs whose pointers are set in the graph before each replay."""
     why = "a parameter or buffer, whose pointer is set before each replay"
     inputs = (replace(spec, kind="dynamic", why=why) if spec.kind == "static" else spec for spec in plan.inputs)
     return replace(plan, inputs=tuple(inputs), patches_params=True)

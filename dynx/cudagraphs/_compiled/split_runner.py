@@ -1,4 +1,4 @@
-"""Run a graph in pieces around the operators that cannot be captured, some of the pieces from recordings."""
+"""Run a graph in pieces: operators that cannot be captured run eagerly, pieces between them are captured and replayed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MIN_LAUNCHES = 3  # a replay with its checks and copies takes the time of two o
 
 
 def describe_pieces(gm: GraphModule, plan: GraphPlan, unsafe: dict[Node, Skip]) -> tuple[GraphPiece, ...]:
-    """Return the pieces that a graph is split into; none where no piece is worth capturing."""
+    """Return the pieces that a graph with uncapturable nodes is split into; an empty tuple if no piece is worth capturing."""
     parts = partition(gm, unsafe)
     pieces = split(gm, parts, plan.user_outputs, plan.regenerated)
     reasons = [_why_uncaptured(part, piece, unsafe) for part, piece in zip(parts, pieces, strict=True)]
@@ -41,7 +41,7 @@ def describe_pieces(gm: GraphModule, plan: GraphPlan, unsafe: dict[Node, Skip]) 
 
 
 def split_runner(gm: GraphModule, plan: GraphPlan, config: Config, runtime: Runtime, facts: SharedFacts) -> SplitRunner:
-    """Build what runs a graph whose plan has pieces."""
+    """Build the SplitRunner of a graph that its plan splits into pieces."""
     nodes = {node.name: node for node in gm.graph.nodes}
     parts = [[nodes[name] for name in piece.nodes] for piece in plan.pieces]
     pieces = split(gm, parts, plan.user_outputs, plan.regenerated)
@@ -59,7 +59,10 @@ def split_runner(gm: GraphModule, plan: GraphPlan, config: Config, runtime: Runt
 
 
 def saved_outside(gm: GraphModule, plan: GraphPlan) -> set[str]:
-    """Name what a forward graph saves outside of recordings: arguments, and results of pieces that are not captured."""
+    """Return the names of tensors that a forward graph saves for the backward pass outside of the memory of recordings.
+
+    These are arguments, and results of pieces that are not captured.
+    """
     inputs = {node.name: spec for node, spec in zip(placeholders(gm), plan.inputs, strict=True)}
     recorded = {name for piece in plan.pieces if not piece.why_uncaptured for name in piece.outputs}
     outputs = gm.graph.output_node().args[0][plan.user_outputs :]
@@ -85,7 +88,7 @@ def _why_uncaptured(part: Sequence[Node], piece: Piece, unsafe: dict[Node, Skip]
 
 
 def _plan_of(piece: Piece, whole: GraphPlan, inputs: dict[Node, GraphInput], captured: Collection[Node]) -> GraphPlan:
-    """Return the plan of a piece; `inputs` are those of the whole graph."""
+    """Return the plan of a piece, made from the plan of the whole graph; `inputs` describes the inputs of the whole graph."""
     mutated = mutated_inputs(piece.gm)
     specs = []
     for index, node in enumerate(piece.inputs):
@@ -102,7 +105,7 @@ def _plan_of(piece: Piece, whole: GraphPlan, inputs: dict[Node, GraphInput], cap
 
 
 class _Step(NamedTuple):
-    """The call of a piece; values are kept in slots."""
+    """A piece of a split graph: its callable, and the slots that it reads inputs from and writes results to."""
 
     call: Call
     inputs: list[int]  # slots
@@ -113,7 +116,10 @@ class _Step(NamedTuple):
 
 
 class SplitRunner:
-    """Calls the pieces of a graph in turn. Values are kept in slots: first those of the arguments, then those of results."""
+    """Runs the pieces of a split graph in order, and passes values between them in a list of slots.
+
+    The first slots hold the arguments of the graph, the others the results of pieces.
+    """
 
     def __init__(self, gm: GraphModule, pieces: Sequence[tuple[Piece, Call]], plan: GraphPlan, *, clones: bool) -> None:
         self._clones, self._saves, user_outputs = clones, plan.part == "forward", plan.user_outputs
@@ -145,7 +151,7 @@ class SplitRunner:
         self._boxed_call = True  # see Runner
 
     def _find_last_uses(self) -> None:
-        """Note where each value is used last, so that it can be freed."""
+        """Find the last piece that reads each slot; the value is freed after it."""
         used_later = {slot for slot in self._outputs if slot is not None}
         for step in reversed(self._steps):
             step.last_used.extend(slot for slot in dict.fromkeys(step.inputs) if slot not in used_later)
@@ -188,5 +194,5 @@ class SplitRunner:
 
 
 def _storage_of(value: Any) -> int:
-    """Return the address of a tensor's storage; 0 for other values."""
+    """Return the address of a tensor's storage; 0 if the value is not a tensor."""
     return value.untyped_storage().data_ptr() if isinstance(value, torch.Tensor) else 0

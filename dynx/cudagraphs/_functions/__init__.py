@@ -1,1 +1,1 @@
-"""Recordings of functions without a compiled graph: `fast_path`, `graphed`, `train_step`, on `recorded_function`."""
+"""Capture calls of Python functions as CUDA graphs: `fast_path`, `graphed`, `train_step`, built on `recorded_function`."""

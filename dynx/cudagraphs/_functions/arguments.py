@@ -1,4 +1,4 @@
-"""The arguments of a call as a flat list of leaves: tensors with their layouts, and everything else."""
+"""Flatten the arguments of a call into pytree leaves, and compare their layouts with those of later calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BY_VALUE = (  # types whose objects are compared by value
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Flattened arguments, with containers as a TreeSpec."""
+    """The arguments of a call as pytree leaves, with their containers as a TreeSpec."""
 
     leaves: tuple[Any, ...]
     spec: TreeSpec
@@ -50,11 +50,11 @@ class Arguments:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A hashable description of everything but the values of tensors."""
+        """A hashable key of the arguments: containers, values that are not tensors, and the layout of each tensor."""
         return (str(self.spec), *map(_key_of, self.leaves))
 
     def call(self, function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
-        """Call a function with these arguments, but with other tensors."""
+        """Call a function with these arguments, but with `tensors` in place of the tensors among them."""
         replacements = iter(tensors)
         leaves = [next(replacements) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
         args, kwargs = tree_unflatten(leaves, self.spec)
@@ -67,9 +67,9 @@ def arguments_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
 
 
 def argument_names(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[str]:
-    """Name the leaves of a call after the function's parameters, in the order of `arguments_of`.
+    """Return a name for each pytree leaf of a call's arguments, such as `x`, `batch['ids']` or `args[0]`.
 
-    `x`, `batch['ids']`, `args[0]`.
+    The names are in the order of the leaves of `arguments_of`.
     """
     try:
         bound = inspect.signature(function).bind(*args, **kwargs).arguments
@@ -84,7 +84,7 @@ def argument_names(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
 
 
 def matcher(arguments: Arguments) -> Match:
-    """Return a function that returns the tensors of a call with the same layout as this one, and None for any other call."""
+    """Return a function that takes a call's arguments, and returns their tensors if their key is the same, otherwise None."""
     tensors = arguments.tensors
     count, key = len(tensors), arguments.key
     check = layout_check(tensors)

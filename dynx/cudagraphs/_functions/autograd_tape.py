@@ -1,4 +1,4 @@
-"""A function and the autograd graph of its last forward pass, to be captured forward and backward."""
+"""Run a function forward and keep its autograd graph, so that forward and backward pass can be captured separately."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ Leaves = Callable[[], AbstractContextManager[Mapping[torch.Tensor, torch.Tensor]
 
 
 class AutogradTape:
-    """Runs a function forward once, and backward as often as its backward pass is captured.
+    """Runs a function once and keeps its autograd graph, through which its backward pass may run several times.
 
     Args:
         call: The function, on a list of tensors.
         needs_gradient: Which of the tensors need gradients.
-        leaves: Context manager in which the function uses other leaves instead of parameters; yields leaves by parameter.
+        leaves: Context manager that replaces parameters by new leaf tensors over the same memory; yields a mapping from each
+            parameter to its leaf.
         parameters: The parameters that need gradients.
     """
 
@@ -39,7 +40,7 @@ class AutogradTape:
         self.is_used: list[bool] = []  # whether each input and parameter gets a gradient
 
     def forward(self, args: list[Any]) -> list[Any]:
-        """Run the function. Returns its results, followed by the tensors that autograd saved, whose memory must be kept."""
+        """Run the function; return its results, followed by the tensors that autograd saved for the backward pass."""
         saved: list[torch.Tensor] = []
 
         def keep(tensor: torch.Tensor) -> torch.Tensor:
@@ -54,7 +55,7 @@ class AutogradTape:
         size = unknown_leaf([output for output in outputs if isinstance(output, torch.Tensor)], known)
         if size is not None:
             raise UsageError(
-                f"a tensor of size {size} needs gradients, and is neither an argument nor a parameter of a known module\n"
+                f"a tensor of size {size} requires grad, but is neither an argument nor a parameter of a module found by dynx\n"
                 "  pass a module instead of a function, or reference its modules from the function's closure"
             )
         self._inputs = [tensor for tensor, need in zip(inputs, self._needs, strict=True) if need]
@@ -64,7 +65,7 @@ class AutogradTape:
         return [*(output.detach() if isinstance(output, torch.Tensor) else output for output in outputs), *saved]
 
     def backward(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
-        """Return the gradients of the inputs that need one, and of the parameters. May be called again until `release`."""
+        """Compute the gradients of the inputs that require grad and of the parameters; may be called again until `release`."""
         sources = [*self._inputs, *self._leaf_of_parameter, *self._parameters]  # parameters may be used directly too
         all_gradients = torch.autograd.grad(
             list(self.results.values()), sources, gradients, retain_graph=True, allow_unused=True
@@ -78,7 +79,7 @@ class AutogradTape:
         return result
 
     def release(self) -> None:
-        """Drop the autograd graph, but keep what custom autograd functions saved outside of saved-tensor hooks.
+        """Drop the autograd graph, but keep the attributes that custom autograd functions assigned to `ctx`.
 
         Where a parameter itself was used, its AccumulateGrad node belongs to the stream of the capture: later backward
         passes would wait for it.
@@ -88,10 +89,7 @@ class AutogradTape:
 
 
 def unknown_leaf(results: Sequence[torch.Tensor], known: Sequence[torch.Tensor]) -> tuple[int, ...] | None:
-    """Return the size of a leaf that gets a gradient from the results and is not among the known ones.
-
-    None where there is none.
-    """
+    """Return the size of a leaf tensor in the autograd graph of the results that is not in `known`; None if there is none."""
     known_ids = {id(tensor) for tensor in known}
     leaves = (node.variable for node in nodes_of(results) if node.name() == "torch::autograd::AccumulateGrad")
     return next((tuple(leaf.size()) for leaf in leaves if id(leaf) not in known_ids), None)
@@ -104,7 +102,7 @@ def _sum(of_leaf: torch.Tensor | None, of_param: torch.Tensor | None, *, is_same
 
 
 def nodes_of(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
-    """Yield the nodes of the autograd graph of tensors, each once."""
+    """Yield each node of the autograd graph of the tensors once."""
     seen: set[Any] = set()
     pending = [tensor.grad_fn for tensor in tensors]
     while pending:
@@ -116,7 +114,7 @@ def nodes_of(tensors: Iterable[torch.Tensor]) -> Iterator[Any]:
 
 
 def _attributes(node: Any) -> list[Any]:
-    """Return what a custom autograd function has assigned to its context."""
+    """Return the attributes that a custom `torch.autograd.Function` assigned to its `ctx`."""
     return list(getattr(node, "__dict__", {}).values())
 
 

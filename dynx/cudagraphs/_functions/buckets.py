@@ -1,4 +1,4 @@
-"""Pad sizes to one of a few buckets, so that few recordings serve many sizes."""
+"""Pad tensors to the next of a few configured sizes (buckets), so that few recordings serve many sizes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Sizes = Mapping[int, int]  # one size by dimension
 
 
 class Bucketed:
-    """Pads tensors along some dimensions with zeros, calls a recorded function, and cuts its results.
+    """Pads arguments with zeros to the next bucket size, calls a recorded function, and narrows its results to the old size.
 
     The size of a dimension is that of the first tensor that has the dimension. Other arguments of the same size are padded
-    too, and results of the padded size are cut. Calls with sizes above the largest bucket run uncaptured.
+    too, and results of the padded size are narrowed. Calls with sizes above the largest bucket run uncaptured.
     """
 
     def __init__(self, recorded: RecordedFunction, buckets: Buckets) -> None:
@@ -33,7 +33,7 @@ class Bucketed:
         self._buckets = {dim: sorted(sizes) for dim, sizes in buckets.items()}
 
     def record(self, *args: Any, **kwargs: Any) -> None:
-        """Record all buckets, the largest first: the others fit into the memory of its intermediate results."""
+        """Record all bucket sizes, the largest first, since the other recordings then reuse its memory."""
         sizes = self._sizes((args, kwargs))
         for bucket in product(*(reversed(bucket_sizes) for bucket_sizes in self._buckets.values())):
             padded = _resized((args, kwargs), sizes, dict(zip(self._buckets, bucket, strict=True)))
@@ -68,7 +68,7 @@ class Bucketed:
         return sizes
 
     def _bucket(self, dim: int, size: int) -> int:
-        """Return the smallest bucket that is large enough; 0 where there is none."""
+        """Return the smallest bucket of a dimension that is at least `size`; 0 if there is none."""
         sizes = self._buckets[dim]
         index = bisect_left(sizes, size)
         return sizes[index] if index < len(sizes) else 0
@@ -83,14 +83,17 @@ class Bucketed:
 
 
 def check_buckets(buckets: Buckets, outputs: str, max_recordings: int) -> None:
-    """Raise UsageError where buckets contradict other options."""
+    """Raise UsageError if `outputs` is not "clone", or if buckets need more recordings than `max_recordings`."""
     if outputs != "clone":
         raise UsageError(
-            f"outputs={outputs!r} with buckets: recordings of buckets share memory, so results must be cloned\n  use 'clone'"
+            f"outputs={outputs!r} does not work with buckets: their recordings share memory, so results must be cloned\n"
+            "  use outputs='clone'"
         )
     count = len(list(product(*buckets.values())))
     if count > max_recordings:
-        raise UsageError(f"buckets need {count} recordings, max_recordings={max_recordings}\n  pass a larger max_recordings")
+        raise UsageError(
+            f"buckets need {count} recordings, but max_recordings is {max_recordings}\n  pass a larger max_recordings"
+        )
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:
@@ -98,7 +101,7 @@ def _tensors(values: Any) -> Iterator[torch.Tensor]:
 
 
 def _resized(values: Any, sizes: Sizes, target: Sizes) -> Any:
-    """Pad or cut the tensors that have these sizes to the target sizes."""
+    """Pad or narrow tensors to the sizes in `target`, along each dimension in which they have the size in `sizes`."""
     return values if sizes == target else tree_map(partial(_resize, sizes=sizes, target=target), values)
 
 
@@ -112,7 +115,7 @@ def _resize(value: Any, sizes: Sizes, target: Sizes) -> Any:
 
 
 def _contiguous(value: Any) -> Any:
-    """Return a tensor with the layout of a padded one."""
+    """Make a tensor contiguous, as padded tensors are; return other values as they are."""
     return value.contiguous() if isinstance(value, torch.Tensor) else value
 
 

@@ -1,4 +1,4 @@
-"""Replay a function without Dynamo and AOTAutograd."""
+"""`fast_path`: record a function for inference, and replay it without Dynamo, AOTAutograd or its Python code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dynx.cudagraphs._functions.patched_params import PatchedParams
 from dynx.cudagraphs._functions.recorded_function import RecordedCallable, RecordedFunction, RecordingPolicy
 from dynx.cudagraphs._runtime.select import check_bindings, select_runtime
 from dynx.cudagraphs._state.code_names import name_of, signature_of
-from dynx.cudagraphs._state.find_modules import modules_of, unset
+from dynx.cudagraphs._state.find_modules import modules_of, unset_closure_variables
 from dynx.cudagraphs._state.module_state import ModuleState, Unchecked
 from dynx.cudagraphs._state.params import tensors_of
 from dynx.errors import UsageError
@@ -33,7 +33,7 @@ def fast_path(
     submodules, hooks, train or eval mode; otherwise it records again. A function that assigns attributes of its modules in
     each call runs uncaptured, with a warning.
 
-    With `config.buckets` tensors are padded with zeros to the next size of their dimensions, and results are cut: few
+    With `config.buckets` tensors are padded with zeros to the next bucket size, and results are narrowed: few
     recordings, which share their memory, serve all sizes up to the largest bucket. All are recorded at once. With
     `config.params="patch"` each call sets the graph's pointers to the current parameters, so that parameters of the same
     layout may be exchanged without another recording.
@@ -68,18 +68,21 @@ def fast_path(
         raise UsageError("a Config is among the examples\n  pass it as config=")
     runtime, modules = select_runtime(config), modules_of(fn)
     check_bindings(config, runtime)
-    if not unsafe_skip_checks and (names := unset(fn)):
+    if not unsafe_skip_checks and (names := unset_closure_variables(fn)):
         raise UsageError(
-            f"{names[0]}, which {name_of(fn)} uses, has no value yet, so it cannot be checked\n"
-            "  assign it before, or skip the checks with unsafe_skip_checks=True"
+            f"the variable {names[0]}, which {name_of(fn)} uses, has no value yet, so its changes cannot be detected\n"
+            "  assign it before fast_path is called, or skip the checks with unsafe_skip_checks=True"
         )
     if not unsafe_skip_checks and not modules:
         raise UsageError(
-            f"found no module that {name_of(fn)} uses, so its state cannot be checked\n"
+            f"found no nn.Module that {name_of(fn)} uses, so changes of its state cannot be detected\n"
             "  skip the checks with unsafe_skip_checks=True"
         )
     if config.params == "patch" and (unsafe_skip_checks or config.buckets):
-        raise UsageError("params='patch' looks at the parameters in each call\n  leave out unsafe_skip_checks and buckets")
+        raise UsageError(
+            "params='patch' checks the parameters in each call, so it does not work with unsafe_skip_checks or buckets\n"
+            "  leave out unsafe_skip_checks and buckets"
+        )
     inner = torch.compile(fn) if config.inner == "inductor" else fn
     call = _WithoutGradients(inner)
     name = f"the fast path of {name_of(fn)}"
@@ -103,7 +106,7 @@ def fast_path(
 
 
 class _WithoutGradients:
-    """Calls a function without gradients; a copy of it calls a copy of the function."""
+    """Calls a function under `torch.no_grad`; its deep copy calls a deep copy of the function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function

@@ -1,4 +1,4 @@
-"""What the first, uncaptured call of a function shows: what it mutates, and why a replay could not do the same."""
+"""Check in the first, uncaptured call of a function which tensors it mutates, and whether a replay could do the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STATELESS = (*_FUNCTIONS, type)
 
 
 def change_detector(tensors: Sequence[torch.Tensor]) -> Callable[[], list[int]]:
-    """Return a function that returns the indices of the tensors that were mutated since now."""
+    """Return a function that returns the indices of the tensors that were mutated since `change_detector` was called."""
     versions = [None if tensor.is_inference() else tensor._version for tensor in tensors]
     copies = [_bytes(tensor).clone() if _is_compared(tensor) else None for tensor in tensors]
 
@@ -47,7 +47,7 @@ def _has_bytes(tensor: torch.Tensor, copy: torch.Tensor) -> bool:
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the values of a tensor as bytes, in which NaN equals NaN."""
+    """Return the values of a tensor as bytes, so that NaN compares equal to NaN."""
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1)
     return plain.view(torch.uint8) if plain.numel() else plain
 
@@ -60,7 +60,7 @@ def why_not_replayable(
     results: Iterable[Any],
     is_part_of_state: Callable[[Any], bool],
 ) -> str:
-    """Return why a replay would not do what a call did, judged by its arguments and results; "" where it would.
+    """Return the reason why a replay would differ from a call with these arguments and results; "" if it would not.
 
     Args:
         key: Key of the arguments before the call.
@@ -68,29 +68,29 @@ def why_not_replayable(
         after: The same arguments, flattened after the call.
         names: Names of the leaves for messages.
         results: Leaves of the results.
-        is_part_of_state: Whether an argument is an object whose changes are noticed as state.
+        is_part_of_state: Returns whether an argument is an object whose changes are detected as changes of state.
     """
     leaves = zip(before.leaves, after.leaves, strict=True)
     if key != after.key or any(old is not new for old, new in leaves):
-        return "it changes the containers among its arguments, which a replay would not do"
+        return "the function changes the containers among its arguments, which a replay would not do"
     for name, leaf in zip(names, before.leaves, strict=True):
         if isinstance(leaf, torch.Tensor):
             if leaf.layout != torch.strided:
-                return f"{name} is a sparse tensor"
+                return f"argument {name} is a sparse tensor"
         elif not isinstance(leaf, (*_VALUES, *_STATELESS)) and not is_part_of_state(leaf):
             kind = type(leaf).__name__
             return (
-                f"{name} is of type {kind}, whose changes cannot be noticed\n"
+                f"argument {name} is of type {kind}, whose changes cannot be detected\n"
                 "  reference it from the function's closure instead, if only its tensors change"
             )
     for result in results:
         if not isinstance(result, (torch.Tensor, *_VALUES, *_STATELESS)):
-            return f"it returns an object of type {type(result).__name__}, which a replay would not create again"
+            return f"the function returns an object of type {type(result).__name__}, which a replay would not create again"
     return ""
 
 
 def liveness_of(values: Any) -> Callable[[], bool]:
-    """Hold small objects, and return a predicate that is true while the tensors, modules and functions among them are alive."""
+    """Return a predicate that is true while the tensors, modules and functions in `values` are alive; it holds other values."""
     leaves = list(_leaves(values, set()))
     weak = [weakref.ref(leaf) for leaf in leaves if isinstance(leaf, _LARGE)]
     strong = [leaf for leaf in leaves if not isinstance(leaf, (*_LARGE, dict, set))]
@@ -114,18 +114,18 @@ def _leaves(values: Any, seen: set[int]) -> Iterator[Any]:
 
 
 def storages_of(tensors: Iterable[torch.Tensor]) -> list[int]:
-    """Return the addresses of the storages of tensors, without empty ones."""
+    """Return the addresses of the tensors' storages, without those of empty storages."""
     return [address for tensor in tensors if (address := tensor.untyped_storage().data_ptr())]
 
 
 class Mutations(NamedTuple):
-    """What a function mutates."""
+    """The memory that a function mutates; calls whose arguments share it run uncaptured."""
 
-    storages: frozenset[int]  # addresses; no argument may share them
-    has_arguments: bool  # among what is mutated: then no two arguments may share memory
+    storages: frozenset[int]  # addresses of storages; no argument may use them
+    has_arguments: bool  # whether arguments are mutated: then no two arguments may share memory
 
 
 def share_memory(tensors: Sequence[torch.Tensor], mutations: Mutations) -> bool:
-    """Return whether a mutation may be visible through another argument."""
+    """Return whether argument tensors share memory that the function mutates, with each other or with module tensors."""
     storages = storages_of(tensors)
     return not mutations.storages.isdisjoint(storages) or (mutations.has_arguments and len(set(storages)) < len(storages))

@@ -1,4 +1,4 @@
-"""A forward recording and its backward recording, behind one autograd function."""
+"""A recording of a forward pass and one of its backward pass, both replayed by one `torch.autograd.Function`."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Named = tuple[str, torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class GradientPolicy:
-    """Which gradients a pair of recordings computes, and how they reach the parameters.
+    """Which parameters a pair of recordings computes gradients of, and whether autograd or the graph writes `.grad`.
 
     Attributes:
         parameters: Names and parameters that get gradients.
-        leaves: Context manager in which the function uses other leaves.
+        leaves: Context manager that replaces parameters by new leaf tensors over the same memory.
         allow_unused: Accept parameters and arguments without a gradient.
         in_place: The graph writes to `.grad`; autograd sees one input instead of all parameters.
     """
@@ -43,10 +43,10 @@ class GradientPolicy:
 
 
 class ForwardBackward:
-    """Replays a forward pass, and its backward pass when autograd calls it.
+    """A pair of recordings: replays the forward pass, and the backward pass when autograd reaches it.
 
-    What autograd saves is in the recording's memory: until the backward pass has read it, or autograd has released it, the
-    pair is pending.
+    Tensors that autograd saves are in the recording's memory: until the backward pass has read them, or autograd has
+    released them, the pair is pending.
     """
 
     may_return_arguments = False
@@ -91,12 +91,12 @@ class ForwardBackward:
         return self._pending is not None and not self._pending.expired()
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
-        """Replay the forward pass. The results are connected to the arguments and parameters in autograd's graph."""
+        """Replay the forward pass; the results get a `grad_fn` that replays the backward pass."""
         if self._backward is None:
             with torch.no_grad():
                 return self._forward.run(tensors)
         sources = [self._anchor] if self._gradients.in_place else self._parameters
-        outputs: list[Any] = []  # with those that are no tensors
+        outputs: list[Any] = []  # also outputs that are not tensors
         results = _Replay.apply(self, tensors, outputs, *[tensors[index] for index in self._needs], *sources)
         if len(results) == len(outputs):
             return list(results)
@@ -111,17 +111,20 @@ class ForwardBackward:
         return index in self._tape.results
 
     def replay_backward(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
-        """Return the gradients of the arguments that need one, and of the parameters or the anchor."""
+        """Replay the backward pass; return the gradients of arguments that require grad, and of the parameters.
+
+        With gradients in place, the anchor, a tensor that stands for all parameters, gets None.
+        """
         assert self._backward is not None
         inputs = [_with_layout_of(gradient, result) for gradient, (_, result) in zip(gradients, self._results, strict=True)]
         if not self._gradients.in_place:
             return self._backward.run(inputs)
         if not will_execute(self._anchor_accumulator):  # torch.autograd.grad for arguments only
-            return [*self._without_parameters(self._backward, inputs), None]
+            return [*self._replay_for_arguments(self._backward, inputs), None]
         return [*self._accumulate(self._backward, inputs), None]
 
-    def _without_parameters(self, backward: Recording, inputs: Sequence[torch.Tensor]) -> list[Any]:
-        """Replay, and restore the gradients of parameters that the graph overwrites."""
+    def _replay_for_arguments(self, backward: Recording, inputs: Sequence[torch.Tensor]) -> list[Any]:
+        """Replay the backward pass for arguments only: restore the parameter gradients that the graph overwrites."""
         written = [gradient for gradient in backward.kept_outputs if gradient is not None]
         before = [gradient.clone() for gradient in written]
         outputs = backward.run(inputs)
@@ -130,7 +133,7 @@ class ForwardBackward:
         return outputs
 
     def _accumulate(self, backward: Recording, inputs: Sequence[torch.Tensor]) -> list[Any]:
-        """Write the gradients of parameters to `.grad`, or add them to what is there."""
+        """Replay the backward pass, and write the gradients of parameters to `.grad` or add them to it."""
         pairs = [
             (param, written)
             for param, written in zip(self._parameters, backward.kept_outputs, strict=True)
@@ -148,7 +151,7 @@ class ForwardBackward:
         return outputs
 
     def _record_backward(self, adds_to: Sequence[torch.Tensor] | None = None) -> Recording:
-        """Record the backward pass; with `adds_to` one that adds the gradients of parameters to these tensors."""
+        """Record the backward pass; with `adds_to`, the graph adds the gradients of parameters to these tensors."""
         results = self._tape.results
         inputs = [
             GraphInput(f"gradient {index}", "dynamic", "a gradient of an output", is_fixed=True, nbytes=result.nbytes)
@@ -174,7 +177,10 @@ class ForwardBackward:
         names = [f"argument {index}" for index in self._needs] + [name for name, _ in self._gradients.parameters]
         unused = [name for name, is_used in zip(names, self._tape.is_used, strict=True) if not is_used]
         if unused and not self._gradients.allow_unused:
-            raise UsageError(f"{', '.join(unused)} gets no gradient\n  pass allow_unused_input=True if that is intended")
+            raise UsageError(
+                f"the backward pass computes no gradient for {', '.join(unused)}\n"
+                "  pass allow_unused_input=True if that is intended"
+            )
 
     @property
     def captured(self) -> list[tuple[Part, CapturedGraph]]:
@@ -214,7 +220,10 @@ class _Replay(torch.autograd.Function):
 
 
 def _with_layout_of(gradient: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-    """Return a gradient with the layout of its result; the gradient of a sum, for example, is one expanded element."""
+    """Return the gradient of a result with the result's strides and dtype, with which the backward pass was captured.
+
+    The gradient that `sum` passes to its input, for example, is one expanded element.
+    """
     if gradient.stride() == result.stride() and gradient.dtype == result.dtype:
         return gradient
     return torch.empty_like(result).copy_(gradient)
@@ -223,4 +232,5 @@ def _with_layout_of(gradient: torch.Tensor, result: torch.Tensor) -> torch.Tenso
 def _refuse_mutations(plan: GraphPlan, needs: Sequence[int]) -> None:
     for index in needs:
         if index in plan.mutated:
-            raise UsageError(f"{plan.inputs[index].name} needs gradients and is mutated\n  pass a copy of it")
+            name = plan.inputs[index].name
+            raise UsageError(f"the function mutates its argument {name}, which requires grad\n  pass a copy of it")

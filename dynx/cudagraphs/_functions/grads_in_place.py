@@ -1,4 +1,4 @@
-"""A compiled graph that writes gradients to `.grad` itself: autograd sees one input instead of all parameters."""
+"""Recordings of a compiled graph that write gradients to `.grad` themselves, without autograd (`gradients="in_place"`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _are_at = address_check()
 
 
 class GradsInPlace:
-    """Passes the arguments of a compiled graph that are no parameters or buffers to a recorded function.
+    """Calls a compiled graph through a recorded function of its arguments other than parameters and buffers.
 
     Args:
         call: The compiled graph.
@@ -62,7 +62,7 @@ class GradsInPlace:
                 self.static_args = before
 
     def check(self) -> None:
-        """Raise UsageError for hooks that were registered on a parameter since the last recording."""
+        """Raise UsageError if a recording cannot train a parameter, for example since a gradient hook was registered on it."""
         check_parameters(self._gradients().parameters, self._runtime.device)
 
     def _gradients(self) -> GradientPolicy:
@@ -71,13 +71,13 @@ class GradsInPlace:
         return GradientPolicy(tuple(trained), self._leaves, in_place=True)
 
     def _checked_gradients(self) -> GradientPolicy:
-        """Return what a recording has gradients of. Raises UsageError where the parameters belong to DDP or FSDP."""
+        """Return the GradientPolicy of the parameters. Raises UsageError if a DDP or DataParallel module wraps them."""
         gradients = self._gradients()
         check_wrappers(gradients.parameters)
         return gradients
 
     def _with_buffers(self, results: Any) -> Any:
-        """Return the results with the buffers of this call, which a model assigns to itself."""
+        """Replace results that are buffers by the buffers of this call, since the model may assign them to its attributes."""
         return type(results)(
             self.static_args[self._returned_buffers[index]] if index in self._returned_buffers else result
             for index, result in enumerate(results)
@@ -85,7 +85,7 @@ class GradsInPlace:
 
     @contextmanager
     def _leaves(self) -> Iterator[dict[torch.Tensor, torch.Tensor]]:
-        """Make the graph use other leaves than the parameters; yields the leaves by parameter."""
+        """Replace the graph's parameters by new leaf tensors over the same memory; yields a dict from parameter to leaf."""
         before = self.static_args
         leaves = {param: leaf_of(param) for param in before}
         self.static_args = [leaves[param] for param in before]
@@ -108,7 +108,7 @@ class GradsInPlace:
 
 
 class _StaticArgs(State):
-    """The addresses of parameters and buffers, which of them need gradients, and whether gradients are enabled."""
+    """The state of the graph: addresses of parameters and buffers, which of them require grad, and grad mode."""
 
     def __init__(self, owner: GradsInPlace) -> None:
         self._owner = owner
@@ -134,4 +134,4 @@ class _StaticArgs(State):
         )
 
     def difference(self, before: Key, after: Key) -> str:
-        return "the address of a parameter, or whether it needs gradients,"
+        return "the address of a parameter, or its requires_grad,"

@@ -1,4 +1,4 @@
-"""Functions and modules whose forward and backward passes are replayed, like torch.cuda.make_graphed_callables."""
+"""`graphed`: record the forward and backward passes of functions and modules, like torch.cuda.make_graphed_callables."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def graphed(
     capture_error_mode: str = "thread_local",
     config: Config | None = None,
 ) -> Any:
-    """Record the forward and backward passes of a function or module, or of each of a tuple of them.
+    """Record the forward and backward passes of a function or module, or of each element of a tuple of them.
 
     Like `torch.cuda.make_graphed_callables`, and less restricted: arguments may be keyword arguments, containers and other
     objects than tensors; other layouts are recorded when they occur; a module is recorded for train and eval mode, with
@@ -84,12 +84,15 @@ def graphed(
         [[1.0, 1.0], [1.0, 1.0]]
     """
     if warmup < 1:
-        raise UsageError(f"warmup={warmup}: what a first call sets up cannot be captured\n  pass at least 1")
+        raise UsageError(
+            f"warmup={warmup} allows no call before the capture, but a first call sets up what cannot be captured\n"
+            "  pass at least 1"
+        )
     if gradients not in ("autograd", "in_place"):
         raise UsageError(f"gradients={gradients!r} is not a valid choice\n  valid choices: 'autograd', 'in_place'")
     config = config_or_default(config)
     if not isinstance(sample_args, (tuple, list)):
-        raise UsageError(f"sample_args is of type {type(sample_args).__name__}\n  pass a tuple of arguments: (x,)")
+        raise UsageError(f"sample_args is of type {type(sample_args).__name__}, not a tuple\n  pass a tuple of arguments: (x,)")
     for function in fn if isinstance(fn, tuple) else (fn,):
         if not callable(function):
             kind = type(function).__name__
@@ -110,7 +113,8 @@ def graphed(
             return make(fn, tuple(sample_args), dict(sample_kwargs or {}))  # type: ignore[arg-type]
     if len(fn) != len(sample_args):
         raise UsageError(
-            f"{len(fn)} callables, but sample arguments for {len(sample_args)}\n  pass a tuple of arguments for each"
+            f"graphed got {len(fn)} callables, but sample arguments for {len(sample_args)}\n"
+            "  pass a tuple of arguments for each"
         )
     all_kwargs: Sequence[Any] = sample_kwargs or [{}] * len(fn)  # type: ignore[assignment]
     with _all_or_none(fn):
@@ -163,7 +167,7 @@ def _graphed(
 
 @contextmanager
 def _all_or_none(callables: Sequence[Any]) -> Iterator[None]:
-    """Restore `forward` of all modules where one of them cannot be recorded."""
+    """Restore the original `forward` of all modules if an exception is raised while they are recorded."""
     before = [(module, vars(module).get("forward")) for module in callables if isinstance(module, nn.Module)]
     try:
         yield
@@ -176,16 +180,13 @@ def _all_or_none(callables: Sequence[Any]) -> Iterator[None]:
 
 
 def _trained_params(modules: Sequence[nn.Module]) -> list[tuple[str, torch.Tensor]]:
-    """Return the parameters that need gradients with their first name, each once."""
+    """Return names and parameters that require grad; a parameter with several names once, with its first name."""
     params = [named for module in modules for named in module.named_parameters() if named[1].requires_grad]
     return list({id(param): (name, param) for name, param in reversed(params)}.values())[::-1]
 
 
 def _compiled(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile with inductor, so that the backward graph does not free what the forward graph saved.
-
-    It may be replayed again.
-    """
+    """Compile with inductor, such that the backward graph keeps the saved tensors, since it may be replayed again."""
     run = torch.compile(forward)
 
     @functools.wraps(forward)
@@ -205,7 +206,7 @@ def record_with_gradients(
     tensors: Sequence[torch.Tensor],
     /,
 ) -> Replayable:
-    """Record forward and backward where gradients are enabled and needed, otherwise only forward."""
+    """Record the forward and backward passes if grad mode is enabled and a tensor requires grad, otherwise only forward."""
     policy = gradients()
     if torch.is_grad_enabled() and (policy.parameters or any(tensor.requires_grad for tensor in tensors)):
         return ForwardBackward(call, plan, config, runtime, tensors, policy)

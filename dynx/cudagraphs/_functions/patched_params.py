@@ -1,4 +1,4 @@
-"""A fast path in which parameters are inputs: their pointers are set in the graph before a replay (`params="patch"`)."""
+"""`fast_path` with `params="patch"`: the pointers to parameters are set in the captured graph before each replay."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from dynx.cudagraphs._state.params import replaced_in, tensors_of
 
 
 class PatchedParams:
-    """Passes the parameters and buffers of a function's modules as its first arguments to a recorded function.
+    """Calls a recorded function whose first arguments are the parameters and buffers that the user's function uses.
 
     Args:
-        function: What is recorded.
-        user_function: The function that uses the modules.
+        function: The function to record.
+        user_function: The user's function, whose modules are searched.
         name: Names the function in messages.
         config: Options.
         runtime: Where graphs are captured.
-        fallback: Makes the function that records the addresses of parameters, for where pointers cannot be patched.
+        fallback: Makes a recorded function with parameters at fixed addresses, used if pointers cannot be patched.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class PatchedParams:
         return self._recorded(*self._tensors, *args, **kwargs)
 
     def record(self, *args: Any, **kwargs: Any) -> None:
-        """Record for these arguments."""
+        """Call the function uncaptured, and record it for these arguments."""
         if self._fallback is None:
             self._recorded.record(*self._tensors, *args, **kwargs)
             for recording in self._recorded.recordings:
@@ -76,27 +76,27 @@ class PatchedParams:
         (self._fallback or self._recorded).close()
 
     def _find_tensors(self) -> None:
-        """Find the parameters and buffers again, after something about the modules has changed."""
+        """Find the parameters and buffers that the function uses; called again when its modules have changed."""
         self._modules = modules_of(self._user_function)
         self._tensors = tuple(tensors_of(self._modules))
         self._is_unchanged = self._state.predicate()
         device = next((tensor.device for tensor in self._tensors if tensor.device != self._runtime.device), None)
         if device is not None:
-            self._why_not_patched = f"one of them is on {device}"
+            self._why_not_patched = f"a parameter or buffer is on {device}"
             self._fall_back()
 
     def _check_patched(self, recording: Replayable) -> None:
         self._why_not_patched = self._why_not_patched or recording.why_not_patched
 
     def _fall_back(self) -> RecordedFunction:
-        """Record the addresses of parameters from now on."""
-        warn_or_raise(f"{self._name} records parameters at fixed addresses: {self._why_not_patched}", self._config)
+        """Switch to recordings with parameters at fixed addresses, with a warning."""
+        warn_or_raise(f"{self._name} records parameters at fixed addresses, not patched: {self._why_not_patched}", self._config)
         self._recorded.close()
         self._why_not_patched, self._fallback = "", self._make_fallback()
         return self._fallback
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function with the first arguments in the place of its modules' parameters and buffers."""
+        """Call the function with its modules' parameters and buffers replaced by the first arguments."""
         tensors, rest = args[: len(self._tensors)], args[len(self._tensors) :]
         pairs = zip(self._tensors, tensors, strict=True)
         replacements = {param: _like_param(param, tensor) for param, tensor in pairs if param is not tensor}
@@ -109,7 +109,7 @@ class PatchedParams:
 
 
 def _like_param(param: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor as an nn.Parameter where it replaces one."""
+    """Return the tensor that replaces `param`, as an nn.Parameter if `param` is one."""
     if not isinstance(param, nn.Parameter) or isinstance(tensor, nn.Parameter):
         return tensor
     return nn.Parameter(tensor, requires_grad=param.requires_grad)

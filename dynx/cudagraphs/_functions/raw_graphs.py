@@ -1,4 +1,4 @@
-"""The CUDA graphs of recordings, to inspect or to change them."""
+"""The CUDA graphs of recordings, for users to inspect and modify."""
 
 from __future__ import annotations
 
@@ -61,5 +61,5 @@ def raw_graphs(fn: Callable[..., Any], /) -> tuple[RawGraph, ...]:
     recordings = getattr(recorded, "recordings", None)
     if recordings is None:
         name = getattr(fn, "__name__", type(fn).__name__)
-        raise UsageError(f"{name} is not recorded\n  pass what graphed, fast_path or train_step returned")
+        raise UsageError(f"{name} has no recordings\n  pass what graphed, fast_path or train_step returned")
     return tuple(RawGraph(*graph) for recording in recordings for graph in recording.captured)

@@ -1,4 +1,4 @@
-"""A function that is captured as Python calls it, without a compiled graph."""
+"""Capture the calls of a Python function as CUDA graphs and replay them, without a graph from Dynamo."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _NEVER_REPEATED = 8  # states that were each seen in one call only, after which 
 
 
 class RecordedCallable(Protocol):
-    """What `fast_path`, `graphed` and `train_step` return: called like the function, it replays recordings of it."""
+    """The callable that `fast_path`, `graphed` and `train_step` return: replays recordings of the function that it replaces."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Replay a recording for these arguments, record one, or run the function uncaptured."""
 
     @property
     def recordings(self) -> list[Replayable]:
-        """The recordings so far."""
+        """The present recordings: captured CUDA graphs, or pairs of a forward and a backward graph."""
 
     def close(self) -> None:
         """Release the memory of the recordings; the next calls record again."""
@@ -60,13 +60,13 @@ def _never(value: Any = None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingPolicy:
-    """How fast paths, graphed modules and training steps differ in what they record.
+    """The settings by which `fast_path`, `graphed` and `train_step` differ when they record a function.
 
     Attributes:
         make: Makes a recording of a call.
         mutable: Returns tensors besides the arguments that the function may mutate.
         kept_outputs: Returns tensors besides the results that a recording writes and keeps, such as gradients.
-        is_part_of_state: Whether an argument is an object whose changes the state notices.
+        is_part_of_state: Returns whether an argument is an object whose changes are detected as changes of state.
         original: What `copy.deepcopy` and pickle copy instead of the recordings; None copies the function.
         on_replay: Called with the recording after each replay.
         on_switch: Called with a recording that is replayed after another one.
@@ -84,7 +84,7 @@ class RecordingPolicy:
 
 
 class _Latest(NamedTuple):
-    """The recording that was used last for a layout, with the checks that a call must pass."""
+    """How to replay a recording: the checks that a call has to pass, the replay, and how to build the result."""
 
     match: Match
     is_unchanged: Callable[[], bool]
@@ -93,7 +93,7 @@ class _Latest(NamedTuple):
 
 
 class _FirstCall(NamedTuple):
-    """What the uncaptured call with a key showed."""
+    """Facts about a function that its first, uncaptured call with given arguments and state has shown."""
 
     mutated: frozenset[int]  # indices of tensor arguments that the function mutates
     spec: TreeSpec  # of the results
@@ -104,7 +104,7 @@ class _FirstCall(NamedTuple):
 
 
 class RecordedFunction:
-    """Runs a function uncaptured once for each layout and state, then replays recordings."""
+    """Runs a function uncaptured once for each layout of arguments and each state, then captures and replays it."""
 
     def __init__(
         self,
@@ -152,9 +152,9 @@ class RecordedFunction:
         return self._function if self._policy.original is None else self._policy.original
 
     def _find_or_record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Replay another recording, record one, or run uncaptured.
+        """Replay another recording that fits the call, capture a new one, or run the function uncaptured.
 
-        The first call of its kind, and where recording is impossible.
+        The first call with its arguments and state runs uncaptured, and so do all calls if capturing is impossible.
         """
         if self._runtime is None or self._why_uncaptured:
             if self._why_uncaptured and self._config.or_error:
@@ -172,7 +172,7 @@ class RecordedFunction:
             return self._run_first(key, arguments, args, kwargs)
         first = self._first_calls[key]
         if first.mutations is not None and share_memory(arguments.tensors, first.mutations):
-            self.warn_once(f"{self.name} runs uncaptured: arguments share memory with tensors that it mutates")
+            self.warn_once(f"{self.name} runs uncaptured: arguments share memory that it mutates\n  pass copies of them")
             return self.run_uncaptured(*args, **kwargs)
         recorded = self._recording(key, arguments, args, kwargs)
         if recorded is None:
@@ -182,7 +182,7 @@ class RecordedFunction:
         match = matcher(arguments) if first.mutations is None else _without_shared_memory(matcher(arguments), first.mutations)
         results = _results_of(recorded, first.spec, self._policy.on_replay)
         run = _runner_of(recorded, arguments.tensors)
-        current = _Latest(match, _is_free_and(self._state.predicate(), recorded), run, results)
+        current = _Latest(match, _and_is_not_pending(self._state.predicate(), recorded), run, results)
         self._switch(recorded, current)
         return results(run(arguments.tensors))
 
@@ -197,7 +197,7 @@ class RecordedFunction:
             self._policy.on_switch(recording)
 
     def record(self, *args: Any, **kwargs: Any) -> None:
-        """Call the function uncaptured, and record it for these arguments. Raises CaptureError with `config.or_error`."""
+        """Call the function uncaptured, then record it for these arguments; with `or_error`, raise CaptureError on failure."""
         if self._runtime is not None:
             arguments = arguments_of(args, kwargs)
             for _ in range(2):  # the first call may create what the function keeps
@@ -208,7 +208,7 @@ class RecordedFunction:
                     break
 
     def _recording(self, key: Key, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Replayable | None:
-        """Find a recording that no backward pass waits for, or record; None where neither is possible."""
+        """Return a recording that no backward pass needs, captured now if there is none; None if that is impossible."""
         first = self._first_calls[key]
         try:
             recording = self._cache.find(key, lambda recording: not recording.is_pending)
@@ -226,19 +226,20 @@ class RecordedFunction:
             return None
 
     def run_uncaptured(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function itself."""
+        """Call the function without capturing or replaying it."""
         count_uncaptured()
         if self._runtime is None:
             return self._function(*args, **kwargs)
         return self._runtime.warm_up(lambda: self._function(*args, **kwargs))
 
     def _run_first(self, key: Key, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Run the function uncaptured, and learn from this call what a recording needs to know."""
+        """Run the first call uncaptured, and store facts that a recording needs, such as which tensors it mutates."""
         assert self._runtime is not None
         names = argument_names(self._function, args, kwargs)
         for name, leaf in zip(names, arguments.leaves, strict=True):
             if isinstance(leaf, torch.Tensor) and leaf.device != self._runtime.device:
-                raise UsageError(f"{name} of {self.name} is on {leaf.device}\n  move it to {self._runtime.device}")
+                device = self._runtime.device
+                raise UsageError(f"argument {name} of {self.name} is on {leaf.device}, not on {device}\n  move it to {device}")
         count = len(arguments.tensors)
         mutable = [tensor for tensor in self._policy.mutable() if not is_lazy(tensor)]
         changed = change_detector([*arguments.tensors, *mutable])
@@ -294,29 +295,33 @@ class RecordedFunction:
             assigned = restore()
         if assigned:
             recording.close()
-            raise CaptureFailed(f"it assigns {assigned} itself, which a replay would not do\n  return that as a result instead")
+            raise CaptureFailed(
+                f"the function assigns {assigned}, which a replay would not do\n  return the values as results instead"
+            )
         recording.held = held
         return recording
 
     def _warn_about_changed_state(self, what: str) -> None:
-        """Warn that a function changes the state that it was recorded for, unless it only fills a cache once."""
+        """Warn that the function itself changes the state that is checked, except the first time, when it may fill a cache."""
         self._times_state_changed += 1
         if self._times_state_changed == 2 or (self._times_state_changed > 2 and self._config.or_error):
-            warn_or_raise(f"{self.name} runs uncaptured: it changes {what} itself, which a replay would not do", self._config)
+            text = f"{self.name} runs uncaptured: the function changes {what}, which a replay would not do"
+            warn_or_raise(f"{text}\n  change it outside of the function", self._config)
 
     def _warn_if_never_repeated(self, key: Key) -> None:
-        """Warn that no call repeats the arguments and the state of an earlier one, so that nothing is recorded."""
+        """Warn if no call repeats the arguments and the state of an earlier one, so that nothing is recorded."""
         other_states = sum(arguments == key[0] for arguments, _ in self._first_calls)
         is_full = len(self._first_calls) >= 2 * self._config.max_recordings
         if is_full or (other_states >= _NEVER_REPEATED and not self.recordings):
             ((arguments, state), *_) = reversed(self._first_calls)
-            what = "what it is called with" if arguments != key[0] else self._state.difference(state, key[1])
-            self.warn_once(f"{self.name} runs uncaptured: no two calls are alike, since {what} changes")
+            what = "the layout or value of an argument" if arguments != key[0] else self._state.difference(state, key[1])
+            why = f"no call repeats the arguments and state of an earlier one, since {what} changes"
+            self.warn_once(f"{self.name} runs uncaptured: {why}\n  pass numbers that change as tensors, and pad sizes")
         if is_full:
             self._first_calls.clear()
 
     def warn_once(self, text: str) -> None:
-        """Warn why a call runs uncaptured; with `config.or_error` raise in each such call."""
+        """Warn with this text the first time only; with `config.or_error`, raise CaptureError with it each time."""
         if text not in self._warned or self._config.or_error:
             self._warned.add(text)
             warn_or_raise(text, self._config)
@@ -335,20 +340,20 @@ class RecordedFunction:
         return list(self._cache)
 
     def close(self) -> None:
-        """Release the memory of its recordings; it records again when it is called."""
+        """Release the memory of the recordings; the next calls record again."""
         self._cache.close()
         self._first_calls.clear()
 
 
 def _runner_of(recording: Replayable, tensors: Sequence[torch.Tensor]) -> Callable[[Sequence[Any]], list[Any]]:
-    """Return what replays; without gradients where arguments that need them are copied or returned."""
+    """Return the `run` method of a recording, under `torch.no_grad` if it copies or returns arguments that require grad."""
     if recording.may_return_arguments and any(tensor.requires_grad for tensor in tensors):
         return torch.no_grad()(recording.run)
     return recording.run
 
 
-def _is_free_and(is_unchanged: Callable[[], bool], recording: Replayable) -> Callable[[], bool]:
-    """Extend a predicate on the state: no backward pass may wait for what the recording saved."""
+def _and_is_not_pending(is_unchanged: Callable[[], bool], recording: Replayable) -> Callable[[], bool]:
+    """Extend the predicate `is_unchanged`: no backward pass may still need tensors that the recording saved."""
     return (lambda: not recording.is_pending and is_unchanged()) if recording.has_backward else is_unchanged
 
 
@@ -359,7 +364,7 @@ def _identity(function: Callable[..., Any]) -> Callable[..., Any]:
 def _results_of(
     recording: Replayable, spec: TreeSpec, on_replay: Callable[[Replayable], None] | None
 ) -> Callable[[list[Any]], Any]:
-    """Return a function that builds the result of a call from the outputs of a replay."""
+    """Return a function that builds the result of a call from the flat list of outputs of a replay."""
 
     def build(outputs: list[Any]) -> Any:
         if on_replay is not None:
@@ -370,7 +375,7 @@ def _results_of(
 
 
 def _without_shared_memory(match: Match, mutations: Mutations) -> Match:
-    """Reject calls whose arguments share memory that the function mutates.
+    """Return a match function that also rejects arguments which share memory that the function mutates.
 
     A recording has separate memory for each argument.
     """

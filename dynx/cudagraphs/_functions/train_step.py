@@ -1,4 +1,4 @@
-"""A whole training step in one recording."""
+"""`train_step`: record a whole training step, from the loss to the optimizer, as one CUDA graph."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def train_step(
     unsafe_skip_checks: bool = False,
     config: Config | None = None,
 ) -> RecordedCallable:
-    """Return a callable that runs a training step: reset gradients, loss, backward, gradient clipping, optimizer.
+    """Return a callable that records and replays a training step: reset gradients, loss, backward, clipping, optimizer.
 
     The first call with a layout of arguments runs its step uncaptured, the second captures, later calls replay; all of them
     are steps of the training, none is spent on warm-up.
@@ -95,7 +95,7 @@ def train_step(
     if scaler is not None and not scaler.is_enabled():
         scaler = None
     if scaler is not None and optimizer is None:
-        raise UsageError("a scaler needs an optimizer\n  pass optimizer=")
+        raise UsageError("a scaler needs an optimizer, but train_step got none\n  pass optimizer=")
     config = config_or_default(config)
     check_for_training(config)
     runtime = select_runtime(config)
@@ -128,14 +128,14 @@ def train_step(
 
 
 class _Phase(NamedTuple):
-    """Which call of an accumulated step it is."""
+    """Whether a call begins, and whether it ends, a training step that accumulates gradients over several calls."""
 
     begins: bool
     ends: bool
 
 
 class _Accumulating:
-    """Calls the parts of a step in turn."""
+    """A training step that accumulates gradients over several calls: each call runs the next part of the step."""
 
     def __init__(self, parts: Sequence[RecordedFunction], step: _Step, *, is_checked: bool) -> None:
         self._parts, self._step, self._is_checked = parts, step, is_checked
@@ -160,7 +160,7 @@ class _Accumulating:
 
 
 class _Step:
-    """What a training step does."""
+    """The training step that is captured: reset gradients, loss, backward, gradient clipping, optimizer step."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class _Step:
         return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, result)
 
     def _begin(self, phase: _Phase) -> None:
-        """Set `.grad`: to None, or to the memory in which gradients accumulate."""
+        """Set `.grad` of the parameters to None or, if calls accumulate, to the tensors in which gradients accumulate."""
         if not self._keeps_gradients:
             set_gradients(self.params, [None] * len(self.params))
             return
@@ -204,7 +204,7 @@ class _Step:
         set_gradients(self.params, [memory if kept else None for memory, kept in zip(self._memory, is_kept, strict=True)])
 
     def adopt_gradients(self) -> None:
-        """Copy gradients that somebody has assigned in the middle of a step to the memory in which they accumulate."""
+        """Copy `.grad` tensors that the user assigned between the calls of a step to the memory where gradients accumulate."""
         with torch.no_grad():
             for grad, memory in zip(self.gradients(), self._memory, strict=True):
                 if memory is not None and grad is not memory:
@@ -247,10 +247,13 @@ def _is_like(gradient: torch.Tensor | None, param: torch.Tensor) -> bool:
 
 
 def _check_leaves(loss: torch.Tensor, params: Sequence[torch.Tensor]) -> None:
-    """Refuse a loss with gradients for other tensors than `params`: a replay would add them to the `.grad` of the capture."""
+    """Raise UsageError if the loss has gradients for tensors other than `params`.
+
+    A replay would add these to the `.grad` tensors of the time of the capture.
+    """
     if (size := unknown_leaf([loss], params)) is not None:
         raise UsageError(
-            f"the loss has a gradient for a tensor of size {size} that is not among the parameters\n"
+            f"the loss has a gradient for a tensor of size {size} that is not among the parameters passed to train_step\n"
             "  pass it too, or detach it, or set its requires_grad to False"
         )
 
@@ -262,7 +265,7 @@ def _loss_of(result: Any) -> torch.Tensor:
         what = f"a tensor of shape {tuple(loss.shape)}" if is_tensor else f"of type {type(loss).__name__}"
         raise UsageError(
             f"the loss is {what}, not a tensor of one element\n"
-            "  return a mean or a sum; where there are several results, the loss first"
+            "  return a mean or a sum; of several results, return the loss first"
         )
     return loss
 
@@ -272,12 +275,12 @@ def _is_module(value: Any) -> bool:
 
 
 class _NotCopyable:
-    """Copied and pickled in the place of a training step: raises UsageError."""
+    """Raises UsageError when a training step is copied or pickled."""
 
     def __reduce__(self) -> Any:
         raise UsageError(
-            "a training step belongs to its parameters and its optimizer, and cannot be copied\n"
-            "  make another one for the copy with train_step"
+            "a callable from train_step belongs to its parameters and optimizer, and cannot be copied or pickled\n"
+            "  call train_step again with the copied parameters"
         )
 
 

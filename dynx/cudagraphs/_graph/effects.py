@@ -1,4 +1,4 @@
-"""Which memory the nodes of a graph read and write."""
+"""Find which memory each node of an FX graph reads and writes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def effects_of(gm: GraphModule) -> dict[Node, NodeEffects]:
 
 
 def _arguments(node: Node) -> Iterator[tuple[Any, bool, bool]]:
-    """Yield each argument, whether it is written to, and whether the result may be a view of it."""
+    """Yield each argument of a node, whether the node writes to it, and whether the node's result may be a view of it."""
     schema = schema_of(node.target)
     if schema is None:
         family = type(node.target).__module__

@@ -26,7 +26,7 @@ def value_of(node: Node) -> Any:
 
 
 def tensors_of(node: Node) -> Iterator[torch.Tensor]:
-    """Yield the fake tensors of a node, of each output where it has several."""
+    """Yield the fake tensors that a node returns."""
     value = value_of(node)
     for output in value if isinstance(value, (tuple, list)) else (value,):
         if isinstance(output, torch.Tensor):
@@ -34,7 +34,7 @@ def tensors_of(node: Node) -> Iterator[torch.Tensor]:
 
 
 def location_of(node: Node) -> Location | None:
-    """Return the user's line of a node; for a node without one, that of its first user."""
+    """Return the line of the user's code that a node comes from, or if it has none, that of a node that uses it."""
     for candidate in (node, *node.users):
         frames = [RawFrame(file, int(line), name) for file, line, name in _FRAME.findall(candidate.stack_trace or "")]
         if frames and (location := user_location(frames)) is not None:

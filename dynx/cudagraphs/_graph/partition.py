@@ -1,4 +1,4 @@
-"""Decide which nodes of a graph run together: in as few parts as the operators that cannot be captured allow."""
+"""Partition a graph around the operators that cannot be captured, into as few parts as possible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dynx.cudagraphs._graph.effects import effects_of
 
 
 def partition(gm: GraphModule, unsafe: Collection[Node]) -> list[list[Node]]:
-    """Partition the nodes of a graph into parts that run one after another, each with only safe or only unsafe nodes.
+    """Partition nodes into parts that run one after another, each with only capturable or only uncapturable nodes.
 
     Each part takes all nodes whose predecessors have run, which gives the fewest parts. Nodes of a part keep their order;
     so do nodes that draw random numbers, and nodes that write to memory with all nodes that use it.
@@ -31,7 +31,7 @@ def partition(gm: GraphModule, unsafe: Collection[Node]) -> list[list[Node]]:
 def _grouped(
     nodes: Sequence[Node], before: dict[Node, set[Node]], unsafe: Collection[Node], *, is_safe: bool
 ) -> list[list[Node]]:
-    """Group nodes into alternating parts, the first of safe nodes if `is_safe`."""
+    """Group nodes into alternately capturable and uncapturable parts; the first is capturable if `is_safe`."""
     parts: list[list[Node]] = []
     remaining, done = list(nodes), set[Node]()
     while remaining:
@@ -62,7 +62,7 @@ def _random_pairs(nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
 
 
 def _memory_pairs(gm: GraphModule, nodes: Sequence[Node]) -> Iterator[tuple[Node, Node]]:
-    """Yield pairs of an earlier and a later node, one of which writes to memory that the other uses."""
+    """Yield pairs of nodes whose order must be kept, since one of them writes to memory that the other one uses."""
     users: dict[Node, list[tuple[Node, bool]]] = defaultdict(list)  # by the node that allocated the memory
     effects = effects_of(gm)
     for node in nodes:

@@ -1,4 +1,4 @@
-"""Plan how a graph is captured: the class of each input, and why a node cannot be captured."""
+"""Plan the capture of a graph: how each input reaches the recording, and which nodes cannot be captured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dynx.records.cudagraphs import GraphInput, GraphPlan, InputClass, Part, Ski
 
 
 class _Reason(NamedTuple):
-    """Why a node cannot be captured."""
+    """The reason why a node cannot be captured, with advice for the user."""
 
     why: str
     advice: str
@@ -44,13 +44,13 @@ _FIX_SIZE = "make the size fixed: torch.where instead of a mask, torch.nonzero_s
 def plan_of(
     gm: GraphModule, part: Part, device: torch.device, sources: Sequence[str] = (), saved_elsewhere: Collection[str] = ()
 ) -> tuple[GraphPlan, dict[Node, Skip]]:
-    """Analyze a graph while it is compiled.
+    """Analyze a graph before it is compiled: how each input reaches a recording, and which nodes cannot be captured.
 
     Args:
         gm: The graph.
         part: Which graph of AOTAutograd it is.
-        device: Where it is captured.
-        sources: What Dynamo passes as its inputs, where that is known.
+        device: The device on which it is captured.
+        sources: The Dynamo source of each input, such as "L['x']", if known.
         saved_elsewhere: Names of tensors that the forward graph saved outside of recordings.
 
     Returns:
@@ -101,7 +101,7 @@ def plan_of(
 
 
 def _class_of(value: object, part: Part, *, is_static: bool, is_saved: bool) -> tuple[InputClass, str]:
-    """Return the class of an input by its fake value, and why."""
+    """Return how an input reaches a recording ("static", "dynamic", "scalar", ...), and the reason."""
     if isinstance(value, (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)):
         return "scalar", "a number"
     if not isinstance(value, torch.Tensor):
@@ -112,12 +112,12 @@ def _class_of(value: object, part: Part, *, is_static: bool, is_saved: bool) -> 
 
 
 def _is_untouched(node: Node, internal: Sequence[Any]) -> bool:
-    """Return whether a node is used as a result for the user only, or not at all."""
+    """Return whether no operator uses an input, which at most is returned to the user."""
     return all(user.op == "output" for user in node.users) and not any(output is node for output in internal)
 
 
 def _symbols(node: Node) -> frozenset[Any]:
-    """Return the symbols in sizes and strides of the tensors of a node."""
+    """Return the symbols of dynamic shapes in the sizes and strides of the tensors that a node returns."""
     return symbols_of(*(number for tensor in tensors_of(node) for number in (*tensor.shape, *tensor.stride())))
 
 
@@ -149,7 +149,7 @@ def _why_unsafe(node: Node, opaque: Mapping[Node, GraphInput], device: torch.dev
 
 
 def _users_of_unbacked_sizes(gm: GraphModule) -> dict[Node, Skip]:
-    """Return the nodes with inputs whose sizes depend on values."""
+    """Return the nodes that take tensors of data-dependent (unbacked) size, each with the reason why it is not captured."""
     return {
         node: Skip(f"{node.target} takes a size that depends on values", location_of(node), kind="size")
         for node in gm.graph.nodes

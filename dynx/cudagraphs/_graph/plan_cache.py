@@ -1,4 +1,4 @@
-"""Store plans on disk: a later process that compiles the same graph need not analyze it."""
+"""Store capture plans on disk, so that a later process that compiles the same graph need not analyze it."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def _fingerprint(gm: GraphModule, depends_on: tuple[object, ...]) -> str:
 
 @cache
 def _source_digest() -> bytes:
-    """Return a digest of dynx's own source: names and locations in plans come from all of the package."""
+    """Return a digest of dynx's source files: a plan is only valid for the version of dynx that made it."""
     files = sorted(_PACKAGE.rglob("*.py"))
     return b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)
 
 
 def _lines(gm: GraphModule) -> Iterator[str]:
-    """Yield everything of a graph that a plan depends on: operators, values, lines; also of graphs inside of it."""
+    """Yield a line of text for each node of a graph and its subgraphs, with everything that the plan depends on."""
     for node in gm.graph.nodes:
         value = torch.utils._pytree.tree_map(_described, value_of(node))
         operators = [_operator(target) for target in (node.target, *node.args) if isinstance(target, torch._ops.OpOverload)]
@@ -93,7 +93,7 @@ def _described(value: Any) -> object:
 
 
 def _read(path: Path, gm: GraphModule) -> GraphPlan:
-    """Read a plan. Raises ValueError where the file is not a plan of this graph."""
+    """Read a plan from a file. Raises ValueError if it is not a plan of this graph."""
     from dynx.records.codec import from_data
 
     data = json.loads(path.read_text(encoding="utf-8"))
@@ -106,12 +106,12 @@ def _read(path: Path, gm: GraphModule) -> GraphPlan:
     is_in_range = all(0 <= output < outputs and 0 <= index < len(plan.inputs) for output, index in plan.passed)
     has_inputs = [spec.node for spec in plan.inputs] == [node.name for node in placeholders(gm)]
     if not has_inputs or not named <= nodes or not is_in_range:
-        raise ValueError("its nodes are those of another graph")
+        raise ValueError("the nodes in the plan are those of another graph")
     return plan
 
 
 def _write(path: Path, plan: GraphPlan) -> None:
-    """Write the whole file or nothing, since other processes may write the same file."""
+    """Write a plan to a file atomically, since other processes may write the same file."""
     from dynx.records.codec import to_data
 
     path.parent.mkdir(parents=True, exist_ok=True)

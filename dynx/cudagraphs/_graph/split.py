@@ -1,4 +1,4 @@
-"""Split a graph into graphs that run one after another."""
+"""Split a graph into smaller graphs that run one after another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dynx.cudagraphs._graph.fx import placeholders, tensors_of, value_of
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a graph as a graph of its own."""
+    """A GraphModule of some nodes of a graph, with the nodes of the whole graph that it takes and returns."""
 
     gm: GraphModule
     inputs: tuple[Node, ...]  # nodes of the whole graph, also of other pieces
@@ -25,7 +25,10 @@ class Piece:
 
 
 def split(gm: GraphModule, parts: Sequence[Sequence[Node]], user_outputs: int, regenerated: Sequence[int] = ()) -> list[Piece]:
-    """Build a graph of each part. Outputs of the whole graph after the first `user_outputs` count as internal."""
+    """Build a GraphModule from each list of nodes in `parts`, with its inputs and results.
+
+    Outputs of the whole graph after the first `user_outputs` are not returned to the user, but saved for backward.
+    """
     outputs = list(gm.graph.output_node().args[0])
     read = {node for index, node in enumerate(outputs) if isinstance(node, Node) and index not in regenerated}
     only_layout = {outputs[index] for index in regenerated} - read
@@ -64,7 +67,7 @@ def _piece(
 
 
 def _launches(node: Node) -> bool:
-    """Return whether a node launches kernels: whether it returns a tensor that is no view."""
+    """Return whether a node is counted as a kernel launch: whether it returns a tensor that is not a view."""
     schema = schema_of(node.target)
     returns = () if schema is None else schema.returns
     is_view = any(value.alias_info and not value.alias_info.is_write for value in returns)

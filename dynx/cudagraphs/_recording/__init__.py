@@ -1,1 +1,1 @@
-"""One captured graph: how its inputs get to it (`inputs`), how its results get out (`outputs`), and the `cache` of several."""
+"""Recordings, each one captured graph: how inputs reach it (`inputs`), what it returns (`outputs`), their `cache`."""

@@ -11,13 +11,12 @@ Run = Callable[[Sequence[Any]], list[Any]]
 
 
 class OutputAlias(NamedTuple):
-    """A result that is an argument, or a view of one. Indices are those of the graph's results and arguments."""
+    """A result of a graph that is one of its arguments or a view of it; both are given by index."""
 
     result: int
     argument: int
-    layout: (
-        tuple[tuple[int, ...], tuple[int, ...], int] | None
-    )  # size, stride, offset from the argument's; None: the argument itself
+    # size, stride, and storage offset relative to the argument's; None for the argument itself
+    layout: tuple[tuple[int, ...], tuple[int, ...], int] | None
 
 
 def find_aliases(results: Sequence[Any], arguments: Sequence[Any]) -> list[OutputAlias]:
@@ -42,7 +41,7 @@ def find_aliases(results: Sequence[Any], arguments: Sequence[Any]) -> list[Outpu
 
 
 def _is_plain_view(view: torch.Tensor, base: torch.Tensor) -> bool:
-    """Return whether `as_strided` of the base gives the view: same dtype, no conjugate or negative bit, no subclass."""
+    """Return whether `base.as_strided` can rebuild the view: same dtype, no conjugate or negative bit, no subclass."""
     has_bits = view.is_conj() or view.is_neg() or base.is_conj() or base.is_neg()
     return type(view) in (torch.Tensor, torch.nn.Parameter) and view.dtype == base.dtype and not has_bits
 

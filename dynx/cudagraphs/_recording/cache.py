@@ -1,4 +1,4 @@
-"""The recordings of one graph, and what happens when there are too many."""
+"""The cache of the recordings of one graph or function, limited by `max_recordings` and `on_limit`."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _all: WeakSet[RecordingCache[Any]] = WeakSet()
 
 
 def close_all() -> None:
-    """Release the memory of all recordings; graphs that are called again are recorded again."""
+    """Close all recordings of this process and release their memory; later calls record again."""
     for cache in tuple(_all):
         cache.close()
 
 
 class RecordingCache(Generic[R]):
-    """Recordings by what they were made for: scalars, addresses, layouts, state.
+    """The recordings of one graph or function, by a key of the scalars, addresses, layouts and state they were made for.
 
     Args:
         config: `max_recordings` and `on_limit` bound the cache.
-        what: Names in messages what is recorded.
-        names: Names in messages the parts of a key.
+        what: Name of the recorded graph or function, for messages.
+        names: Names of the parts of a key, for messages.
         on_close: Method that is called when the recordings are closed; held weakly.
     """
 
@@ -41,12 +41,12 @@ class RecordingCache(Generic[R]):
         self._what = what
         self._names = names
         self._by_key: OrderedDict[Key, list[R]] = OrderedDict()  # least recently used first
-        self._on_close = WeakMethod(on_close)  # its owner is to be freed when nobody else holds it
+        self._on_close = WeakMethod(on_close)  # weak, so that the cache does not keep the method's object alive
         self._has_warned = False
         _all.add(self)
 
     def find(self, key: Key, fits: Callable[[R], bool]) -> R | None:
-        """Return a recording of this key for which the predicate holds."""
+        """Return a recording with this key for which `fits` returns True; None if there is none."""
         if key in self._by_key:
             self._by_key.move_to_end(key)
         return next((recording for recording in self._by_key.get(key, ()) if fits(recording)), None)
@@ -59,7 +59,7 @@ class RecordingCache(Generic[R]):
                 return
 
     def add(self, key: Key, record: Callable[[], R]) -> R | None:
-        """Record and store; None where there is no room."""
+        """Call `record` and store the recording; return None if the cache is full and `on_limit` makes no room."""
         if len(list(self)) >= self._config.max_recordings and not self._make_room(key):
             return None
         recording = record()
@@ -67,7 +67,7 @@ class RecordingCache(Generic[R]):
         return recording
 
     def close_free(self) -> None:
-        """Release the memory of recordings whose results no backward pass waits for."""
+        """Release the memory of recordings whose saved tensors no backward pass still needs."""
         for recording in self:
             if not recording.is_pending:
                 recording.close()
@@ -76,7 +76,7 @@ class RecordingCache(Generic[R]):
         return (recording for recordings in self._by_key.values() for recording in recordings)
 
     def _make_room(self, key: Key) -> bool:
-        """Do what `on_limit` says. Returns whether there is room now."""
+        """Apply `on_limit` to a full cache: close a recording, raise or warn. Returns whether another one may be stored."""
         limit, on_limit = self._config.max_recordings, self._config.on_limit
         if on_limit == "lru" and self._close_oldest():
             return True
@@ -87,7 +87,7 @@ class RecordingCache(Generic[R]):
         if not self._has_warned or self._config.or_error:
             self._has_warned = True
             count_skip(Skip(text, None, "pad sizes to a few (buckets), or pass a larger max_recordings", "limit"))
-            warn_or_raise(f"{text}\n  calls that match none of them run uncaptured", self._config)
+            warn_or_raise(f"{text}\n  other calls run uncaptured; pass a larger max_recordings to record them", self._config)
         return False
 
     def _close_oldest(self) -> bool:
@@ -102,13 +102,13 @@ class RecordingCache(Generic[R]):
         return False
 
     def _what_changes(self, key: Key) -> str:
-        """Name the parts of the key that differ between the recordings and a call that was not recorded."""
+        """Return a text that names the parts of the key that differ between the recordings and a call that none fits."""
         columns = zip(self._names, zip(*self._by_key, key, strict=True), strict=True)
         changing = [name for name, values in columns if len(set(values)) > 1]
-        return f"they differ in {', '.join(changing)}" if changing else "what they saved for backward passes is still in use"
+        return f"they differ in {', '.join(changing)}" if changing else "backward passes still need the tensors that they saved"
 
     def close(self) -> None:
-        """Release the memory of the recordings."""
+        """Release the memory of the recordings, and empty the cache."""
         for recording in self:
             recording.close()
         self._by_key.clear()

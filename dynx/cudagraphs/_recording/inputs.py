@@ -15,7 +15,7 @@ Stage = Callable[[Sequence[Any]], Callable[[], None] | None]
 
 
 class StagedInputs(NamedTuple):
-    """How the dynamic inputs of a call reach a recording."""
+    """How dynamic inputs reach a recording: which are copied before a replay, and which the graph copies or reads itself."""
 
     stage: Stage  # copies the inputs of a call; returns what is to run after the replay, where the graph mutates inputs
     in_graph: tuple[int, ...]  # indices of inputs that the graph copies or reads itself
@@ -26,9 +26,9 @@ class StagedInputs(NamedTuple):
 
 
 def stage_inputs(inputs: list[Any], plan: GraphPlan, in_graph: tuple[int, ...]) -> StagedInputs:
-    """Allocate the recording's own memory for the dynamic inputs, and replace them in the list `inputs`.
+    """Replace the dynamic inputs in the list `inputs` by copies in the recording's own memory.
 
-    Inputs that the graph copies itself, `in_graph`, are left as they are.
+    Inputs that memcpy nodes of the graph copy, `in_graph`, are left as they are.
     """
     dynamic = plan.indices("dynamic")
     expanded = {index: dims for index in dynamic if (dims := _expanded_dims(inputs[index]))}
@@ -44,7 +44,7 @@ def stage_inputs(inputs: list[Any], plan: GraphPlan, in_graph: tuple[int, ...]) 
 
 
 def read_in_place(dynamic: tuple[int, ...]) -> StagedInputs:
-    """Return the staging of a graph whose pointers are set to the inputs: nothing is copied."""
+    """Return the StagedInputs of a graph with patched pointers, which reads the caller's tensors without copies."""
     return StagedInputs(lambda args: None, dynamic, is_done_by_graph=True, sources=[], copied=0, nbytes=0)
 
 
@@ -55,9 +55,9 @@ def copyable_in_graph(args: Sequence[Any], plan: GraphPlan) -> tuple[int, ...]:
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Return whether copying a tensor's bytes copies its values in every call.
+    """Return whether a memcpy copies the values of a tensor: it is dense, and not complex.
 
-    Complex tensors may have the conjugate bit set.
+    A complex tensor may have its conjugate bit set in one call and not in another.
     """
     return is_dense(tensor) and not tensor.is_complex()
 
@@ -68,7 +68,7 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 
 def own_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Copy a tensor with its strides, since kernels were compiled for them."""
+    """Copy a tensor to new memory with the same strides, since kernels were compiled for them."""
     expanded = _expanded_dims(tensor)
     compact = _unexpanded(tensor, expanded)
     if _overlaps_itself(compact):
@@ -91,7 +91,7 @@ def _unexpanded(tensor: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
 
 
 def _overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Return whether elements share memory: whether a stride is shorter than the extent of the dimensions below it."""
+    """Return whether elements of a tensor share memory: a stride is shorter than the extent of the dimensions below it."""
     below = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.size(), strict=True)):
         if size > 1 and stride < below:
@@ -106,7 +106,7 @@ def _stage(
     expanded: Mapping[int, Sequence[int]],
     mutated: list[tuple[int, torch.Tensor]],
 ) -> Stage:
-    """Return a function that copies inputs to the buffers in as few operations as these inputs need."""
+    """Return a function that copies inputs to the recording's buffers in as few operations as they need."""
 
     def copy_none(args: Sequence[Any]) -> None:
         pass

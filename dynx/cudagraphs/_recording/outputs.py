@@ -1,4 +1,4 @@
-"""Return the results of a replay: cloned, as aliases, or the recording's own tensors."""
+"""Make the results of a replay: clones, aliases, or the recording's own tensors."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ Clones = Sequence[torch.Tensor]  # memory for the results that the graph clones 
 
 
 class Results:
-    """The results of one recording. The first `user_outputs` of its plan are the user's; the others stay in the recording.
+    """Chooses which results of a recording are cloned, and which are aliases or the recording's own tensors.
 
-    Outputs that AOTAutograd regenerates are never cloned: it reads their layout, storage offset included, which a clone
-    would change. Up to four clones are made by memcpy nodes of the graph, more after the replay. Clones for autograd never
-    share memory: autograd would not know that writing to one changes another.
+    The first `user_outputs` results of a plan are the user's; the others stay in the recording's memory. Outputs that
+    AOTAutograd regenerates are never cloned: it reads their layout, storage offset included, which a clone would change. Up to
+    four clones are made by memcpy nodes of the graph; if there are more, all are made after the replay. Clones for autograd
+    never share memory: autograd would not know that writing to one changes another.
     """
 
     def __init__(self, plan: GraphPlan, kind: OutputKind, *, clones_in_graph: bool) -> None:
         self._plan, self._kind, self._limit = plan, kind, FEW if clones_in_graph else 0
 
     def in_graph(self, outputs: Sequence[Any]) -> list[torch.Tensor]:
-        """Return the results that the graph clones itself, to memory that is set before each replay."""
+        """Return the results that memcpy nodes of the graph clone, to memory that is set before each replay."""
         return [outputs[index] for index in self._in_graph(outputs)]
 
     def _in_graph(self, outputs: Sequence[Any]) -> list[int]:
@@ -50,13 +51,13 @@ class Results:
         return [] if is_for_autograd else overlapping_groups(outputs, self._cloned(outputs))
 
     def token(self, outputs: Sequence[Any]) -> int | None:
-        """Return the index of a result that is saved for the backward pass; None where there is none."""
+        """Return the index of one tensor saved for the backward pass, whose lifetime shows whether the memory is in use."""
         if self._plan.part != "forward":
             return None
         return next((index for index in _tensors(outputs) if index >= self._plan.user_outputs), None)
 
     def before_and_after(self, captured: CapturedGraph) -> tuple[Callable[[], Clones], Callable[[Clones], list[Any]]]:
-        """Return a function to call before a replay, and one that makes the list of results after it."""
+        """Return a function that allocates clones before a replay, and one that makes the list of results after it."""
         outputs = captured.outputs if self._plan.returns_all_outputs else captured.outputs[: self._plan.user_outputs]
         in_graph, cloned = self._in_graph(outputs), self._cloned(outputs)
         by_hand = [index for index in cloned if index not in in_graph]
@@ -99,7 +100,7 @@ def _result_maker(
     unguarded: list[int],
     guarded: list[int],
 ) -> Callable[[Clones], list[Any]]:
-    """Return a function that makes the list of results in as few operations as they need.
+    """Return a function that makes the list of results after a replay, specialized to what these results need.
 
     Args:
         outputs: The recording's own results.

@@ -40,9 +40,9 @@ def _overlapping(outputs: Sequence[Any], indices: Sequence[int]) -> list[list[in
 
 
 def group_cloner(tensors: Sequence[torch.Tensor]) -> Callable[[], list[torch.Tensor]]:
-    """Return a function that clones tensors of one storage together, with their offsets to each other.
+    """Return a function that clones tensors of one storage together, so that the clones overlap in the same way.
 
-    Autograd takes none of the clones for a view, but their version counters see in-place changes of each other.
+    Autograd treats no clone as a view of another, but they share a version counter, which in-place changes increase.
     """
     begin = min(map(_begin, tensors)) // _ALIGNMENT * _ALIGNMENT
     end = max(map(_end, tensors))
@@ -64,7 +64,7 @@ def group_cloner(tensors: Sequence[torch.Tensor]) -> Callable[[], list[torch.Ten
 
 
 def _begin(tensor: torch.Tensor) -> int:
-    """Return the offset of the first element in bytes from the beginning of the storage."""
+    """Return the offset of a tensor's first element in its storage, in bytes."""
     return tensor.storage_offset() * tensor.element_size()
 
 

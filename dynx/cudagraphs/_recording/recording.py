@@ -26,7 +26,7 @@ _are_at = address_check()
 
 
 class Recording:
-    """Replays a graph for inputs at these addresses and with these scalars.
+    """One captured graph, which is replayed for calls with the same scalars and the same addresses of static inputs.
 
     Recordings whose results are read after others were replayed need a memory `pool` of their own.
     """
@@ -43,7 +43,7 @@ class Recording:
         begin = time.perf_counter()
         self._matches = _predicate(plan, args)
         with torch.inference_mode(mode=False), torch.no_grad():  # tensors created here are used outside of inference mode too
-            # aliases: whether the caller's own tensors are in use tells whether a recording may be replayed again
+            # aliases, since a recording may be replayed again when no tensor of the caller is alive that uses its memory
             aliases = [arg.detach() if isinstance(arg, torch.Tensor) else arg for arg in args]
             graph = _capture(call, plan, config, runtime, aliases, pool)
         self.staging = graph.staging
@@ -79,7 +79,7 @@ class Recording:
         return self.staging.why_not_patched
 
     def fits(self, args: Sequence[Any]) -> bool:
-        """Return whether scalars and addresses are those of a call, and no backward pass waits for the last results."""
+        """Return whether a call has this recording's scalars and addresses, and no backward pass needs its saved tensors."""
         return (self._pending is None or self._pending.expired()) and self._matches(args)
 
     @property
@@ -88,7 +88,7 @@ class Recording:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a backward pass will still read what the last replay saved."""
+        """Whether a backward pass may still read tensors that the last replay saved."""
         return self._pending is not None and not self._pending.expired()
 
     def _run_and_wait(self, args: Sequence[Any]) -> list[Any]:
@@ -99,7 +99,7 @@ class Recording:
 
 
 def _saved(outputs: Sequence[Any], plan: GraphPlan, args: Sequence[Any]) -> list[int]:
-    """Return the indices of results that are saved for the backward pass in the recording's memory, not in parameters'."""
+    """Return the indices of results that are saved for the backward pass in the recording's memory, unlike parameters."""
     if plan.part != "forward":
         return []
     params = {args[index].untyped_storage().data_ptr() for index in plan.indices("static")}
@@ -110,13 +110,13 @@ def _saved(outputs: Sequence[Any], plan: GraphPlan, args: Sequence[Any]) -> list
 
 
 def _nbytes(values: Iterable[Any]) -> int:
-    """Return the bytes of the storages of tensors, each storage once."""
+    """Return the total bytes of the tensors' storages; a shared storage counts once."""
     storages = (value.untyped_storage() for value in values if isinstance(value, torch.Tensor))
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 def _predicate(plan: GraphPlan, args: Sequence[Any]) -> Callable[[Sequence[Any]], bool]:
-    """Return a predicate that is true for calls with the same scalars and addresses."""
+    """Return a function that takes the inputs of a call, and returns whether their scalars and addresses are these."""
     fixed, numbers = list(plan.indices("static", "managed")), plan.indices("scalar")
     addresses = [arg.data_ptr() if isinstance(arg, torch.Tensor) else None for arg in args]
     expected = numbers_of(args, numbers)
@@ -131,7 +131,7 @@ def _predicate(plan: GraphPlan, args: Sequence[Any]) -> Callable[[Sequence[Any]]
 
 
 def numbers_of(args: Sequence[Any], indices: Sequence[int]) -> list[Any]:
-    """Return scalars so that they compare equal exactly where they are the same: 0.0 is not -0.0, and NaN is NaN."""
+    """Return the scalars among `args`, floats as text: then 0.0 differs from -0.0, and NaN equals NaN."""
     return [repr(number) if type(number) is float else number for number in [args[index] for index in indices]]
 
 
@@ -141,7 +141,7 @@ def layouts_of(args: Sequence[Any], indices: Sequence[int]) -> tuple[Any, ...]:
 
 
 class _Graph(NamedTuple):
-    """A captured graph, and what a replay needs besides."""
+    """A captured graph, with the inputs, results and staging that its replays use."""
 
     inputs: list[Any]
     staged: StagedInputs
@@ -154,7 +154,7 @@ class _Graph(NamedTuple):
 
 
 def _capture(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], pool: Any) -> _Graph:
-    """Capture a graph with the staging that the configuration asks for, or with the next one that works."""
+    """Capture a graph with the input staging that the configuration asks for; if that fails, with copies of the inputs."""
     failures: dict[StagingKind, str] = {}
     while True:
         staging = choose_staging(plan, config, runtime, args, failures)
@@ -194,7 +194,7 @@ def _capture_with_copies(
 
 
 def _release(captured: CapturedGraph, results: Results) -> bool:
-    """Let other graphs of the pool use the memory of results, if the graph clones all of them itself."""
+    """Release the memory of the results to other graphs of the pool if the graph clones all of them; return whether it did."""
     outputs = [output for output in captured.outputs if isinstance(output, torch.Tensor)]
     cloned = results.in_graph(captured.outputs)
     if len(cloned) < len(outputs):
@@ -206,7 +206,7 @@ def _release(captured: CapturedGraph, results: Results) -> bool:
 def _capture_patched(
     call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], staging: Staging, pool: Any
 ) -> _Graph:
-    """Capture a graph whose pointers are set to the inputs of each call. Raises NotPatchable where that cannot be verified."""
+    """Capture a graph whose input pointers are set before each replay. Raises NotPatchable if they cannot be verified."""
     dynamic = plan.indices("dynamic")
     results = Results(plan, staging.outputs, clones_in_graph=True)
     aliases: list[OutputAlias] = []
@@ -222,7 +222,7 @@ def _capture_patched(
 
 
 def _ranges(outputs: Sequence[Any]) -> list[tuple[int, int]]:
-    """Return first and last address of the storages of outputs."""
+    """Return the start and end address of each storage of the outputs."""
     storages = [output.untyped_storage() for output in outputs if isinstance(output, torch.Tensor)]
     by_address = {storage.data_ptr(): storage.data_ptr() + storage.nbytes() for storage in storages}
     return list(by_address.items())
@@ -235,9 +235,9 @@ def _is_within(value: Any, ranges: Sequence[tuple[int, int]]) -> bool:
 def _without_aliases(
     call: Call, inputs: list[Any], args: Sequence[Any], plan: GraphPlan, aliases: list[OutputAlias]
 ) -> tuple[Any, ...]:
-    """Call the graph, and replace results for the user that alias arguments by None; `aliases` then says which.
+    """Call the graph, replace results for the user that alias arguments by None, and list these in `aliases`.
 
-    Not where autograd has to see the results.
+    Results that autograd has to see are not replaced.
     """
     outputs = list(call(list(inputs)))
     may_alias = plan.part != "backward" and not plan.is_differentiated  # gradients may alias what the forward graph saved
@@ -252,7 +252,7 @@ def _without_aliases(
 
 
 def _replayer(graph: _Graph, tally: Tally) -> Run:
-    """Return a function that replays a graph in as few steps as it needs."""
+    """Return a function that copies the inputs of a call as staged, replays the graph, and returns the results."""
     stage, in_graph = graph.staged.stage, graph.staged.in_graph
     captured, set_sources = graph.captured, graph.captured.set_sources
     before, results = graph.results.before_and_after(graph.captured)

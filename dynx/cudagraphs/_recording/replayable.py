@@ -1,4 +1,4 @@
-"""What can be replayed: one recording, or a forward and a backward recording as a pair."""
+"""The protocol of what is cached and replayed: one recording, or a pair of a forward and a backward recording."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Call = Callable[[list[Any]], Sequence[Any]]
 class Replayable(Protocol):
     """A recording, or a pair of a forward and a backward recording."""
 
-    held: Any  # what must live as long as the recording, since keys contain its addresses
+    held: Any  # objects that must live as long as the recording, since its key contains their ids
 
     def run(self, args: Sequence[Any], /) -> list[Any]:
         """Replay with these inputs, and return the results."""
 
     def close(self) -> None:
-        """Release the memory."""
+        """Release the memory of the captured graphs."""
 
     @property
     def has_backward(self) -> bool:
@@ -31,19 +31,19 @@ class Replayable(Protocol):
 
     @property
     def is_pending(self) -> bool:
-        """Whether a backward pass will still read what the last replay saved."""
+        """Whether a backward pass may still read tensors that the last replay saved."""
 
     @property
     def may_return_arguments(self) -> bool:
-        """Whether results may alias arguments, or arguments are copied: both write to tensors of the caller."""
+        """Whether a replay copies arguments or returns aliases of them, so it must not run under autograd."""
 
     @property
     def kept_outputs(self) -> Sequence[torch.Tensor]:
-        """Tensors besides the results that a replay writes, in the recording's memory."""
+        """Tensors besides the user's results that a replay writes in the recording's memory, such as gradients."""
 
     @property
     def captured(self) -> list[tuple[Part, CapturedGraph]]:
-        """The captured graphs, and what they are of."""
+        """The captured graphs, each with the part that it computes, such as "forward" or "backward"."""
 
     @property
     def why_not_patched(self) -> str:
@@ -51,6 +51,6 @@ class Replayable(Protocol):
 
 
 class MakeReplayable(Protocol):
-    """Records a call."""
+    """A function that captures a call, and returns the recording or pair of recordings."""
 
     def __call__(self, call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], /) -> Replayable: ...

@@ -32,7 +32,7 @@ def choose_staging(
     args: Sequence[Any],
     failures: Mapping[StagingKind, str] | None = None,
 ) -> Staging:
-    """Choose the staging of inputs and results of a graph.
+    """Choose how dynamic inputs reach a captured graph and how its results reach the caller, each with the reason.
 
     Args:
         plan: The plan of the graph.
@@ -64,19 +64,19 @@ def choose_outputs(plan: GraphPlan, config: Config) -> Outputs:
 
 
 def _why_not_patchable(plan: GraphPlan, args: Sequence[Any]) -> str:
-    """Return why the graph cannot be captured with patched input pointers; "" where that can be tried."""
+    """Return why the graph cannot be captured with patched input pointers; "" if that can be tried."""
     if not plan.is_pure:
-        return "it changes its inputs, so patched pointers cannot be verified by replaying"
+        return "the graph mutates its inputs, so patched pointers cannot be verified by replaying it"
     for index in plan.indices("dynamic"):
         if not is_plain(args[index]):
-            return f"{plan.inputs[index].name} has gaps, overlaps itself, or may be conjugated"
+            return f"the tensor {plan.inputs[index].name} has gaps, overlaps itself, or may be conjugated"
     return ""
 
 
 def _copies(
     plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], failures: Mapping[StagingKind, str]
 ) -> tuple[StagingKind, str]:
-    """Choose who copies dynamic inputs: memcpy nodes of the graph, or a copy before each replay."""
+    """Choose whether memcpy nodes of the graph copy the dynamic inputs or each call copies them before the replay, and why."""
     count = len(plan.indices("dynamic"))
     if not count:
         return "copy", "the graph has no dynamic inputs"

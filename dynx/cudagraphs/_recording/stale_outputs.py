@@ -17,9 +17,9 @@ ReturnAliases = Callable[[], list[torch.Tensor]]
 
 
 def alias_maker(outputs: Sequence[torch.Tensor]) -> ReturnAliases:
-    """Return a function that makes aliases of outputs.
+    """Return a function that returns new aliases of the outputs, and makes the aliases it returned before raise if used.
 
-    Each call makes the aliases of the call before raise, where they are in use.
+    If a storage cannot be guarded in this way, the earlier aliases stay readable.
     """
     guard = storage_guard()
     if guard is None or not all(map(_can_have_own_storage, outputs)):
@@ -45,9 +45,9 @@ _OWN_REFERENCES = 2  # to a storage that no alias uses: from the tensor here, an
 
 
 class _Generations:
-    """Makes aliases that share a storage with `_shown`.
+    """Makes aliases of outputs for each call; aliases of earlier calls that are still in use raise when they are read.
 
-    Where old aliases are in use, their storage raises and a new one is made.
+    Aliases share the storage of the tensors in `_shown`; when an old storage is made to raise, a new one replaces it.
     """
 
     def __init__(self, outputs: Sequence[torch.Tensor], guard: StorageGuard) -> None:

@@ -94,7 +94,7 @@ _earlier_constants: dict[int, WeakMemory] = {}  # of earlier captures, by addres
 
 
 def _remember(constants: list[torch.Tensor]) -> None:
-    """Let later captures read the constants of a capture, as long as their memory is alive."""
+    """Remember the CPU constants of a capture, which later captures may read as long as their memory is alive."""
     for address in [address for address, memory in _earlier_constants.items() if not memory.is_alive()]:
         del _earlier_constants[address]
     _earlier_constants.update({_address(tensor): WeakMemory(tensor) for tensor in constants})

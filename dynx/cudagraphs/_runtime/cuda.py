@@ -27,7 +27,7 @@ from dynx.errors import CaptureFailed
 
 
 class CudaRuntime:
-    """Captures on a CUDA device.
+    """The runtime that captures functions as CUDA graphs on one device.
 
     Args:
         device: The device; None for the device that is current now.
@@ -148,7 +148,7 @@ class CudaRuntime:
 
 
 class _SideStreams(threading.local):
-    """The streams for captures of one thread."""
+    """The CUDA streams on which one thread captures, by device."""
 
     def __init__(self) -> None:
         self.by_device: dict[torch.device, torch.cuda.Stream] = {}
@@ -158,7 +158,7 @@ _side_streams = _SideStreams()
 
 
 def _side_stream(device: torch.device) -> torch.cuda.Stream:
-    """Return the side stream of this thread, always the same: cuBLAS keeps a workspace for each stream it has run on."""
+    """Return the stream on which this thread captures, always the same: cuBLAS keeps a workspace for each stream."""
     if device not in _side_streams.by_device:
         _side_streams.by_device[device] = torch.cuda.Stream(device)
     return _side_streams.by_device[device]
@@ -169,11 +169,11 @@ def _no_pool() -> None:
 
 
 def _set_nothing(tensors: Sequence[torch.Tensor]) -> None:
-    """Set no address: the graph has no such copies."""
+    """Do nothing: the address setter of a graph that has no memcpy nodes to set."""
 
 
 def _root_cause(error: BaseException) -> str:
-    """Return the first line of the first exception in a chain: the error at the end of a capture follows from it."""
+    """Return the first line of the exception at the root of a chain, which caused the error at the end of the capture."""
     while error.__context__ is not None:
         error = error.__context__
     return str(error).partition("\n")[0]
@@ -198,7 +198,7 @@ class CudaCapturedGraph:
         self.replay: Callable[[], None] = self._replay_first
 
     def _replay_first(self) -> None:
-        """Replay, and choose how later replays launch: through torch if it also advances the RNG offset or runs hooks."""
+        """Replay through torch; let later replays call the driver, unless torch also advances the RNG offset or runs hooks."""
         generator = torch.cuda.default_generators[self._device]
         offset, replay = generator.get_offset(), replay_of(self.graph)
         replay()
@@ -230,4 +230,4 @@ class CudaCapturedGraph:
 
 
 def _raise_closed() -> None:
-    raise CaptureFailed("a graph was replayed after it was closed")
+    raise CaptureFailed("a captured graph was replayed after its recording was closed")

@@ -35,7 +35,7 @@ def is_available() -> bool:
 
 
 class Context(threading.local):
-    """A driver context that threads without a current one must enter: driver calls crash without a context.
+    """A CUDA context, which a thread that has no current context must enter, since driver calls crash without one.
 
     Args:
         handle: The driver's handle of the context (a CUcontext).
@@ -54,7 +54,7 @@ class Context(threading.local):
 
 
 def current_context() -> Context:
-    """Return the current context of this thread."""
+    """Return the current CUDA context of this thread."""
     return Context(int(check_result(import_driver().cuCtxGetCurrent())))
 
 
@@ -63,12 +63,11 @@ class ExecutableGraph:
 
     def __init__(self, graph: torch.cuda.CUDAGraph) -> None:
         self.graph, self.pointer = graph, _pointer(graph.raw_cuda_graph_exec())
-        self.on_instantiate: list[
-            Callable[[], None]
-        ] = []  # called since a new executable graph has the captured addresses again
+        # called after `instantiate`, since a new executable graph has the captured addresses again
+        self.on_instantiate: list[Callable[[], None]] = []
 
     def instantiate(self) -> None:
-        """Instantiate the raw graph again, and notify those who set addresses in the previous executable graph."""
+        """Instantiate the raw graph again, and call `on_instantiate`, since addresses that were set before are lost."""
         self.pointer.value = None  # torch destroys the previous executable graph, even if instantiation fails
         self.graph.instantiate()
         self.pointer.value = self.graph.raw_cuda_graph_exec()

@@ -28,7 +28,7 @@ from dynx.errors import CaptureFailed, UsageError
 
 
 class Emulator:
-    """Captures on the CPU."""
+    """The runtime that emulates CUDA graphs on the CPU: a capture records operators, and a replay runs them again."""
 
     device = torch.device("cpu")
 
@@ -88,9 +88,9 @@ class Emulator:
         captured = self.capture(lambda _: function(own_inputs), select_clones=select_clones, pool=pool)
         own_storages = [_storage(tensor) for tensor in own_inputs]
         if any(_storage(output) in own_storages for output in _tensors(captured.outputs)):
-            raise NotPatchable("an output aliases an input")
+            raise NotPatchable("an output of the graph aliases an input")
         if captured.uses_memory_of(inputs):
-            raise NotPatchable("it also reads an input through another reference")
+            raise NotPatchable("the graph also reads an input through another reference")
         captured.patch_inputs(own_inputs)
         rng_state = torch.get_rng_state()
         captured.set_sources([tensor.clone() for tensor in inputs])
@@ -98,7 +98,7 @@ class Emulator:
         captured.replay()
         if not torch.equal(rng_state, torch.get_rng_state()):
             torch.set_rng_state(rng_state)
-            raise NotPatchable("it draws random numbers")
+            raise NotPatchable("the graph draws random numbers")
         return captured
 
 
@@ -106,7 +106,7 @@ _COPY = torch.ops.aten.copy_.default
 
 
 class _Step(NamedTuple):
-    """A call of an operator in a capture."""
+    """An operator call that a capture recorded, with its arguments and the memory of its results."""
 
     operator: Any
     args: tuple[Any, ...]
@@ -153,18 +153,18 @@ class EmulatedGraph:
         _fill_with_garbage(inputs)
 
     def check_reads(self) -> None:
-        """Raise CaptureFailed if an operator reads memory that was allocated outside of the recorded operators and is freed.
+        """Raise CaptureFailed if an operator reads memory that no recorded operator allocated and that has been freed.
 
         CUDA does not capture a copy from such memory.
         """
         for step in self._steps or ():
             if any(isinstance(leaf, WeakMemory) and not leaf.is_alive() for leaf in tree_leaves((step.args, step.kwargs))):
                 raise CaptureFailed(
-                    f"{step.operator} reads a tensor that Python creates, which a replay would not create again"
+                    f"{step.operator} reads a tensor that Python code created, which a replay would not create again"
                 )
 
     def uses_memory_of(self, tensors: Sequence[torch.Tensor]) -> bool:
-        """Return whether the arguments of an operator are in the memory of one of the tensors."""
+        """Return whether an operator of the graph has an argument in the memory of one of the tensors."""
         storages = {_storage(tensor) for tensor in tensors}
         leaves = (leaf for step in self._steps or () for leaf in tree_leaves((step.args, step.kwargs)))
         return any(isinstance(leaf, WeakMemory) and leaf.address in storages for leaf in leaves)
@@ -187,17 +187,17 @@ class EmulatedGraph:
         for index, tensor in zip(copies, tensors, strict=True):
             fixed = _to_tensors(self._steps[index].args[fixed_end])
             if (fixed.size(), fixed.stride(), fixed.dtype) != (tensor.size(), tensor.stride(), tensor.dtype):
-                raise CaptureFailed("a memcpy node copies bytes: a tensor of another layout would be misread")
+                raise CaptureFailed("a memcpy node cannot copy a tensor with other sizes, strides or dtype than in the capture")
 
     def replay(self) -> None:
         if self._steps is None:
-            raise CaptureFailed("a graph was replayed after it was closed")
+            raise CaptureFailed("a captured graph was replayed after its recording was closed")
         if get_ident() in capturing_threads:
-            raise CaptureFailed("a graph was replayed while another was captured")
+            raise CaptureFailed("a graph was replayed while another graph was captured in the same thread")
         with torch.no_grad():
             expected_sources = len(self._patched_inputs) or len(self._copies)
             if expected_sources > len(self._sources) or len(self._clones) > len(self._targets):
-                raise CaptureFailed("a graph was replayed that copies from or to memory of an earlier call")
+                raise CaptureFailed("a graph was replayed whose sources or targets are still those of an earlier call")
             patched = dict(zip(self._patched_inputs, self._sources, strict=True)) if self._patched_inputs else {}
             args_of_copies = {
                 index: (self._steps[index].args[0], source) for index, source in zip(self._copies, self._sources, strict=False)
@@ -235,7 +235,7 @@ class EmulatedGraph:
         self.raw_cuda_graph()
 
     def close(self) -> None:
-        """Release all tensors; memory of the pool that is in use by other tensors stays theirs, as on CUDA."""
+        """Release all tensors of the graph; pool memory that other tensors use stays valid, as on CUDA."""
         self._steps = self.outputs = None
         self._intermediates = []
         self._output_memory = []
@@ -256,7 +256,7 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if _reads_a_value(operator, args):
-            raise CaptureFailed(f"{operator} reads a value of a tensor, which does not exist during a capture")
+            raise CaptureFailed(f"{operator} reads a value of a tensor, which is not computed during a capture")
         if operator is torch.ops.aten.lift_fresh.default and args[0].dim() == 0:
             self._constants[_storage(args[0])] = args[0]
         if operator is torch.ops.aten.fill_.Tensor and _storage(args[1]) in self._constants:
@@ -280,7 +280,7 @@ class _Recorder(TorchDispatchMode):
         return out
 
     def restore_memory(self) -> None:
-        """Restore the contents of all memory that was an argument of an operator."""
+        """Restore the contents that the arguments of operators had before the capture."""
         for storage, before in self._before.values():
             storage.copy_(before)
 
@@ -296,7 +296,7 @@ def _tags(operator: Any) -> Container[torch.Tag]:
 
 
 def _with_current_layout(values: Any) -> Any:
-    """Detach the tensors: operators such as squeeze_ change the shape of the program's tensor objects later."""
+    """Detach the tensors, which keeps their layouts when an operator such as squeeze_ changes the original tensors."""
     return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, values)
 
 
@@ -313,7 +313,7 @@ def _to_weak(arguments: Any, own_storages: Container[int]) -> Any:
 
 
 def _to_tensors(arguments: Any, patched: Mapping[int, torch.Tensor] = MappingProxyType({})) -> Any:
-    """Replace weak references to memory by tensors; those to patched inputs, by address, by the tensors that replace them."""
+    """Replace weak references to memory by tensors; `patched` maps the addresses of patched inputs to the tensors to read."""
     return tree_map(lambda leaf: _tensor_at(leaf, patched) if isinstance(leaf, WeakMemory) else leaf, arguments)
 
 
@@ -322,7 +322,7 @@ def _tensor_at(memory: WeakMemory, patched: Mapping[int, torch.Tensor]) -> torch
         return memory.over(patched[memory.address])
     tensor = memory.tensor()
     if tensor is None:
-        raise CaptureFailed("a graph was replayed that reads freed memory\n  keep a reference to the tensor")
+        raise CaptureFailed("a graph was replayed that reads the memory of a freed tensor\n  keep a reference to the tensor")
     return tensor
 
 
@@ -336,7 +336,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _fill_with_garbage(tensors: Sequence[torch.Tensor], integers: int | None = None) -> None:
-    """Fill tensors with NaN, and integers with their largest value or with `integers`, so that reading them shows."""
+    """Fill tensors with NaN, integer tensors with their largest value or `integers`, so that tests detect reads of them."""
     with torch.no_grad():
         for tensor in tensors:
             if tensor.is_floating_point() or tensor.is_complex():
@@ -355,7 +355,7 @@ class _RngStates:
         self._states = [torch.get_rng_state()]
 
     def record_draw(self, before: torch.Tensor) -> int | None:
-        """Append the current state if it differs from the state `before` an operator.
+        """Append the current RNG state if an operator drew random numbers: if the state differs from the one `before` it.
 
         Returns:
             The index of `before`; None if the operator drew no random numbers.
@@ -373,7 +373,7 @@ class _RngStates:
         self._states.append(torch.get_rng_state())
 
     def current_index(self) -> int:
-        """Return the index of the current state. Raises CaptureFailed if another seed was set."""
+        """Return the index of the current RNG state. Raises CaptureFailed if a seed was set during the capture."""
         return self._index_of(torch.get_rng_state())
 
     def restore(self, index: int) -> None:
@@ -382,5 +382,5 @@ class _RngStates:
     def _index_of(self, state: torch.Tensor) -> int:
         index = next((index for index, known in enumerate(self._states) if torch.equal(known, state)), None)
         if index is None:
-            raise CaptureFailed("another seed is set during a capture\n  set the seed before the capture")
+            raise CaptureFailed("the random seed was set during a capture\n  set it before the captured function is called")
         return index

@@ -14,7 +14,7 @@ MemoryPool = Any  # opaque: a `Pool`, a handle of `torch.cuda.graph_pool_handle`
 
 
 def no_clones(outputs: Any) -> Sequence[torch.Tensor]:
-    """Select no outputs."""
+    """Select no outputs for memcpy nodes of the graph to clone: the default of `select_clones`."""
     return ()
 
 
@@ -65,7 +65,7 @@ class Runtime(Protocol):
     device: torch.device
 
     def warm_up(self, function: Callable[[], Any]) -> Any:
-        """Run a function eagerly on the stream of captures, so that lazy initialization happens before the capture.
+        """Run a function eagerly on the stream that captures use, so that lazy initialization happens before a capture.
 
         Returns:
             The result of the function.
@@ -81,7 +81,7 @@ class Runtime(Protocol):
         """Return whether sources and targets of memcpy nodes in a graph can be set before a replay."""
 
     def new_pool(self) -> MemoryPool:
-        """Create a memory pool."""
+        """Create a memory pool for the tensors of captured graphs."""
 
     def capture(
         self,

@@ -1,4 +1,4 @@
-"""Copies of inputs and outputs inside of a captured graph, and how they are found among the copies of the function itself."""
+"""Copies of inputs and outputs inside of a captured graph, and the search for their memcpy nodes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ class CopiesNotFound(CaptureFailed):
 
 
 def find_copies(nodes: Iterable[tuple[Addresses, Node]], copies: Sequence[Copy]) -> list[Node]:
-    """Find the nodes of copies by both addresses, since the function may write to the same target again.
+    """Find the memcpy node of each copy by its target and source address.
+
+    The target alone is not enough, since the function may write to it again.
 
     Args:
         nodes: The memcpy nodes of a graph, with their addresses.
@@ -55,7 +57,7 @@ def find_copies(nodes: Iterable[tuple[Addresses, Node]], copies: Sequence[Copy])
     node_at = dict(nodes)
     expected = [(target.data_ptr(), source.data_ptr()) for target, source in copies]
     if missing := [str(index) for index, addresses in enumerate(expected) if addresses not in node_at]:
-        raise CopiesNotFound(f"copies {', '.join(missing)} were not captured as memcpy nodes")
+        raise CopiesNotFound(f"the graph has no memcpy nodes for its copies of inputs or outputs number {', '.join(missing)}")
     return [node_at[addresses] for addresses in expected]
 
 

@@ -49,7 +49,7 @@ def _node_params(node: Any) -> NodeParams:
 
 
 def _kernel_fields(params: Any) -> list[tuple[int, bytes]]:
-    """Return offset and bytes of each parameter of a kernel node."""
+    """Return the offset and the bytes of each parameter of a kernel node."""
     layout = _param_layout(params)
     if params.kernelParams:
         pointers = (ctypes.c_void_p * max(1, len(layout))).from_address(int(params.kernelParams))
@@ -150,7 +150,7 @@ class InputPointers:
             _check_error(update())
 
     def _copy_params(self, node: Any) -> tuple[list[int], Callable[[], int]]:
-        """Copy the parameters of a node.
+        """Copy the parameters of a node, so that pointers in them can be changed.
 
         Returns:
             The addresses of the copied fields, and a function that sets the node's parameters to the copies in the executable

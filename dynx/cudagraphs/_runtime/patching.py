@@ -54,9 +54,9 @@ def make_verified_setter(
     ranges = [(_range(tensor), _range(second_tensor)) for tensor, second_tensor in zip(*input_sets, strict=True)]
     scan = _scan(first, second, capture_again, ranges)
     if any(_shares_storage(output, input_sets[0]) for output in _tensors(first.outputs)):
-        raise NotPatchable("an output aliases an input")
+        raise NotPatchable("an output of the graph aliases an input")
     if points_into(read_node_params(first.graph), [_range(tensor) for tensor in inputs]):
-        raise NotPatchable("it also reads an input through another reference")
+        raise NotPatchable("the graph also reads an input through another reference")
     pointers = InputPointers(first.executable, scan, len(ranges))
     _verify(first, pointers, input_sets, select_clones)
     return pointers.set
@@ -68,7 +68,7 @@ _CAPTURES = 5  # at most, with the same inputs
 def _scan(
     first: _Graph, second: _Graph, capture_again: Callable[[], _Graph], inputs: Sequence[tuple[AddressRange, AddressRange]]
 ) -> ScanResult:
-    """Find the input pointers, with as many captures as it takes to recognize random differences."""
+    """Find the input pointers; capture again while node parameters differ for an unknown, perhaps random, reason."""
     first_nodes, second_nodes = read_node_params(first.graph), read_node_params(second.graph)
     repeats, filler = list[list[NodeParams]](), list[bytearray]()
     while True:
@@ -84,7 +84,7 @@ def _scan(
 def _verify(
     graph: _Graph, pointers: InputPointers, input_sets: Sequence[Sequence[torch.Tensor]], select_clones: SelectClones
 ) -> None:
-    """Replay with inputs at new addresses, with garbage at all earlier ones, and compare the outputs byte for byte."""
+    """Verify patched pointers: replay with inputs at new addresses and garbage at the old ones, and compare the outputs."""
     expected = _replay_as_bytes(graph, select_clones)
     for _ in range(2):
         fresh = [copy_of(tensor) for tensor in input_sets[0]]
@@ -93,7 +93,7 @@ def _verify(
         pointers.set(fresh)
         actual = _replay_as_bytes(graph, select_clones)
         if not all(torch.equal(before, after) for before, after in zip(expected, actual, strict=True)):
-            raise NotPatchable("its outputs differ when its inputs have new addresses")
+            raise NotPatchable("the outputs of a replay differ when the inputs have new addresses")
         input_sets = [fresh, input_sets[0]]
 
 
@@ -106,7 +106,7 @@ def _replay_as_bytes(graph: _Graph, select_clones: SelectClones) -> list[torch.T
     graph.graph.replay()
     if generator.get_offset() != offset:
         generator.set_offset(offset)
-        raise NotPatchable("it draws random numbers")
+        raise NotPatchable("the graph draws random numbers")
     outputs = [output for output in _tensors(graph.outputs) if output.numel()]
     return [output.detach().contiguous().view(-1).view(torch.uint8).clone() for output in outputs]
 
@@ -131,13 +131,13 @@ def _range(tensor: torch.Tensor) -> AddressRange:
 
 
 def _device_memory() -> list[AddressRange]:
-    """Return the segments that torch's allocator has from the device, sorted."""
+    """Return the memory segments of torch's CUDA allocator as sorted address ranges."""
     segments = torch.cuda.memory_snapshot()
     return sorted(AddressRange(segment["address"], segment["address"] + segment["total_size"]) for segment in segments)
 
 
 def _host_memory() -> list[AddressRange]:
-    """Return the memory that this process may write to, sorted, as Linux lists it; nothing on other systems."""
+    """Return the writable memory of this process as sorted address ranges, as Linux lists it; empty on other systems."""
     maps = Path("/proc/self/maps")
     lines = maps.read_text().splitlines() if maps.exists() else ()
     mappings = [line.split() for line in lines]  # "7f00-7f10 rw-p …"

@@ -31,7 +31,7 @@ class NodeParams(NamedTuple):
 
 
 class AddressRange(NamedTuple):
-    """Memory from `start` up to, and without, `end`."""
+    """Memory from the address `start` up to, but not including, `end`."""
 
     start: int
     end: int
@@ -48,7 +48,7 @@ class InputPointer(NamedTuple):
 
 
 class StaleBytes(NamedTuple):
-    """Padding that holds a part of an old address; verification overwrites it, to see that no kernel reads it."""
+    """Padding in node parameters that holds part of an old address; verification overwrites it to prove it is not read."""
 
     node: int
     field: int
@@ -68,7 +68,7 @@ class NotPatchable(Exception):
 
 
 class UnexplainedDifference(NotPatchable):
-    """A word differs for an unknown reason. If the difference is random, more captures may show that."""
+    """A word of a node's parameters differs between captures for an unknown reason; more captures may show it is random."""
 
 
 def find_input_pointers(
@@ -95,13 +95,14 @@ def find_input_pointers(
     """
     counts = [len(nodes) for nodes in (first, second, *repeats)]
     if len(set(counts)) > 1:
-        raise NotPatchable(f"repeated captures of it have {', '.join(map(str, counts[:-1]))} and {counts[-1]} nodes")
+        raise NotPatchable(f"repeated captures of the graph have {', '.join(map(str, counts[:-1]))} and {counts[-1]} nodes")
     found: list[InputPointer | StaleBytes] = []
     for index, (node, second_node, *repeated) in enumerate(zip(first, second, *repeats, strict=True)):
         if node.kind == "other":
-            raise NotPatchable(f"node {index} is not a kernel, memcpy or memset node")
+            raise NotPatchable(f"node {index} of the graph is not a kernel, memcpy or memset node")
         if any(node[:2] != other[:2] for other in (second_node, *repeated)):
-            raise NotPatchable(f"repeated captures of it differ in node {index}: {node.operation} and {second_node.operation}")
+            operations = f"{node.operation} and {second_node.operation}"
+            raise NotPatchable(f"repeated captures of the graph differ in node {index}: {operations}")
         found += _scan_node(index, node, second_node, repeated, inputs, device_memory, host_memory)
     pointers = [entry for entry in found if isinstance(entry, InputPointer)]
     return ScanResult(pointers, [entry for entry in found if isinstance(entry, StaleBytes)])
@@ -138,11 +139,11 @@ def _scan_node(
                 delta = word - inputs[tensor][0].start
                 if second_word != inputs[tensor][1].start + delta or not is_stable:
                     raise NotPatchable(
-                        f"node {index} holds a value that looks like the address of an input,"
+                        f"node {index} of the graph holds a value that looks like the address of an input,"
                         " but does not change with that address"
                     )
                 if first.kind == "memset":
-                    raise NotPatchable(f"node {index} sets an input by memset")
+                    raise NotPatchable(f"memset node {index} of the graph writes to an input")
                 yield InputPointer(index, field, offset, tensor, delta)
             elif word != second_word and is_stable:
                 if 0 in (word, second_word) and _is_other_address(word or second_word, inputs, device_memory, host_memory):
@@ -164,7 +165,7 @@ def _is_other_address(
     device_memory: Sequence[AddressRange],
     host_memory: Sequence[AddressRange],
 ) -> bool:
-    """Return whether a word is an address, but not in an input of the second set."""
+    """Return whether a word is an address in device or host memory, but not in an input of the second set."""
     is_input = any(second.start <= word < second.end for _, second in inputs)
     return not is_input and (_contains(device_memory, word) or _contains(host_memory, word))
 

@@ -1,1 +1,1 @@
-"""What a recording depends on besides its arguments, and how a change of it is noticed."""
+"""The state that a recording depends on besides its arguments (modules, optimizer, autocast), and checks for changes."""

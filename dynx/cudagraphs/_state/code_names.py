@@ -56,17 +56,17 @@ def plain_functions(function: Any) -> list[FunctionType]:
 
 
 def levels(function: Any) -> Iterator[Any]:
-    """Yield a callable, then each callable that it wraps."""
+    """Yield a callable, then each callable that it wraps, from the outermost to the innermost."""
     return (layer.value for layer in unwrap(function).layers)
 
 
-def bound_objects(level: Any) -> tuple[Any, ...]:
-    """Return what a level passes to its code: `self` of a method, the arguments of a partial, or a callable object itself."""
-    if issubclass(type(level), partial):
-        return (*level.args, *level.keywords.values())
-    if type(level) is MethodType:
-        return (level.__self__,)
-    return () if issubclass(type(level), FUNCTIONS) else (level,)
+def bound_objects(function: Any) -> tuple[Any, ...]:
+    """Return the objects bound to a callable: `self` of a method, the arguments of a partial, or a callable object itself."""
+    if issubclass(type(function), partial):
+        return (*function.args, *function.keywords.values())
+    if type(function) is MethodType:
+        return (function.__self__,)
+    return () if issubclass(type(function), FUNCTIONS) else (function,)
 
 
 def cells_of(function: FunctionType) -> list[CellType]:
@@ -77,6 +77,6 @@ def cells_of(function: FunctionType) -> list[CellType]:
 def is_empty(cell: CellType) -> bool:
     try:
         cell.cell_contents  # noqa: B018
-    except ValueError:  # what it is for comes later
+    except ValueError:  # the variable has no value yet
         return True
     return False

@@ -1,4 +1,4 @@
-"""Notice changes of dicts in as little time as this Python allows.
+"""Detect changes of dicts with the fastest method that this version of Python supports.
 
 CPython 3.12 and later have `PyDict_AddWatcher` and `PyDict_Watch`: a dict calls its watchers before each change (not where
 a key gets the value that it has), so that a check costs nothing however many dicts there are. Earlier versions have dict
@@ -24,7 +24,7 @@ Predicate = Callable[[], bool]
 
 
 def unchanged(dicts: Dicts) -> Predicate:
-    """Return a predicate that is true while none of the dicts is changed."""
+    """Return a predicate that is true as long as none of the dicts has changed."""
     for method in (_watched, change_check):
         if _notices_changes(method):
             return method(dicts)
@@ -33,7 +33,7 @@ def unchanged(dicts: Dicts) -> Predicate:
 
 @cache
 def _notices_changes(method: Callable[[Dicts], Predicate]) -> bool:
-    """Try whether a method notices changes of attributes, also by code that the interpreter has specialized."""
+    """Return whether a method detects attribute assignments, also by bytecode that the interpreter has specialized."""
 
     class Owner:
         number = 0
@@ -61,7 +61,7 @@ def _compared(dicts: Dicts) -> Predicate:
 
 
 class _Flag:
-    """Whether any of some dicts has changed."""
+    """A flag that the dict watcher sets when one of the dicts registered for it changes."""
 
     __slots__ = ("__weakref__", "is_changed")
 
@@ -76,7 +76,7 @@ _flags: dict[
 
 @cache
 def _watcher() -> int:
-    """Register a watcher. CPython has room for eight; raises RuntimeError where all are in use."""
+    """Register a dict watcher and return its number. Raises RuntimeError if all eight watchers of CPython are in use."""
     number: int = ctypes.pythonapi.PyDict_AddWatcher(_on_change)
     atexit.register(_stop)
     return number
@@ -93,7 +93,7 @@ def _watched(dicts: Dicts) -> Predicate:
 
 
 def _forget(flag: int, addresses: Sequence[int]) -> None:
-    """Forget a flag. Its dicts keep calling the watcher, which then finds no flag."""
+    """Remove the entries of a deleted flag. Its dicts keep calling the watcher, which then finds no flag."""
     for address in addresses:
         flags = _flags.get(address, {})
         flags.pop(flag, None)
@@ -110,6 +110,6 @@ def _on_change(event: int, address: int, key: int, value: int) -> int:
 
 
 def _stop() -> None:
-    """Stop watching: dicts are cleared when Python ends."""
+    """Unregister the watcher at exit, before Python clears the dicts."""
     _flags.clear()
     ctypes.pythonapi.PyDict_ClearWatcher(_watcher())

@@ -1,4 +1,4 @@
-"""Find the modules that a function uses: itself, its object, its closure, its globals; those of what it wraps too.
+"""Find the nn.Modules that a function uses: itself, its bound object, closure, globals, and those of functions it wraps.
 
 Modules are found by the names in code: in variables, attributes of objects and of classes, lists and dicts. The user's
 functions and methods that it uses are searched in the same way. Not followed: names that are computed, as by
@@ -25,7 +25,7 @@ Values = tuple[Any, ...]
 
 
 class _Edge(NamedTuple):
-    """How values are reached from an object."""
+    """A reference from an object to values, which a search for modules follows."""
 
     owner: int  # id of the object
     values: Values
@@ -33,14 +33,14 @@ class _Edge(NamedTuple):
 
 
 def modules_of(function: Callable[..., Any]) -> list[nn.Module]:
-    """Find the modules that a function uses at present."""
+    """Return the nn.Modules that a function uses now, without submodules of these."""
     return _Search(function).modules
 
 
 def binding_check(function: Callable[..., Any]) -> Callable[[], bool] | None:
-    """Return a predicate that is true while the names that lead to modules have the same values.
+    """Return a predicate that is true while the names through which a function reaches modules have the same values.
 
-    None where there are no such names.
+    Returns None if there are no such names.
     """
     bindings = [(edge.read, edge.values) for edge in _Search(function).edges if edge.read is not None]
     if not bindings:
@@ -56,7 +56,7 @@ def binding_check(function: Callable[..., Any]) -> Callable[[], bool] | None:
 
 
 def binding_key(function: Callable[..., Any]) -> tuple[tuple[int, ...], ...]:
-    """Return a key of which names are bound to which modules."""
+    """Return a key that changes if a name that the function uses is bound to another module."""
     ids = (tuple(id(value) for value in edge.values if _is_module(value)) for edge in _Search(function).edges)
     return tuple(modules for modules in ids if modules)
 
@@ -70,8 +70,8 @@ def _are_same(current: Values, expected: Values) -> bool:
     )
 
 
-def unset(function: Callable[..., Any]) -> list[str]:
-    """Name the closure variables of a function that have no value yet."""
+def unset_closure_variables(function: Callable[..., Any]) -> list[str]:
+    """Return the names of a function's closure variables that have no value yet."""
     return [
         name
         for inner in plain_functions(function)
@@ -106,7 +106,7 @@ class _Search:
         self.edges = [edge for edge in self._edges if any(id(value) in leading for value in edge.values)]
 
     def _leading_to(self, modules: list[nn.Module]) -> set[int]:
-        """Return the ids of the objects through which modules are reached, and of the modules."""
+        """Return the ids of the modules, and of the objects through which the search reached them."""
         owners = dict[int, list[int]]()
         for edge in self._edges:
             for value in edge.values:
@@ -119,7 +119,7 @@ class _Search:
         return leading
 
     def _follow(self, owner: Any, read: Callable[[], Values]) -> None:
-        """Follow values that may change."""
+        """Add the values that `read` returns to the search; they may change, so they are checked in later calls."""
         values = read()
         self._edges.append(_Edge(id(owner), values, read))
         self._queue += values
@@ -184,7 +184,7 @@ class _Search:
         return self._slots[id(kind)]
 
     def _visit_class(self, kind: type) -> None:
-        """Visit the attributes and methods of a class and of its bases that are used by name."""
+        """Search the attributes and methods of a class and its bases whose names occur in the code."""
         for base in kind.__mro__:
             for name in _common(vars(base), self._names):
                 value = vars(base)[name]
@@ -196,7 +196,7 @@ class _Search:
                     self._follow(kind, partial(_item, vars(base), name))
 
     def _is_followed(self, function: FunctionType) -> bool:
-        """Return whether a function is the user's, or of the same file: functions of libraries lead too far."""
+        """Return whether the code of a function is searched: it is the user's or of the same file, not of a library."""
         is_same_file = any(function.__globals__ is scope for scope in self._scopes)
         return is_same_file or owner_of_file(function.__code__.co_filename)[0] == "user"
 
@@ -220,7 +220,7 @@ def _function_behind(value: Any) -> Any:
 
 
 def _outermost(modules: list[nn.Module]) -> list[nn.Module]:
-    """Leave out submodules of other modules in the list."""
+    """Return the modules that are not submodules of other modules in the list."""
     if len(modules) < 2:
         return modules
     inner = {id(module) for outer in modules for module in outer.modules() if module is not outer}
@@ -242,7 +242,7 @@ def _is_module(value: Any) -> bool:
 
 
 def _element_reader(container: Any, is_followed: Callable[[Any], bool]) -> Callable[[], Values]:
-    """Return a function that reads the length of a container, and the elements that are followed."""
+    """Return a function that reads the length of a container, and the elements for which `is_followed` is true."""
     if isinstance(container, dict):
         keys = sorted((key for key, value in tuple(container.items()) if is_followed(value)), key=_sort_key)
         return lambda: (len(container), *map(container.get, keys))
@@ -284,7 +284,7 @@ def _dict_of(value: Any) -> dict[str, Any] | None:
 
 
 def modules_holding(params: Sequence[torch.Tensor]) -> list[nn.Module]:
-    """Find modules that together hold these parameters, among all modules that are alive.
+    """Find nn.Modules that together own these parameters, among all modules that are alive in this process.
 
     Modules that hold most of them are preferred, and of these the largest: layers without parameters matter too.
     """

@@ -21,26 +21,26 @@ _are_at = address_check()
 
 
 class State(Protocol):
-    """What a recording is made for besides the layout of its arguments."""
+    """The state that a recording is made for and depends on, besides the layout of its arguments."""
 
     def key(self) -> Key:
-        """Return a key that is equal for equal states."""
+        """Return a hashable key of the state; equal states have equal keys."""
 
     def held(self) -> Any:
-        """Return the objects whose addresses are in the key: while they are alive, no other object gets their address."""
+        """Return the objects whose ids are in the key: while they are held, no other object gets the same id."""
 
     def predicate(self) -> Callable[[], bool]:
         """Return a fast predicate that is true while the state is unchanged."""
 
     def difference(self, before: Key, after: Key) -> str:
-        """Name what differs between two keys."""
+        """Return a text for messages that names what differs between two keys."""
 
     def snapshot(self) -> Callable[[], str]:
-        """Return a function that restores attributes that were assigned since, and returns their names."""
+        """Return a function that undoes assignments of attributes made after this call, and returns their names."""
         return str
 
     def changed_by_call(self, before: Key) -> str:
-        """Name what the function itself has changed of the state, which a replay would not do; "" where nothing."""
+        """Return a text that names what a call of the function changed since the key `before`; "" if it changed nothing."""
         return self.difference(before, after) if (after := self.key()) != before else ""
 
 
@@ -76,7 +76,7 @@ _STRUCTURE = (
 
 
 class ModuleKey(NamedTuple):
-    """The state of modules as a key."""
+    """A hashable key of the state of modules, which is part of the key of a recording."""
 
     attributes: tuple[tuple[tuple[str, int], ...], ...]  # names and ids of the values, by dictionary
     layouts: tuple[Hashable, ...]  # of parameters and buffers
@@ -85,13 +85,13 @@ class ModuleKey(NamedTuple):
 
 
 class ModuleState(State):
-    """The modules that a function uses: attributes, tensors and their addresses, submodules, forward hooks; and autocast.
+    """The state of modules that a function uses: attributes, tensor addresses, submodules, hooks; also autocast.
 
-    Changes inside of an attribute are not noticed, such as that of an element of a list.
+    Changes inside of an attribute, such as a list that gets another element, are not detected.
 
     Args:
         function: The function that uses the modules.
-        device_type: Device type whose autocast counts.
+        device_type: Device type whose autocast state is checked.
         others: Modules that are checked too.
     """
 
@@ -132,9 +132,9 @@ class ModuleState(State):
         for number, (attributes, changed) in enumerate(zip(old.attributes, new.attributes, strict=False)):
             for name, _ in sorted(set(attributes) ^ set(changed)):
                 module, _ = self._owned_dicts()[number]
-                return f"{name} of a {type(module).__name__}"
+                return f"attribute {name} of a {type(module).__name__}"
         if old.bindings != new.bindings:
-            return "which module a name is bound to"
+            return "the module that a variable or attribute refers to"
         return "the address of a parameter" if old.layouts != new.layouts else "autocast"
 
     def snapshot(self) -> Callable[[], str]:
@@ -144,7 +144,7 @@ class ModuleState(State):
         return [d for _, d in self._owned_dicts()]
 
     def _owned_dicts(self) -> list[tuple[nn.Module, dict[str, Any]]]:
-        """Return the dictionaries that are checked, with the modules that they belong to."""
+        """Return the attribute dictionaries that are checked, each with its module."""
         modules = [module for outer in self._modules for module in outer.modules()]
         attributes = ((module, getattr(module, name)) for module in modules for name in self._names)
         return [(module, value) for module, value in attributes if isinstance(value, dict)]  # not those of TorchScript
@@ -154,7 +154,7 @@ class ModuleState(State):
 
 
 def snapshot(dicts: Sequence[dict[str, Any]]) -> Callable[[], str]:
-    """Return a function that restores the items of dictionaries, and returns the names that were assigned since."""
+    """Return a function that undoes changes of the dictionaries made after this call, and returns the changed keys."""
     copies = [(d, dict(d)) for d in dicts]
 
     def restore() -> str:
@@ -171,7 +171,7 @@ needs_gradient = attrgetter("requires_grad")
 
 
 def layout_of(tensor: torch.Tensor) -> Hashable:
-    """Return address, sizes, strides and dtype of a tensor; its id where it has no address."""
+    """Return address, sizes, strides and dtype of a tensor; its id if it has no address (sparse or uninitialized)."""
     if is_lazy(tensor) or not has_address(tensor):
         return id(tensor)
     return tensor.data_ptr(), tensor.size(), tensor.stride(), tensor.dtype
@@ -186,7 +186,7 @@ def _autocast(device_type: str) -> torch.dtype | None:
 
 
 class PatchedParamsState(ModuleState):
-    """The state of modules whose parameters and buffers may be replaced by others of the same layout."""
+    """The state of modules whose parameters and buffers may be replaced, since the pointers to them are patched."""
 
     def key(self) -> Key:
         numbers = {id(tensor): number for number, tensor in enumerate(tensors_of(self._modules))}
@@ -206,7 +206,10 @@ class PatchedParamsState(ModuleState):
 
 
 class StructureState(ModuleState):
-    """The state of modules without their other attributes: those keep the values of the capture, which replays fill."""
+    """The state of modules without plain attributes: parameters, buffers, submodules, hooks, and train or eval mode.
+
+    Plain attributes keep the objects that the capture assigned; replays overwrite the tensors among these.
+    """
 
     _names = _STRUCTURE
 
@@ -233,7 +236,7 @@ _is_training = attrgetter("training")
 
 
 class GradState(ModuleState):
-    """The state of modules, whether gradients are enabled, and which parameters need them."""
+    """The state of modules, with grad mode and the `requires_grad` of parameters and buffers."""
 
     def key(self) -> Key:
         return (*super().key(), torch.is_grad_enabled(), tuple(map(needs_gradient, self._tensors())))

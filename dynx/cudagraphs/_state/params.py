@@ -21,13 +21,13 @@ def leaf_of(param: torch.Tensor) -> torch.Tensor:
 
 
 def may_be_replaced(param: torch.Tensor) -> bool:
-    """Return whether a plain nn.Parameter can stand for this one: no subclass, and no attributes that code may read."""
+    """Return whether a new nn.Parameter can replace this one unnoticed: no subclass, and no attributes of its own."""
     return type(param) is nn.Parameter and not param.__dict__ and param.requires_grad
 
 
 @contextmanager
 def leaves_in(modules: Sequence[nn.Module]) -> Iterator[dict[torch.Tensor, torch.Tensor]]:
-    """Make modules use other leaves than their parameters; yields the leaves by parameter."""
+    """Replace the modules' parameters by new leaf tensors over the same memory; yields a dict from parameter to leaf."""
     leaves = {param: leaf_of(param) for module in modules for param in module.parameters()}
     with replaced_in(modules, leaves):
         yield leaves
@@ -40,7 +40,7 @@ def tensors_of(modules: Sequence[nn.Module]) -> list[torch.Tensor]:
 
 @contextmanager
 def replaced_in(modules: Sequence[nn.Module], replacements: Mapping[torch.Tensor, torch.Tensor]) -> Iterator[None]:
-    """Make modules use other parameters and buffers inside of the context."""
+    """Replace parameters and buffers of modules inside of the context, and restore them at its end."""
     inner = [module for outer in modules for module in outer.modules()]
     dicts: list[dict[str, Any]] = [d for module in inner for d in (module._parameters, module._buffers)]
     replaced = [(d, name, tensor) for d in dicts for name, tensor in d.items() if tensor in replacements]

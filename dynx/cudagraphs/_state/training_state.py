@@ -1,4 +1,4 @@
-"""What a training step depends on besides its arguments."""
+"""The state that a recorded training step depends on besides its arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _are_at = address_check()
 
 
 class TrainingKey(NamedTuple):
-    """The state of a training step as a key."""
+    """A hashable key of the state of a training step: modules, parameters, options, optimizer state."""
 
     modules: Key
     params: Hashable  # layouts, and which need gradients
@@ -29,14 +29,14 @@ class TrainingKey(NamedTuple):
 
 
 class TrainingState(State):
-    """The modules that a loss uses, the parameters, and the options and state of an optimizer.
+    """The state of a training step: modules that the loss uses, parameters, options and state of the optimizer.
 
     Args:
         loss_fn: The loss.
         params: All parameters that were passed to `train_step`.
         optimizer: The optimizer, where this part of a step ends with its step.
         scaler: The gradient scaler.
-        others: Modules that hold parameters and that the code of the loss does not show.
+        others: Modules that own parameters and that are not found from the code of the loss.
         begins: Whether this part of a step is the first, so that gradients are reset.
     """
 
@@ -60,7 +60,7 @@ class TrainingState(State):
         return TrainingKey(self._modules.key(), self._params_key(), self._options(), self._optimizer_state_key())
 
     def _check_hooks(self) -> None:
-        """Raise UsageError for hooks that were registered since the last recording."""
+        """Raise UsageError if a recording cannot train the parameters, for example since a hook was registered."""
         named = [(str(number), param) for number, param in enumerate(self._params) if param.requires_grad]
         check_parameters(named, self._device)
         if self._optimizer is not None:
@@ -86,7 +86,7 @@ class TrainingState(State):
         return tuple((layout_of(param), param.requires_grad) for param in self._params), self._frozen_with_gradients()
 
     def _frozen_with_gradients(self) -> tuple[bool, ...]:
-        """Return which parameters that were frozen in the middle of an accumulated step have gradients of it."""
+        """Return for each frozen parameter whether it has a gradient from earlier calls of an accumulated step."""
         return () if self._begins else tuple(param.grad is not None for param in self._params if not param.requires_grad)
 
     def _optimizer_state(self) -> dict[Any, Any]:
@@ -105,9 +105,9 @@ class TrainingState(State):
         return id(self._optimizer_state()), *(layout_of(value) for value in values if isinstance(value, torch.Tensor))
 
     def _options(self) -> tuple[tuple[str, Hashable], ...]:
-        """Return the numbers of an optimizer and a scaler by name.
+        """Return options of the optimizer, numbers in its state, and options of the scaler, by name.
 
-        Tensors by address, since their values may change in place.
+        A tensor option is represented by its address, since its value may change in place.
         """
         options: list[tuple[str, Hashable]] = [
             (f"{name} of group {number}", tuple(map(id, value)) if name == "params" else _hashable(value))
@@ -136,7 +136,7 @@ class TrainingState(State):
 
     def _changed(self, old: TrainingKey, params: Hashable, options: tuple[tuple[str, Hashable], ...]) -> str:
         if old.params != params:
-            return "the address of a parameter, or whether it needs gradients,"
+            return "the address of a parameter, or its requires_grad,"
         before = dict(old.options)
         changed = [name for name, value in options if before.get(name, value) != value]  # a first step adds new ones
         more = ", ..." if len(changed) > 3 else ""
@@ -173,5 +173,5 @@ def _are_same(objects: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def _hashable(value: Any) -> Hashable:
-    """Return an option by value; a tensor by its address, since its value may change in place."""
+    """Return an optimizer option as text; a tensor as its address and layout, since its value may change in place."""
     return layout_of(value) if isinstance(value, torch.Tensor) else repr(value)

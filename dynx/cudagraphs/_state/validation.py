@@ -1,4 +1,4 @@
-"""Refuse what cannot be part of a recorded training step or a graphed module, with its name."""
+"""Raise UsageError for parameters, hooks, optimizers and options that `train_step` and `graphed` cannot record."""
 
 from __future__ import annotations
 
@@ -20,46 +20,47 @@ _WRAPPERS = (nn.parallel.DistributedDataParallel, nn.DataParallel)
 
 
 def check_for_training(config: Config) -> None:
-    """Raise UsageError for options that are for inference only."""
+    """Raise UsageError for the options that only `fast_path` or inference supports: buckets and `params="patch"`."""
     if config.params == "patch":
-        raise UsageError("params='patch' is for graphs without gradients\n  leave it out")
+        raise UsageError("params='patch' works only for graphs without gradients\n  leave it out")
     if config.buckets:
-        raise UsageError("buckets are for cudagraphs.fast_path\n  leave them out")
+        raise UsageError("buckets work only with cudagraphs.fast_path\n  leave them out")
 
 
 def check_numbers(accumulate: int, clip_grad_norm: float | None) -> None:
-    """Raise UsageError for numbers with which nothing would be trained."""
+    """Raise UsageError if `accumulate` is below 1 or `clip_grad_norm` is not above 0: nothing would be trained."""
     if not isinstance(accumulate, int) or accumulate < 1:
-        raise UsageError(f"accumulate={accumulate} would never step\n  pass a number of calls, at least 1")
+        raise UsageError(f"accumulate={accumulate} is not a positive number of calls\n  pass an integer of at least 1")
     if clip_grad_norm is not None and not clip_grad_norm > 0:
-        raise UsageError(f"clip_grad_norm={clip_grad_norm} leaves no gradients to train with\n  pass a norm above 0, or None")
+        raise UsageError(f"clip_grad_norm={clip_grad_norm} is not a positive norm\n  pass a norm above 0, or None")
 
 
 def named_params(params: Iterable[Any]) -> list[Named]:
-    """Name parameters without names by their index.
+    """Return pairs of name and parameter; parameters that were passed without names are named by their index.
 
     Raises UsageError for other objects, and where no parameter needs gradients.
     """
     if isinstance(params, nn.Module):
-        raise UsageError(f"params is a {type(params).__name__}\n  pass its parameters()")
+        raise UsageError(f"params is a module of type {type(params).__name__}\n  pass its parameters()")
     named = [(str(index), item) if isinstance(item, torch.Tensor) else item for index, item in enumerate(params)]
     for item in named:
         if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[1], torch.Tensor)):
-            raise UsageError(f"params contains a {type(item).__name__}\n  pass parameters() or named_parameters()")
+            kind = type(item).__name__
+            raise UsageError(f"params contains a {kind}, not a parameter\n  pass parameters() or named_parameters()")
     if not any(param.requires_grad for _, param in named):
-        raise UsageError("no parameter that was passed to train_step needs gradients\n  pass model.parameters()")
+        raise UsageError("no parameter that was passed to train_step requires grad\n  pass model.parameters()")
     return named
 
 
 def check_examples(examples: Sequence[Any], device: torch.device | None) -> None:
-    """Raise UsageError for examples that were meant for another argument, or are on another device."""
+    """Raise UsageError for an optimizer, scaler or Config among the examples, and for tensors on another device."""
     for example in examples:
         if isinstance(example, (torch.optim.Optimizer, torch.amp.GradScaler, Config)):
             kind = type(example).__name__
             raise UsageError(f"a {kind} is among the examples\n  pass it by keyword: optimizer=, scaler= or config=")
     for leaf in tree_leaves(examples):
         if device is not None and isinstance(leaf, torch.Tensor) and leaf.device != device:
-            raise UsageError(f"an example is on {leaf.device}\n  move it to {device}")
+            raise UsageError(f"a tensor among the examples is on {leaf.device}, not on {device}\n  move it to {device}")
 
 
 def check_parameters(named: Sequence[Named], device: torch.device) -> None:
@@ -83,11 +84,13 @@ def _why_not_trainable(param: torch.Tensor, device: torch.device) -> str:
 
 
 def check_modules(modules: Sequence[nn.Module]) -> None:
-    """Raise UsageError for buffers that need gradients, and for hooks of submodules, which a replay would not call."""
+    """Raise UsageError for buffers that require grad, and for hooks of submodules, which a replay would not call."""
     for module in modules:
         for name, buffer in module.named_buffers():
             if buffer.requires_grad:
-                raise UsageError(f"buffer {name} needs gradients\n  make it a parameter")
+                raise UsageError(
+                    f"buffer {name} requires grad, but recordings compute gradients of parameters only\n  make it a parameter"
+                )
         for name, submodule in module.named_modules():
             if name and has_hooks(submodule):
                 raise UsageError(
@@ -97,7 +100,7 @@ def check_modules(modules: Sequence[nn.Module]) -> None:
 
 
 def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named], scaler: Any, accumulate: int = 1) -> None:
-    """Raise UsageError where the step of an optimizer cannot be captured."""
+    """Raise UsageError if the step of the optimizer cannot be captured."""
     kind = type(optimizer).__name__
     if accumulate > 1 and isinstance(optimizer, torch.optim.SparseAdam):
         raise UsageError("gradients that accumulate over calls are dense, which SparseAdam does not accept\n  use accumulate=1")
@@ -109,7 +112,10 @@ def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named], sc
     for number, group in enumerate(optimizer.param_groups):
         on_cuda = any(param.is_cuda for param in group["params"])
         if on_cuda and group.get("capturable") is False:
-            raise UsageError(f"{kind} (group {number}) counts its steps on the CPU\n  create it with capturable=True")
+            raise UsageError(
+                f"{kind} (group {number}) counts its steps on the CPU, which cannot be captured\n"
+                "  create it with capturable=True"
+            )
         for name, value in group.items():
             if on_cuda and isinstance(value, torch.Tensor) and value.device.type == "cpu":
                 raise UsageError(
@@ -117,23 +123,27 @@ def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named], sc
                 )
         if on_cuda and any(tensor.device.type == "cpu" for tensor in _state_tensors(group["params"], optimizer)):
             raise UsageError(
-                f"{kind} (group {number}) counts its steps on the CPU\n  use an optimizer that has capturable=True"
+                f"{kind} (group {number}) counts its steps on the CPU, which cannot be captured\n"
+                "  use an optimizer that has capturable=True"
             )
         if any(id(param) not in passed for param in group["params"] if param.requires_grad):
             raise UsageError(f"{kind} (group {number}) has parameters that were not passed to train_step\n  pass all of them")
     if scaler is not None and not takes_found_inf(optimizer):
-        raise UsageError(f"the scaler reads on the CPU whether {kind} may step\n  create the optimizer with fused=True")
+        raise UsageError(
+            f"the scaler checks on the CPU whether {kind} may step, which cannot be captured\n"
+            "  create the optimizer with fused=True"
+        )
 
 
 def _state_tensors(params: Sequence[torch.Tensor], optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """Return the tensors of the optimizer's state so far; Adagrad creates them in its constructor."""
+    """Return the tensors in the optimizer's state of these parameters; Adagrad has them before its first step."""
     states = [optimizer.state.get(param) for param in params]
     values = (value for state in states if isinstance(state, dict) for value in state.values())
     return [value for value in values if isinstance(value, torch.Tensor)]
 
 
 def check_wrappers(named: Sequence[Named]) -> None:
-    """Raise UsageError where any DDP or DataParallel module in the process wraps the parameters."""
+    """Raise UsageError if a DDP or DataParallel module anywhere in the process wraps the parameters."""
     params = {id(param) for _, param in named}
     modules = (value for value in gc.get_objects() if issubclass(type(value), nn.Module))
     for wrapper in (module for module in modules if issubclass(type(module), _WRAPPERS)):
