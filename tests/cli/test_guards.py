@@ -69,7 +69,7 @@ main()
 """
 
 
-def test_dynx_guards_lists_the_cache_entries_even_if_the_program_raises(shell, program):
+def test_cache_entries_are_listed_by_the_guards_command_even_if_the_program_raises(shell, program):
     program(INSIDE.format(end="raise ValueError('mine')"))
     done = shell("-m", "dynx", "guards", "program.py::main.<locals>.step")
     assert done.returncode == 1
