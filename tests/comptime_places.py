@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 
 class CallSite(NamedTuple):
-    """A program with a line to put a callback at."""
+    """A program with a line `@@`, where the call of `comptime` is inserted."""
 
     program: str
-    hits: int = 1  # how often the line is executed
+    hits: int = 1  # how often the inserted call is executed
     function: str = "f"  # qualified name of the function with the line
 
 
@@ -317,11 +317,11 @@ run(f, x, dynamic=True)
 """),
 }
 
-# code before the program, and the statement at the call site; every form logs y once for each hit
+# code before the program, and the statement at the call site; every form logs y once for each execution
 FORMS = {
     "lambda": ("", 'comptime(lambda ctx: ctx.log(y=ctx.local("y")))'),
     "named function": ("def callback(ctx):\n    ctx.log(y=ctx.local('y'))\n", "comptime(callback)"),
-    "decorated": ("", '@comptime\n@@def _(ctx):\n@@    ctx.log(y=ctx.local("y"))'),
+    "decorator": ("", '@comptime\n@@def _(ctx):\n@@    ctx.log(y=ctx.local("y"))'),
     "closure over a symbolic value": ("", "comptime(lambda ctx: ctx.log(y=y))"),
     "closure over a constant": ("", 'name = "y"\n@@comptime(lambda ctx: ctx.log(**{name: ctx.local(name)}))'),
     "closure over an object": (
@@ -344,9 +344,9 @@ FORMS = {
         "class Callback:\n    def __call__(self, ctx):\n        ctx.log(y=ctx.local('y'))\ncallback = Callback()\n",
         "comptime(callback)",
     ),
-    "defaults": ("", "comptime(lambda ctx, *, value=y, name='y': ctx.log(**{name: value}))"),
+    "default arguments": ("", "comptime(lambda ctx, *, value=y, name='y': ctx.log(**{name: value}))"),
     "helper in a closure": ("", "def helper(ctx): ctx.log(y=y)\n@@comptime(lambda ctx: helper(ctx))"),
-    "value in a branch": ("", "if comptime(lambda ctx: ctx.log(y=y) or True): y = y + 0"),
-    "value as an operand": ("", "y = y * comptime(lambda ctx: ctx.log(y=y) or 1)"),
-    "variable as a value": ("", "y = comptime(lambda ctx: ctx.log(y=y) or ctx.local('y'))"),
+    "result as a condition": ("", "if comptime(lambda ctx: ctx.log(y=y) or True): y = y + 0"),
+    "result as an operand": ("", "y = y * comptime(lambda ctx: ctx.log(y=y) or 1)"),
+    "comptime variable as result": ("", "y = comptime(lambda ctx: ctx.log(y=y) or ctx.local('y'))"),
 }

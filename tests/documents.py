@@ -37,7 +37,7 @@ def prose(path: Path) -> str:
 
 
 def code_spans(document: str) -> list[str]:
-    """Return what stands between single backticks; a span may go on in the next line."""
+    """Return the code spans, which are between single backticks; a span may continue on the next line."""
     return [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose(ROOT / document))]
 
 

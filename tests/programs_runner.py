@@ -1,4 +1,4 @@
-"""Runner of programs with mistakes, and the findings that the comments in a program expect."""
+"""Runs programs with mistakes, and reads the findings that comments such as `# DX101` in a program expect."""
 
 from __future__ import annotations
 

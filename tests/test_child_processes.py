@@ -1,4 +1,4 @@
-"""The command of a worker that a launcher starts, and the `Popen` that starts it."""
+"""The command line of a worker that a launcher starts with `Popen`, changed so that dynx watches the worker."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ def settings():
     ],
     ids=" ".join,
 )
-def test_the_options_of_python_and_of_the_program_are_kept(settings, words, options, program):
+def test_watched_worker_command_keeps_the_options_of_python_and_of_the_program(settings, words, options, program):
     command = watched_command([sys.executable, *words], os.environ, settings)
     assert command[: len(options) + 2] == [sys.executable, *options, "-c"]
     assert command[len(options) + 3 :] == program
 
 
 @pytest.mark.parametrize("command", [["dynx", "run", "train.py"], [sys.executable, "-u", "-m", "dynx", "run"]])
-def test_a_worker_that_watches_itself_is_unchanged(settings, command):
+def test_worker_command_that_runs_dynx_is_unchanged(settings, command):
     assert watched_command(command, os.environ, settings) is command
 
 
 @pytest.mark.parametrize("words", [["-c", "pass"], ["-"], [], ["-m"], ["-u"], ["-um", "train"]], ids=" ".join)
-def test_what_is_no_program_is_refused(settings, words):
+def test_worker_command_that_dynx_cannot_watch_raises(settings, words):
     with pytest.raises(DynxError, match="is not a script or module run by"):
         watched_command([sys.executable, *words], os.environ, settings)
 
 
-def test_numactl_stays_in_front(settings):
-    """`torchrun --numa-binding` starts workers with it."""
+def test_watched_worker_command_keeps_its_numactl_prefix(settings):
+    """`torchrun --numa-binding` starts workers with numactl."""
     command = watched_command(["numactl", "--membind=0", sys.executable, "-u", "train.py"], os.environ, settings)
     assert command[:5] == ["numactl", "--membind=0", sys.executable, "-u", "-c"]
 
 
-def test_other_subprocesses_are_unchanged_and_popen_is_restored(tmp_path):
-    """What a rank starts, such as the compile workers of Inductor, has its RANK and is no rank."""
+def test_subprocesses_that_are_no_workers_are_unchanged_and_popen_is_restored(tmp_path):
+    """A subprocess of a rank, such as a compile worker of Inductor, inherits RANK but is not a rank."""
     original = subprocess.Popen.__init__
     with dynx.watch(out=tmp_path / "run.dynx"):
         assert subprocess.Popen.__init__ is not original

@@ -32,7 +32,7 @@ class Counter(torch.nn.Module):
         return x * self.n
 
 
-def test_fullgraph_at_the_recompile_limit_raises_torchs_error():
+def test_watch_records_a_failed_compile_if_fullgraph_reaches_the_recompile_limit():
     compiled = torch.compile(Counter(), backend="eager", fullgraph=True)
     with dynx.watch() as w:
         for _ in range(8):
@@ -44,7 +44,7 @@ def test_fullgraph_at_the_recompile_limit_raises_torchs_error():
     assert [finding.rule for finding in w.findings] == ["DX101"]
 
 
-def test_accumulated_recompile_limit_is_named():
+def test_record_of_the_accumulated_recompile_limit_names_that_limit():
     compiled = torch.compile(Counter(), backend="eager")
     with dynx.watch() as w, torch._dynamo.config.patch(accumulated_recompile_limit=3):
         for _ in range(5):
@@ -54,14 +54,14 @@ def test_accumulated_recompile_limit_is_named():
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_export_records_nothing(strict):
+def test_watch_records_no_compile_for_torch_export(strict):
     with dynx.watch() as w:
         exported = torch.export.export(torch.nn.Linear(3, 3), (torch.ones(3),), strict=strict)
     assert exported.module()(torch.ones(3)).shape == (3,)
     assert outcomes(w) == []
 
 
-def test_compiled_autograd_is_listed_without_advice():
+def test_watch_records_compiled_autograd_graphs_without_advice():
     compiled = torch.compile(lambda x: (x * x).sum(), backend="eager")
     with dynx.watch() as w, torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager")):
         for size in (3, 4):
@@ -73,7 +73,7 @@ def test_compiled_autograd_is_listed_without_advice():
     assert len(w.findings) == 1
 
 
-def test_backend_that_compiles_another_function():
+def test_watch_records_both_compiles_if_a_backend_calls_a_compiled_function():
     inner = torch.compile(lambda x: x * 2, backend="eager")
 
     def backend(graph_module, inputs):
@@ -85,7 +85,7 @@ def test_backend_that_compiles_another_function():
     assert outcomes(w) == [("1/0", "compiled"), ("0/0", "compiled")]
 
 
-def test_compiler_stances():
+def test_watch_records_only_the_first_compile_under_compiler_stances():
     compiled = torch.compile(add, backend="eager")
     with dynx.watch() as w:
         compiled(torch.ones(3))
@@ -96,7 +96,7 @@ def test_compiler_stances():
     assert outcomes(w) == [("0/0", "compiled")]
 
 
-def test_suppress_errors_records_the_failure():
+def test_watch_records_a_failed_compile_with_suppress_errors():
     def backend(graph_module, inputs):
         raise RuntimeError("no")
 
@@ -105,7 +105,7 @@ def test_suppress_errors_records_the_failure():
     assert outcomes(w) == [("0/0", "failed")]
 
 
-def test_tensor_subclasses():
+def test_watch_records_compiles_with_tensor_subclasses():
     class Mine(torch.Tensor):
         pass
 
@@ -116,7 +116,7 @@ def test_tensor_subclasses():
     assert [outcome for _, outcome in outcomes(w)] == ["compiled", "compiled"]
 
 
-def test_fake_tensor_mode():
+def test_watch_records_a_compile_under_fake_tensor_mode():
     from torch._subclasses import FakeTensorMode
 
     with dynx.watch() as w, FakeTensorMode():
@@ -134,7 +134,7 @@ def test_fake_tensor_mode():
     ],
     ids=["vmap", "grad", "cond", "checkpoint"],
 )
-def test_transforms_and_higher_order_operators(fn):
+def test_watch_records_compiles_of_transforms_and_higher_order_operators(fn):
     expected = fn(torch.ones(3))
     torch._dynamo.reset()  # torch.cond compiles also when called eagerly
     with dynx.watch() as w:
@@ -142,7 +142,7 @@ def test_transforms_and_higher_order_operators(fn):
     assert outcomes(w) == [("0/0", "compiled")]
 
 
-def test_threads_compile_at_once():
+def test_watch_records_compiles_of_concurrent_threads():
     def work(n):
         results[n] = torch.compile(lambda x: x * n, backend="eager")(torch.ones(3)).sum().item()
 
@@ -157,7 +157,7 @@ def test_threads_compile_at_once():
     assert len(outcomes(w)) == 4
 
 
-def test_torch_modules_are_located_at_their_call():
+def test_compile_of_a_torch_nn_module_is_located_at_its_call_site():
     """torch compiles its own modules through one wrapper function that they all share."""
     with dynx.watch() as w:
         torch.compile(torch.nn.Linear(3, 3), backend="eager")(torch.ones(3))

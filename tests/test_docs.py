@@ -35,6 +35,7 @@ FOLDERS = tuple(path.name for path in ROOT.iterdir() if path.is_dir() and not pa
 
 @pytest.fixture(autouse=True)
 def no_recordings_left():
+    """Free the CUDA graphs that the code of a document captured."""
     yield
     cudagraphs.reset()
 
@@ -44,7 +45,7 @@ def for_documents(*, but=()):
 
 
 @for_documents()
-def test_python_blocks_run_in_order(document, tmp_path, monkeypatch):
+def test_python_code_blocks_of_a_document_run_in_order(document, tmp_path, monkeypatch):
     """A reader who pastes a page into one session gets no error: blocks of a page share their names."""
     module = types.ModuleType("document")
     monkeypatch.setitem(sys.modules, "document", module)  # torch imports the module of a global by its name
@@ -58,14 +59,14 @@ def test_python_blocks_run_in_order(document, tmp_path, monkeypatch):
 
 
 @for_documents()
-def test_blocks_have_a_language(document):
-    """Otherwise a block that should run is taken for text."""
+def test_code_blocks_of_a_document_have_a_known_language(document):
+    """A Python block without a language would not run."""
     for block in blocks(document):
         is_known = block.language in ("python", "console") or (document, block.language) in NOT_RUN
         assert is_known, f"{document}:{block.line}: a block of language {block.language!r}"
 
 
-def test_code_blocks_of_rule_pages_are_run_by_the_advice_tests():
+def test_rule_pages_have_only_the_code_blocks_that_the_advice_tests_run():
     """tests/advice/test_pages.py runs one program of each of these sections, and checks what it makes dynx report."""
     for page in RULE_PAGES:
         sections = [(block.language, block.section) for block in blocks(page)]
@@ -90,7 +91,7 @@ def test_no_docstring_example_is_skipped():
 
 
 @for_documents(but=["ROADMAP.md"])  # its commands do not exist yet: see below
-def test_commands_exist(document):
+def test_commands_in_a_document_are_valid(document):
     """A renamed option, target or file must not stay in the documents."""
     console = [line for block in blocks(document) if block.language == "console" for line in block.text.splitlines()]
     shown = [line.removeprefix("$ ") for line in console if line.startswith("$ ")]
@@ -123,7 +124,7 @@ def check_command(program, *words):
             assert not re.match(r"[\w.]+/", word) or (ROOT / word.split("::")[0]).exists(), f"{word} is no file"
 
 
-def test_the_readme_shows_the_real_screen(tmp_path):
+def test_readme_shows_the_real_report_of_the_mistakes_example(tmp_path):
     """Only times, the order that follows from them, the version of torch and the device may differ."""
     (tmp_path / "examples").mkdir()
     (tmp_path / "examples" / "mistakes.py").write_text((ROOT / "examples" / "mistakes.py").read_text())
@@ -146,7 +147,7 @@ def normalised(screen):
 
 
 @for_documents()
-def test_links_resolve(document):
+def test_links_in_a_document_resolve(document):
     for target in links(document):
         if not re.match(r"https?:", target):
             name, _, anchor = target.partition("#")
@@ -156,23 +157,23 @@ def test_links_resolve(document):
 
 
 @for_documents()
-def test_named_paths_exist(document):
+def test_paths_named_in_a_document_exist(document):
     for span in code_spans(document):
         if re.fullmatch(r"[\w.*/-]+", span) and span.startswith(tuple(f"{name}/" for name in FOLDERS)):
             assert list(ROOT.glob(span.rstrip("/"))), f"{document}: {span}"
 
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
-def test_named_files_exist(document):
-    """Also those that are named without their folder, and those in hidden folders."""
+def test_files_named_in_readme_and_contributing_exist(document):
+    """Files may be named without their folder, and may be in hidden folders."""
     names = {path.name for folder in FOLDERS for path in (ROOT / folder).rglob("*")} | {path.name for path in ROOT.iterdir()}
     for span in code_spans(document):
         if re.fullmatch(r"[\w./-]+\.(py|md|toml|txt|json|ipynb)|\.\w[\w./-]+", span) and span not in WRITTEN:
             assert (ROOT / span).exists() or ("/" not in span and span in names), f"{document}: {span}"
 
 
-def test_every_folder_of_the_package_has_a_line():
-    """CONTRIBUTING is the map of the house."""
+def test_contributing_lists_every_folder_of_the_package_once():
+    """CONTRIBUTING.md is the map of the package."""
     folders = {f"{path.parent.relative_to(ROOT).as_posix()}/" for path in (ROOT / "dynx").rglob("*.py")}
     rows = re.findall(r"^\| *`(dynx/(?:\w+/)*)`", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
     assert len(rows) == len(set(rows))
@@ -180,14 +181,14 @@ def test_every_folder_of_the_package_has_a_line():
 
 
 @for_documents(but=["ROADMAP.md"])
-def test_named_api_exists(document):
+def test_api_names_in_a_document_exist(document):
     for span in code_spans(document):
         if name := re.match(r"(?:dynx|guards|cudagraphs|comptime)(?:\.\w+)+", span):
             assert exists(name[0]), f"{document}: {span}"
 
 
-def test_the_roadmap_lists_nothing_that_exists():
-    """A row goes away with the commit that builds it."""
+def test_roadmap_lists_no_feature_that_exists():
+    """The commit that adds a feature deletes its row."""
     rows = re.findall(r"^\| (`.*?) \|", (ROOT / "ROADMAP.md").read_text(), re.M)
     names = [name for row in rows for name in re.findall(r"`(.*?)`", row)]
     assert len(names) > 10
@@ -212,15 +213,15 @@ def exists(name):
     return True
 
 
-def test_the_changelog_is_grouped():
-    """One effect for the user a line, under Added, Changed or Fixed."""
+def test_changelog_groups_changes_under_added_changed_and_fixed():
+    """Each version has its changes under the headings Added, Changed or Fixed."""
     lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
     for version in "\n".join(lines).split("\n## ")[1:]:
         assert set(re.findall(r"^### (.*)", version, re.M)) <= {"Added", "Changed", "Fixed"}
         assert re.search(r"^### ", version, re.M)
 
 
-def test_glossary_terms_are_in_order_and_defined_once():
+def test_glossary_terms_are_in_alphabetical_order_and_defined_once():
     text = (ROOT / "docs" / "glossary.md").read_text()
     terms = []
     for group in text.split("\n## ")[1:]:
@@ -242,8 +243,8 @@ def test_every_document_is_reachable_from_the_readme():
     assert set(DOCUMENTS) <= seen
 
 
-def test_numbers_are_those_of_the_kept_benchmark():
-    """A table that was typed, or outlived its measurement, would be a boast."""
+def test_cuda_graph_numbers_in_the_docs_match_the_saved_benchmark_results():
+    """Tables must not be typed by hand or be older than the measurement."""
     rows = json.loads((ROOT / "benchmarks" / "results" / "cudagraphs-h200.json").read_text())["rows"]
     measured = {(row["model"], row["name"]): row for row in rows}
     numbers = (ROOT / "docs" / "cudagraphs.md").read_text().partition("\n## Numbers\n")[2].partition("\n**Bounds")[0]
@@ -264,7 +265,7 @@ def test_numbers_are_those_of_the_kept_benchmark():
     assert f"takes {ratio.rstrip('x')} times as long" in (ROOT / "README.md").read_text()
 
 
-def test_every_option_of_cuda_graphs_is_documented():
+def test_every_option_of_cudagraphs_config_is_documented():
     table = (ROOT / "docs" / "cudagraphs.md").read_text().partition("\n### Options\n")[2].partition("\n**")[0]
     shown = {name for row in table.splitlines() for name in re.findall(r"`([a-z_]+)`", row.partition(" | ")[0])}
     assert shown == {option.name for option in dataclasses.fields(cudagraphs.Config)}

@@ -13,14 +13,14 @@ from dynx._torch.capabilities import HOOK_POINTS
 from dynx.cli import main
 
 
-def test_the_installed_torch_is_healthy():
+def test_doctor_reports_the_installed_torch_as_healthy():
     report = dynx.doctor(canaries=True)
     assert report.healthy, [canary for canary in report.canaries if canary.failure]
     assert len(report.canaries) == len(canaries.CANARIES)
     assert repr(report).startswith("<DoctorReport torch 2.")
 
 
-def test_canaries_do_not_evict_compiled_functions(count_compiles):
+def test_doctor_canaries_do_not_evict_compiled_functions(count_compiles):
     """`dynx.doctor` may be called in the middle of a session."""
     import torch
 
@@ -31,7 +31,7 @@ def test_canaries_do_not_evict_compiled_functions(count_compiles):
     assert count_compiles.count == 1
 
 
-def test_missing_hook_point_fails(monkeypatch, capsys):
+def test_doctor_fails_if_torch_lacks_a_hook_point(monkeypatch, capsys):
     owner, name = hooks.owner_of(HOOK_POINTS[1].path)
     monkeypatch.delattr(owner, name)
     assert not dynx.doctor().healthy
@@ -39,14 +39,14 @@ def test_missing_hook_point_fails(monkeypatch, capsys):
     assert "some of what dynx needs is missing" in capsys.readouterr().out
 
 
-def test_changed_signature_fails_only_with_strict(monkeypatch):
+def test_doctor_fails_on_a_changed_signature_only_with_strict(monkeypatch):
     owner, name = hooks.owner_of(HOOK_POINTS[1].path)
     monkeypatch.setattr(owner, name, lambda other: None)
     assert main(["doctor"]) == 0
     assert main(["doctor", "--strict"]) == 1
 
 
-def test_failing_canary_is_reported(monkeypatch, capsys):
+def test_doctor_reports_a_failing_canary(monkeypatch, capsys):
     def fails():
         raise RuntimeError("wrong value")
 
@@ -55,7 +55,7 @@ def test_failing_canary_is_reported(monkeypatch, capsys):
     assert "RuntimeError: wrong value" in capsys.readouterr().out
 
 
-def test_report_as_json(capsys):
+def test_doctor_prints_its_report_as_json(capsys):
     assert main(["doctor", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["healthy"] is True
@@ -63,5 +63,5 @@ def test_report_as_json(capsys):
 
 
 @pytest.mark.parametrize("strict", [[], ["--strict"]])
-def test_supported_torch_passes(strict):
+def test_doctor_passes_on_a_supported_torch(strict):
     assert main(["doctor", *strict]) == 0

@@ -22,8 +22,8 @@ def line_with(name, text):
     return line
 
 
-def test_mistakes_has_exactly_its_five_findings(monkeypatch):
-    """The first program a newcomer runs: a missing finding or one too many would be read as how dynx works."""
+def test_mistakes_example_has_exactly_five_findings(monkeypatch):
+    """A newcomer runs this program first, and judges dynx by a missing finding or one too many."""
     watched = run_example("mistakes.py", monkeypatch)
     assert findings_of(watched) == {
         ("DX301", line_with("mistakes.py", "self.step += 1")),
@@ -34,7 +34,7 @@ def test_mistakes_has_exactly_its_five_findings(monkeypatch):
     }
 
 
-def test_following_the_advice_removes_every_finding(monkeypatch):
+def test_mistakes_followed_example_has_no_findings(monkeypatch):
     """Advice that leaves a recompile or a graph break behind is worse than none."""
     watched = run_example("mistakes_followed.py", monkeypatch)
     assert len(watched.compiles) == 5
@@ -53,7 +53,7 @@ def test_following_the_advice_removes_every_finding(monkeypatch):
     ],
 )
 def test_unmodified_transformers_models_have_the_expected_findings(monkeypatch, name, rules):
-    """In a library nobody wrote for dynx, what costs time is found and nothing is invented."""
+    """Code of a library that knows nothing of dynx has findings where it costs time, and no others."""
     watched = run_example(name, monkeypatch)
     assert {finding.rule for finding in watched.findings} == rules
     assert not watched.troubles

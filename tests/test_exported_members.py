@@ -1,4 +1,4 @@
-"""The public names of every package, pinned: one that comes or goes is a decision, not an accident."""
+"""The public names of every package, in a list: adding or removing one requires an edit here."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ EXPORTED = {
     """,
 }
 API = ["dynx", "dynx.comptime", "dynx.cudagraphs", "dynx.errors", "dynx.guards", "dynx.records"]  # what users import from
-IMPORTED = {"dynx.cudagraphs": {"close_all", "reset_stats"}}  # by a package for a function of its own: here `reset`
+IMPORTED = {"dynx.cudagraphs": {"close_all", "reset_stats"}}  # the package imports them for its own `reset`
 
 
 @pytest.mark.parametrize("package", EXPORTED)
-def test_the_exported_names_are_pinned(package):
+def test_exported_names_of_a_package_equal_the_pinned_list(package):
     module = importlib.import_module(package)
     assert list(module.__all__) == EXPORTED[package].split()
     assert module.__all__ == sorted(module.__all__)
 
 
 @pytest.mark.parametrize("package", EXPORTED)
-def test_every_exported_name_is_there(package):
+def test_every_exported_name_of_a_package_exists(package):
     module = importlib.import_module(package)
     for name in module.__all__:
         assert getattr(module, name) is not None, name
 
 
 @pytest.mark.parametrize("package", API)
-def test_every_public_name_of_dynx_is_exported(package):
+def test_every_public_name_of_a_package_is_exported(package):
     """A name without an underscore that is not in `__all__` looks public and is not."""
     module = importlib.import_module(package)
     public = {
@@ -68,7 +68,7 @@ def test_every_public_name_of_dynx_is_exported(package):
     assert public <= exported, public - exported
 
 
-def test_every_record_is_exported():
+def test_every_record_class_is_exported_from_dynx_records():
     """Users annotate with records, so each can be imported from `dynx.records`."""
     records = set()
     for info in pkgutil.iter_modules(dynx.records.__path__, "dynx.records."):
@@ -81,8 +81,8 @@ def test_every_record_is_exported():
     assert records <= set(dynx.records.__all__), records - set(dynx.records.__all__)
 
 
-def test_every_public_package_is_pinned():
-    """Features of the command line and the seam are private or have no names of their own."""
-    private = {"dynx.session"}  # its verb is `dynx.watch`
+def test_every_public_package_has_a_pinned_list_of_exported_names():
+    """Every module `dynx.*` without an underscore is in the list, except `dynx.session`."""
+    private = {"dynx.session"}  # users call `dynx.watch`
     modules = {f"dynx.{info.name}" for info in pkgutil.iter_modules(dynx.__path__) if not info.name.startswith("_")}
     assert modules - private == set(EXPORTED) - {"dynx"}

@@ -1,4 +1,4 @@
-"""Watching changes nothing: the same outputs, graphs, bytecode, guards, counters and compile counts, with and without."""
+"""`dynx.watch()` is neutral: outputs, graphs, bytecode, guards, counters and compile counts are the same without it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def codes():
 @pytest.mark.parametrize(
     "path", [*(pytest.param(example, marks=pytest.mark.slow) for example in EXAMPLES), *CHOSEN], ids=lambda path: path.stem
 )
-def test_watching_changes_nothing(path, detail, monkeypatch):
+def test_watch_changes_no_output_graph_bytecode_guard_or_counter(path, detail, monkeypatch):
     monkeypatch.setattr(sys, "argv", [str(path)])
     utils.clear_compilation_metrics()
     with restored_torch():
@@ -106,7 +106,7 @@ def test_watching_changes_nothing(path, detail, monkeypatch):
         assert watched[kind] == outcome, kind
 
 
-def test_hooked_attributes_are_restored_by_identity():
+def test_watch_restores_every_hooked_attribute_by_identity():
     def raw(point):
         try:
             owner, name = owner_of(point.path)

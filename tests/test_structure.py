@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = sorted(folder for folder in (ROOT / "dynx").rglob("*") if folder.is_dir() and (folder / "__init__.py").exists())
-MANY = {"records"}  # each of its files is a table of its own
+MANY = {"records"}  # exempt: each of its files defines the records of one table
 
 
 def children(folder: Path) -> list[str]:
@@ -17,17 +17,17 @@ def children(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
-def test_a_folder_holds_at_most_fifteen_modules(folder):
+def test_package_folder_has_at_most_fifteen_modules(folder):
     assert folder.name in MANY or len(children(folder)) <= 15
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
-def test_the_first_page_of_a_folder_says_what_it_holds(folder):
+def test_init_file_of_every_package_begins_with_a_docstring(folder):
     assert (folder / "__init__.py").read_text().startswith('"""')
 
 
-def test_files_stay_below_five_hundred_lines():
-    """A reader holds one concept at a time; the median stays below 150."""
+def test_source_files_have_at_most_five_hundred_lines():
+    """A file has one concept; the median length stays below 150 lines."""
     lengths = {path: len(path.read_text().splitlines()) for path in (ROOT / "dynx").rglob("*.py")}
     assert {path: length for path, length in lengths.items() if length > 500} == {}
     assert sorted(lengths.values())[len(lengths) // 2] < 150
@@ -40,8 +40,8 @@ def import_graph():
 
 
 @pytest.mark.parametrize("folder", [ROOT / "dynx", *FOLDERS], ids=lambda folder: str(folder.relative_to(ROOT)))
-def test_imports_inside_of_a_package_have_at_most_seven_levels(folder):
-    """Whoever follows a call downwards is at the bottom after seven jumps."""
+def test_imports_inside_a_package_have_at_most_seven_levels(folder):
+    """A reader who follows the imports inside a package reaches the last module after seven steps at most."""
     graph, package = import_graph(), ".".join(folder.relative_to(ROOT).parts)
     siblings = graph.find_children(package)
     below = {name: {other for other in siblings - {name} if imports(graph, name, other)} for name in siblings}

@@ -1,4 +1,4 @@
-"""`dynx.watch()` as a context manager, as a decorator, and with torch that has changed."""
+"""`dynx.watch()` as a context manager, as a decorator, and with a torch that lacks or changes hooked attributes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def program():
 
 
 def test_importing_dynx_does_not_import_torch():
-    """`dynx show` and editors import it; torch takes seconds."""
+    """`dynx show` and editors import dynx; importing torch takes seconds."""
     done = subprocess.run(
         [sys.executable, "-c", "import dynx, sys; assert 'torch' not in sys.modules; dynx.watch; print('ok')"],
         capture_output=True,
@@ -44,17 +44,17 @@ def test_importing_dynx_does_not_import_torch():
     assert done.stdout == "ok\n", done.stderr
 
 
-def test_public_names_are_listed_and_resolve_lazily():
+def test_public_names_of_dynx_are_listed_and_resolve_lazily():
     assert dynx.__all__ == ["Run", "__version__", "compile", "doctor", "watch", "would_recompile"]
     assert dir(dynx) == sorted(dynx.__all__)
     assert callable(dynx.doctor)
-    importlib.import_module("dynx._doctor.doctor")  # must not hide the verb
+    importlib.import_module("dynx._doctor.doctor")  # importing the module must not hide the function
     assert callable(dynx.doctor)
     with pytest.raises(AttributeError, match="has no attribute 'wach'"):
         dynx.wach  # noqa: B018
 
 
-def test_a_watch_is_live_and_its_run_is_a_frozen_copy():
+def test_watch_updates_live_and_its_run_is_a_frozen_snapshot():
     with dynx.watch() as w:
         compiled = torch.compile(add, backend="eager")
         compiled(torch.ones(3))
@@ -68,8 +68,8 @@ def test_a_watch_is_live_and_its_run_is_a_frozen_copy():
         w.run.events = ()
 
 
-def test_a_watch_has_the_public_members_of_a_run():
-    """What can be asked of a run can be asked of a watch, without taking `.run` first."""
+def test_watch_has_the_public_members_of_a_run():
+    """Everything that a run offers is also available on the watch, without `.run`."""
 
     def members(cls):
         return {name for name in dir(cls) if not name.startswith("_")}
@@ -91,14 +91,14 @@ def test_members_of_a_watch_equal_those_of_its_run(tmp_path):
     assert Run.load(tmp_path / "run.dynx") == run
 
 
-def test_the_groups_of_a_run_cannot_be_set():
+def test_record_groups_of_a_watch_cannot_be_assigned():
     with dynx.watch() as w:
         pass
     with pytest.raises(AttributeError, match="compiles cannot be set: it is computed from events"):
         w.compiles = ()
 
 
-def test_a_decorated_function_carries_its_last_run():
+def test_function_decorated_with_watch_has_the_run_of_its_last_call():
     @dynx.watch()
     def train(n):
         """Train."""
@@ -113,7 +113,7 @@ def test_a_decorated_function_carries_its_last_run():
     assert (train.__name__, train.__doc__) == ("train", "Train.")
 
 
-def test_a_decorated_function_that_raises_still_carries_its_run():
+def test_function_decorated_with_watch_has_its_run_even_if_the_call_raises():
     @dynx.watch()
     def train():
         torch.compile(add, backend="eager")(torch.ones(3))
@@ -125,7 +125,7 @@ def test_a_decorated_function_that_raises_still_carries_its_run():
     assert len(train.dynx.run.compiles) == 1
 
 
-def test_nested_watches_record_what_is_compiled_while_they_are_open():
+def test_nested_watches_each_record_the_compiles_while_they_are_open():
     compiled = torch.compile(add, backend="eager")
     with dynx.watch() as outer:
         compiled(torch.ones(2))
@@ -134,7 +134,7 @@ def test_nested_watches_record_what_is_compiled_while_they_are_open():
     assert (len(outer.compiles), len(inner.compiles)) == (2, 1)
 
 
-def test_entering_twice_raises_and_the_watch_stays_usable():
+def test_entering_a_watch_twice_raises_and_the_watch_stays_usable():
     with dynx.watch() as w:
         with pytest.raises(DynxError, match="already open"), w:
             pass
@@ -142,7 +142,7 @@ def test_entering_twice_raises_and_the_watch_stays_usable():
     assert len(w.compiles) == 1
 
 
-def test_full_detail_adds_the_timeline_and_the_state_at_graph_breaks(tmp_path):
+def test_watch_with_full_detail_records_a_timeline_and_the_state_at_graph_breaks(tmp_path):
     def f(x):
         y = x.sin()
         torch._dynamo.graph_break()
@@ -165,19 +165,19 @@ def test_full_detail_adds_the_timeline_and_the_state_at_graph_breaks(tmp_path):
     assert Run.load(path) == run
 
 
-def test_full_detail_is_written_to_the_file_while_the_program_runs(tmp_path):
+def test_watch_with_full_detail_writes_the_timeline_to_the_run_file_while_the_program_runs(tmp_path):
     path = tmp_path / "run.dynx"
     with dynx.watch(detail="full", out=path):
         torch.compile(add, backend="eager")(torch.ones(2))
         assert Run.load(path).timeline
 
 
-def test_an_unknown_detail_raises():
+def test_watch_with_an_unknown_detail_raises():
     with pytest.raises(DynxError, match=r"detail='everything'.*\n  valid choices"):
         dynx.watch(detail="everything")
 
 
-def test_the_run_file_grows_while_the_program_runs(tmp_path):
+def test_watch_writes_compiles_to_the_run_file_while_the_program_runs(tmp_path):
     path = tmp_path / "run.dynx"
     with dynx.watch(out=path) as w:
         torch.compile(add, backend="eager")(torch.ones(2))
@@ -185,15 +185,15 @@ def test_the_run_file_grows_while_the_program_runs(tmp_path):
     assert Run.load(path) == w.run
 
 
-def test_a_file_that_cannot_be_written_warns_and_the_watch_continues(tmp_path):
+def test_watch_with_an_unwritable_run_file_warns_and_continues(tmp_path):
     with pytest.warns(DynxWarning, match="cannot write"), dynx.watch(out=tmp_path) as w:
         torch.compile(add, backend="eager")(torch.ones(2))
     assert len(w.compiles) == 1
 
 
 @pytest.mark.parametrize("point", HOOK_POINTS, ids=lambda point: point.name)
-def test_without_a_hook_point_only_its_records_are_missing(monkeypatch, point):
-    """The next torch may have renamed it."""
+def test_watch_reports_a_hook_point_that_torch_lacks_and_the_program_continues(monkeypatch, point):
+    """A later torch may rename the attribute."""
     hooks = [dataclasses.replace(hook, path=hook.path + "_gone") if hook is point else hook for hook in HOOK_POINTS]
     monkeypatch.setattr(bus, "HOOK_POINTS", hooks)
     with dynx.watch() as w:
@@ -204,8 +204,8 @@ def test_without_a_hook_point_only_its_records_are_missing(monkeypatch, point):
 
 @pytest.mark.parametrize("point", HOOK_POINTS, ids=lambda point: point.name)
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_hook_point_that_cannot_be_read_is_recorded_and_the_program_continues(monkeypatch, point, when):
-    """The next torch may have changed its arguments."""
+def test_watch_records_an_exception_in_a_hook_subscriber_and_the_program_continues(monkeypatch, point, when):
+    """A later torch may change the arguments of the hooked function."""
     fired = []
 
     def broken(args, kwargs):
@@ -225,8 +225,8 @@ def test_a_hook_point_that_cannot_be_read_is_recorded_and_the_program_continues(
         assert (point.purpose, "TypeError: no such field") in [(trouble.what, trouble.why) for trouble in w.troubles]
 
 
-def test_a_backward_graph_that_is_compiled_later_counts_as_compile_time():
-    """With inductor it takes as long as the forward graph, at the first backward()."""
+def test_backward_graph_compiled_at_the_first_backward_counts_as_compile_time():
+    """Inductor compiles it at the first backward(), which takes as long as the compile of the forward graph."""
     compiled = torch.compile(lambda x: (x * 3).sin().sum())
     with dynx.watch() as w:
         compiled(torch.ones(3, requires_grad=True)).backward()
@@ -235,8 +235,8 @@ def test_a_backward_graph_that_is_compiled_later_counts_as_compile_time():
     assert [backward.id for backward in w.backwards] in ([compile.id], [])  # a cache hit includes it
 
 
-def test_inductor_is_watched_with_its_phases_and_caches():
-    """It is the default backend."""
+def test_watch_records_the_compile_phases_and_caches_of_inductor():
+    """Inductor is the default backend."""
     with dynx.watch() as w:
         compiled = torch.compile(add)
         assert compiled(torch.ones(3)).tolist() == [2, 2, 2]

@@ -36,7 +36,7 @@ def run_block(rule, section, tmp_path):
     return path, watched
 
 
-def test_every_rule_has_a_page_and_every_page_a_rule():
+def test_every_rule_has_a_documentation_page_and_every_page_a_rule():
     """`dynx rule` must never print an empty page, and no page may outlive its rule."""
     assert {path.stem for path in PAGES.glob("DX*.md")} == set(RULES)
     for rule in RULES.values():
@@ -44,7 +44,7 @@ def test_every_rule_has_a_page_and_every_page_a_rule():
         assert [section for section in SECTIONS if f"## {section}\n" in page(rule.id)] == list(SECTIONS)
 
 
-def test_page_of_an_unknown_rule_raises():
+def test_reading_the_page_of_an_unknown_rule_raises():
     with pytest.raises(UnknownRule, match="no rule has the id DX999"):
         page("DX999")
     with pytest.raises(UnknownRule):
@@ -52,15 +52,15 @@ def test_page_of_an_unknown_rule_raises():
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_mistake_has_the_finding(rule, tmp_path):
+def test_program_in_the_fires_on_section_of_a_rule_page_has_the_finding(rule, tmp_path):
     path, watched = run_block(rule, "Fires on", tmp_path)
     assert (rule, next(line for id, line in expected(path.read_text()) if id == rule)) in findings_of(watched)
     assert findings_of(watched) == expected(path.read_text())
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_following_the_advice_removes_the_cost(rule, tmp_path):
-    """Advice that does not help is worse than none."""
+def test_program_in_the_do_this_section_of_a_rule_page_has_no_finding_or_recompile(rule, tmp_path):
+    """Advice that leaves a recompile or a graph break behind is worse than none."""
     _, watched = run_block(rule, "Do this", tmp_path)
     assert watched.compiles, "nothing was compiled, so nothing is tested"
     assert not watched.findings
@@ -70,7 +70,7 @@ def test_following_the_advice_removes_the_cost(rule, tmp_path):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_near_miss_has_no_finding(rule, tmp_path):
+def test_program_in_the_does_not_fire_on_section_of_a_rule_page_has_no_finding(rule, tmp_path):
     _, watched = run_block(rule, "Does not fire on", tmp_path)
     assert watched.compiles, "nothing was compiled, so nothing is tested"
     assert not watched.findings

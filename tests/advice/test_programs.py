@@ -1,4 +1,4 @@
-"""The rules on programs that were written before them: marked lines have a finding, other lines have none."""
+"""The rules on the programs of `tests/programs`: lines marked `# DX101` have that finding, other lines have none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FILES = sorted(path for family in PROGRAMS.iterdir() if family.name != "site-pac
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_findings_are_exactly_the_marked_lines(path):
+def test_findings_of_a_program_are_exactly_the_lines_marked_with_a_rule(path):
     """A missing finding costs the user time; a wrong one costs trust in the report."""
     source = path.read_text()
     watched = run(source, str(path))

@@ -1,4 +1,4 @@
-"""Guard sources as a user writes them."""
+"""Guard sources such as `L['self']._modules['0']`, shown as the expressions that a user would write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dynx.records import Reason
         ("batch['mask']", "batch['mask']"),
     ],
 )
-def test_source_is_shown_as_the_user_wrote_it(source, text):
+def test_guard_source_is_shown_as_the_user_would_write_it(source, text):
     assert spoken(source) == text
 
 

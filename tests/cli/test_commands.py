@@ -1,4 +1,4 @@
-"""The commands that read a saved run, called in this process."""
+"""The commands of `dynx` that read a saved run, called in the process of the tests."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def saved(tmp_path):
     return str(path)
 
 
-def test_show_prints_the_advice(saved, capsys):
+def test_dynx_show_prints_the_advice_of_a_saved_run(saved, capsys):
     assert main(["show", saved]) == 0
     assert "mark_dynamic(x, 1)" in capsys.readouterr().out
 
 
-def test_show_json_prints_the_findings(saved, capsys):
+def test_dynx_show_json_prints_the_findings_of_a_saved_run(saved, capsys):
     assert main(["show", saved, "--json"]) == 0
     assert [finding["rule"] for finding in json.loads(capsys.readouterr().out)["findings"]] == ["DX102", "DX201"]
 
 
-def test_trace_writes_a_perfetto_file(saved, tmp_path, capsys):
+def test_dynx_trace_writes_a_perfetto_file(saved, tmp_path, capsys):
     out = tmp_path / "trace.json"
     assert main(["trace", saved, "-o", str(out)]) == 0
     assert "perfetto" in capsys.readouterr().out
@@ -55,51 +55,51 @@ def test_trace_writes_a_perfetto_file(saved, tmp_path, capsys):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_assert_checks_limits_and_rules(saved, capsys, options, code, output):
+def test_dynx_assert_fails_if_a_limit_is_exceeded_or_a_forbidden_rule_has_a_finding(saved, capsys, options, code, output):
     assert main(["assert", saved, *options]) == code
     assert output in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("options", [["--max-recompiles", "-1"], ["--max-recompiles", "many"]], ids=" ".join)
-def test_limit_must_be_a_non_negative_integer(saved, capsys, options):
+def test_dynx_assert_limit_must_be_a_non_negative_integer(saved, capsys, options):
     with pytest.raises(SystemExit, match="2"):
         main(["assert", saved, *options])
     assert "is not a non-negative integer" in capsys.readouterr().err or options[1] == "-1"
 
 
-def test_forbidding_an_unknown_rule_is_an_error(saved, capsys):
+def test_dynx_assert_forbid_with_an_unknown_rule_is_an_error(saved, capsys):
     """Otherwise an assertion with a typo would always pass."""
     assert main(["assert", saved, "--forbid", "DX999"]) == 2
     assert "no rule has the id DX999" in capsys.readouterr().err
 
 
-def test_failed_compile_fails_every_assertion(tmp_path, capsys):
+def test_dynx_assert_fails_if_a_compile_failed(tmp_path, capsys):
     failed = Compile(0, "0/0", HERE, "failed", 1.0, reason="Unsupported: print")
     Run((failed,), {}, {"seconds": 1.0}).save(tmp_path / "failed.dynx")
     assert main(["assert", str(tmp_path / "failed.dynx"), "--max-recompiles", "0"]) == 1
     assert "compile 0/0 failed: Unsupported: print" in capsys.readouterr().out
 
 
-def test_assert_without_a_limit_is_an_error(saved, capsys):
+def test_dynx_assert_without_a_limit_is_an_error(saved, capsys):
     assert main(["assert", saved]) == 2
     assert "no limit to check" in capsys.readouterr().err
 
 
-def test_run_that_compiled_nothing_fails(tmp_path, capsys):
+def test_dynx_assert_fails_if_the_run_compiled_nothing(tmp_path, capsys):
     """A CI job that never reached the model must not pass."""
     Run((), {"torch": "2.13.0"}, {"seconds": 1.0}).save(tmp_path / "empty.dynx")
     assert main(["assert", str(tmp_path / "empty.dynx"), "--max-recompiles", "0"]) == 1
     assert "VACUOUS" in capsys.readouterr().out
 
 
-def test_run_that_was_killed_fails(tmp_path, capsys):
+def test_dynx_assert_fails_if_the_program_was_killed(tmp_path, capsys):
     Run((Compile(0, "0/0", HERE, "compiled", 1.5),), {"torch": "2.13.0"}).save(tmp_path / "cut.dynx")
     assert main(["assert", str(tmp_path / "cut.dynx"), "--max-recompiles", "0"]) == 1
     assert "did not finish" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [["show"], ["assert", "--max-recompiles", "0"]], ids=" ".join)
-def test_missing_file_or_other_file_is_an_error(command, tmp_path, capsys):
+def test_dynx_show_and_assert_report_a_missing_file_and_a_file_that_is_no_run_file(command, tmp_path, capsys):
     missing = str(tmp_path / "missing.dynx")
     assert main([command[0], missing, *command[1:]]) == 2
     assert capsys.readouterr().err == f"dynx: No such file or directory: {missing}\n"
@@ -109,7 +109,7 @@ def test_missing_file_or_other_file_is_an_error(command, tmp_path, capsys):
     assert "is not a dynx run file" in capsys.readouterr().err
 
 
-def test_damaged_file_is_shown_with_a_warning(saved, capsys):
+def test_dynx_show_prints_a_damaged_run_file_with_a_warning(saved, capsys):
     with open(saved, "a") as file:
         file.write("{broken\n")
     assert main(["show", saved]) == 0
@@ -118,7 +118,7 @@ def test_damaged_file_is_shown_with_a_warning(saved, capsys):
     assert "mark_dynamic(x, 1)" in captured.out
 
 
-def test_rules_are_listed_and_explained(capsys):
+def test_dynx_rule_lists_all_rules_and_explains_one(capsys):
     assert main(["rule"]) == 0
     listed = capsys.readouterr().out
     assert "DX101" in listed
@@ -130,7 +130,7 @@ def test_rules_are_listed_and_explained(capsys):
 
 
 @pytest.mark.slow
-def test_demo_reports_its_mistakes(shell):
+def test_dynx_demo_reports_the_mistakes_of_the_demo_program(shell):
     done = shell("-m", "dynx", "demo")
     assert done.returncode == 0
     assert "tokens:" in done.stdout
@@ -139,7 +139,7 @@ def test_demo_reports_its_mistakes(shell):
 
 
 @pytest.mark.slow
-def test_demo_works_without_transformers(shell):
+def test_dynx_demo_works_without_transformers_installed(shell):
     done = shell("-c", "import sys; sys.modules['transformers'] = None; from dynx.cli import main; main(['demo'])")
     assert done.returncode == 0
     assert "DX101" in done.stderr

@@ -1,4 +1,4 @@
-"""`dynx guards script.py::function`."""
+"""`dynx guards script.py::function` runs a script and lists the cache entries of a function."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ print("done")
 
 
 @pytest.mark.slow
-def test_entries_are_listed_when_the_program_has_ended(shell, program):
+def test_dynx_guards_lists_the_cache_entries_after_the_program_ends(shell, program):
     program(PROGRAM)
     done = shell("-m", "dynx", "guards", "program.py::scaled", "2", "3")
     assert done.returncode == 0, done.stderr
@@ -38,7 +38,7 @@ def test_entries_are_listed_when_the_program_has_ended(shell, program):
 
 
 @pytest.mark.slow
-def test_unknown_target_is_an_error_with_a_next_step(shell, program):
+def test_dynx_guards_with_an_unknown_target_is_an_error_that_suggests_a_fix(shell, program):
     program(PROGRAM)
     for target, words in (
         ("program.py", "the target program.py is not of the form script.py::function"),
@@ -69,7 +69,7 @@ main()
 """
 
 
-def test_entries_are_listed_when_the_program_raises(shell, program):
+def test_cache_entries_are_listed_by_the_guards_command_even_if_the_program_raises(shell, program):
     program(INSIDE.format(end="raise ValueError('mine')"))
     done = shell("-m", "dynx", "guards", "program.py::main.<locals>.step")
     assert done.returncode == 1
@@ -78,7 +78,7 @@ def test_entries_are_listed_when_the_program_raises(shell, program):
     assert "dynx" not in done.stderr
 
 
-def test_exit_code_of_the_program_is_kept(shell, program):
+def test_dynx_guards_exits_with_the_exit_code_of_the_program(shell, program):
     program(INSIDE.format(end="sys.exit(7)"))
     done = shell("-m", "dynx", "guards", "program.py::main.<locals>.step")
     assert (done.returncode, done.stdout.split()[0]) == (7, "main.<locals>.step")

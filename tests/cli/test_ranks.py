@@ -1,4 +1,4 @@
-"""Every rank of a distributed job leaves a run file of its own, however the job is started and however the rank ends."""
+"""Every rank of a distributed job writes a run file of its own, however the job is started and however the rank ends."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def work(rank, folder):
 if __name__ == "__main__":
     mp.START(work, args=(os.getcwd(),), nprocs=2)
 """
-# as DeepSpeed's launcher does, and many a shell script
+# starts one process for each rank, as DeepSpeed's launcher and shell scripts do
 LAUNCHES = """
 import os, socket, subprocess, sys
 with socket.create_server(("127.0.0.1", 0)) as server:
@@ -69,7 +69,7 @@ DYNX = ("-m", "dynx", "run")
 
 @pytest.fixture
 def start(program, shell):
-    """Write the programs and start a command; gives its result."""
+    """Return a function that writes the programs, runs a command and returns its result."""
 
     def run(*command, **sources):
         for name, source in {**PROGRAMS, **{f"{name}.py": source for name, source in sources.items()}}.items():
@@ -104,19 +104,19 @@ def load(tmp_path, name):
     ],
     ids=[
         "torchrun dynx run",
-        "torchrun no python",
+        "torchrun --no-python",
         "watch()",
         "dynx run torchrun",
-        "dynx run torchrun no python",
+        "dynx run torchrun --no-python",
         "dynx run torchrun -m",
         "dynx run torchrun --run-path",
-        "own launcher",
+        "launcher script",
         "mp.spawn",
-        "mp fork",
+        "mp.start_processes fork",
     ],
 )
-def test_each_rank_leaves_its_own_file(start, tmp_path, command, parent):
-    """All ranks wrote `.dynx/last.dynx` before, over each other; a launcher reported that nothing was compiled."""
+def test_each_rank_writes_its_own_run_file(start, tmp_path, command, parent):
+    """Ranks that all write `.dynx/last.dynx` overwrite each other's records."""
     done = start(*command)
     assert done.returncode == 0, done.stderr
     assert files(tmp_path) == [*(["last.dynx"] if parent else []), "last.rank0.dynx", "last.rank1.dynx"]
@@ -137,7 +137,7 @@ def test_each_rank_leaves_its_own_file(start, tmp_path, command, parent):
 
 
 @pytest.mark.slow
-def test_show_names_the_rank_and_lists_those_of_a_launcher(start, shell):
+def test_dynx_show_names_the_rank_of_a_run_and_lists_the_ranks_of_a_launcher(start, shell):
     start(*DYNX, *TORCHRUN, "train.py")
     assert "rank 1 of 2 · torch" in shell("-m", "dynx", "show", ".dynx/last.rank1.dynx").stdout
     shown = shell("-m", "dynx", "show").stdout
@@ -155,7 +155,7 @@ def test_show_names_the_rank_and_lists_those_of_a_launcher(start, shell):
     ],
     ids=["raises", "exits", "SIGKILL"],
 )
-def test_a_rank_that_dies_leaves_what_it_compiled(start, tmp_path, ending, outcome):
+def test_run_file_of_a_rank_that_dies_has_its_compiles(start, tmp_path, ending, outcome):
     source = TRAIN.replace("dist.barrier()\n", f"if dist.get_rank() == 1:\n    {ending}\nelse:\n    dist.barrier()\n")
     done = start(*DYNX, *TORCHRUN, "dies.py", dies=source)
     assert done.returncode == 1
@@ -168,9 +168,11 @@ def test_a_rank_that_dies_leaves_what_it_compiled(start, tmp_path, ending, outco
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [(*DYNX, *TORCHRUN), (*TORCHRUN, "-m", "dynx", "run")], ids=["launcher", "workers"])
-def test_a_restarted_worker_group_keeps_the_files_of_the_first_attempt(start, tmp_path, command):
-    """The attempt that failed is the one to look at."""
+@pytest.mark.parametrize(
+    "command", [(*DYNX, *TORCHRUN), (*TORCHRUN, "-m", "dynx", "run")], ids=["dynx run torchrun", "torchrun dynx run"]
+)
+def test_restarted_worker_group_keeps_the_run_files_of_the_first_attempt(start, tmp_path, command):
+    """The user wants to look at the attempt that failed."""
     source = """
 import os, pathlib, time
 import torch
@@ -201,8 +203,8 @@ if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
 
 
 @pytest.mark.slow
-def test_ranks_of_a_second_group_do_not_overwrite_the_first(start, tmp_path):
-    """Train, then evaluate: two groups of processes in one program."""
+def test_ranks_started_later_do_not_overwrite_the_run_files_of_earlier_ranks(start, tmp_path):
+    """A program may start one group of processes to train and another one to evaluate."""
     twice = PROGRAMS["forks.py"] + "    mp.start_processes(work, args=(os.getcwd(),), nprocs=2, start_method='fork')\n"
     done = start(*DYNX, "twice.py", twice=twice)
     assert done.returncode == 0, done.stderr
@@ -212,8 +214,8 @@ def test_ranks_of_a_second_group_do_not_overwrite_the_first(start, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_child_of_a_rank_is_no_rank(start, tmp_path):
-    """A DataLoader's worker has RANK in its environment too."""
+def test_dataloader_worker_of_a_rank_writes_its_own_run_file(start, tmp_path):
+    """A DataLoader worker inherits RANK from its rank, but is not a rank itself."""
     source = (
         TRAIN.replace("dist.barrier()\n", "")
         + """
@@ -254,7 +256,7 @@ sys.exit(int(sys.argv[1]))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [("looks.py",), ("-m", "looks")], ids=["script", "module"])
-def test_a_worker_cannot_tell(start, target):
+def test_worker_script_sees_the_same_interpreter_state_under_dynx_run(start, target):
     command = ("-m", "torch.distributed.run", "--nproc-per-node", "1", *target)
     plain = start(*command, "0", "--out", "-m", looks=LOOKS_AROUND)
     watched = start(*DYNX, *command, "0", "--out", "-m", looks=LOOKS_AROUND)
@@ -263,7 +265,7 @@ def test_a_worker_cannot_tell(start, target):
 
 
 @pytest.mark.slow
-def test_a_workers_traceback_has_the_programs_frames_only(start):
+def test_traceback_of_a_worker_under_dynx_run_has_only_frames_of_the_program(start):
     source = "import subprocess\ndef run():\n    subprocess.run(['not-a-command'])\nrun()\n"
     command = ("-m", "torch.distributed.run", "--nproc-per-node", "1", "raises.py")
     plain, watched = start(*command, raises=source), start(*DYNX, *command, raises=source)
@@ -274,14 +276,14 @@ def test_a_workers_traceback_has_the_programs_frames_only(start):
 
 
 @pytest.mark.slow
-def test_a_script_that_does_not_exist_is_reported_by_python(start):
+def test_missing_worker_script_is_reported_by_python_itself(start):
     done = start(*DYNX, "-m", "torch.distributed.run", "--nproc-per-node", "1", "gone.py")
     assert "can't open file" in done.stderr
     assert "exitcode  : 2" in done.stderr
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_not_this_python_is_reported(start):
+def test_worker_command_that_does_not_run_this_python_is_reported(start):
     done = start(*DYNX, "-m", "torch.distributed.run", "--nproc-per-node", "1", "--no-python", "echo", "hello")
     assert done.returncode == 0
     assert done.stdout == "hello\n"

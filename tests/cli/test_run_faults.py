@@ -1,4 +1,4 @@
-"""Failures around `dynx run`: the program is not affected, and the run file holds the records emitted so far."""
+"""Failures around `dynx run`: the program is not affected, and the run file has the records up to the failure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def load(path):
             "raised KeyboardInterrupt",
         ),
     ],
-    ids=["end", "exit", "raise", "Ctrl-C"],
+    ids=["returns", "SystemExit", "raises", "Ctrl-C"],
 )
 def test_run_file_records_how_the_program_ended(program, shell, tmp_path, ending, outcome):
     shell("-m", "dynx", "run", "--out", "run.dynx", program(COMPILES + ending))
@@ -48,7 +48,7 @@ def test_run_file_records_how_the_program_ended(program, shell, tmp_path, ending
 
 
 @pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
-def test_run_file_of_a_killed_program_has_the_emitted_records(program, shell, tmp_path, signal):
+def test_run_file_of_a_killed_program_has_its_compiles(program, shell, tmp_path, signal):
     source = COMPILES + f"import os, signal; os.kill(os.getpid(), signal.{signal})"
     shell("-m", "dynx", "run", "--out", "run.dynx", program(source))
     run = load(tmp_path / "run.dynx")
@@ -58,12 +58,12 @@ def test_run_file_of_a_killed_program_has_the_emitted_records(program, shell, tm
     assert "did not finish" in shown.stdout
 
 
-def test_run_file_after_os_exit_has_the_emitted_records(program, shell, tmp_path):
+def test_run_file_of_a_program_that_calls_os_exit_has_its_compiles(program, shell, tmp_path):
     shell("-m", "dynx", "run", "--out", "run.dynx", program(COMPILES + "import os; os._exit(7)"))
     assert len(load(tmp_path / "run.dynx").compiles) == 1
 
 
-def test_forked_child_writes_its_own_file(program, shell, tmp_path):
+def test_forked_child_process_writes_its_own_run_file(program, shell, tmp_path):
     source = (
         COMPILES
         + """
@@ -85,7 +85,7 @@ print("parent")
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_spawned_child_writes_its_own_file(program, shell, tmp_path, method):
+def test_spawned_child_process_writes_its_own_run_file(program, shell, tmp_path, method):
     source = f"""
 import multiprocessing
 import torch
@@ -114,8 +114,8 @@ if __name__ == "__main__":
     assert run.end["outcome"] == "finished"
 
 
-def test_spawned_child_that_cannot_import_dynx_runs_unwatched(program, shell, tmp_path):
-    """What the parent pickles for its children must not fail in a child that cannot import dynx."""
+def test_spawned_child_process_that_cannot_import_dynx_runs_without_a_watch(program, shell, tmp_path):
+    """The parent pickles an entry that starts a watch in the child; it must not fail if the child cannot import dynx."""
     source = """
 import multiprocessing
 import sys
@@ -141,7 +141,7 @@ if __name__ == "__main__":
     assert "dynx does not watch this child: ModuleNotFoundError" in done.stderr
 
 
-def test_reset_and_nested_watch_inside_the_program(program, shell, tmp_path):
+def test_program_under_dynx_run_may_reset_dynamo_and_open_a_watch(program, shell, tmp_path):
     source = (
         COMPILES
         + """
@@ -158,7 +158,7 @@ print(len(inner.compiles))
 
 
 @pytest.mark.parametrize("out", ["/proc/nope/run.dynx", "/dev/full"])
-def test_run_file_that_cannot_be_written_is_a_warning(program, shell, out):
+def test_run_file_that_cannot_be_written_warns_and_the_program_continues(program, shell, out):
     done = shell("-m", "dynx", "run", "--out", out, program(COMPILES + "print('done')"))
     assert done.returncode == 0
     assert done.stdout == "done\n"
@@ -166,7 +166,7 @@ def test_run_file_that_cannot_be_written_is_a_warning(program, shell, out):
     assert "1 compile" in done.stderr
 
 
-def test_run_file_is_resolved_before_the_program_changes_directory(program, shell, tmp_path):
+def test_run_file_path_is_resolved_before_the_program_changes_directory(program, shell, tmp_path):
     shell("-m", "dynx", "run", "--out", "run.dynx", program(COMPILES + "import os; os.chdir('/')"))
     assert len(load(tmp_path / "run.dynx").compiles) == 1
 
@@ -174,28 +174,28 @@ def test_run_file_is_resolved_before_the_program_changes_directory(program, shel
 @pytest.mark.parametrize(
     "ending",
     ["sys.stdout = None", "sys.stdout.close()", "sys.stderr = open(os.devnull, 'w')"],
-    ids=["None", "closed", "elsewhere"],
+    ids=["stdout None", "stdout closed", "stderr to devnull"],
 )
-def test_program_may_close_or_replace_its_streams(program, shell, ending):
+def test_program_under_dynx_run_may_close_or_replace_stdout_and_stderr(program, shell, ending):
     done = shell("-m", "dynx", "run", program(f"import os, sys\n{ending}\n"))
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
 
 
-def test_file_name_with_brackets_is_not_parsed_as_markup(program, shell, tmp_path):
+def test_run_file_name_with_brackets_is_not_parsed_as_rich_markup(program, shell, tmp_path):
     done = shell("-m", "dynx", "run", "--out", "o[/b].dynx", program("print(1)"))
     assert done.returncode == 0
     assert "o[/b].dynx" in done.stderr
 
 
-def test_interrupted_program_ends_by_sigint(program, tmp_path):
+def test_dynx_run_of_an_interrupted_program_ends_by_sigint(program, tmp_path):
     path = program("import os, signal; signal.signal(2, signal.default_int_handler); os.kill(os.getpid(), 2)")
     script = f"{sys.executable} -m dynx run {path} 2>/dev/null; echo code $?"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.stdout == "code 130\n"
 
 
-def test_closed_pipes_do_not_fail_the_program(program, tmp_path, shell):
+def test_closed_stdout_and_stderr_pipes_do_not_fail_the_program(program, tmp_path, shell):
     done = shell(
         "-c",
         "import subprocess, sys; p = subprocess.Popen([sys.executable, '-m', 'dynx', 'run', 'program.py'],"

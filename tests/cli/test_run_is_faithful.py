@@ -23,7 +23,7 @@ print(sys.stdin.read())
 """
 
 
-def test_script_has_the_same_environment_as_under_python(program, both):
+def test_script_under_dynx_run_sees_the_same_interpreter_state_as_under_python(program, both):
     program(PRINTS_ITS_ENVIRONMENT)
     plain, watched = both("program.py", "--flag", "value", "--", "-x", "--out", input="typed")
     assert plain.returncode == 0, plain.stderr
@@ -31,7 +31,7 @@ def test_script_has_the_same_environment_as_under_python(program, both):
     assert watched.returncode == 0
 
 
-def test_module_has_the_same_environment_as_under_python(program, shell):
+def test_module_under_dynx_run_sees_the_same_interpreter_state_as_under_python(program, shell):
     folder = program("").parent / "package"
     folder.mkdir()
     (folder / "__init__.py").write_text("")
@@ -46,7 +46,7 @@ def test_module_has_the_same_environment_as_under_python(program, shell):
         assert watched.returncode == plain.returncode == code
 
 
-def test_folder_is_run_as_python_runs_it(program, both):
+def test_dynx_run_of_a_folder_runs_its_main_module_as_python_does(program, both):
     folder = program("").parent / "app"
     folder.mkdir()
     (folder / "__main__.py").write_text("import sys, inner\nprint(sys.argv, __name__, inner.__name__)")
@@ -83,31 +83,31 @@ def test_folder_is_run_as_python_runs_it(program, both):
     ids=[
         "exit 3",
         "exit message",
-        "exit",
+        "SystemExit",
         "os._exit",
         "raise",
         "SIGTERM",
         "SIGKILL",
         "Ctrl-C",
-        "handler",
+        "SIGINT handler",
         "atexit",
         "excepthook",
         "thread",
         "executor",
-        "waits for main",
+        "thread joins main thread",
         "closed stderr",
         "OSError",
         "DynxError",
     ],
 )
-def test_exit_code_and_output_are_those_of_python(program, both, source, code):
+def test_exit_code_and_output_under_dynx_run_are_the_same_as_under_python(program, both, source, code):
     plain, watched = both(program(source))
     assert plain.returncode == code
     assert watched.returncode == code
     assert watched.stdout == plain.stdout
 
 
-def test_traceback_has_only_frames_of_the_program(program, both):
+def test_traceback_under_dynx_run_has_only_frames_of_the_program(program, both):
     source = """
     def inner():
         raise ValueError("wrong")
@@ -122,7 +122,7 @@ def test_traceback_has_only_frames_of_the_program(program, both):
     assert "dynx/cli" not in watched.stderr
 
 
-def test_syntax_error_is_printed_as_by_python(program, shell):
+def test_syntax_error_under_dynx_run_is_printed_as_python_prints_it(program, shell):
     done = shell("-m", "dynx", "run", program("def f(:\n"))
     plain = shell(program("def f(:\n"))
     assert done.returncode == plain.returncode == 1
@@ -130,7 +130,7 @@ def test_syntax_error_is_printed_as_by_python(program, shell):
 
 
 @pytest.mark.parametrize("target", [["gone.py"], ["-m", "gone"], ["-m", "a..b"], ["-m", "os.path.gone"]], ids=" ".join)
-def test_missing_target_is_an_error_with_a_next_step(shell, target):
+def test_dynx_run_of_a_missing_script_or_module_is_an_error_without_a_traceback(shell, target):
     done = shell("-m", "dynx", "run", *target)
     assert done.returncode == 2
     assert done.stderr.startswith("dynx: ")

@@ -19,7 +19,7 @@ print(f(torch.ones(2)).tolist())
 """
 
 
-def test_state_at_each_graph_break_is_reported_and_saved(program, shell, tmp_path):
+def test_post_mortem_option_reports_and_saves_the_tracer_state_at_a_graph_break(program, shell, tmp_path):
     done = shell("-m", "dynx", "run", "--post-mortem", "--out", "run.dynx", program(SOURCE))
     assert done.stdout == "hello\n[4.0, 4.0]\n"
     assert "(post-mortem 1)" in done.stderr, "the finding refers to the post-mortem"
@@ -28,7 +28,7 @@ def test_state_at_each_graph_break_is_reported_and_saved(program, shell, tmp_pat
     assert state.frames[0].locals == {"x": "Tensor(float32, [2])", "y": "Tensor(float32, [2])"}
 
 
-def test_detail_full_adds_the_cost_of_every_line(program, shell, tmp_path):
+def test_detail_full_option_adds_the_tracing_cost_of_every_line(program, shell, tmp_path):
     done = shell("-m", "dynx", "run", "--detail", "full", "--out", "run.dynx", program(SOURCE), "--detail", "mine")
     assert done.stdout == "hello\n[4.0, 4.0]\n"
     assert "(post-mortem 1)" in done.stderr
@@ -41,6 +41,6 @@ def test_detail_full_adds_the_cost_of_every_line(program, shell, tmp_path):
     assert "Tracing, line by line" in page
 
 
-def test_no_state_is_saved_without_the_option(program, shell, tmp_path):
+def test_tracer_state_is_not_saved_without_the_post_mortem_option(program, shell, tmp_path):
     shell("-m", "dynx", "run", "--out", "run.dynx", program(SOURCE))
     assert Run.load(tmp_path / "run.dynx").post_mortem == ()

@@ -56,7 +56,7 @@ def operands(graphs):
 @pytest.mark.parametrize(
     ("seed", "mode"), [*((seed, "hook") for seed in range(50)), *((seed, "rewrite") for seed in range(12))]
 )
-def test_graph_break_splits_the_graph_at_the_statement(seed, mode, tmp_path):
+def test_ctx_graph_break_splits_the_graph_at_the_probed_statement(seed, mode, tmp_path):
     source = generate(seed)
     file = str(tmp_path / "generated.py")
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)

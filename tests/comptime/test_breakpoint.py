@@ -28,14 +28,14 @@ PROGRAM = """
 """
 
 
-def test_comptime_breakpoint_stops_with_ctx_as_a_local(tmp_path):
+def test_comptime_breakpoint_opens_pdb_with_ctx_as_a_local_variable(tmp_path):
     done = run_with_input(tmp_path, PROGRAM, "p ctx.local('y')", "ctx.print_bt()", "c")
     assert "Tensor(float32, [2])" in done.stdout
     assert "comptime.breakpoint()" in done.stdout, "in a debugger output is shown at once, not when the attempt commits"
     assert "result [4.0, 4.0]" in done.stdout
 
 
-def test_breakpoint_in_a_callback_with_a_closure(tmp_path):
+def test_breakpoint_in_a_comptime_callback_opens_pdb_with_the_closure_variables(tmp_path):
     callback = "@comptime\n        def _(ctx):\n            breakpoint()\n            ctx.log(y=y)"
     source = PROGRAM.replace("comptime.breakpoint()", callback)
     done = run_with_input(tmp_path, source, "p ctx.local('x')", "p y", "c")
@@ -43,7 +43,7 @@ def test_breakpoint_in_a_callback_with_a_closure(tmp_path):
     assert "result [4.0, 4.0]" in done.stdout
 
 
-def test_quitting_the_debugger_fails_the_compilation(tmp_path):
+def test_quitting_pdb_in_a_comptime_callback_fails_the_compilation(tmp_path):
     done = run_with_input(tmp_path, PROGRAM, "q")
     assert done.returncode == 1
     assert "the debugger in a comptime callback was quit\n  at program.py:7 in f" in done.stderr

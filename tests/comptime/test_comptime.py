@@ -1,4 +1,4 @@
-"""`comptime` compared with torch's: everything torch's does, and what torch's fails to do silently."""
+"""`dynx.comptime.comptime` compared with torch's comptime: it does the same, and also what torch's silently fails to do."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def compiled(f, **options):
         (ComptimeVar, torch_comptime.ComptimeVar),
     ],
 )
-def test_has_every_name_of_torch(ours, upstream):
+def test_comptime_has_every_attribute_of_torchs_comptime(ours, upstream):
     assert {name for name in dir(upstream) if not name.startswith("__") and "__" not in name} - set(dir(ours)) == set()
 
 
-def test_a_callback_with_a_closure_runs():
-    """With torch's comptime it never runs, and torch does not report it."""
+def test_comptime_callback_with_a_closure_runs():
+    """torch's comptime never runs a callback with a closure, and does not report it."""
     ran = []
 
     def f(x, comptime):
@@ -49,8 +49,8 @@ def test_a_callback_with_a_closure_runs():
     assert ran == ["x"]
 
 
-def test_the_value_of_a_callback_is_usable():
-    """With torch's comptime it is always None."""
+def test_traced_code_can_use_the_return_value_of_a_comptime_callback():
+    """A call of torch's comptime always returns None."""
 
     def f(x, comptime):
         if comptime(lambda ctx: ctx.get_local("x").size(0) == 2):
@@ -63,7 +63,7 @@ def test_the_value_of_a_callback_is_usable():
     assert compiled(f, fullgraph=True)(torch.zeros(3), comptime).tolist() == [-1, -1, -1]
 
 
-def test_the_fallback_runs_when_nothing_is_traced():
+def test_comptime_outside_of_tracing_runs_only_the_fallback():
     assert comptime(lambda ctx: 1) is None
     assert comptime(lambda ctx: 1, lambda: "eager") == "eager"
     assert comptime(lambda ctx: 1, fallback_fn=lambda: "eager") == "eager"
@@ -73,7 +73,7 @@ def test_the_fallback_runs_when_nothing_is_traced():
         raise AssertionError("nothing is compiled")
 
 
-def test_a_callback_may_return_a_comptime_var():
+def test_comptime_callback_may_return_a_comptime_var():
     def f(x, y):
         z = comptime(lambda ctx: ctx.local("y") if ctx.local("x").size(0) == 2 else ctx.local("x"))
         return z * 2 + (x - x) + (y - y)
@@ -82,7 +82,7 @@ def test_a_callback_may_return_a_comptime_var():
     assert run(torch.ones(2), torch.full((2,), 3.0)).tolist() == [6, 6]
 
 
-def test_a_value_that_traced_code_cannot_use_raises():
+def test_comptime_callback_that_returns_an_unsupported_object_raises():
     def f(x):
         return comptime(lambda ctx: object()) or x
 
@@ -90,7 +90,7 @@ def test_a_value_that_traced_code_cannot_use_raises():
         compiled(f)(torch.ones(2))
 
 
-def test_closed_over_values_are_guarded_if_the_result_is_used():
+def test_closure_variables_of_a_comptime_callback_are_guarded_if_its_result_is_used():
     def f(x, factor):
         return x * comptime(lambda ctx: factor + 1)
 
@@ -98,7 +98,7 @@ def test_closed_over_values_are_guarded_if_the_result_is_used():
     assert [run(torch.ones(1), n).item() for n in (1, 5, 1)] == [2, 6, 2]
 
 
-def test_items_of_a_closed_over_list_are_guarded_if_the_result_is_used():
+def test_list_items_read_by_a_comptime_callback_are_guarded_if_its_result_is_used():
     factors = [2]
 
     def f(x):
@@ -111,7 +111,7 @@ def test_items_of_a_closed_over_list_are_guarded_if_the_result_is_used():
     assert (before, run(torch.ones(1)).item()) == (2, 7)
 
 
-def test_closed_over_values_are_guarded_if_they_decide_a_graph_break(count_compiles):
+def test_closure_variables_of_a_comptime_callback_are_guarded_if_they_decide_a_graph_break(count_compiles):
     def f(x, action):
         y = x + 1
         comptime(lambda ctx: ctx.graph_break() if action == "break" else None)
@@ -126,7 +126,7 @@ def test_closed_over_values_are_guarded_if_they_decide_a_graph_break(count_compi
     assert graphs == [2, 1, 0]
 
 
-def test_closed_over_values_that_are_only_logged_are_not_guarded():
+def test_closure_variables_that_a_comptime_callback_only_logs_are_not_guarded():
     def f(x, step):
         comptime(lambda ctx: ctx.log(step=step))
         return x + 1
@@ -139,7 +139,7 @@ def test_closed_over_values_that_are_only_logged_are_not_guarded():
     assert [event.values for event in w.logs] == [{"step": "a"}]
 
 
-def test_assigning_to_a_closed_over_variable_warns():
+def test_comptime_callback_that_assigns_to_a_closure_variable_warns():
     def f(x):
         n = 1
 
@@ -154,7 +154,7 @@ def test_assigning_to_a_closed_over_variable_warns():
         assert compiled(f)(torch.ones(1)).item() == 1
 
 
-def test_a_method_of_an_object_created_in_traced_code_raises():
+def test_comptime_callback_bound_to_an_object_created_in_traced_code_raises():
     class Callback:
         def method(self, ctx):
             pass
@@ -167,7 +167,7 @@ def test_a_method_of_an_object_created_in_traced_code_raises():
         compiled(f)(torch.ones(1))
 
 
-def test_an_exception_of_a_callback_names_its_location():
+def test_exception_in_a_comptime_callback_is_reported_with_its_location():
     def f(x):
         comptime(lambda ctx: 1 / 0)
         return x
@@ -180,7 +180,7 @@ def test_an_exception_of_a_callback_names_its_location():
     assert "InternalTorchDynamoError" not in text
 
 
-def test_on_error_warns_or_records_and_the_compilation_continues():
+def test_comptime_on_error_warns_or_records_and_the_compilation_continues():
     def f(x, on_error):
         y = comptime(lambda ctx: 1 / 0, on_error=on_error)
         return x + 1 if y is None else x
@@ -193,7 +193,7 @@ def test_on_error_warns_or_records_and_the_compilation_continues():
     assert "ZeroDivisionError" in trouble.why
 
 
-def test_wrong_arguments_raise():
+def test_comptime_with_invalid_arguments_raises():
     with pytest.raises(UsageError, match="got 3 positional arguments"):
         compiled(lambda x: comptime(len, len, len) or x)(torch.ones(1))
     with pytest.raises(
@@ -206,7 +206,7 @@ def test_wrong_arguments_raise():
         compiled(lambda x: comptime(3) or x)(torch.ones(1))
 
 
-def test_a_context_raises_after_its_callback_has_ended():
+def test_comptime_context_raises_if_used_after_its_callback_returned():
     kept = []
 
     def f(x):
@@ -222,7 +222,7 @@ def test_a_context_raises_after_its_callback_has_ended():
         variable.as_fake()
 
 
-def test_no_object_of_torch_stays_alive():
+def test_comptime_callbacks_keep_no_fake_tensor_or_instruction_translator_alive():
     alive = []
 
     def f(x):
@@ -238,8 +238,8 @@ def test_no_object_of_torch_stays_alive():
     assert [ref() for ref in alive] == [None, None]
 
 
-def test_a_callback_that_reads_realized_variables_adds_no_guards():
-    """The only new guard is that on the callback itself."""
+def test_comptime_callback_that_reads_realized_variables_adds_no_guards():
+    """Only the callback itself is guarded in addition."""
 
     def guards_of(f):
         _, _, (guards,) = fingerprint(f, (torch.ones(2), 3), contextlib.nullcontext())
@@ -258,7 +258,7 @@ def test_a_callback_that_reads_realized_variables_adds_no_guards():
     assert guards_of(with_callback) == guards_of(plain)
 
 
-def test_a_partial_created_in_traced_code_gets_values():
+def test_comptime_callback_may_be_a_partial_created_in_traced_code():
     def log_text(prefix, ctx, *, suffix):
         ctx.log(text=prefix + suffix)
 
@@ -271,8 +271,8 @@ def test_a_partial_created_in_traced_code_gets_values():
     assert w.logs[0].values == {"text": "ab"}
 
 
-def test_a_callback_sees_mutations_of_the_traced_code():
-    """The real objects are out of date: compiled code applies its mutations when it has run."""
+def test_comptime_callback_sees_mutations_made_by_traced_code():
+    """The real objects are not mutated while Dynamo traces: compiled code applies the mutations at run time."""
 
     class Box:
         n = 0
@@ -294,8 +294,8 @@ def test_a_callback_sees_mutations_of_the_traced_code():
         compiled(g)(torch.zeros(1), box)
 
 
-def test_a_container_created_in_traced_code_is_read_only():
-    """The traced code would not see a mutation."""
+def test_comptime_callback_cannot_mutate_a_list_created_in_traced_code():
+    """The traced code would not see the mutation."""
 
     def f(x):
         items = [x, 1]
@@ -312,7 +312,7 @@ def test_a_container_created_in_traced_code_is_read_only():
     assert compiled(g)(torch.zeros(1)).item() == 2
 
 
-def test_a_callback_may_return_a_tuple():
+def test_comptime_callback_may_return_a_tuple():
     def f(x):
         rows, y = comptime(lambda ctx: (ctx.local("x").size(0), ctx.local("x")))
         return y * rows + 0 * x
@@ -322,8 +322,8 @@ def test_a_callback_may_return_a_tuple():
     assert run(torch.ones(2)).tolist() == [2, 2]
 
 
-def test_output_to_a_file_is_written_at_once(tmp_path):
-    """The callback may read the file or close it."""
+def test_comptime_print_graph_writes_to_a_file_immediately(tmp_path):
+    """The callback may read or close the file right after printing."""
     texts = []
 
     def callback(ctx):
@@ -340,7 +340,7 @@ def test_output_to_a_file_is_written_at_once(tmp_path):
     assert "def forward(self" in texts[0]
 
 
-def test_a_value_that_is_known_only_at_run_time_raises():
+def test_as_python_constant_of_a_tensor_raises_in_a_comptime_callback():
     def f(x):
         comptime(lambda ctx: ctx.local("x").as_python_constant())
         return x + 1

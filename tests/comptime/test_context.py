@@ -1,4 +1,4 @@
-"""`ComptimeContext`: what it reads, prints and logs."""
+"""`ComptimeContext`: what a comptime callback can read, print and log while Dynamo traces."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def value_of(callback, f=None, *args, **options):
     return values[0]
 
 
-def test_location_and_attempt():
+def test_comptime_context_has_the_compile_id_attempt_and_location():
     def read(ctx):
         return ctx.compile_id, ctx.attempt, ctx.depth, ctx.is_resume, ctx.is_generator, ctx.in_subgraph
 
@@ -34,14 +34,14 @@ def test_location_and_attempt():
     assert location.function == "value_of.<locals>.program"
 
 
-def test_locals_have_the_names_of_the_user():
+def test_comptime_context_locals_have_the_variable_names_of_the_user():
     local_variables = value_of(lambda ctx: {name: repr(value) for name, value in ctx.locals().items()})
     expected = {"x": "Tensor(float32, [3])", "n": "2", "y": "Tensor(float32, [3])"}
     assert {name: local_variables[name] for name in "xny"} == expected
     assert set(local_variables) == {"x", "n", "y", "callback", "values"}  # closed-over variables too
 
 
-def test_a_missing_local_raises_with_the_names_of_the_locals():
+def test_comptime_context_local_with_an_unknown_name_raises_and_lists_the_locals():
     def read(ctx):
         try:
             ctx.local("z")
@@ -52,7 +52,7 @@ def test_a_missing_local_raises_with_the_names_of_the_locals():
     assert "y" in value_of(read)
 
 
-def test_sizes_and_symbols():
+def test_comptime_variables_have_sizes_symbols_constants_and_sources():
     assert value_of(lambda ctx: ctx.local("y").size(0)) == 3
     assert value_of(lambda ctx: str(ctx.local("x").size(0)), dynamic=True).startswith("s")
     assert value_of(lambda ctx: ctx.local("n").as_python_constant()) == 2
@@ -60,7 +60,7 @@ def test_sizes_and_symbols():
     assert value_of(lambda ctx: ctx.local("y").source) is None
 
 
-def test_frames_and_the_value_stack():
+def test_comptime_context_lists_inlined_frames_and_reads_locals_of_the_caller():
     state = {}
 
     def inner(z):
@@ -76,7 +76,7 @@ def test_frames_and_the_value_stack():
     assert state["z"] == "Tensor(float32, [2])"
 
 
-def test_guards_since_an_earlier_call():
+def test_comptime_context_guards_since_a_snapshot_are_only_the_new_guards():
     snapshots = []
 
     def f(x, y):
@@ -94,7 +94,7 @@ def test_guards_since_an_earlier_call():
     assert requested.location.function.endswith("f")
 
 
-def test_side_effects():
+def test_comptime_context_side_effects_are_the_mutations_of_objects_created_outside():
     class Box:
         pass
 
@@ -116,7 +116,7 @@ def test_side_effects():
     assert len(effects) == 3
 
 
-def test_closed_over_variables_are_printed(capsys):
+def test_comptime_print_and_print_locals_show_closure_variables(capsys):
     def f(x):
         y = x + 1
 
@@ -134,8 +134,8 @@ def test_closed_over_variables_are_printed(capsys):
     assert "z = Tensor(float32, [2])" in out
 
 
-def test_output_appears_once_for_a_hit(capsys):
-    """torch's comptime.print prints again on every restart."""
+def test_comptime_print_prints_once_although_dynamo_restarts_the_analysis(capsys):
+    """torch's comptime.print prints again each time Dynamo restarts the analysis."""
     import torch._dynamo.comptime as torch_comptime
 
     def f(x, comptime):
@@ -149,7 +149,7 @@ def test_output_appears_once_for_a_hit(capsys):
     assert capsys.readouterr().out == "Tensor(float32, [2])\n"
 
 
-def test_output_of_a_skipped_frame_is_printed_with_a_notice(capsys):
+def test_comptime_print_in_a_frame_that_dynamo_skips_prints_with_a_notice(capsys):
     def f(x):
         comptime.print(x)
         for _ in range(2):
@@ -162,7 +162,7 @@ def test_output_of_a_skipped_frame_is_printed_with_a_notice(capsys):
     assert "was not compiled" in output.err
 
 
-def test_logs_are_recorded_in_the_run(tmp_path):
+def test_values_passed_to_ctx_log_are_recorded_in_the_run(tmp_path):
     def f(x):
         comptime(lambda ctx: ctx.log(x=ctx.local("x"), text="hello", n=3))
         return x + 1
@@ -174,7 +174,7 @@ def test_logs_are_recorded_in_the_run(tmp_path):
     assert dynx.Run.load(tmp_path / "run.dynx").logs == (event,)
 
 
-def test_print_helpers(capsys):
+def test_comptime_print_helpers_print_the_backtrace_bytecode_graph_and_guards(capsys):
     def g(x):
         comptime.print_bt()
         comptime.print_disas()
@@ -194,7 +194,7 @@ def test_print_helpers(capsys):
     assert re.search(r"CLOSURE_MATCH \S+  # \S+test_context.py:\d+ in g", out)
 
 
-def test_force_static_makes_a_number_constant():
+def test_comptime_force_static_makes_a_symbolic_size_constant():
     def f(x):
         n = x.size(0)
         comptime.force_static(n)
@@ -208,7 +208,7 @@ def test_force_static_makes_a_number_constant():
     assert len(w.recompiles) == 1
 
 
-def test_output_of_a_failed_compilation_appears_once(capsys):
+def test_comptime_print_in_a_failed_compilation_prints_once(capsys):
     def f(x):
         comptime(lambda ctx: (ctx.print("output"), ctx.graph_break()))
         return x + 1
@@ -220,7 +220,7 @@ def test_output_of_a_failed_compilation_appears_once(capsys):
     assert capsys.readouterr().out.count("output") == 1
 
 
-def test_a_frame_without_operations_is_no_failure(capsys):
+def test_comptime_print_in_a_resume_function_without_operations_prints_no_failure_notice(capsys):
     def f(x):
         y = x + 1
         torch._dynamo.graph_break()

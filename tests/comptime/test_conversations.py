@@ -10,11 +10,11 @@ from conversing import commands_in, converse
 CONVERSATIONS = sorted((Path(__file__).parent / "conversations").glob("*.txt"))
 
 
-def test_conversations_exist():
+def test_at_least_fifteen_debugger_transcripts_are_saved():
     assert len(CONVERSATIONS) >= 15
 
 
 @pytest.mark.parametrize("file", CONVERSATIONS, ids=lambda file: file.stem)
-def test_transcript_is_unchanged(file, tmp_path):
+def test_debugger_session_prints_its_saved_transcript(file, tmp_path):
     program, call, expected = file.read_text().split("---\n")
     assert converse(tmp_path, program, call.strip(), commands_in(expected)) == expected.rstrip("\n")

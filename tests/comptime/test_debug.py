@@ -1,4 +1,4 @@
-"""`debug` in a terminal, IPython, a script and a callback; and what it leaves unchanged."""
+"""`dynx.comptime.debug` in a terminal, IPython, a script and a callback; the debugged program is not affected."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run(tmp_path, command, lines):
     return subprocess.run(command, input=text, capture_output=True, text=True, cwd=tmp_path, timeout=600)
 
 
-def test_prompts_in_a_terminal(tmp_path):
+def test_debugger_reads_commands_from_standard_input(tmp_path):
     done = run(tmp_path, [sys.executable, "program.py"], ["n", "p y", "", "c", "back 2", "c", "q"])
     assert "program.py:6  f" in done.stdout
     assert "Tensor(float32, [2])" in done.stdout
@@ -58,14 +58,14 @@ def test_prompts_in_a_terminal(tmp_path):
     assert done.stderr == ""
 
 
-def test_end_of_input_leaves_the_debugger(tmp_path):
+def test_end_of_standard_input_ends_the_debugger_and_the_program_continues(tmp_path):
     done = run(tmp_path, [sys.executable, "program.py"], ["n"])
     assert "result [4.0, 4.0]" in done.stdout
     assert done.returncode == 0
 
 
 @pytest.mark.slow
-def test_prompts_in_ipython(tmp_path):
+def test_debugger_reads_commands_in_ipython_and_the_shell_continues(tmp_path):
     command = [sys.executable, "-m", "IPython", "--simple-prompt", "--no-banner", "--colors=NoColor", "-i", "program.py"]
     done = run(tmp_path, command, ["n", "p y.shape", "q", "1 + 1", "exit"])
     assert "(2,)" in done.stdout
@@ -73,7 +73,7 @@ def test_prompts_in_ipython(tmp_path):
     assert "Out[1]: 2" in done.stdout, "the shell continues"
 
 
-def test_a_script_is_a_str_or_an_iterable(capsys):
+def test_debugger_script_is_a_string_or_an_iterable_of_commands(capsys):
     torch._dynamo.reset()
     assert debug(outer, script="n; p z")(torch.zeros(2)).tolist() == [2.0, 2.0]
     first = capsys.readouterr().out
@@ -83,7 +83,7 @@ def test_a_script_is_a_str_or_an_iterable(capsys):
     assert "(dynx) p z\nTensor(float32, [2])\n" in first
 
 
-def test_a_compiled_function_keeps_its_backend(capsys):
+def test_debugged_compiled_function_keeps_its_backend(capsys):
     torch._dynamo.reset()
     graphs = []
 
@@ -95,7 +95,7 @@ def test_a_compiled_function_keeps_its_backend(capsys):
     assert len(graphs) == 1
 
 
-def test_a_cache_hit_is_reported(capsys):
+def test_debugger_reports_a_cache_hit_because_nothing_is_traced(capsys):
     torch._dynamo.reset()
     compiled = torch.compile(outer, backend="eager")
     compiled(torch.zeros(2))
@@ -103,7 +103,7 @@ def test_a_cache_hit_is_reported(capsys):
     assert "nothing was traced: this is compiled already" in capsys.readouterr().out
 
 
-def test_a_recompilation_is_traced(capsys):
+def test_debugger_steps_through_a_recompilation(capsys):
     torch._dynamo.reset()
     compiled = torch.compile(outer, backend="eager", dynamic=False)
     compiled(torch.zeros(2))
@@ -113,7 +113,7 @@ def test_a_recompilation_is_traced(capsys):
     assert "(3,)" in out
 
 
-def test_every_call_runs_the_script(capsys):
+def test_debugger_script_runs_in_every_call_that_compiles(capsys):
     torch._dynamo.reset()
     debugged = debug(torch.compile(outer, backend="eager", dynamic=False), script="p x.shape")
     debugged(torch.zeros(2))
@@ -124,7 +124,7 @@ def test_every_call_runs_the_script(capsys):
     ]
 
 
-def test_a_compile_error_reaches_the_caller(capsys):
+def test_compile_error_under_the_debugger_reaches_the_caller(capsys):
     torch._dynamo.reset()
     compiled = torch.compile(breaking, backend="eager", fullgraph=True)
     with pytest.raises(torch._dynamo.exc.Unsupported):
@@ -132,7 +132,7 @@ def test_a_compile_error_reaches_the_caller(capsys):
     assert "graph break" in capsys.readouterr().out
 
 
-def test_ctx_debug_in_a_probe(capsys):
+def test_ctx_debug_in_a_probe_opens_the_debugger_at_the_probed_line(capsys):
     torch._dynamo.reset()
     line = inner.__code__.co_firstlineno + 2
     with probe(inner, line, do=lambda ctx: ctx.debug(script="w; p y; u; locals; d; n; q")):
@@ -145,7 +145,7 @@ def test_ctx_debug_in_a_probe(capsys):
     assert "return z * 2" in out, "n continues in the caller"
 
 
-def test_ctx_debug_prompts_in_every_attempt(capsys):
+def test_ctx_debug_opens_the_debugger_in_every_tracing_attempt(capsys):
     def f(x):
         y = x + 1
         comptime(lambda ctx: ctx.debug(script="p y"))
@@ -157,7 +157,7 @@ def test_ctx_debug_prompts_in_every_attempt(capsys):
     assert capsys.readouterr().out.count("(dynx) p y") == 2, "a debugger acts at once, in each attempt"
 
 
-def test_ctx_debug_within_a_session_stops_in_that_session(capsys):
+def test_ctx_debug_stops_the_debugger_session_that_is_already_open(capsys):
     def f(x):
         y = x + 1
         comptime(lambda ctx: ctx.debug())
@@ -170,7 +170,7 @@ def test_ctx_debug_within_a_session_stops_in_that_session(capsys):
     assert "the trace is over" not in out
 
 
-def test_internals_shows_code_of_torch(capsys):
+def test_debugger_with_internals_steps_into_torch_code(capsys):
     linear = torch.nn.Linear(2, 2)
 
     def f(x):
@@ -184,7 +184,7 @@ def test_internals_shows_code_of_torch(capsys):
     assert "linear.py" not in capsys.readouterr().out
 
 
-def test_other_threads_are_not_debugged(capsys):
+def test_debugger_ignores_compilations_on_other_threads(capsys):
     @torch.compiler.disable
     def compile_in_thread():
         thread = threading.Thread(target=lambda: torch.compile(inner, backend="eager")(torch.ones(2)))
@@ -203,7 +203,7 @@ def test_other_threads_are_not_debugged(capsys):
     assert "x.sin()" not in out
 
 
-def test_code_without_source_can_be_debugged(capsys):
+def test_debugger_works_on_code_without_source_text(capsys):
     names = {"torch": torch}
     exec("def f(x):\n    y = x + 1\n    return y * 2\n", names)
     torch._dynamo.reset()
@@ -215,12 +215,12 @@ def test_code_without_source_can_be_debugged(capsys):
     assert "(dynx) p y\nTensor(float32, [2])" in out
 
 
-def test_the_debugged_function_looks_like_fn():
+def test_debugged_function_keeps_its_name_and_debugged_module_is_callable():
     assert debug(outer).__name__ == "outer"
     assert debug(torch.nn.Linear(1, 1))(torch.ones(1, 1)).shape == (1, 1)
 
 
-def test_a_failure_of_the_recorder_does_not_affect_the_program(monkeypatch):
+def test_exception_in_the_debugger_recorder_warns_and_the_program_continues(monkeypatch):
     from dynx._torch.trace_log import value_text
     from dynx.errors import DynxWarning
 
@@ -233,7 +233,7 @@ def test_a_failure_of_the_recorder_does_not_affect_the_program(monkeypatch):
         assert debug(outer, script="n")(torch.zeros(2)).tolist() == [2.0, 2.0]
 
 
-def test_p_and_conditions_work_on_copies(capsys):
+def test_debugger_p_command_and_breakpoint_conditions_work_on_copies(capsys):
     def f(x, values, table):
         if len(values) > 1 or table:
             x = x * 1000
@@ -247,7 +247,7 @@ def test_p_and_conditions_work_on_copies(capsys):
     assert "(dynx) p values\n[1]" in capsys.readouterr().out
 
 
-def test_a_failure_of_a_stop_condition_does_not_affect_the_program(monkeypatch):
+def test_exception_in_a_debugger_stop_condition_warns_and_the_program_continues(monkeypatch):
     from dynx.comptime import _stops
     from dynx.errors import DynxWarning
 
@@ -260,7 +260,7 @@ def test_a_failure_of_a_stop_condition_does_not_affect_the_program(monkeypatch):
         assert debug(outer, script="n")(torch.zeros(2)).tolist() == [2.0, 2.0]
 
 
-def test_wrong_arguments_raise():
+def test_debug_with_invalid_arguments_raises():
     with pytest.raises(UsageError, match="debug\\(\\) got 3, which is not callable"):
         debug(3)
     with pytest.raises(UsageError, match="script is 3"):

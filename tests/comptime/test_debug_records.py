@@ -1,4 +1,4 @@
-"""The debugger's recorder keeps the exact state, in little memory, and changes nothing."""
+"""The debugger records the exact state of the tracer in little memory, and leaves the compilation unchanged."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def generators(x):
 
 
 def method_of_a_dict(x, table=None):
-    """Have `table.get` on the value stack: reading its type would add a guard on every value of the table."""
+    """Leave `table.get` on the value stack: reading its type would add a guard on every value of the table."""
     return x + table.get("a")
 
 
@@ -100,7 +100,7 @@ def lazy_members(x, table=None):
     """Read the members of an input container one after the other, so that they are realized one after the other."""
     first = {"all": table, "a": table["a"]}
     second = [table["b"], table["a"], table["c"]]
-    is_number = isinstance(second[2], int)  # realizes the range, which is shown differently from here on
+    is_number = isinstance(second[2], int)  # realizes the variable of the range, whose text differs from then on
     alias = second
     total = first["a"] + second[0] + (1 if is_number else len(alias))
     size = x.size()
@@ -117,7 +117,7 @@ def in_place_operations(x):
     tensors[0][0] = WEIGHT[0]
     tensors[1].copy_(WEIGHT)
     table["a"] += WEIGHT
-    inplace = True  # positional, which the recorder must recognize as well
+    inplace = True  # a positional argument, which the recorder must recognize too
     torch.nn.functional.relu(tensors[3].add_(WEIGHT), inplace)
     torch.nn.functional.leaky_relu(tensors[4].mul_(WEIGHT), 0.1, inplace=True)
     out = torch.empty(0)
@@ -128,7 +128,7 @@ def in_place_operations(x):
 
 
 def symbolic_numbers(x, table=None):
-    """Add facts about a symbolic number, also one in a container: it is simplified."""
+    """Add facts about symbolic numbers, in variables and in a list: torch simplifies their expressions."""
     number = x.sum().int().item()
     items = [number, x.size(0), table]
     doubled = x.size(0) * 2
@@ -166,7 +166,7 @@ def arguments(name):
 
 
 class Oracle:
-    """Renders the whole state before each instruction, without the recorder's shortcuts."""
+    """Renders the whole state of the tracer before each instruction, without the shortcuts of the recorder."""
 
     def __enter__(self):
         self.states = []
@@ -189,7 +189,7 @@ class Oracle:
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_recorded_state_equals_the_rendered_state(name, dynamic):
+def test_debugger_recording_equals_the_tracer_state_rendered_at_each_instruction(name, dynamic):
     torch._dynamo.reset()
     scalar_outputs = torch._dynamo.config.patch(capture_scalar_outputs=True)
     with scalar_outputs, Session(["c"] * 20, internals=True) as session, Oracle() as oracle:
@@ -204,14 +204,14 @@ COMMANDS = ["s", "locals", "stack", "w", "p x", "p x.shape", "back 2", "locals",
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_the_debugger_changes_nothing(name):
+def test_debugger_changes_no_graph_bytecode_or_guard(name):
     plain = fingerprint(PROGRAMS[name], arguments(name), contextlib.nullcontext())
     assert plain[2]
     assert fingerprint(PROGRAMS[name], arguments(name), Session(COMMANDS * 40, internals=False)) == plain
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 30, 1000])
-def test_back_and_forward_do_not_change_the_recording(count, capsys):
+def test_debugger_back_and_forward_commands_do_not_change_the_recording(count, capsys):
     torch._dynamo.reset()
     with Session(["c", f"back {count}", f"forward {count}", "q"], internals=False) as session:
         torch.compile(mutations, backend="eager")(torch.ones(3))
@@ -246,7 +246,7 @@ def size(root):
     return total
 
 
-def test_an_instruction_takes_less_than_200_bytes():
+def test_debugger_recording_takes_at_most_200_bytes_per_instruction():
     layer = torch.nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
     model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
     torch._dynamo.reset()
@@ -256,7 +256,7 @@ def test_an_instruction_takes_less_than_200_bytes():
     assert size(session.trail) / len(session.trail) <= 200
 
 
-def test_no_tensor_stays_alive():
+def test_debugger_session_keeps_no_tensor_alive():
     counts = []
     for _ in range(3):  # torch itself keeps some tensors of each compilation
         torch.compile(mutations, backend="eager")(torch.ones(3))
@@ -267,7 +267,7 @@ def test_no_tensor_stays_alive():
     assert len(session.trail) > 100
 
 
-def test_leaving_restores_step():
+def test_leaving_the_debugger_restores_the_step_method_of_the_instruction_translator():
     original = vars(symbolic_convert.InstructionTranslatorBase)["step"]
     with Session(["c"], internals=False):
         assert vars(symbolic_convert.InstructionTranslatorBase)["step"] is not original

@@ -1,4 +1,4 @@
-"""`ctx.check`, `assume` and `constrain` on numbers that are known only at run time, and `ctx.guard_on`."""
+"""`ctx.check`, `ctx.assume` and `ctx.constrain` on sizes and unbacked symints, and `ctx.guard_on`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def branch(t, x):
     return x - 1
 
 
-def test_torch_cannot_branch_on_an_unbacked_number():
+def test_without_ctx_check_torch_cannot_branch_on_an_unbacked_symint():
     with pytest.raises(torch._dynamo.exc.UserError, match=r"(?i)data-dependent"):
         compiled(branch)(torch.tensor(5), torch.ones(1))
 
@@ -48,7 +48,7 @@ def checked(t, x):
     return x - 1
 
 
-def test_a_violated_check_raises_at_run_time_and_names_the_line():
+def test_violated_ctx_check_raises_at_run_time_and_names_the_line_of_the_check():
     run = compiled(checked)
     assert run(torch.tensor(5), torch.ones(1)).item() == 2
     line = checked.__code__.co_firstlineno + 2
@@ -56,7 +56,7 @@ def test_a_violated_check_raises_at_run_time_and_names_the_line():
         run(torch.tensor(2), torch.ones(1))
 
 
-def test_check_on_a_relation_of_two_numbers():
+def test_ctx_check_accepts_a_relation_between_two_unbacked_symints():
     def f(t, x):
         u, v = (t + 0).tolist()
         comptime(lambda ctx: ctx.check(ctx.local("u").value + ctx.local("v").value == 6))
@@ -68,7 +68,7 @@ def test_check_on_a_relation_of_two_numbers():
         run(torch.tensor([2, 5]), torch.ones(1))
 
 
-def test_check_on_a_size_is_a_guard():
+def test_ctx_check_on_a_size_becomes_a_guard():
     def f(x):
         comptime(lambda ctx: ctx.check(ctx.local("x").size(0) >= 3))
         return x + 1
@@ -82,7 +82,7 @@ def test_check_on_a_size_is_a_guard():
         run(torch.ones(2))
 
 
-def test_a_false_check_fails_the_compilation():
+def test_ctx_check_that_is_false_while_tracing_fails_the_compilation():
     def f(x):
         comptime(lambda ctx: ctx.check(ctx.local("x").size(0) == 7, "seven rows"))
         return x
@@ -91,7 +91,7 @@ def test_a_false_check_fails_the_compilation():
         compiled(f)(torch.ones(2))
 
 
-def test_check_of_a_tensor_raises():
+def test_ctx_check_of_a_tensor_raises():
     def f(x):
         comptime(lambda ctx: ctx.check(ctx.local("x")))
         return x
@@ -100,7 +100,7 @@ def test_check_of_a_tensor_raises():
         compiled(f)(torch.ones(2))
 
 
-def test_assume_adds_no_assertion_and_is_unsound():
+def test_ctx_assume_adds_no_assertion_and_is_unsound():
     def f(t, x):
         u = (t + 0).item()
         comptime(lambda ctx: ctx.assume(ctx.local("u") > 4))
@@ -113,7 +113,7 @@ def test_assume_adds_no_assertion_and_is_unsound():
     assert run(torch.tensor(2), torch.ones(1)).item() == 2, "unsound, as documented: eager would give 0"
 
 
-def test_assume_a_relation_of_two_numbers():
+def test_ctx_assume_accepts_a_relation_between_two_unbacked_symints():
     def f(t, x):
         u, v = (t + 0).tolist()
         comptime(lambda ctx: ctx.assume(ctx.local("u").value + ctx.local("v").value == 6))
@@ -122,7 +122,7 @@ def test_assume_a_relation_of_two_numbers():
     assert compiled(f)(torch.tensor([2, 4]), torch.ones(1)).item() == 2
 
 
-def test_constrain_an_unbacked_number():
+def test_ctx_constrain_asserts_bounds_of_an_unbacked_symint():
     def f(t, x):
         u = (t + 0).item()
         comptime(lambda ctx: ctx.constrain(ctx.local("u"), min=5, max=10))
@@ -136,7 +136,7 @@ def test_constrain_an_unbacked_number():
         run(torch.tensor(11), torch.ones(1))
 
 
-def test_constrain_a_size():
+def test_ctx_constrain_checks_bounds_of_a_size():
     def f(x):
         comptime(lambda ctx: ctx.constrain(ctx.local("x").size(0), min=2, max=6))
         return x + 1
@@ -150,7 +150,7 @@ def test_constrain_a_size():
 TEMPERATURE = 0.5
 
 
-def test_recompile_reason_names_a_guard_of_guard_on_with_old_and_new_value(monkeypatch):
+def test_recompile_reason_of_a_ctx_guard_on_guard_has_its_name_and_old_and_new_value(monkeypatch):
     def f(x):
         comptime(lambda ctx: ctx.guard_on(lambda: TEMPERATURE, name="temperature"))
         return x * 2
@@ -168,7 +168,7 @@ def test_recompile_reason_names_a_guard_of_guard_on_with_old_and_new_value(monke
     assert reason.location.line == f.__code__.co_firstlineno + 1
 
 
-def test_guard_on_is_part_of_the_guard_tree():
+def test_ctx_guard_on_adds_a_guard_to_the_guard_tree():
     def f(x):
         comptime(lambda ctx: ctx.guard_on(lambda: TEMPERATURE, name="temperature"))
         return x * 2
@@ -179,7 +179,7 @@ def test_guard_on_is_part_of_the_guard_tree():
     assert "___dynx_guard('temperature') == 0.5" in str(entry.guard_manager)
 
 
-def test_check_applies_after_a_restart():
+def test_ctx_check_applies_again_after_dynamo_restarts_the_analysis():
     def f(t, x):
         u = (t + 0).item()
         comptime(lambda ctx: ctx.check(ctx.local("u") > 4))
@@ -190,7 +190,7 @@ def test_check_applies_after_a_restart():
     assert torch.compile(f, backend="eager")(torch.tensor(5), torch.ones(1)).item() == 4
 
 
-def test_guard_on_detects_a_list_mutated_in_place():
+def test_ctx_guard_on_detects_a_list_mutated_in_place():
     items = [1]
 
     def f(x):
@@ -205,7 +205,7 @@ def test_guard_on_detects_a_list_mutated_in_place():
     assert len(w.recompiles) == 1
 
 
-def test_every_violated_check_has_its_own_message():
+def test_each_violated_ctx_check_raises_its_own_message():
     def f(t, x):
         n = (t + 0).item()
         torch._check(n < 50)

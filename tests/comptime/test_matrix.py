@@ -1,4 +1,4 @@
-"""Every form of callback at every call site: `ctx.log` shows exactly one event for each hit, at the right line."""
+"""Every form of comptime callback at every call site: `ctx.log` records one event for each execution, at the right line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run_program(source: str, file: str) -> dynx.Run:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("call_site", CALL_SITES)
-def test_one_event_for_each_hit(call_site, form, tmp_path):
+def test_comptime_callback_logs_one_event_for_each_execution_of_its_call(call_site, form, tmp_path):
     source, line = assemble(call_site, form)
     file = str(tmp_path / "program.py")
     logs = run_program(source, file).logs

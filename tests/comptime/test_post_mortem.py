@@ -24,7 +24,7 @@ def load(source, file):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_state_has_the_innermost_line_and_its_value_stack(name, tmp_path):
+def test_post_mortem_state_has_the_innermost_line_and_its_value_stack(name, tmp_path):
     kind = KINDS[name]
     file = str(tmp_path / "program.py")
     line = next(n for n, text in enumerate(kind.source.splitlines(), 1) if "# here" in text)
@@ -53,7 +53,7 @@ def breaking(x):
     return y * 2
 
 
-def test_graphs_code_and_guards_are_the_same_with_and_without():
+def test_post_mortem_changes_no_graph_bytecode_or_guard():
     args = (torch.ones(3),)
     plain = fingerprint(breaking, args, contextlib.nullcontext())
     assert plain[0]
@@ -61,7 +61,7 @@ def test_graphs_code_and_guards_are_the_same_with_and_without():
     assert fingerprint(breaking, args, post_mortem()) == plain
 
 
-def test_one_record_for_each_cause():
+def test_post_mortem_has_one_record_for_each_cause_of_graph_breaks():
     def f(x):
         return breaking(x) + breaking(x)
 
@@ -74,21 +74,21 @@ def test_one_record_for_each_cause():
     assert state.frames[0].locals == {"x": "Tensor(float32, [3])", "y": "Tensor(float32, [3])"}
 
 
-def test_on_break_is_called_once_for_each_cause():
+def test_post_mortem_on_break_is_called_once_for_each_cause_of_graph_breaks():
     states = []
     with post_mortem(on_break=states.append) as pm:
         torch.compile(breaking, backend="eager")(torch.ones(3))
     assert states == list(pm.breaks)
 
 
-def test_a_failed_compilation_is_recorded():
+def test_post_mortem_records_the_state_of_a_failed_compilation():
     with post_mortem() as pm, pytest.raises(torch._dynamo.exc.Unsupported):
         torch.compile(breaking, backend="eager", fullgraph=True)(torch.ones(3))
     (state,) = pm.breaks
     assert state.location.line == breaking.__code__.co_firstlineno + 2
 
 
-def test_leaving_restores_step_and_keeps_no_tensor():
+def test_leaving_post_mortem_restores_the_instruction_translator_and_keeps_no_tensor():
     counts = []
     for _ in range(3):  # torch itself keeps some tensors of each compilation
         torch.compile(breaking, backend="eager")(torch.ones(3))
@@ -103,7 +103,7 @@ def test_leaving_restores_step_and_keeps_no_tensor():
     assert alive() - counts[-1] <= counts[-1] - counts[-2]
 
 
-def test_an_exception_of_on_break_does_not_affect_the_program():
+def test_exception_in_post_mortem_on_break_warns_and_the_program_continues():
     def fail(state):
         raise KeyError("state")
 
@@ -111,7 +111,7 @@ def test_an_exception_of_on_break_does_not_affect_the_program():
         assert torch.compile(breaking, backend="eager")(torch.ones(1)).item() == 4
 
 
-def test_wrong_use_raises():
+def test_post_mortem_with_an_invalid_callback_or_entered_twice_raises():
     with pytest.raises(UsageError, match="on_break is 3, which is not callable"):
         post_mortem(on_break=3)
     with post_mortem() as pm, pytest.raises(UsageError, match="is open already"):

@@ -1,4 +1,4 @@
-"""`probe`: its targets, its errors where it cannot fire, and that removing it restores everything."""
+"""`dynx.comptime.probe`: its targets, its errors for targets that cannot fire, and what its removal restores."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def first_line(function):
     ],
     ids=lambda value: getattr(value, "__qualname__", "") or type(value).__name__,
 )
-def test_fires_on_every_kind_of_target(target, run, function, mode, monkeypatch):
+def test_probe_fires_on_every_kind_of_target(target, run, function, mode, monkeypatch):
     monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or types.ModuleType(__name__))
     if isinstance(target, str) and target.startswith(f"{__name__}:"):
         vars(sys.modules[__name__]).update(helper=helper, Net=Net)
@@ -80,14 +80,14 @@ def test_fires_on_every_kind_of_target(target, run, function, mode, monkeypatch)
     assert armed.status == "removed"
 
 
-def test_fires_at_a_line_of_a_function():
+def test_probe_fires_at_a_line_of_a_function():
     values = []
     with probe(helper, first_line(helper) + 2, do=lambda ctx: values.append(repr(ctx.local("y")))):
         torch.compile(program, backend="eager")(torch.ones(3))
     assert values == ["Tensor(float32, [3])"]
 
 
-def test_fires_in_library_code():
+def test_probe_fires_in_library_code():
     import torch.nn.utils.parametrize as library
 
     def f(x):
@@ -98,7 +98,7 @@ def test_fires_in_library_code():
     assert armed.hits == 1
 
 
-def test_logs_the_locals_by_default():
+def test_probe_without_a_callback_logs_the_locals():
     with dynx.watch() as w, probe(helper, first_line(helper) + 2):
         torch.compile(program, backend="eager")(torch.ones(3))
     (event,) = w.logs
@@ -106,7 +106,7 @@ def test_logs_the_locals_by_default():
     assert event.location.function == "helper"
 
 
-def test_fires_only_if_when_is_true():
+def test_probe_fires_only_if_its_when_condition_is_true():
     with probe(helper, when=lambda ctx: ctx.local("x").size(0) == 4, do=lambda ctx: None) as armed:
         torch.compile(program, backend="eager", dynamic=False)(torch.ones(3))
         assert (armed.hits, armed.status) == (0, "armed")
@@ -115,7 +115,7 @@ def test_fires_only_if_when_is_true():
 
 
 @pytest.mark.parametrize("mode", ["hook", "rewrite"])
-def test_graph_break_splits_the_graph_at_the_line(mode):
+def test_ctx_graph_break_in_a_probe_splits_the_graph_at_the_probed_line(mode):
     graphs = []
 
     def backend(graph_module, example_inputs):
@@ -129,7 +129,7 @@ def test_graph_break_splits_the_graph_at_the_line(mode):
     assert armed.hits == 1
 
 
-def test_check_decides_a_later_branch():
+def test_ctx_check_in_a_probe_decides_a_later_branch_on_an_unbacked_symint():
     torch._dynamo.config.capture_scalar_outputs = True
 
     def f(t, x):
@@ -157,12 +157,12 @@ def test_check_decides_a_later_branch():
     ],
     ids=lambda value: getattr(value, "__qualname__", "") or type(value).__name__,
 )
-def test_a_target_that_cannot_fire_raises(target, line, message):
+def test_probe_on_a_target_that_is_never_traced_or_does_not_exist_raises(target, line, message):
     with pytest.raises(ProbeFailed, match=message):
         probe(target, line)
 
 
-def test_warns_if_the_code_is_compiled_already():
+def test_probe_on_code_that_is_already_compiled_warns():
     run = torch.compile(program, backend="eager")
     run(torch.ones(3))
     with pytest.warns(DynxWarning, match=r"is compiled already.*\n.*torch._dynamo.reset\(\), or use .*mode=\"rewrite\""):
@@ -175,7 +175,7 @@ def test_warns_if_the_code_is_compiled_already():
     armed.remove()
 
 
-def test_rewriting_needs_no_reset_and_restores_the_cache_entries():
+def test_rewrite_probe_needs_no_dynamo_reset_and_restores_the_cache_entries():
     run = torch.compile(program, backend="eager")
     code = program.__code__
     with dynx.watch() as w:
@@ -190,7 +190,7 @@ def test_rewriting_needs_no_reset_and_restores_the_cache_entries():
     assert not [name for name in program.__globals__ if name.startswith("__dynx_probe")]
 
 
-def test_the_builtin_is_deleted_with_the_code_that_calls_it():
+def test_builtin_of_a_rewrite_probe_is_deleted_with_the_code_that_calls_it():
     probe(helper, mode="rewrite").remove()
     before = {name for name in vars(builtins) if name.startswith("__dynx_probe")}
     with probe(helper, mode="rewrite"):
@@ -199,7 +199,7 @@ def test_the_builtin_is_deleted_with_the_code_that_calls_it():
     assert {name for name in vars(builtins) if name.startswith("__dynx_probe")} == before
 
 
-def test_removing_the_last_probe_restores_torch():
+def test_removing_the_last_probe_restores_the_instruction_translator():
     originals = {name: vars(symbolic_convert.InstructionTranslatorBase)[name] for name in ("run", "step", "starts_line")}
     first, second = probe(helper), probe(program)
     assert symbolic_convert.InstructionTranslatorBase.run is not originals["run"]
@@ -209,7 +209,7 @@ def test_removing_the_last_probe_restores_torch():
     assert all(vars(symbolic_convert.InstructionTranslatorBase)[name] is original for name, original in originals.items())
 
 
-def test_an_exception_of_do_fails_the_compilation_or_is_recorded():
+def test_exception_in_a_probe_callback_fails_the_compilation_or_is_recorded():
     with probe(helper, do=lambda ctx: 1 / 0), pytest.raises(dynx.errors.ComptimeFailed, match=r"ZeroDivisionError"):
         torch.compile(program, backend="eager")(torch.ones(3))
     with probe(helper, do=lambda ctx: 1 / 0, on_error="record"), dynx.watch() as w:
@@ -217,7 +217,7 @@ def test_an_exception_of_do_fails_the_compilation_or_is_recorded():
     assert "ZeroDivisionError" in w.troubles[0].why
 
 
-def test_two_probes_on_one_line_fire_in_order():
+def test_two_probes_on_one_line_fire_in_the_order_they_were_created():
     order = []
     with probe(helper, do=lambda ctx: order.append(1)), probe(helper, do=lambda ctx: order.append(2)):
         torch.compile(program, backend="eager")(torch.ones(3))
@@ -227,7 +227,7 @@ def test_two_probes_on_one_line_fire_in_order():
 class TestRewrittenCode:
     """Functions, closures and generators with rewritten code still run after the probe was removed."""
 
-    def test_a_closure_created_while_armed(self):
+    def test_closure_created_under_a_rewrite_probe_still_runs(self):
         def outer(k):
             def inner(x):
                 return x + k
@@ -239,7 +239,7 @@ class TestRewrittenCode:
         armed.remove()
         assert closure(torch.ones(1)).item() == 2
 
-    def test_a_started_generator(self):
+    def test_generator_started_under_a_rewrite_probe_still_runs(self):
         def numbers():
             yield 1
             yield 2
@@ -250,7 +250,7 @@ class TestRewrittenCode:
         armed.remove()
         assert list(generator) == [2]
 
-    def test_two_probes_removed_in_the_order_they_were_armed(self):
+    def test_two_rewrite_probes_on_one_function_can_be_removed_in_creation_order(self):
         code = program.__code__
         first = probe(program, mode="rewrite", do=lambda ctx: None)
         second = probe(program, mode="rewrite", do=lambda ctx: None)
@@ -262,7 +262,7 @@ class TestRewrittenCode:
         assert program(torch.ones(1)).item() == 3
 
 
-def test_a_probe_may_remove_itself():
+def test_probe_may_be_removed_by_its_own_callback():
     """All attempts of a compilation must meet the same probes, or torch's speculation log does not match."""
 
     def f(x):
@@ -277,14 +277,14 @@ def test_a_probe_may_remove_itself():
     assert symbolic_convert.InstructionTranslatorBase.run.__name__ == "run"
 
 
-def test_does_not_fire_in_another_function_of_the_same_name_and_line():
+def test_probe_does_not_fire_in_another_function_of_the_same_name_and_line():
     target, neighbour = (lambda x: x + 1), (lambda x: x * 2)
     with probe(target, do=lambda ctx: None) as armed:
         torch.compile(neighbour, backend="eager")(torch.ones(1))
     assert armed.hits == 0
 
 
-def test_fires_in_a_forward_set_on_the_instance():
+def test_probe_on_a_module_fires_in_a_forward_set_on_the_instance():
     net = torch.nn.Linear(1, 1)
     net.forward = helper
     with probe(net, do=lambda ctx: None) as armed:
@@ -292,7 +292,7 @@ def test_fires_in_a_forward_set_on_the_instance():
     assert armed.hits == 1
 
 
-def test_the_line_of_a_def_fires_where_the_function_begins():
+def test_probe_on_a_def_line_fires_at_the_start_of_the_function():
     with probe(helper, first_line(helper), do=lambda ctx: None) as armed:
         torch.compile(program, backend="eager")(torch.ones(1))
     assert armed.hits == 1
@@ -308,11 +308,11 @@ def test_the_line_of_a_def_fires_where_the_function_begins():
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_invalid_options_raise(options, message):
+def test_probe_with_invalid_options_raises(options, message):
     with pytest.raises(UsageError, match=message):
         probe(helper, **options)
 
 
-def test_a_line_given_twice_raises():
+def test_probe_with_a_line_in_the_target_and_as_an_argument_raises():
     with pytest.raises(UsageError, match="two lines are given"):
         probe(f"{__file__}:{first_line(helper) + 1}", 3)

@@ -78,7 +78,7 @@ CASES = [(name, line) for name, function in functions().items() for line in line
 
 
 @pytest.mark.parametrize(("name", "line"), CASES)
-def test_rewritten_code_calls_once_for_each_execution(name, line):
+def test_call_injected_at_a_statement_runs_once_for_each_execution(name, line):
     function = functions()[name]
     expected = executions(function)[line]
     calls = []
@@ -92,7 +92,7 @@ def test_rewritten_code_calls_once_for_each_execution(name, line):
 
 @pytest.mark.parametrize("mode", ["hook", "rewrite"])
 @pytest.mark.parametrize(("name", "line"), CASES)
-def test_a_probe_fires_once_for_each_execution(name, line, mode):
+def test_probe_at_a_statement_fires_once_for_each_execution(name, line, mode):
     function = functions()[name]
     expected = executions(function)[line]
     lines = []
@@ -103,7 +103,7 @@ def test_a_probe_fires_once_for_each_execution(name, line, mode):
     assert set(lines) <= {line, line + 1, line + 2}
 
 
-def test_removing_a_rewrite_probe_restores_the_code():
+def test_removing_a_rewrite_probe_restores_the_code_object():
     before = {name: function.__code__ for name, function in functions().items()}
     for _, line in CASES:
         probe(f"{FILE}:{line}", mode="rewrite").remove()

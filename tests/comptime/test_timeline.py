@@ -1,4 +1,4 @@
-"""`timeline`: costs are attributed to the right lines, and the compilation is unchanged."""
+"""`timeline` attributes the costs of tracing to the right lines and leaves the compilation unchanged."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def cost_at(tl, function, offset):
     return cost
 
 
-def test_nodes_guards_and_exceptions_belong_to_their_lines():
+def test_timeline_attributes_nodes_guards_and_exceptions_to_their_lines():
     with timeline() as tl:
         torch.compile(program, backend="eager")(torch.ones(3), 2)
     assert cost_at(tl, program, 1).nodes == ("mul",)
@@ -54,7 +54,7 @@ def test_nodes_guards_and_exceptions_belong_to_their_lines():
     assert cost_at(tl, program, 1).instructions >= 3
 
 
-def test_seconds_do_not_include_inlined_functions():
+def test_timeline_seconds_of_a_line_exclude_the_functions_it_inlines():
     def slow(x):
         comptime.sleep(0.2)
         return x + 1
@@ -70,7 +70,7 @@ def test_seconds_do_not_include_inlined_functions():
     assert sum(cost.seconds for cost in tl.by_line(internals=True)) == pytest.approx(tl.seconds)
 
 
-def test_backend_seconds_are_separate():
+def test_timeline_counts_backend_seconds_apart_from_tracing_seconds():
     def backend(graph_module, example_inputs):
         time.sleep(0.3)
         return graph_module.forward
@@ -84,7 +84,7 @@ def test_backend_seconds_are_separate():
     assert sum(cost.seconds for cost in tl.by_line()) < wall - 0.3
 
 
-def test_discarded_attempts_are_wasted():
+def test_timeline_counts_seconds_of_discarded_attempts_as_wasted():
     def f(x):
         y = x + 1
         comptime.sleep(0.1)
@@ -102,8 +102,8 @@ def test_discarded_attempts_are_wasted():
     assert cost_at(tl, f, 4).location.function.endswith("f"), "a resume function has the name of its function"
 
 
-def test_guard_origins_are_all_lines_that_requested_the_guard():
-    """torch keeps only the first."""
+def test_timeline_guard_origins_are_all_lines_that_requested_the_guard():
+    """torch keeps only the first of these lines."""
 
     def f(x):
         y = x + 1
@@ -117,7 +117,7 @@ def test_guard_origins_are_all_lines_that_requested_the_guard():
     assert tl.guard_origins("nothing") == ()
 
 
-def test_shape_guards_belong_to_their_line():
+def test_timeline_attributes_shape_guards_to_their_line():
     def f(x):
         y = x + 1
         if x.size(0) > 2:
@@ -129,7 +129,7 @@ def test_shape_guards_belong_to_their_line():
     assert any("> 2" in text or "2 <" in text or ">= 3" in text for text in cost_at(tl, f, 2).shape_guards)
 
 
-def test_compilations_with_the_same_id_are_separate():
+def test_timeline_separates_compilations_that_have_the_same_compile_id():
     with timeline() as tl:
         for _ in range(2):
             torch._dynamo.reset()
@@ -138,7 +138,7 @@ def test_compilations_with_the_same_id_are_separate():
     assert cost_at(tl, helper, 1).nodes == ("sin", "sin")
 
 
-def test_graphs_code_and_guards_are_the_same_with_and_without():
+def test_timeline_changes_no_graph_bytecode_or_guard():
     args = (torch.ones(3), 2)
     plain = fingerprint(program, args, contextlib.nullcontext())
     assert plain[0]
@@ -146,7 +146,7 @@ def test_graphs_code_and_guards_are_the_same_with_and_without():
     assert fingerprint(program, args, timeline()) == plain
 
 
-def test_leaving_restores_torch():
+def test_leaving_timeline_restores_the_hooked_methods_of_torch():
     step, call_user_compiler = symbolic_convert.InstructionTranslatorBase.step, OutputGraph.call_user_compiler
     with timeline(), timeline() as inner:
         torch.compile(helper, backend="eager")(torch.ones(3))
@@ -155,7 +155,7 @@ def test_leaving_restores_torch():
     assert cost_at(inner, helper, 1).nodes == ("sin",)
 
 
-def test_json_and_html():
+def test_timeline_is_exported_as_json_and_html():
     with timeline() as tl:
         torch.compile(program, backend="eager")(torch.ones(3), 2)
     data = json.loads(tl.to_json())
@@ -166,7 +166,7 @@ def test_json_and_html():
     assert "nodes: mul" in page
 
 
-def test_an_exception_of_the_program_propagates():
+def test_exception_of_the_program_propagates_through_timeline():
     def f(x):
         x.add_(1)
         raise KeyError("key")
@@ -176,6 +176,6 @@ def test_an_exception_of_the_program_propagates():
     assert tl.by_line()
 
 
-def test_entering_twice_raises():
+def test_entering_a_timeline_twice_raises():
     with timeline() as tl, pytest.raises(UsageError, match="is open already"):
         tl.__enter__()

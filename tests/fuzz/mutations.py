@@ -1,4 +1,4 @@
-"""Changes models after they were compiled, one thing at a time: each change has to recompile, or the result has to be eager's.
+"""Changes models after they were compiled, one thing at a time: the next call has to recompile or to return what eager returns.
 
 Does so with torch's guards and with dict tags, and lists the changes that each misses. A setting that `guards.profile` offers
 may only miss the kinds of change that it documents.
@@ -80,7 +80,7 @@ def is_missed(maker: str, seed: int, change: changes.Change, setting: str) -> bo
 
 
 def missed_of(part: int, parts: int, count: int, seed: int) -> list[tuple[str, str, str, str]]:
-    """Try every `parts`-th change under every setting; return setting, model, kind and name of each that is missed."""
+    """Try every `parts`-th change under every setting; return setting, model, kind and name of each missed change."""
     logging.disable(logging.ERROR)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

@@ -95,7 +95,7 @@ def main() -> int:
                 print(f"DIFFERENT {where}\n  without {expected[:300]}\n  with    {value[:300]}")
                 return 1
             done += 1
-            never += not ran  # functions that each run creates again: the changed one belongs to the first run
+            never += not ran  # each run creates some functions again; the call was injected into that of an earlier run
     version = ".".join(map(str, sys.version_info[:3]))
     print(f"Python {version}: {done} lines, same results; the call ran at {done - never}")
     return 0

@@ -1,4 +1,4 @@
-"""Programs that run much of the standard library, and of torch, and give a value to compare."""
+"""Programs that run much of the standard library and of torch, and return a value to compare."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Cause:
     function: Callable[..., Any]
     first: tuple[Any, ...]
     second: tuple[Any, ...]
-    kind: str = ""  # this and the next three are left out if the program does not recompile, since it follows the advice
+    kind: str = ""  # kind, source, expected and got stay empty for a program that follows the advice and does not recompile
     source: str = ""
     expected: str | None = None
     got: str | None = None
@@ -28,7 +28,7 @@ class Cause:
     options: dict[str, Any] = field(default_factory=lambda: {"dynamic": False})
     rule: str | None = None
     advised: Callable[[], Cause] | str | None = None  # how to follow the advice: DYNAMIC, STEADY or a changed program
-    guarded_in: Callable[..., Any] | None = None  # the function with the line that asked for the guard, if not `function`
+    guarded_in: Callable[..., Any] | None = None  # the function with the line that requested the guard, if not `function`
 
 
 CAUSES: dict[str, Callable[[], Cause]] = {}
@@ -53,10 +53,10 @@ def times(x, n):
 
 
 def changing(function, kind, source, expected, got, change, **more):
-    """Create a cause that is not in the arguments: something else changes between the calls."""
+    """Create a cause whose two calls have equal arguments: `change` is in effect during the second call."""
     return Cause(function, (ones(3),), (ones(3),), kind, source, expected, got, change, **more)
 
 
 def ambient(name, expected, got, change, rule):
-    """Create a cause in the ambient state of torch; code is needed for each state, so the advice is not to change it."""
+    """Create a cause in torch's global state; the advice is to leave the state unchanged, as each state needs its own code."""
     return changing(plus_one, "global_state", name, f"{name} {expected}", f"{name} {got}", change, rule=rule, advised=STEADY)

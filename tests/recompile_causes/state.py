@@ -1,4 +1,4 @@
-"""Globals, and ambient state of torch."""
+"""Global variables, and torch's global state such as grad mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records to JSON and back."""
+"""Encoding records as JSON and decoding them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ HERE = Location("train.py", 41, "main")
 
 
 @given(records)
-def test_a_record_survives_json(record):
+def test_record_is_equal_after_a_json_round_trip(record):
     assert from_data(type(record), json.loads(json.dumps(to_data(record)))) == record
 
 
-def test_every_kind_of_record_is_generated():
+def test_every_kind_of_record_has_a_hypothesis_strategy():
     """A kind without a strategy would be untested in JSON and in run files."""
     assert set(by_class) == {kind.record for kind in kinds_of(Run)}
 
 
-def test_fields_of_a_newer_dynx_are_kept():
-    """Saving a file with an older dynx must not lose what a newer one wrote."""
+def test_unknown_fields_of_a_record_are_kept():
+    """An older dynx that saves a run again must not lose fields that a newer dynx wrote."""
     data = {**to_data(HERE), "gpu": 3}
     assert to_data(from_data(Location, data)) == data
 
@@ -41,24 +41,24 @@ def test_fields_of_a_newer_dynx_are_kept():
         ({"file": "a.py", "line": 1, "function": "f", "caller": 3}, "Location is a int, expected a JSON object"),
     ],
 )
-def test_a_wrong_type_is_an_error_that_names_the_field(data, complaint):
+def test_decoding_a_field_of_the_wrong_type_raises_and_names_the_field(data, complaint):
     with pytest.raises(InvalidRecord, match=complaint):
         from_data(Location, data)
 
 
-def test_seconds_that_are_not_a_number_are_invalid():
+def test_decoding_nan_seconds_raises():
     """NaN would put a finding anywhere in a sorted list."""
     data = {**to_data(Compile(0, "0/0", HERE, "compiled", 1.0)), "seconds": float("nan")}
     with pytest.raises(InvalidRecord, match="expected a finite number"):
         from_data(Compile, data)
 
 
-def test_control_characters_become_escapes():
-    """A file from elsewhere must not be able to control the terminal."""
+def test_control_characters_in_a_record_become_visible_escapes():
+    """A run file from somebody else must not be able to control the terminal."""
     assert visible("a\x1b[2Jb\u202ec\td\n") == "a\\x1b[2Jb\\x202ec\td\n"
     assert from_data(Location, {"file": "\x1b]0;owned\x07", "line": 1, "function": "f"}).file == "\\x1b]0;owned\\x07"
 
 
-def test_a_very_long_string_is_cut():
+def test_decoding_truncates_a_very_long_string():
     long = from_data(Location, {"file": "x" * 10**6, "line": 1, "function": "f"})
     assert len(long.file) == 100_001

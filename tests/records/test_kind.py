@@ -20,7 +20,7 @@ HERE = Location("model.py", 12, "f")
 
 @dataclass(frozen=True, slots=True)
 class Hologram(Record):
-    """A record that no other module knows."""
+    """A record class that dynx does not know."""
 
     name: str
     location: Location
@@ -29,7 +29,7 @@ class Hologram(Record):
 
 
 def merged(records):
-    """Join holograms of one name."""
+    """Merge holograms with the same name into one with a count."""
     by_name = {}
     for record in records:
         known = by_name.get(record.name)
@@ -38,7 +38,7 @@ def merged(records):
 
 
 class HologramRun(Run):
-    """Everything that a made-up kind of record needs is this declaration."""
+    """A run with one more kind of record, which is declared here and nowhere else."""
 
     holograms = Kind(
         Hologram,
@@ -63,24 +63,24 @@ def screen(run, *, full):
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_the_group_is_a_merged_property():
+def test_new_kind_of_record_is_a_property_of_the_run_with_merged_records():
     assert RUN.holograms == (CAT, DOG)
     assert HologramRun.holograms.__doc__ == "What was projected."
 
 
-def test_it_is_in_the_json():
+def test_new_kind_of_record_is_in_the_json_of_a_run():
     groups = json.loads(RUN.to_json())
     assert [hologram["name"] for hologram in groups["holograms"]] == ["<cat>", "dog"]
     assert groups["holograms"][0]["type"] == "projection"
     assert list(groups)[-1] == "holograms"
 
 
-def test_it_survives_a_run_file(tmp_path):
+def test_new_kind_of_record_is_saved_and_loaded_with_a_run_file(tmp_path):
     RUN.save(tmp_path / "run.dynx")
     assert HologramRun.load(tmp_path / "run.dynx") == RUN
 
 
-def test_a_terminal_lists_it_with_full():
+def test_full_terminal_report_lists_a_new_kind_of_record():
     lines = screen(RUN, full=True)
     start = lines.index(" Holograms")
     assert lines[start : start + 5] == [
@@ -93,25 +93,25 @@ def test_a_terminal_lists_it_with_full():
     assert " Holograms" not in screen(RUN, full=False)
 
 
-def test_a_notebook_lists_it():
+def test_notebook_report_lists_a_new_kind_of_record():
     page = RUN._repr_html_()
     assert 'Holograms <span class="dim">2</span>' in page
     assert "<td>500 ms</td><td>&lt;cat&gt;</td><td>model.py:12  f</td><td>2</td>" in page
 
 
-def test_other_runs_have_no_such_group():
+def test_new_kind_of_record_adds_no_property_to_other_run_classes():
     assert not hasattr(Run(), "holograms")
     assert kinds_of(HologramRun) == (*kinds_of(Run), HologramRun.holograms)
 
 
-def test_a_name_belongs_to_one_class():
-    """Two classes of one name could not be told apart in a run file."""
+def test_registering_a_record_name_for_a_second_class_raises():
+    """A run file identifies the class of a record by this name."""
     with pytest.raises(ValueError, match="'compile' is already registered for class Compile"):
         register("compile", Hologram)
     assert NAMES["compile"] is Compile
 
 
-def test_subclasses_are_kinds_of_their_own():
+def test_run_property_of_a_record_class_excludes_its_subclasses():
     @dataclass(frozen=True, slots=True)
     class Moving(Hologram):
         pass
@@ -120,5 +120,5 @@ def test_subclasses_are_kinds_of_their_own():
 
 
 @pytest.mark.parametrize(("change", "text"), [(Change("3", "4"), "3, then 4"), (Change(None, "4"), "?, then 4")])
-def test_an_unknown_value_is_a_question_mark(change, text):
+def test_change_shows_an_unknown_old_value_as_a_question_mark(change, text):
     assert str(change) == text

@@ -1,4 +1,4 @@
-"""The run file of a rank: its name, and what is never overwritten."""
+"""The name of the run file of a rank, and the existing files that it does not overwrite."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_RESTART_COUN
 
 @pytest.fixture(autouse=True)
 def no_rank(monkeypatch):
-    """The tests themselves may run as ranks."""
+    """Delete the variables that a launcher sets: the tests themselves may run in a rank."""
     for name in RANK_VARIABLES:
         monkeypatch.delenv(name, raising=False)
 
@@ -41,9 +41,9 @@ def run_file(path, written):
         ({"job": "this", "pid": os.getpid()}, "last.rank1.dynx"),
         ({}, "last.rank1.dynx"),
     ],
-    ids=["none", "earlier job", "same job", "same process", "no header"],
+    ids=["no file", "earlier launch", "same launch", "same process", "file without a launch"],
 )
-def test_a_file_of_the_same_launch_is_kept(tmp_path, existing, name):
+def test_rank_does_not_overwrite_a_run_file_of_the_same_launch(tmp_path, existing, name):
     if existing is not None:
         run_file(tmp_path / "last.rank1.dynx", existing)
     own = run_file(tmp_path / "last.77.dynx", header())
@@ -51,8 +51,8 @@ def test_a_file_of_the_same_launch_is_kept(tmp_path, existing, name):
     assert not own.exists()
 
 
-def test_a_file_that_a_live_process_writes_is_kept(tmp_path):
-    """Two jobs in one folder."""
+def test_rank_does_not_overwrite_a_run_file_that_another_job_is_writing(tmp_path):
+    """Two jobs may run in one folder at the same time."""
     first = RunWriter(tmp_path / "last.dynx", header(job="first", rank=1, world_size=2))
     second = RunWriter(tmp_path / "last.dynx", header(job="second", rank=1, world_size=2))
     assert [first.path.name, second.path.name] == ["last.rank1.dynx", "last.rank1-2.dynx"]
@@ -63,8 +63,8 @@ def test_a_file_that_a_live_process_writes_is_kept(tmp_path):
     third.end({})
 
 
-def test_a_child_is_renamed_when_its_rank_becomes_known(tmp_path, monkeypatch):
-    """`mp.spawn` says nothing about ranks; the child sets them or initializes a process group."""
+def test_run_file_of_a_child_process_is_renamed_when_its_rank_becomes_known(tmp_path, monkeypatch):
+    """`mp.spawn` does not set RANK: the child sets it or initializes its process group."""
     writer = RunWriter(tmp_path / "last.dynx", header(parent=1))
     assert writer.path.name == f"last.{os.getpid()}.dynx"
     monkeypatch.setenv("RANK", "3")
@@ -76,7 +76,7 @@ def test_a_child_is_renamed_when_its_rank_becomes_known(tmp_path, monkeypatch):
     assert (run.header["rank"], run.header["world_size"], len(run.compiles)) == (3, 8, 1)
 
 
-def test_a_process_of_its_own_keeps_its_name(tmp_path, monkeypatch):
+def test_run_file_keeps_its_name_if_world_size_is_one(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "1")
     with dynx.watch(out=tmp_path / "run.dynx") as watch:
@@ -84,10 +84,10 @@ def test_a_process_of_its_own_keeps_its_name(tmp_path, monkeypatch):
     assert "rank" not in watch.run.header
 
 
-def test_a_watch_in_a_rank_names_its_file(tmp_path, monkeypatch):
+def test_watch_in_a_rank_adds_the_rank_to_the_run_file_name(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
-    for _ in range(2):  # the same process writes it again, as without ranks
+    for _ in range(2):  # the same process overwrites its file, as a process without a rank does
         with dynx.watch(out=tmp_path / "run.dynx") as watch:
             pass
         assert watch.path == tmp_path / "run.rank3.dynx"
@@ -96,7 +96,7 @@ def test_a_watch_in_a_rank_names_its_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("rank", "world_size"), [("", "2"), ("x", "2"), ("-1", "2"), ("1", "")])
-def test_a_rank_that_is_no_number_is_ignored(monkeypatch, rank, world_size):
+def test_invalid_rank_or_world_size_in_the_environment_is_ignored(monkeypatch, rank, world_size):
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", world_size)
     assert current_rank() is None

@@ -1,4 +1,4 @@
-"""A run groups and merges its events."""
+"""A `Run` groups its records by kind and merges equal ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HERE = Location("train.py", 41, "main")
 DEEPER = Location("model.py", 7, "Block.forward")
 
 
-def test_breaks_of_one_cause_merge_to_the_longest_call_chain():
+def test_graph_breaks_with_one_cause_merge_and_keep_the_longest_call_chain():
     """torch reports a break in a helper again when the helper is compiled on its own."""
     outer = GraphBreak(DEEPER, (HERE, DEEPER), "Failed to trace builtin operator", kind="print", compiles=((0, "0/0"),))
     inner = GraphBreak(DEEPER, (DEEPER,), "Failed to trace builtin operator", kind="print", compiles=((0, "1/0"),))
@@ -22,7 +22,7 @@ def test_breaks_of_one_cause_merge_to_the_longest_call_chain():
     assert merged.compiles == ((0, "1/0"), (0, "0/0"))
 
 
-def test_equal_skips_merge_to_a_count():
+def test_equal_skipped_records_merge_into_one_with_a_count():
     assert Run((Skipped(HERE, "no tensor"), Skipped(HERE, "no tensor"))).skipped == (Skipped(HERE, "no tensor", 2),)
 
 
@@ -31,15 +31,15 @@ def test_records_are_frozen():
         HERE.line = 3
 
 
-def test_a_library_location_names_the_users_own_line():
+def test_library_location_names_the_users_line_that_called_it():
     library = Location("/x/site-packages/lib/a.py", 3, "f", library="lib", caller=HERE)
     assert library.own is HERE
     assert HERE.own is HERE
     assert str(library).endswith("a.py:3 in f (lib), called from train.py:41 in main")
 
 
-def test_an_equal_cause_may_be_resumable_elsewhere():
-    """Only the compilations that met it where it is not resumable run eagerly."""
+def test_only_compiles_with_a_graph_break_that_cannot_resume_count_as_eager():
+    """The same graph break may be resumable in one compilation and not in another."""
     compiles = [Compile(0, id, HERE, "skipped", 1.0) for id in ("0/0", "1/0")]
     breaks = [
         GraphBreak(HERE, (HERE,), "no", resumable=True, compiles=((0, "0/0"),)),
@@ -48,8 +48,8 @@ def test_an_equal_cause_may_be_resumable_elsewhere():
     assert Run((*compiles, *breaks)).eager == (compiles[1],)
 
 
-def test_the_json_has_every_group_in_a_fixed_order():
-    """Other programs read it."""
+def test_json_of_a_run_has_every_group_of_records_in_a_fixed_order():
+    """Other programs read this JSON."""
     assert list(json.loads(Run().to_json())) == [
         "header", "end", "findings", "compiles", "backwards", "recompiles", "graph_breaks", "gave_up", "skipped", "caches",
         "cudagraph_skips", "cudagraphs", "address_changes", "dynamic", "warnings", "logs", "post_mortem", "traced", "timeline",
@@ -57,11 +57,11 @@ def test_the_json_has_every_group_in_a_fixed_order():
     ]  # fmt: skip
 
 
-def test_the_json_holds_the_records_of_a_group():
+def test_json_of_a_run_has_the_records_of_each_group():
     run = Run((Compile(0, "0/0", HERE, "compiled", 1.0), Recompile(0, "0/1", HERE, ())))
     data = json.loads(run.to_json())
     assert [len(data[name]) for name in ("compiles", "recompiles", "findings")] == [1, 1, 0]
 
 
-def test_repr_is_one_line():
+def test_repr_of_a_run_is_one_line():
     assert repr(Run()) == "<Run: 0 compiles, 0 recompiles, 0 graph breaks, 0 gave up, 0 findings>"

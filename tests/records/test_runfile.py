@@ -1,4 +1,4 @@
-"""Run files: whole, damaged, hostile, and read without torch."""
+"""Run files: complete, damaged or malformed, and read without torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMPILE = Compile(0, "0/0", HERE, "compiled", 1.5)
 
 @pytest.fixture
 def saved(tmp_path):
-    """Write a whole run file with three compiles."""
+    """Write a complete run file with three compiles."""
     path = tmp_path / "run.dynx"
     Run((COMPILE, COMPILE, COMPILE), {"torch": "2.13.0"}, {"seconds": 3.0, "outcome": "finished"}).save(path)
     return path
@@ -31,15 +31,15 @@ def saved(tmp_path):
 
 @settings(max_examples=50)
 @given(st.lists(records, max_size=5).map(tuple))
-def test_a_run_survives_its_file(tmp_path_factory, events):
+def test_run_is_equal_after_saving_and_loading(tmp_path_factory, events):
     path = tmp_path_factory.mktemp("run") / "run.dynx"
     run = Run(events, {"torch": "2.13.0"}, {"seconds": 3.0})
     run.save(path)
     assert Run.load(path) == run
 
 
-def test_the_whole_lines_of_a_truncated_file_are_read(saved):
-    """The process was killed while it wrote."""
+def test_complete_lines_of_a_truncated_run_file_are_read(saved):
+    """A process that is killed while it writes leaves such a file."""
     whole = saved.read_bytes()
     saved.write_bytes(whole[: whole.index(b'"end"') - 40])
     with pytest.warns(DynxWarning, match=r"line 4: not JSON .*the file ends here, the process may have been killed"):
@@ -49,7 +49,7 @@ def test_the_whole_lines_of_a_truncated_file_are_read(saved):
     assert run.problems
 
 
-def test_a_damaged_line_warns_with_its_number_and_the_others_are_read(saved):
+def test_damaged_line_of_a_run_file_warns_with_its_number_and_the_other_lines_are_read(saved):
     lines = saved.read_text().splitlines()
     lines[2] = lines[2].replace('"compiled"', "3")
     saved.write_text("\n".join(lines) + "\n")
@@ -59,7 +59,7 @@ def test_a_damaged_line_warns_with_its_number_and_the_others_are_read(saved):
     assert run.is_complete
 
 
-def test_lines_of_a_newer_dynx_are_kept(saved, tmp_path):
+def test_unknown_lines_of_a_run_file_are_kept_when_it_is_saved_again(saved, tmp_path):
     with saved.open("a") as file:
         file.write('{"type": "hologram", "size": 3}\n')
     run = Run.load(saved)
@@ -88,24 +88,24 @@ def test_lines_of_a_newer_dynx_are_kept(saved, tmp_path):
         b' {"file": "", "line": 1, "function": ""}}',
     ],
     ids=[
-        "brackets",
-        "open",
-        "deep",
+        "nested brackets",
+        "unclosed objects",
+        "nested objects",
         "huge int",
-        "binary",
+        "not UTF-8",
         "null",
         "string",
-        "odd type",
-        "odd id",
-        "endless",
-        "odd end",
-        "huge end",
-        "huge seconds",
-        "newer cache",
+        "list as type",
+        "object as id",
+        "very long line",
+        "text as seconds of end",
+        "huge seconds of end",
+        "huge seconds of compile",
+        "unknown cache",
     ],
 )
-def test_a_hostile_line_is_harmless(saved, line):
-    """Nothing is executed, nothing crashes, and the whole lines are read."""
+def test_malformed_line_of_a_run_file_is_harmless(saved, line):
+    """It executes nothing, raises nothing, and the other lines are read."""
     saved.write_bytes(saved.read_bytes() + line + b"\n")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DynxWarning)
@@ -116,7 +116,7 @@ def test_a_hostile_line_is_harmless(saved, line):
     assert "compiles" in repr(run)
 
 
-def test_control_characters_of_a_header_become_escapes(saved):
+def test_control_characters_in_a_run_file_header_become_visible_escapes(saved):
     lines = saved.read_text().splitlines()
     lines[0] = json.dumps({"type": "header", "dynx_run": 1, "command": ["dynx", "\x1b]0;owned\x07"], "torch": "\x1b[31m"})
     saved.write_text("\n".join(lines) + "\n")
@@ -126,21 +126,21 @@ def test_control_characters_of_a_header_become_escapes(saved):
 
 
 @pytest.mark.parametrize("content", [b"", b"not a run\n", b'{"type": "compile"}\n', b"\x00" * 100])
-def test_a_file_that_is_no_run_file_raises(tmp_path, content):
+def test_loading_a_file_that_is_no_run_file_raises(tmp_path, content):
     path = tmp_path / "model.bin"
     path.write_bytes(content)
     with pytest.raises(BadRunFile, match="dynx run"):
         Run.load(path)
 
 
-def test_a_full_disk_warns_and_the_program_continues():
+def test_writing_a_run_file_on_a_full_disk_warns_and_does_not_raise():
     with pytest.warns(DynxWarning, match="cannot write /dev/full: No space left on device; the program goes on"):
         writer = RunWriter(Path("/dev/full"), {})
     writer.write(COMPILE)
     writer.end({})
 
 
-def test_records_are_on_disk_as_soon_as_they_are_written(tmp_path):
+def test_run_writer_puts_each_record_on_disk_immediately(tmp_path):
     """A process that is killed leaves a file with its records."""
     path = tmp_path / "run.dynx"
     writer = RunWriter(path, {})
@@ -164,7 +164,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize(
     "command", [["show"], ["show", "--full"], ["show", "--json"], ["assert", "--max-compiles", "9"]], ids=" ".join
 )
-def test_a_run_is_read_where_torch_cannot_be_imported(saved, command):
+def test_dynx_show_and_assert_read_a_run_file_where_torch_cannot_be_imported(saved, command):
     """Users read runs on a laptop, where `import torch` takes seconds or fails."""
     done = subprocess.run(
         [sys.executable, "-c", NO_TORCH, command[0], str(saved), *command[1:]], capture_output=True, text=True, check=False
@@ -173,7 +173,7 @@ def test_a_run_is_read_where_torch_cannot_be_imported(saved, command):
     assert "compile" in done.stdout
 
 
-def test_rules_are_explained_where_torch_cannot_be_imported():
+def test_dynx_rule_explains_a_rule_where_torch_cannot_be_imported():
     done = subprocess.run([sys.executable, "-c", NO_TORCH, "rule", "DX101"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "DX101" in done.stdout

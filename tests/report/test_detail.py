@@ -1,4 +1,4 @@
-"""The guards and the graph of a compilation, as people see them."""
+"""The guards and the graph code of a compilation, as the terminal and the notebook show them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def shown(run, *, full, width=100):
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_a_terminal_lists_guards_on_values_and_the_code_with_full():
+def test_full_terminal_report_lists_guards_on_values_and_the_graph_code():
     lines = shown(RUN, full=True)
     assert lines[lines.index(" Guards") :] == [
         " Guards",
@@ -56,11 +56,11 @@ def test_a_terminal_lists_guards_on_values_and_the_code_with_full():
     assert " Guards" not in shown(RUN, full=False)
 
 
-def test_no_line_is_wider_than_the_terminal():
+def test_terminal_view_of_guards_and_graph_code_fits_the_terminal_width():
     assert max(map(len, shown(RUN, full=True, width=40))) <= 40
 
 
-def test_a_notebook_shows_every_guard_and_the_code_escaped():
+def test_notebook_report_shows_every_guard_and_the_escaped_graph_code():
     page = RUN._repr_html_()
     assert "<pre>def forward(self, L_x_ : &lt;tensor&gt;):\n    l_x_ = L_x_  # model.py:58\n" in page
     assert "<td>self.layer.step</td><td>3</td><td>value</td><td>model.py:58  Net.forward</td>" in page
@@ -68,7 +68,7 @@ def test_a_notebook_shows_every_guard_and_the_code_escaped():
     assert "and 7 more, not saved" in page
 
 
-def test_a_long_graph_is_cut_on_a_terminal():
+def test_terminal_report_truncates_the_code_of_a_long_graph():
     graph = GraphCode(0, "0/0", NET, tuple(CodeLine(f"x{n} = 1") for n in range(100)))
     lines = shown(Run((graph,)), full=True)
     assert "          … 60 more lines" in lines

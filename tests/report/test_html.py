@@ -1,4 +1,4 @@
-"""The notebook view of a run: self-contained, escaped, nothing executable."""
+"""The HTML page of a run in a notebook: self-contained, escaped, without scripts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_is_well_formed_and_self_contained(run):
+def test_notebook_page_of_a_run_is_well_formed_and_self_contained(run):
     page = run._repr_html_()
     tags = Tags()
     tags.feed(page)
@@ -32,13 +32,13 @@ def test_the_page_is_well_formed_and_self_contained(run):
     assert not re.search(r"url\(|@import|<script", page)
 
 
-def test_the_page_shows_the_findings_and_the_tables(run):
+def test_notebook_page_of_a_run_shows_its_findings_and_tables(run):
     page = run._repr_html_()
     for text in ("DX301", "model.py:58", "make self.step a tensor buffer", "Recompiles", "torch 2.13.0", "Became dynamic"):
         assert text in page
 
 
-def test_text_of_the_program_is_escaped():
+def test_notebook_page_of_a_run_escapes_text_of_the_program():
     evil = "<script>alert(1)</script>"
     here = Location(evil, 1, evil)
     page = Run(
@@ -48,7 +48,7 @@ def test_text_of_the_program_is_escaped():
     assert "&lt;script&gt;" in page
 
 
-def test_dark_and_light_themes_have_colours_of_their_own(run):
+def test_notebook_page_of_a_run_has_colours_for_dark_and_light_themes(run):
     page = run._repr_html_()
     assert "prefers-color-scheme: dark" in page
     assert 'data-jp-theme-light="false"' in page

@@ -1,4 +1,4 @@
-"""A run along time, in Chrome's trace event format."""
+"""`Run.to_perfetto`: a run in Chrome's trace event format, which Perfetto shows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def arguments(run, name):
     return event["args"]
 
 
-def test_a_compilation_includes_the_compilations_that_it_waited_for():
+def test_perfetto_slice_of_a_compilation_spans_its_nested_compilations():
     assert slices(Run(EVENTS)) == {
         "outer": (1, 101_000_000, 3_000_000),  # its own two seconds, and the one of `inner`
         "inner": (1, 101_500_000, 1_000_000),
@@ -48,7 +48,7 @@ def test_a_compilation_includes_the_compilations_that_it_waited_for():
     }
 
 
-def test_a_compilation_has_its_reasons_and_its_graph_breaks():
+def test_perfetto_slice_of_a_compilation_has_its_recompile_reasons_and_graph_breaks():
     run = Run(EVENTS)
     expected = {
         "recompiled because": ["x.size()[0]: 3, then 4"],
@@ -60,7 +60,7 @@ def test_a_compilation_has_its_reasons_and_its_graph_breaks():
     assert arguments(run, "inner") == {"id": "1/0", "outcome": "compiled"} | expected
 
 
-def test_skips_and_address_changes_are_instants():
+def test_cuda_graph_skips_and_address_changes_are_perfetto_instant_events():
     instants = [(event["name"], event["ts"], event["args"]) for event in events_of(Run(EVENTS)) if event["ph"] == "i"]
     assert instants == [
         ("uncaptured: it waits", 107_000_000, {"line": "a/model.py:9", "what to do": "do not wait"}),
@@ -69,11 +69,11 @@ def test_skips_and_address_changes_are_instants():
 
 
 @pytest.mark.parametrize("events", [(), (Compile(0, "0/0", OUTER, "compiled", 2.0),)])
-def test_a_record_without_a_time_is_left_out(events):
+def test_perfetto_trace_omits_records_without_a_time(events):
     assert {event["ph"] for event in events_of(Run(events))} == {"M"}
 
 
-def test_the_events_of_a_program_are_in_order_and_within_its_time():
+def test_perfetto_events_of_a_program_are_in_order_and_within_its_run_time():
     def program(x):
         return x.sin() * 2
 

@@ -1,4 +1,4 @@
-"""The views of the records that dynx.guards returns."""
+"""The terminal and notebook views of the records that functions of `dynx.guards` return."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def shown(record, width=100):
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_the_screen_of_a_cache_report():
+def test_terminal_view_of_a_cache_report():
     assert shown(CACHE) == [
         "f  model.py:12  2 versions in torch's cache",
         "",
@@ -75,7 +75,7 @@ def test_the_screen_of_a_cache_report():
     ]
 
 
-def test_the_screen_of_a_verdict():
+def test_terminal_view_of_a_would_recompile_verdict():
     assert shown(MISS) == [
         "f  model.py:12 would recompile",
         "  version  value  expected  got  asked for at  rule",
@@ -87,7 +87,7 @@ def test_the_screen_of_a_verdict():
     ]
 
 
-def test_the_screen_of_guard_costs():
+def test_terminal_view_of_guard_costs():
     assert shown(COSTS) == [
         "guards take 1.80 us of a call of 1,500 us (less than 1 %)  f  model.py:12",
         "     time  guards  setting    would miss",
@@ -102,28 +102,34 @@ def test_the_screen_of_guard_costs():
     ]
 
 
-@pytest.mark.parametrize("record", [CACHE, MISS, HIT, COSTS], ids=["cache", "miss", "hit", "costs"])
-def test_a_page_escapes_text_of_the_program(record):
+@pytest.mark.parametrize(
+    "record", [CACHE, MISS, HIT, COSTS], ids=["cache report", "recompile verdict", "hit verdict", "guard costs"]
+)
+def test_notebook_view_of_a_guards_record_escapes_text_of_the_program(record):
     page = record._repr_html_()
     assert "<[3]>" not in page
     assert "<class>" not in page
     assert "f  model.py:12" in page or "model.py:12" in page
 
 
-@pytest.mark.parametrize("record", [CACHE, MISS, HIT, COSTS], ids=["cache", "miss", "hit", "costs"])
+@pytest.mark.parametrize(
+    "record", [CACHE, MISS, HIT, COSTS], ids=["cache report", "recompile verdict", "hit verdict", "guard costs"]
+)
 @pytest.mark.parametrize("width", [60, 80, 160])
-def test_no_line_is_wider_than_the_terminal(record, width):
+def test_terminal_view_of_a_guards_record_fits_the_terminal_width(record, width):
     assert max(map(len, shown(record, width))) <= width
 
 
-@pytest.mark.parametrize("record", [CACHE, MISS, HIT, COSTS], ids=["cache", "miss", "hit", "costs"])
-def test_a_record_survives_its_json(record):
+@pytest.mark.parametrize(
+    "record", [CACHE, MISS, HIT, COSTS], ids=["cache report", "recompile verdict", "hit verdict", "guard costs"]
+)
+def test_guards_record_is_equal_after_a_json_round_trip(record):
     data = json.loads(record.to_json())
     assert "type" in data
     assert from_data(type(record), data) == record
 
 
-def test_many_rows_are_cut_on_a_terminal_and_collapsed_on_a_page():
+def test_many_guards_are_truncated_in_the_terminal_and_complete_in_the_notebook():
     guards = tuple(GuardInfo("value", f"n{i}", "2", HERE) for i in range(40))
     cache = CacheReport(HERE, (Entry(0, "0/0", HERE, "eager", GuardNode("", "", "", guards)),))
     assert "  and 28 more" in shown(cache)

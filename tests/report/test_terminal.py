@@ -19,7 +19,7 @@ def screen(run, width=80, *, full=False, **options):
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
 
 
-def test_a_narrow_terminal_has_a_paragraph_per_finding(run):
+def test_narrow_terminal_report_has_a_paragraph_per_finding(run):
     assert (
         screen(run)
         == """\
@@ -50,7 +50,7 @@ def test_a_narrow_terminal_has_a_paragraph_per_finding(run):
     )
 
 
-def test_a_wide_terminal_has_one_line_per_finding(run):
+def test_wide_terminal_report_has_one_line_per_finding(run):
     lines = screen(run, width=160).splitlines()
     (line,) = [line for line in lines if "DX301" in line and "explains" not in line]
     assert "7.2 s" in line
@@ -59,7 +59,7 @@ def test_a_wide_terminal_has_one_line_per_finding(run):
     assert max(map(len, lines)) <= 160
 
 
-def test_full_adds_every_table(run):
+def test_full_terminal_report_adds_every_table(run):
     text = screen(run, full=True)
     for title in (
         "Recompiles",
@@ -76,34 +76,34 @@ def test_full_adds_every_table(run):
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])
-def test_no_line_is_longer_than_the_terminal(run, width):
+def test_terminal_report_fits_the_terminal_width(run, width):
     assert all(len(line) <= width for line in screen(run, width=width, full=True).splitlines())
 
 
-def test_a_pipe_receives_plain_text(run):
+def test_terminal_report_in_a_pipe_has_no_escape_sequences(run):
     assert "\x1b" not in screen(run)
 
 
-def test_no_color_is_respected(run, monkeypatch):
+def test_terminal_report_respects_the_no_color_variable(run, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     coloured = screen(run, force_terminal=True)
     assert "\x1b[32m" not in coloured
     assert "\x1b[36m" not in coloured
 
 
-def test_a_run_without_findings_says_that_nothing_needs_changing():
+def test_report_of_a_run_without_findings_says_that_there_is_nothing_to_change():
     run = Run((Compile(0, "0/0", HERE, "compiled", 1.0),), {"command": ["dynx", "run", "x.py"]}, {"seconds": 1.0})
     assert "nothing to change" in screen(run)
 
 
-def test_an_empty_run_is_not_reported_as_a_success():
+def test_report_of_a_run_that_compiled_nothing_does_not_claim_success():
     """The program may never have reached its compiled function."""
     text = screen(Run(header={"command": ["dynx", "run", "x.py"]}, end={"seconds": 1.0}))
     assert "nothing was compiled" in text
     assert "nothing to change" not in text
 
 
-def test_a_failed_compile_is_not_reported_as_a_success():
+def test_report_of_a_run_with_a_failed_compile_does_not_claim_success():
     failed = Compile(0, "0/0", HERE, "failed", 1.0, reason="ConstraintViolationError: marked as dynamic but specialized")
     text = screen(Run((failed,), {}, {"seconds": 1.0}))
     assert "1 failed" in text
@@ -111,18 +111,18 @@ def test_a_failed_compile_is_not_reported_as_a_success():
     assert "nothing to change" not in text
 
 
-def test_many_damaged_lines_are_counted():
+def test_report_counts_many_damaged_run_file_lines_instead_of_listing_all():
     text = screen(Run(problems=tuple(f"line {n}: not JSON" for n in range(10_000))))
     assert "and 9995 more damaged lines" in text
     assert len(text.splitlines()) < 20
 
 
-def test_a_killed_run_is_reported_as_unfinished():
+def test_report_of_a_killed_program_says_that_it_did_not_finish():
     assert "did not finish" in screen(Run(header={"torch": "2.13.0"}))
 
 
-def test_rich_markup_in_a_program_is_plain_text():
-    """rich would parse `[bold]` in a message."""
+def test_rich_markup_in_text_of_the_program_is_printed_literally():
+    """The rich library would read `[bold]` in a message as markup."""
     here = Location("[bold]a.py", 1, "f[red]")
     text = screen(Run((GraphBreak(here, (here,), "[link=http://x]why[/link]"),)))
     assert "[bold]a.py:1  f[red]" in text

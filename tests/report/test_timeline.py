@@ -1,4 +1,4 @@
-"""The views of the cost of tracing."""
+"""The terminal and notebook views of a `timeline`, which has the cost of tracing each line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shown(width):
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_the_screen_of_a_timeline():
+def test_terminal_view_of_a_timeline():
     assert shown(90) == [
         "30 ms tracing   1.5 s in the backend   200 ms in discarded attempts   1 compile",
         "",
@@ -38,16 +38,16 @@ def test_the_screen_of_a_timeline():
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])
-def test_no_line_is_wider_than_the_terminal(width):
+def test_terminal_view_of_a_timeline_fits_the_terminal_width(width):
     assert max(map(len, shown(width))) <= width
 
 
-def test_the_page_escapes_text_of_the_program_and_colours_lines_by_cost():
+def test_timeline_page_escapes_text_of_the_program_and_colours_lines_by_cost():
     page = timeline_html(COMPILES, LINES)
     assert "y = x @ &lt;w&gt;" in page
     assert "shape guards: s0 &gt; 2" in page
     assert "rgba(229, 72, 77, 0.60)" in page, "the hottest line"
 
 
-def test_without_a_trace_the_views_say_so():
+def test_timeline_views_say_that_nothing_was_traced():
     assert "nothing was traced" in timeline_html((), ())

@@ -1,4 +1,4 @@
-"""What dynx needs of torch: a table that is complete, compared with a snapshot for each version of torch."""
+"""The table of torch attributes that dynx uses: it is complete, and its signatures match a snapshot for each torch version."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def sources():
     return {file: file.read_text() for file in sorted(SEAM.rglob("*.py")) if file.name not in ("hooks.py", "capabilities.py")}
 
 
-def test_this_torch_has_everything():
+def test_installed_torch_has_every_required_capability():
     assert [entry.name for entry in capabilities() if entry.state != "ok" and not entry.optional] == []
 
 
 @pytest.mark.skipif(not (SNAPSHOTS / f"torch-{VERSION}.json").exists(), reason="no snapshot of this torch: see CONTRIBUTING.md")
-def test_signatures_are_those_of_the_snapshot():
+def test_signatures_of_the_capability_table_match_the_snapshot_of_this_torch():
     """When an attribute of torch changes, this diff shows it; CONTRIBUTING.md explains how to take a new snapshot."""
     assert signatures() == json.loads((SNAPSHOTS / f"torch-{VERSION}.json").read_text())
 
 
-def test_every_private_name_of_the_seam_is_in_the_table():
-    """`dynx doctor` reports what the installed torch lacks: of a name that is not in the table, only the user would."""
+def test_every_private_torch_name_that_dynx_uses_is_in_the_capability_table():
+    """`dynx doctor` reports the names of the table that torch lacks; any other missing name would fail in a program."""
     missing = [
         f"{file.relative_to(SEAM)}:{line} {path}"
         for file, source in sources().items()
@@ -46,8 +46,8 @@ def test_every_private_name_of_the_seam_is_in_the_table():
     assert missing == []
 
 
-def test_every_name_in_the_table_is_used():
-    """A name that nothing uses any more makes the doctor report faults that concern nobody."""
+def test_every_name_in_the_capability_table_is_used():
+    """For a name that nothing uses, `dynx doctor` would report a fault that affects nobody."""
     text = "\n".join(sources().values())
     points = {entry.path for entry in (*HOOK_POINTS, *table.TOOL_POINTS)}
     attributes = [entry.path for entry in capabilities() if entry.path not in points]
@@ -55,8 +55,8 @@ def test_every_name_in_the_table_is_used():
     assert unused == []
 
 
-def test_required_capabilities_are_names_of_the_table():
-    """`require` of a misspelt name would raise KeyError at the user's."""
+def test_every_require_call_names_a_capability_of_the_table():
+    """`require` with a misspelt name would raise KeyError in a user's program."""
     names = {entry.name for entry in capabilities()}
     called = [
         name
@@ -80,18 +80,18 @@ def test_required_capabilities_are_names_of_the_table():
         ("import torch\ntorch.nn.Module.__call__, torch.__version__, torch.compile", set()),
     ],
 )
-def test_private_names_are_found_as_code_reaches_them(source, expected):
+def test_private_torch_names_are_found_through_imports_attributes_and_getattr(source, expected):
     assert set(private_names(source)) == expected
     assert all(map(is_private, expected))
 
 
-def test_a_changed_signature_is_reported(monkeypatch):
+def test_capability_with_a_changed_signature_has_the_state_changed(monkeypatch):
     owner, name = hooks.owner_of(HOOK_POINTS[0].path)
     monkeypatch.setattr(owner, name, lambda other, globals, locals: None)
     assert capability("compile").state == "changed"
 
 
-def test_a_missing_hook_point_names_what_is_lost(monkeypatch):
+def test_requiring_a_missing_hook_point_raises_and_names_the_lost_feature(monkeypatch):
     owner, name = hooks.owner_of(HOOK_POINTS[0].path)
     monkeypatch.delattr(owner, name)
     assert capability("compile").state == "missing"
@@ -101,8 +101,8 @@ def test_a_missing_hook_point_names_what_is_lost(monkeypatch):
         require("compile")
 
 
-def test_a_feature_whose_attribute_is_gone_raises_where_it_begins(monkeypatch):
-    """Not an ImportError of torch somewhere below."""
+def test_feature_that_needs_a_missing_torch_attribute_raises_unsupported_torch(monkeypatch):
+    """The error names the attribute and the feature, unlike an ImportError from inside the feature."""
     from dynx._torch.ops.fast_checks import layout_check
 
     monkeypatch.delattr(torch._C._dynamo.guards, "TensorGuards")

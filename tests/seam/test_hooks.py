@@ -1,4 +1,4 @@
-"""`dynx._torch.hooks` replaces attributes of torch: every kind of attribute, restored exactly, invisible to the program."""
+"""`dynx._torch.hooks` hooks every kind of attribute and restores it exactly; the program does not notice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def target():
 
 @pytest.fixture
 def errors():
-    """Return a list for what subscribers raise."""
+    """Return a list for exceptions that subscribers raise."""
     return []
 
 
@@ -83,8 +83,8 @@ def install(how, path, calls, tag):
 
 @pytest.mark.parametrize("path", KINDS)
 @pytest.mark.parametrize("how", list(itertools.product(["subscribe", "wrap"], repeat=3)), ids="-".join)
-def test_any_order_of_removal_restores_the_exact_attribute(target, path, how):
-    """A descriptor is back as the same object; what was inherited is not stored in the subclass any more."""
+def test_removing_hooks_in_any_order_restores_the_exact_attribute(target, path, how):
+    """A descriptor is restored as the same object; an inherited method is not left behind in the subclass."""
     before = contents(target)
     for order in itertools.permutations(range(3)):
         calls = []
@@ -106,8 +106,8 @@ OPERATIONS = st.lists(
 
 
 @pytest.mark.parametrize("path", KINDS)
-def test_foreign_patches_in_between_lose_nothing(path):
-    """A profiler may patch the attribute above dynx's wrapper, and take its patch away again at any time."""
+def test_patches_of_other_tools_between_hooks_lose_no_call(path):
+    """A profiler may patch an attribute that dynx has wrapped, and remove its patch at any time."""
 
     @given(OPERATIONS)
     def play(operations):
@@ -131,7 +131,7 @@ def test_foreign_patches_in_between_lose_nothing(path):
         for handle in handles.values():
             handle.remove()
         assert not installed()
-        if not foreign:  # whatever a foreign patch restored after us, the next installation cleans up
+        if not foreign:  # a foreign patch may have restored a removed wrapper; the next installation drops it
             install("wrap", path, calls, "last").remove()
             assert contents(module) == before
 
@@ -142,7 +142,7 @@ def test_foreign_patches_in_between_lose_nothing(path):
 
 
 def put_on_top(owner, name, calls, tag):
-    """Patch an attribute the way that tools outside of dynx do."""
+    """Patch an attribute as another tool does, without `dynx._torch.hooks`."""
     stored = vars(owner).get(name)
     inner = getattr(owner, name)
     if isinstance(stored, classmethod) or (stored is None and name == "inherited_cls"):
@@ -171,8 +171,8 @@ def take_off(owner, name, stored):
 
 
 @pytest.mark.parametrize("how", ["subscribe", "wrap"])
-def test_a_patch_on_top_stays_and_a_removed_wrapper_passes_calls_on(target, how):
-    """Undoing ours must not undo theirs; theirs holds our function, which must be without effect then."""
+def test_removing_a_hook_keeps_a_later_patch_of_another_tool(target, how):
+    """The function of the other tool still calls the wrapper of dynx, which then only calls the original."""
     original = target.function
     calls = []
     handle = install(how, "function", calls, "ours")
@@ -185,8 +185,8 @@ def test_a_patch_on_top_stays_and_a_removed_wrapper_passes_calls_on(target, how)
     target.function = original
 
 
-def test_methods_bound_through_another_base_keep_their_order(target):
-    """`Thing` only inherits the method: a class behind it in the resolution order of a subclass overrides it."""
+def test_hook_on_an_inherited_method_keeps_the_method_resolution_order(target):
+    """`Thing` inherits the hooked method; in `Both`, `Sibling` comes after `Thing` in the resolution order and overrides it."""
 
     class Sibling(target.Base):
         def inherited(self, x):
@@ -209,7 +209,7 @@ def test_methods_bound_through_another_base_keep_their_order(target):
                 assert getattr(Both(), name)(3) == expected
 
 
-def test_a_subclass_that_overrides_a_method_reaches_the_hook_through_super(target):
+def test_super_call_in_an_overriding_method_reaches_the_hook(target):
     class Sub(target.Thing):
         def inherited(self, x):
             return super().inherited(x) + 1
@@ -223,7 +223,7 @@ def test_a_subclass_that_overrides_a_method_reaches_the_hook_through_super(targe
     assert calls == ["inherited"]
 
 
-def test_a_class_method_gets_the_class_that_it_was_called_on(target):
+def test_hooked_class_method_gets_the_class_that_it_was_called_on(target):
     seen = []
 
     class Sub(target.Thing): ...
@@ -235,8 +235,8 @@ def test_a_class_method_gets_the_class_that_it_was_called_on(target):
     assert seen == [Sub, target.Thing] * 2
 
 
-def test_a_base_and_a_subclass_can_both_be_hooked(target):
-    """The hook of the subclass calls what its base has at that moment, a hook that came later included."""
+def test_method_can_be_hooked_on_a_class_and_on_its_base(target):
+    """The hook of the subclass calls the current method of the base, including a hook that was installed later."""
     calls = []
     with install("subscribe", "Thing.inherited", calls, "sub"):
         with subscribe(point("Base.inherited"), lambda a, k: calls.append("base"), on_error=print):
@@ -245,8 +245,8 @@ def test_a_base_and_a_subclass_can_both_be_hooked(target):
     assert calls == ["sub", "base", "sub"]
 
 
-def test_a_hooked_function_keeps_its_name_signature_and_extra_methods(target):
-    """Callers clear the caches of cached functions of torch."""
+def test_hooked_function_keeps_its_name_and_its_cache_methods(target):
+    """Programs call `cache_clear` of functions of torch that have an `lru_cache`."""
     with install("wrap", "cached", [], "w"):
         assert target.cached(3) == 6
         assert target.cached.cache_info().currsize == 1
@@ -266,7 +266,7 @@ def test_a_hooked_function_keeps_its_name_signature_and_extra_methods(target):
     ],
 )
 @pytest.mark.parametrize("how", [subscribe, wrap, replace], ids=["subscribe", "wrap", "replace"])
-def test_an_attribute_that_cannot_be_wrapped_is_refused(target, path, why, how):
+def test_hooking_an_attribute_that_cannot_be_wrapped_raises(target, path, why, how):
     """A hook that is silently never called is worse than none."""
     before = contents(target)
     options = {"on_error": print} if how is subscribe else {}
@@ -276,7 +276,7 @@ def test_an_attribute_that_cannot_be_wrapped_is_refused(target, path, why, how):
     assert contents(target) == before
 
 
-def test_a_wrapper_that_cannot_be_called_is_refused(target):
+def test_hooking_with_a_wrapper_that_is_not_callable_raises(target):
     before = contents(target)
     with pytest.raises(UsageError, match="returned None"):
         wrap(point("function"), lambda original: None)
@@ -288,13 +288,13 @@ def test_a_wrapper_that_cannot_be_called_is_refused(target):
     assert contents(target) == before
 
 
-def test_a_hook_point_that_torch_lacks_is_reported():
+def test_hooking_an_attribute_that_torch_lacks_raises():
     with pytest.raises(UnsupportedTorch, match="torch has no math:gone"):
         subscribe(HookPoint("test", "math:gone", purpose="seeing"), lambda a, k: None, on_error=print)
 
 
 @pytest.mark.parametrize("path", KINDS)
-def test_replacements_nest_and_leave_in_any_order(target, path):
+def test_replacements_of_an_attribute_nest_and_can_be_removed_in_any_order(target, path):
     """The newest replacement is called; it need not call what it replaces."""
     before = contents(target)
     first = replace(point(path), lambda *args: "first")
@@ -309,7 +309,7 @@ def test_replacements_nest_and_leave_in_any_order(target, path):
     assert contents(target) == before
 
 
-def test_a_replacement_is_not_changed_itself(target):
+def test_replace_does_not_modify_the_replacement_function(target):
     def fn(x):
         return None
 
@@ -320,7 +320,7 @@ def test_a_replacement_is_not_changed_itself(target):
 
 
 @pytest.mark.parametrize("kind", ["subscribe", "wrap"])
-def test_every_handle_is_a_context_manager_that_can_be_removed_twice(target, kind):
+def test_hook_handle_is_a_context_manager_and_can_be_removed_twice(target, kind):
     handle = install(kind, "function", [], "tag")
     assert isinstance(handle, Handle)
     other = install(kind, "function", calls := [], "other")
@@ -333,7 +333,7 @@ def test_every_handle_is_a_context_manager_that_can_be_removed_twice(target, kin
 
 
 @pytest.mark.parametrize("path", KINDS)
-def test_threads_that_install_and_remove_lose_no_result(target, path):
+def test_installing_and_removing_hooks_from_threads_keeps_results_correct(target, path):
     before = contents(target)
     failures = []
 
@@ -358,7 +358,7 @@ def test_threads_that_install_and_remove_lose_no_result(target, path):
     assert contents(target) == before
 
 
-def test_subscribers_run_in_order_and_finish_in_reverse(target):
+def test_hook_subscribers_run_in_order_and_finish_in_reverse(target):
     order = []
 
     def named(name):
@@ -373,7 +373,7 @@ def test_subscribers_run_in_order_and_finish_in_reverse(target):
     assert order == ["a", "b", ("b", 6), ("a", 6)]
 
 
-def test_an_error_in_a_subscriber_is_reported_and_the_call_continues(target):
+def test_exception_in_a_hook_subscriber_is_reported_and_the_call_continues(target):
     reports = []
 
     def report(hook, error):
@@ -396,7 +396,7 @@ def test_an_error_in_a_subscriber_is_reported_and_the_call_continues(target):
     assert reports == [("test", "before"), ("test", "after")]
 
 
-def test_the_programs_exception_passes_through(target):
+def test_exception_of_a_hooked_function_reaches_subscriber_and_caller(target):
     seen = []
     with (
         subscribe(point("function"), lambda a, k: lambda result, raised: seen.append(raised), on_error=print),
@@ -406,7 +406,7 @@ def test_the_programs_exception_passes_through(target):
     assert seen == [raised.value]
 
 
-def test_a_subscriber_removed_during_a_call_still_gets_its_result(target):
+def test_hook_subscriber_removed_during_a_call_still_receives_the_result(target):
     ended = []
 
     def before(args, kwargs):
@@ -419,7 +419,7 @@ def test_a_subscriber_removed_during_a_call_still_gets_its_result(target):
     assert not installed()
 
 
-def test_a_subscription_can_be_limited_to_its_thread(target):
+def test_hook_subscription_can_be_limited_to_the_current_thread(target):
     calls = []
     with subscribe(point("function"), lambda a, k: calls.append(a), on_error=print, this_thread_only=True):
         thread = threading.Thread(target=target.function, args=(1,))
@@ -431,8 +431,8 @@ def test_a_subscription_can_be_limited_to_its_thread(target):
 
 @pytest.mark.parametrize("wrappers", [0, 1, 2])
 @pytest.mark.parametrize("inherited", [False, True])
-def test_stack_depths_passed_to_torch_count_the_frames_of_dynx(target, wrappers, inherited):
-    """Torch records the user line of a guard as so many frames above its own function."""
+def test_skip_argument_of_a_hooked_function_counts_the_frames_that_dynx_adds(target, wrappers, inherited):
+    """torch finds the user line of a guard a given number of frames above its own function."""
 
     class Base:
         def caller(self, *, skip=0):

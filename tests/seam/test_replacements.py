@@ -1,4 +1,4 @@
-"""`hooks.py` is the only module that replaces attributes of torch: what is assigned elsewhere is in a list with its reason."""
+"""Only `hooks.py` replaces attributes of torch; assignments to objects of torch elsewhere are listed here with a reason."""
 
 from __future__ import annotations
 
@@ -130,20 +130,20 @@ def replacements() -> list[tuple[str, str, int]]:
     return found
 
 
-def test_only_hooks_replaces_attributes_of_torch():
-    """An attribute that is replaced in several places is not restored in the right order."""
+def test_only_the_hooks_module_replaces_attributes_of_torch():
+    """If several modules replace one attribute, it is not restored in the right order."""
     unlisted = [f"{file}:{line} {kind}" for file, kind, line in replacements() if (file, kind) not in EXCEPTIONS]
     assert unlisted == [], "use dynx._torch.hooks, or add the attribute and the reason above"
 
 
-def test_the_list_of_exceptions_has_no_stale_lines():
+def test_every_listed_assignment_to_a_foreign_attribute_exists():
     used = {(file, kind) for file, kind, _ in replacements()}
     own = own_attributes()
     assert [key for key in EXCEPTIONS if key not in used and key[1] not in own] == []
 
 
-def test_showwarning_is_restored_whatever_the_program_saved():
-    """`warnings.catch_warnings` puts back the function that it found, also after dynx has stopped listening."""
+def test_warnings_showwarning_is_restored_even_if_the_program_restores_a_removed_hook():
+    """`warnings.catch_warnings` restores the function that it found, even if dynx has removed that hook since."""
     before = warnings.showwarning
     heard = []
     messages = listen_to_messages(lambda text, origin: heard.append(text))

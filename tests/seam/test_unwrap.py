@@ -1,4 +1,4 @@
-"""`unwrap`: which code runs when a callable is called, whatever is around it."""
+"""`unwrap` finds the code that runs when a callable is called, behind decorators, partials and torch.compile."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ CALLABLES = {
 
 
 @pytest.mark.parametrize("name", CALLABLES)
-def test_the_function_at_the_end_of_the_chain(name):
+def test_unwrap_finds_the_innermost_function_and_its_wrappers(name):
     build, function, wrappers = CALLABLES[name]
     unwrapped = unwrap(build())
     assert unwrapped.function is function
@@ -101,15 +101,15 @@ def test_the_function_at_the_end_of_the_chain(name):
 
 
 @pytest.mark.parametrize("name", CALLABLES)
-def test_compiled_if_the_call_itself_runs_compiled_code(name):
+def test_unwrap_is_compiled_only_if_the_call_itself_runs_compiled_code(name):
     """A wrapper around a compiled function runs its own code first: it has no cache entries of its own."""
     is_compiled = name.startswith(("torch.compile", "dynx.compile", "module compiled"))
     assert unwrap(CALLABLES[name][0]()).is_compiled == is_compiled
 
 
 @pytest.mark.parametrize("compiler", [eager, with_dynx], ids=["torch", "dynx"])
-def test_original_is_what_was_compiled(compiler):
-    """This is what is compiled when a compiled callable is compiled again; torch has no compiled functions in each other."""
+def test_unwrap_original_is_the_callable_that_was_passed_to_the_compiler(compiler):
+    """Compiling a compiled callable compiles its original again: torch does not nest compiled functions."""
     box = Object()
     net = Net()
     assert unwrap(compiler(add)).original is add
@@ -120,7 +120,7 @@ def test_original_is_what_was_compiled(compiler):
     assert unwrap(passed_on(compiler(add))).original.__code__ is not add.__code__
 
 
-def test_a_method_whose_function_is_compiled_stays_bound():
+def test_unwrap_keeps_the_self_of_a_bound_method_whose_function_is_compiled():
     class Compiled:
         @eager
         def method(self, x):
@@ -135,13 +135,13 @@ def test_a_method_whose_function_is_compiled_stays_bound():
 
 
 @pytest.mark.parametrize("compiler", [None, eager, with_dynx], ids=["uncompiled", "torch", "dynx"])
-def test_module_is_the_one_that_was_written(compiler):
+def test_unwrap_module_is_the_users_module_instead_of_the_optimized_module(compiler):
     net = Net()
     assert unwrap(net if compiler is None else compiler(net)).module is net
     assert unwrap(net.forward).module is None
 
 
-def test_the_compiled_function_of_a_module():
+def test_unwrap_finds_the_compiled_function_of_a_module():
     net = Net()
     wrapped = eager(net)
     assert unwrap(wrapped).compiled is vars(wrapped)["forward"]
@@ -150,8 +150,8 @@ def test_the_compiled_function_of_a_module():
     assert unwrap(net).compiled is net._compiled_call_impl
 
 
-def test_through_stops_at_other_wrappers():
-    """Cache entries of a partial are not those of its function, although its function runs."""
+def test_unwrap_through_removes_only_the_named_kinds_of_wrappers():
+    """A compiled partial has its own cache entries, although the function of the partial runs."""
     inner = passed_on(add)
     target = eager(functools.partial(inner))
     assert type(unwrap(target).through("compiled", "decorator")) is functools.partial
@@ -162,7 +162,7 @@ def test_through_stops_at_other_wrappers():
 @pytest.mark.parametrize(
     "target", [len, Net, Object, None, "text", torch.add], ids=lambda target: getattr(target, "__name__", repr(target))
 )
-def test_without_python_code_there_is_no_function(target):
+def test_unwrap_of_a_target_without_python_code_has_no_function(target):
     unwrapped = unwrap(target)
     assert unwrapped.function is None
     assert unwrapped.code is None
@@ -170,7 +170,7 @@ def test_without_python_code_there_is_no_function(target):
     assert [layer.value for layer in unwrapped.layers] == [target]
 
 
-def test_attributes_of_objects_are_not_computed():
+def test_unwrap_does_not_call_getattr_of_an_object():
     """An object that answers every attribute, as a mock does, would wrap itself forever."""
 
     class Anything:
@@ -183,7 +183,7 @@ def test_attributes_of_objects_are_not_computed():
     assert unwrap(Anything()).function is Anything.__call__
 
 
-def test_a_chain_that_leads_back_ends():
+def test_unwrap_ends_on_a_cycle_of_wrapped_attributes():
     def first(): ...
     def second(): ...
 
@@ -191,7 +191,7 @@ def test_a_chain_that_leads_back_ends():
     assert [layer.value for layer in unwrap(first).layers] == [first, second]
 
 
-def test_a_metaclass_may_run_python_code():
+def test_function_of_a_class_is_the_call_method_of_its_metaclass():
     class Meta(type):
         def __call__(cls): ...
 
@@ -200,7 +200,7 @@ def test_a_metaclass_may_run_python_code():
     assert function_of(Class) is Meta.__call__
 
 
-def test_code_of_functions_and_methods():
+def test_code_of_is_the_code_object_of_a_function_or_method():
     assert code_of(add) is add.__code__
     assert code_of(Object().method) is Object.method.__code__
     assert code_of(len) is code_of(Object()) is None

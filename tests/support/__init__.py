@@ -1,1 +1,1 @@
-"""What tests share: one concept a file."""
+"""Helpers that several test files share, one concept in each file."""

@@ -6,9 +6,9 @@ import torch
 
 
 def assert_agree(run, eager, make_args, *, calls=5, grad_mode=torch.no_grad):
-    """Call both with equal arguments: results, and changes of the arguments in place, have to be equal.
+    """Assert that `run` and `eager` return equal results, and mutate equal arguments equally, in several calls.
 
-    `make_args` is called once for each of the two, with the same seed, so that arguments that share memory do so for both.
+    `make_args` is called for each function with the same seed, so that arguments that share memory do so for both.
     """
     with grad_mode():
         for step in range(calls):
@@ -21,7 +21,7 @@ def assert_agree(run, eager, make_args, *, calls=5, grad_mode=torch.no_grad):
 
 
 def assert_same_grads(model, twin):
-    """Assert that the parameters of two models have equal gradients, or none alike."""
+    """Assert that corresponding parameters of two models have equal gradients, or both have none."""
     for param, twin_param in zip(model.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(param.grad, twin_param.grad)
 

@@ -1,4 +1,4 @@
-"""A module with attributes of every kind that dynx hooks, in the place of torch."""
+"""A module with every kind of attribute that dynx hooks, as a stand-in for torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trace bus on real compilations: keys, attempts, outcomes, and no leftovers in torch."""
+"""Records of real compilations: ids, attempts, outcomes and reasons; no hook or reference remains in torch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def printing(x):
     return y * 2
 
 
-def test_generation_grows_with_each_reset():
+def test_generation_of_a_compile_grows_with_each_dynamo_reset():
     """Compile ids repeat after a reset; together with the generation they are unique."""
     with dynx.watch() as w:
         for _ in range(3):
@@ -35,7 +35,7 @@ def test_generation_grows_with_each_reset():
     assert len({compile.generation for compile in w.compiles}) == 3
 
 
-def test_generations_are_derived_from_compile_ids():
+def test_dynamo_reset_is_detected_by_a_compile_id_that_does_not_grow():
     """`torch._dynamo.reset` is not patched: an id that does not grow means that there was a reset."""
     ids = Generations()
     assert [ids.register(frame, nth) for frame, nth in [(0, 0), (1, 0), (0, 1), (2, 0)]] == [0, 0, 0, 0]
@@ -44,7 +44,7 @@ def test_generations_are_derived_from_compile_ids():
     assert ids.register(0, 2) == 2
 
 
-def test_discarded_attempts_are_labelled_and_their_breaks_counted_once():
+def test_compile_record_lists_restarted_attempts_and_their_graph_break_counts_once():
     with dynx.watch() as w:
         torch.compile(printing, backend="eager")(torch.ones(3))
     first, resume_function = w.compiles
@@ -54,7 +54,7 @@ def test_discarded_attempts_are_labelled_and_their_breaks_counted_once():
     assert [(graph_break.count, graph_break.location.function) for graph_break in w.graph_breaks] == [(1, "printing")]
 
 
-def test_backend_error_fails_the_compile():
+def test_backend_error_is_recorded_as_a_failed_compile():
     def backend(graph_module, inputs):
         raise RuntimeError("no such device")
 
@@ -65,13 +65,13 @@ def test_backend_error_fails_the_compile():
     assert "no such device" in compile.reason
 
 
-def test_graph_break_with_fullgraph_fails_the_compile():
+def test_graph_break_with_fullgraph_is_recorded_as_a_failed_compile():
     with dynx.watch() as w, pytest.raises(torch._dynamo.exc.Unsupported):
         torch.compile(printing, backend="eager", fullgraph=True)(torch.ones(3))
     assert [compile.outcome for compile in w.compiles] == ["failed"]
 
 
-def test_function_without_operations_is_skipped_with_a_reason():
+def test_function_without_operations_is_recorded_as_skipped_with_a_reason():
     def identity(x):
         return x
 
@@ -82,7 +82,7 @@ def test_function_without_operations_is_skipped_with_a_reason():
     assert compile.reason
 
 
-def test_function_without_tensors_is_recorded_as_skipped():
+def test_function_without_tensor_arguments_is_recorded_as_skipped():
     """After a graph break the helper is called as a plain function; Dynamo skips it without a message."""
 
     def shout(text):
@@ -99,8 +99,8 @@ def test_function_without_tensors_is_recorded_as_skipped():
     assert [skipped.reason for skipped in w.skipped] == ["no tensor among its arguments"]
 
 
-def test_all_lines_that_requested_a_guard_are_listed():
-    """torch names the first line; the line to change may be another one."""
+def test_recompile_reason_lists_all_lines_that_requested_the_guard():
+    """torch names only the first line; the user may have to change another one."""
 
     class Net(torch.nn.Module):
         def __init__(self):
@@ -123,7 +123,7 @@ def test_all_lines_that_requested_a_guard_are_listed():
     assert line + 1 in [location.line for location in reason.requesters]
 
 
-def test_recompile_of_an_entry_compiled_before_the_watch_is_explained():
+def test_recompile_of_a_cache_entry_compiled_before_the_watch_has_a_reason():
     """Users start a watch when the program is already slow."""
     compiled = torch.compile(add, backend="eager")
     compiled(torch.ones(3))
@@ -133,8 +133,8 @@ def test_recompile_of_an_entry_compiled_before_the_watch_is_explained():
     assert (reason.kind, reason.expected, reason.got) == ("size", "3", "4")
 
 
-def test_global_state_from_before_the_watch_is_unknown():
-    """A guess would be wrong: torch does not keep the state."""
+def test_recompile_reason_has_no_old_global_state_if_compiled_before_the_watch():
+    """torch does not keep the global state of a cache entry, and dynx does not guess it."""
     compiled = torch.compile(add, backend="eager")
     compiled(torch.ones(3))
     with dynx.watch() as w, torch.no_grad():
@@ -143,7 +143,7 @@ def test_global_state_from_before_the_watch_is_unknown():
     assert (reason.expected, reason.got) == (None, "grad_mode False")
 
 
-def test_recompile_under_error_on_recompile_is_explained():
+def test_recompile_reason_is_recorded_with_error_on_recompile():
     compiled = torch.compile(add, backend="eager")
     with dynx.watch() as w, torch._dynamo.config.patch(error_on_recompile=True):
         compiled(torch.ones(3))
@@ -161,7 +161,7 @@ def test_compilations_on_other_threads_are_recorded():
     assert len(w.compiles) == 1
 
 
-def test_nothing_of_torch_is_kept_alive():
+def test_watch_keeps_no_tensor_frame_or_graph_of_torch_alive():
     """Records outlive tensors, frames and graphs. torch keeps some of these objects alive itself; dynx must add none."""
 
     def program():
@@ -190,7 +190,7 @@ def test_nothing_of_torch_is_kept_alive():
     assert watched - max(plain) < 5, "one object per run is a leak; torch's own count varies by one or two"
 
 
-def test_hooks_are_installed_only_while_there_is_a_listener():
+def test_torch_hooks_are_installed_only_while_a_watch_is_open():
     assert not installed()
     with dynx.watch():
         inside = installed()
@@ -201,7 +201,7 @@ def test_hooks_are_installed_only_while_there_is_a_listener():
     assert not installed()
 
 
-def test_failing_listener_does_not_affect_the_other_listeners(count_compiles):
+def test_trace_bus_listener_that_raises_does_not_affect_other_listeners(count_compiles):
     records = []
 
     def fails(record):

@@ -1,4 +1,4 @@
-"""`watch(detail="full")` keeps the guards and the graph of each compilation: passively, bounded, and in plain data."""
+"""`watch(detail="full")` records the guards and the graph code of each compilation: in bounded size and as plain data."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def watched(fn, *args, **kwargs):
     return w.run
 
 
-def test_guards_name_value_expectation_and_every_line_that_asked():
+def test_full_detail_guards_have_the_source_expected_value_and_requesting_lines():
     run = watched(Net(), torch.ones(2))
     (compiled,) = run.guards
     assert compiled.key == run.compiles[0].key
     assert compiled.location == run.compiles[0].location
     (scale,) = [guard for guard in compiled.guards if guard.source == "self.scale"]
     assert (scale.kind, scale.expected, scale.type) == ("value", "2", "EQUALS_MATCH")
-    assert [line.line for line in scale.requesters] in ([LINE + 1, LINE + 2], [LINE + 1])  # torch 2.11 asks once
+    assert [line.line for line in scale.requesters] in ([LINE + 1, LINE + 2], [LINE + 1])  # torch 2.11 requests the guard once
     assert scale.location == scale.requesters[0]
     (tensor,) = [guard for guard in compiled.guards if guard.source == "x" and guard.kind == "tensor"]
     assert tensor.expected.startswith("float32, [2]")
@@ -64,7 +64,7 @@ def test_guards_name_value_expectation_and_every_line_that_asked():
     assert compiled.omitted == 0
 
 
-def test_graph_code_names_the_line_of_each_node():
+def test_full_detail_graph_code_names_the_source_line_of_each_node():
     (graph,) = watched(Net(), torch.ones(2)).graph_code
     lines = {line.text.split(" = ")[1].split(";")[0]: line.location.line for line in graph.lines if " = " in line.text}
     assert lines["l_x_.sin()"] == LINE + 1
@@ -74,8 +74,8 @@ def test_graph_code_names_the_line_of_each_node():
     assert {line.location.function for line in graph.lines if line.location} == {"Net.forward"}
 
 
-def test_each_compilation_has_its_own():
-    """After a break the resume function is a compilation too; discarded attempts are not."""
+def test_each_compilation_has_its_own_guards_and_graph_code():
+    """The resume function after a graph break is a compilation of its own; a discarded attempt is not."""
     run = watched(broken, torch.ones(2))
     keys = [compile.key for compile in run.compiles]
     assert [graph.key for graph in run.graph_code] == keys
@@ -85,7 +85,7 @@ def test_each_compilation_has_its_own():
     assert "relu" in resumed.code
 
 
-def test_what_leads_to_no_compiled_code_has_none():
+def test_failed_compilation_has_no_guards_and_no_graph_code():
     def backend(graph_module, inputs):
         raise RuntimeError("no such device")
 
@@ -95,20 +95,20 @@ def test_what_leads_to_no_compiled_code_has_none():
     assert (w.guards, w.graph_code) == ((), ())
 
 
-def test_they_are_off_by_default():
+def test_watch_records_no_guards_and_no_graph_code_by_default():
     with dynx.watch() as w:
         torch.compile(Net(), backend="eager")(torch.ones(2))
     assert (w.guards, w.graph_code) == ((), ())
 
 
-def test_another_watch_without_detail_does_not_get_them():
+def test_full_detail_of_one_watch_adds_no_guards_or_graph_code_to_another_watch():
     with dynx.watch() as plain, dynx.watch(detail="full") as full:
         torch.compile(Net(), backend="eager")(torch.ones(2))
     assert len(full.guards) == len(full.graph_code) == 1
     assert (plain.guards, plain.graph_code) == ((), ())
 
 
-def test_they_survive_a_run_file_and_are_in_the_json(tmp_path):
+def test_guards_and_graph_code_are_saved_in_the_run_file_and_the_json(tmp_path):
     run = watched(broken, torch.ones(2), out=tmp_path / "run.dynx")
     assert Run.load(tmp_path / "run.dynx") == run
     groups = json.loads(run.to_json())
@@ -116,8 +116,8 @@ def test_they_survive_a_run_file_and_are_in_the_json(tmp_path):
     assert [graph["type"] for graph in groups["graph_code"]] == ["graph_code"] * 2
 
 
-def test_what_is_left_out_is_counted(monkeypatch, tmp_path):
-    """A run file must not grow without bound; whoever reads it must know that there was more."""
+def test_guards_and_graph_code_above_the_size_limits_are_omitted_and_counted(monkeypatch, tmp_path):
+    """A run file must not grow without bound, and has to say how much was omitted."""
     whole = watched(Net(), torch.ones(2))
     monkeypatch.setattr(compile_details, "_MAX_GUARDS", 3)
     monkeypatch.setattr(compile_details, "_MAX_REQUESTERS", 1)
@@ -140,7 +140,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_reading_changes_no_graph_no_bytecode_and_no_guard(name):
+def test_full_detail_watch_changes_no_graph_bytecode_or_guard(name):
     function, args = PROGRAMS[name]
     function = getattr(function, "__func__", function)
     args = (Net(), *args) if name == "module" else args
@@ -152,7 +152,7 @@ def test_reading_changes_no_graph_no_bytecode_and_no_guard(name):
     assert watch.graph_code
 
 
-def test_nothing_of_torch_is_kept_alive():
+def test_full_detail_watch_keeps_no_tensor_or_translator_of_torch_alive():
     def growth(observer):
         before = alive()
         with observer:
@@ -167,7 +167,7 @@ def test_nothing_of_torch_is_kept_alive():
     assert len(watch.guards) >= 4
 
 
-def test_the_records_hold_plain_data():
+def test_guards_and_graph_code_records_hold_only_plain_data():
     run = watched(nested, *PROGRAMS["nested"][1])
     plain = (str, int, float, bool, type(None), tuple, dict, types.MappingProxyType)
 
@@ -186,7 +186,7 @@ def test_the_records_hold_plain_data():
         check(record)
 
 
-def test_a_failure_to_read_is_recorded_and_the_program_goes_on(monkeypatch):
+def test_failure_to_read_guards_or_graph_code_is_recorded_and_the_program_continues(monkeypatch):
     def fails(*args):
         raise TypeError("no such field")
 

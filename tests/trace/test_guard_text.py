@@ -78,11 +78,11 @@ def test_guard_messages_recorded_from_torch_are_parsed(text, kind, source, expec
     assert (guard.kind, guard.source, guard.expected, guard.got) == (kind, source, expected, got)
 
 
-def test_chained_comparison_does_not_swap_expected_and_got():
+def test_guard_message_with_the_bound_before_the_size_keeps_the_bound_as_expected():
     assert parse_guard("6 <= x.size()[0]").expected == "6 <= x.size()[0]"
 
 
-def test_line_is_taken_from_the_user_stack():
+def test_guard_line_is_parsed_from_the_user_stack_trace():
     text = (
         "0/1: self.step == 0                  # self.step += 1  # examples/mistakes.py:16 in forward (HINT: ...)\n"
         "User stack trace:\n"
@@ -95,7 +95,7 @@ def test_line_is_taken_from_the_user_stack():
     assert entry.guard.text == "self.step == 0"
 
 
-def test_line_is_taken_from_the_comment_before_torch_2_13():
+def test_guard_line_is_parsed_from_the_trailing_comment_before_torch_2_13():
     guard = parse_guard("self.step == 0                  # self.step += 1  # examples/mistakes.py:16 in forward")
     assert guard.line == ("examples/mistakes.py", 16, "forward")
 

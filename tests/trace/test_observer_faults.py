@@ -1,4 +1,4 @@
-"""Regressions: ways in which an observer once affected the program."""
+"""Regression tests: cases in which `dynx.watch()` could affect the program that it observes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_hooked_function_without_the_expected_skip_parameter_is_called(monkeypat
         assert module.g(3, skip=2) == 3
 
 
-def test_log_message_that_cannot_be_formatted_is_ignored():
+def test_torch_log_message_with_a_bad_format_string_does_not_fail_the_compilation():
     """torch's loggers are the program's too: a bad format string must not fail the compilation because dynx listens."""
 
     def backend(graph_module, inputs):
@@ -52,7 +52,7 @@ def test_log_message_that_cannot_be_formatted_is_ignored():
         logging.raiseExceptions = raising
 
 
-def test_saved_showwarning_holds_no_reference_to_the_program():
+def test_saved_warnings_showwarning_holds_no_reference_to_an_ended_watch():
     """Another thread may save `warnings.showwarning` while torch compiles, and restore it afterwards."""
     saved = []
 
@@ -72,7 +72,7 @@ def test_saved_showwarning_holds_no_reference_to_the_program():
     assert (site.subscribers, site.wrappers, site.chain[0]) == ([], [], before)
 
 
-def test_failing_start_listener_leaves_no_hook_behind():
+def test_trace_bus_listener_that_raises_at_compile_start_leaves_no_hook_installed():
     def fails(compile_id, location):
         raise RuntimeError("no terminal")
 
@@ -88,7 +88,7 @@ def test_failing_start_listener_leaves_no_hook_behind():
     assert not installed()
 
 
-def test_values_are_read_without_reading___class__():
+def test_guarded_values_are_read_without_evaluating_an_overridden___class__():
     calls = []
 
     class OverriddenClass:
@@ -104,7 +104,7 @@ def test_values_are_read_without_reading___class__():
     assert not calls
 
 
-def test_recursive_function_can_be_decorated(tmp_path):
+def test_recursive_function_can_be_decorated_with_watch(tmp_path):
     @dynx.watch(out=tmp_path / "run.dynx")
     def down(n):
         torch.compile(lambda x: x * n, backend="eager")(torch.ones(n + 1))
@@ -115,7 +115,7 @@ def test_recursive_function_can_be_decorated(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["generator", "coroutine"])
-def test_decorating_a_generator_or_coroutine_raises(kind):
+def test_decorating_a_generator_or_coroutine_with_watch_raises(kind):
     def generator():
         yield 1
 
@@ -135,7 +135,7 @@ def test_unwritable_run_file_does_not_raise_when_warnings_are_errors(capsys):
     assert "cannot write /proc/nope/run.dynx" in capsys.readouterr().err
 
 
-def test_limit_reached_by_several_threads_is_recorded_once():
+def test_recompile_limit_reached_by_several_threads_is_recorded_once():
     class Counter(torch.nn.Module):
         def __init__(self):
             super().__init__()

@@ -1,4 +1,4 @@
-"""The guard that is reported first when several cache entries fail, and the advice that follows."""
+"""The failed guard that a recompile reports first if there are several cache entries, and the advice for it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def act(x, mode, name):
     return x * len(name)
 
 
-def test_value_without_an_entry_is_reported_first():
-    """If a value alternates, most entries fail because of a value that has an entry of its own."""
+def test_recompile_reason_names_first_the_value_that_no_cache_entry_matches():
+    """If one value alternates, most cache entries fail on it, although another entry was compiled for it."""
     compiled = torch.compile(act, backend="eager")
     x = torch.ones(2)
     with dynx.watch() as w:
@@ -32,7 +32,7 @@ def test_value_without_an_entry_is_reported_first():
     assert [(reason.source, reason.got) for reason in first] == [("mode", "Mode.EXPLOIT"), ("name", "'bb'")]
 
 
-def test_branch_on_a_symbolic_number_names_the_number():
+def test_recompile_reason_of_a_branch_on_a_symint_names_the_argument():
     def f(x, n):
         return x + n if n < 10 else x - n
 
@@ -44,7 +44,7 @@ def test_branch_on_a_symbolic_number_names_the_number():
     assert {finding.rule for finding in w.findings} == {"DX114"}
 
 
-def test_sizes_that_change_together_are_marked_together():
+def test_mark_dynamic_advice_names_all_sizes_that_change_together():
     """Marking only one of them raises ConstraintViolationError."""
 
     def loss(x, y):
@@ -58,7 +58,7 @@ def test_sizes_that_change_together_are_marked_together():
     assert finding.advice == "mark_dynamic(x, 0) with mark_dynamic(y, 0), or pad to one size"
 
 
-def test_size_one_gets_no_advice_to_mark_it():
+def test_size_one_gets_no_mark_dynamic_advice():
     compiled = torch.compile(lambda x: x + 1, backend="eager")
     with dynx.watch() as w:
         for size in (1, 2):
@@ -66,7 +66,7 @@ def test_size_one_gets_no_advice_to_mark_it():
     assert w.findings[0].advice == "size 1 always compiles on its own: warm up with 2 or more"
 
 
-def test_specialized_number_is_not_reported_as_dynamic():
+def test_int_attribute_that_torch_specializes_is_not_reported_as_dynamic():
     """torch logs a changed int on a module as dynamic and then specializes it."""
 
     class Net(torch.nn.Module):
@@ -87,8 +87,8 @@ def test_specialized_number_is_not_reported_as_dynamic():
     assert [(change.source, change.dim) for change in w.dynamic] == [("L['self'].nums", "size 0")]
 
 
-def test_dynamic_size_of_a_discarded_attempt_is_reported():
-    """torch logs it in the first attempt only."""
+def test_size_that_became_dynamic_in_a_restarted_attempt_is_reported():
+    """torch logs the change to a dynamic size in the first attempt only."""
 
     def f(x):
         y = x + 1
@@ -102,7 +102,7 @@ def test_dynamic_size_of_a_discarded_attempt_is_reported():
     assert ("L['x']", "size 0", "3", "4") in [(change.source, change.dim, change.first, change.second) for change in w.dynamic]
 
 
-def test_graph_break_with_fullgraph_gets_its_advice():
+def test_graph_break_with_fullgraph_gets_the_advice_of_its_rule():
     def f(x):
         if x.sum() > 0:
             return x + 1
@@ -118,7 +118,7 @@ def test_graph_break_with_fullgraph_gets_its_advice():
     assert finding.evidence[0].startswith("the compilation failed")
 
 
-def test_graph_break_in_a_loop_names_the_function_that_runs_eagerly():
+def test_finding_of_a_graph_break_in_a_loop_names_the_function_that_runs_eagerly():
     def callback(x):
         print(end="")
         return x + 1
@@ -136,7 +136,7 @@ def test_graph_break_in_a_loop_names_the_function_that_runs_eagerly():
     assert len(w.run.eager) == 1
 
 
-def test_generators_of_the_standard_library_are_not_reported():
+def test_generators_of_the_standard_library_have_no_finding():
     """torch.save runs generators of the standard library, and so do many programs: only a compiled generator is a mistake."""
 
     def f(x):

@@ -1,4 +1,4 @@
-"""Reads of guarded values: none of the user's code runs."""
+"""Reading values by the source of a guard, such as `self.step`, without running the user's code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dynx._trace import safe_read
 
 
 class Trap:
-    """A value with every method that reading it could run."""
+    """A value whose special methods and properties all raise."""
 
     def __init__(self):
         self.plain = 3
@@ -82,11 +82,11 @@ GLOBALS = {"STEP": 4, "torch": torch}
         ("(" * 500, None),
     ],
 )
-def test_value_is_read_or_unknown(source, text):
+def test_guard_source_is_evaluated_without_running_user_code(source, text):
     assert safe_read.describe(source, LOCALS, GLOBALS) == text
 
 
-def test_length_ignores_overridden_len():
+def test_length_of_a_guarded_list_ignores_an_overridden_len():
     assert safe_read.length("l", LOCALS, GLOBALS) == "2"
     assert safe_read.length("t", LOCALS, GLOBALS) is None
 
@@ -108,7 +108,7 @@ OPTIMIZER = torch.optim.SGD(MODULE.parameters(), lr=0.1)
         ("len(x) (", "object"),
     ],
 )
-def test_holder_of_a_value(source, holder):
+def test_guard_source_is_classified_by_the_kind_of_object_that_holds_the_value(source, holder):
     assert safe_read.holder(source, {**LOCALS, "opt": OPTIMIZER}, GLOBALS) == holder
 
 

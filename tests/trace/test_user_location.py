@@ -1,4 +1,4 @@
-"""The owner of a file, and the line of a stack that is shown to the user."""
+"""Who owns a file (torch, dynx, a library, the user), and which line of a stack is shown to the user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIBRARY = sysconfig.get_path("purelib") + "/transformers/modeling.py"
 USER = RawFrame("/home/me/train.py", 3, "main")
 
 
-def test_owner_of_file():
+def test_owner_of_a_file_is_torch_dynx_python_a_library_or_the_user():
     assert owner_of_file(TORCH) == ("torch", None)
     assert owner_of_file(dynx.__file__) == ("dynx", None)
     assert owner_of_file(json.__file__) == ("python", None)
@@ -28,52 +28,52 @@ def test_owner_of_file():
     assert owner_of_file("/tmp/ipykernel_12/345.py") == ("user", None)
 
 
-def test_innermost_line_of_the_user_is_returned():
+def test_user_location_is_the_innermost_line_of_the_users_code():
     stack = (USER, RawFrame("/home/me/model.py", 7, "forward"), RawFrame(TORCH, 9, "relu"), RawFrame(json.__file__, 1, "x"))
     assert user_location(stack) == Location("/home/me/model.py", 7, "forward")
 
 
-def test_line_in_a_library_names_the_users_line_that_called_it():
+def test_location_in_a_library_names_the_users_line_that_called_it():
     stack = (USER, RawFrame(LIBRARY, 40, "forward"), RawFrame(TORCH, 9, "relu"))
     location = user_location(stack)
     assert (location.library, location.line) == ("transformers", 40)
     assert location.caller == Location("/home/me/train.py", 3, "main")
 
 
-def test_compiled_library_function_is_called_from_the_call_site():
-    """The traced stack then contains no line of the user."""
+def test_location_in_a_compiled_library_function_has_the_call_site_as_caller():
+    """The stack that Dynamo traces then contains no line of the user."""
     site = Location("/home/me/train.py", 12, "main")
     assert user_location((RawFrame(LIBRARY, 40, "forward"),), site).caller == site
     assert user_location((RawFrame(TORCH, 40, "forward"),), site) == site
 
 
-def test_generated_methods_are_not_shown():
+def test_user_location_skips_methods_that_dataclasses_generate():
     """dataclasses create `__init__` with exec; `python -c` programs have the same file name."""
     assert user_location((USER, RawFrame("<string>", 4, "__init__"))) == Location("/home/me/train.py", 3, "main")
     assert user_location((RawFrame("<string>", 4, "main"),)) == Location("<string>", 4, "main")
 
 
-def test_resume_function_has_the_name_of_the_users_function():
+def test_location_in_a_resume_function_has_the_name_of_the_original_function():
     stack = (RawFrame("/home/me/model.py", 7, "torch_dynamo_resume_in_forward_at_7"),)
     assert user_location(stack).function == "forward"
     assert chain_of(stack)[0].function == "forward"
 
 
-def test_call_site_is_the_current_line():
-    assert call_site().function.endswith("test_call_site_is_the_current_line")
+def test_call_site_is_the_line_that_the_program_is_running():
+    assert call_site().function.endswith("test_call_site_is_the_line_that_the_program_is_running")
 
 
-def test_function_gets_its_qualified_name():
+def test_location_gets_the_qualified_name_of_its_function():
     def here():
         return call_site()
 
     site = here()
     plain = Location(site.file, site.line, "here")
-    assert named(plain).function == "test_function_gets_its_qualified_name.here"
+    assert named(plain).function == "test_location_gets_the_qualified_name_of_its_function.here"
     assert named(Location("/gone.py", 3, "f")).function == "f"
 
 
-def test_first_line_of_a_decorated_function_is_its_def():
+def test_first_line_of_a_decorated_function_is_its_def_line():
     @torch.compiler.disable(
         recursive=True,
     )
