@@ -100,7 +100,7 @@ def test_debugger_reports_a_cache_hit_because_nothing_is_traced(capsys):
     compiled = torch.compile(outer, backend="eager")
     compiled(torch.zeros(2))
     assert debug(compiled, script="n")(torch.zeros(2)).tolist() == [2.0, 2.0]
-    assert "nothing was traced: this is compiled already" in capsys.readouterr().out
+    assert "nothing was traced: a cache entry matches these arguments" in capsys.readouterr().out
 
 
 def test_debugger_steps_through_a_recompilation(capsys):
