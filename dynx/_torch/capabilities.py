@@ -283,7 +283,7 @@ def capability(name: str) -> Capability:
 
 
 def require(*names: str) -> None:
-    """Raise UnsupportedTorch unless the installed torch has all these names of the table; call it where a feature begins."""
+    """Raise UnsupportedTorch unless the installed torch has these hook points and attributes; features call it first."""
     for name in names:
         capability(name).require()
 

@@ -129,7 +129,7 @@ class DropsLayers(nn.Module):
 
 @on_cuda
 @pytest.mark.parametrize(
-    ("module", "reason"), [(CountsCalls, "changes a tensor on the CPU"), (DropsLayers, "draws random numbers on the CPU")]
+    ("module", "reason"), [(CountsCalls, "changes a CPU tensor"), (DropsLayers, "draws random numbers on the CPU")]
 )
 @pytest.mark.parametrize("function", ["train_step", "fast_path"])
 def test_modules_that_mutate_cpu_tensors_or_cpu_rng_run_uncaptured(device, module, reason, function):

@@ -47,7 +47,7 @@ def test_later_replays_do_not_overwrite_cloned_outputs(compiled, device):
     assert [result[0].item() for result in results] == [0.0, 2.0, 4.0, 6.0, 8.0]
 
 
-def test_alias_outputs_of_all_replays_have_one_address(compiled, device):
+def test_outputs_alias_option_returns_the_same_memory_in_every_replay(compiled, device):
     run = compiled(lambda x: x * 2, outputs="alias")
     addresses = set()
     for step in range(5):

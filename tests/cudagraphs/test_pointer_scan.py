@@ -106,13 +106,13 @@ def test_scan_rejects_an_input_pointer_or_number_that_is_zero_in_one_capture(wor
 
 
 @pytest.mark.parametrize("lower", [(0x2000_0000, 0x2010_0000), (0xFFF0_0000, 0x10_0000), (0x4000_0000, 0x2000_0000)])
-def test_scan_rejects_differing_half_words_that_are_not_part_of_an_address(lower):
+def test_kernel_params_are_not_patchable_if_32_bits_that_are_no_address_differ_between_captures(lower):
     first, second = (kernel(words(0x3F80_0000 << 32 | half)) for half in lower)
     with pytest.raises(NotPatchable, match="word 0 of parameter 0"):
         find_input_pointers([first], [second], [[first]], INPUTS, HIGH)
 
 
-def test_scan_rejects_a_word_that_differs_in_both_halves():
+def test_kernel_params_are_not_patchable_if_all_64_bits_of_a_non_address_differ():
     first, second = kernel(words(0x1_2000_0000)), kernel(words(0x2_2000_0008))
     with pytest.raises(NotPatchable, match="word 0 of parameter 0"):
         find_input_pointers([first], [second], [[first]], INPUTS, HIGH)

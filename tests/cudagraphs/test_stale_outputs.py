@@ -64,7 +64,7 @@ def test_overwritten_outputs_that_are_never_used_do_not_raise(run, device):
     assert doubled.tolist() == plus.tolist() == [2.0] * 3
 
 
-def test_alias_outputs_do_not_keep_frames_of_the_caller_alive(device):
+def test_tracking_returned_outputs_keeps_no_frame_of_the_caller_alive(device):
     config = config_for(device, outputs="alias")
     run = torch.compile(torch.sin, backend=cudagraphs.backend(config))
     x = torch.ones(3, device=device)
@@ -101,7 +101,7 @@ def test_use_of_overwritten_outputs_of_fast_path_and_graphed_raises(device):
             before.sum()
 
 
-def test_alias_outputs_stay_valid_after_the_recording_is_freed(device):
+def test_outputs_returned_without_a_copy_stay_valid_after_the_recording_is_freed(device):
     config = config_for(device, outputs="alias")
     run = torch.compile(lambda x: x * 2, backend=cudagraphs.backend(config))
     for _ in range(2):
@@ -112,7 +112,7 @@ def test_alias_outputs_stay_valid_after_the_recording_is_freed(device):
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.float8_e4m3fn, torch.complex64, torch.int8, torch.uint16])
-def test_alias_outputs_keep_dtype_and_values(device, dtype):
+def test_outputs_returned_without_a_copy_keep_dtype_and_values(device, dtype):
     config = config_for(device, outputs="alias")
     run = torch.compile(lambda x: x.clone(), backend=cudagraphs.backend(config))
     x = torch.tensor([1, 0, 1], device=device).to(dtype)

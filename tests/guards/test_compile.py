@@ -44,7 +44,7 @@ def with_level(gm, inputs, level=0, levels=None):
 
 
 @BOTH
-def test_equal_lambda_and_partial_backends_compile_once(compile, backends):
+def test_lambdas_of_the_same_code_and_partials_of_the_same_function_share_compiles(compile, backends):
     """torch advises functools.partial for changing a backend, yet compiles each partial again."""
     x = torch.ones(3)
     backend = backends.named("lambda")

@@ -265,7 +265,7 @@ def test_mutable_backends_are_compared_by_identity(name):
 
 @pytest.mark.parametrize("create", [lambda: calls_reader, lambda: lambda gm, inputs: calls_reader(gm, inputs)])
 @pytest.mark.parametrize(("module", "name", "value"), [(None, "LEVEL", 2), (math, "pi", 4.0), (None, "backend", print)])
-def test_globals_read_by_called_functions_are_part_of_the_backend_key(monkeypatch, create, module, name, value):
+def test_cache_key_of_a_backend_changes_with_globals_that_its_functions_read(monkeypatch, create, module, name, value):
     before = value_of(create()).key
     assert value_of(create()).key == before
     if module is None:
@@ -293,7 +293,7 @@ def test_backend_keys_are_equal_if_reprs_of_captured_plain_values_are_equal(firs
     assert is_equal == (text_of(first) == text_of(second))
 
 
-def test_class_attributes_are_part_of_the_backend_key(monkeypatch):
+def test_cache_key_of_a_backend_changes_with_attributes_of_its_class(monkeypatch):
     before = value_of(WithClassAttribute()).key
     assert value_of(WithClassAttribute()).key == before
     monkeypatch.setattr(WithClassAttribute, "level", 2)

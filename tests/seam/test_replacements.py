@@ -142,7 +142,7 @@ def test_every_listed_assignment_to_a_foreign_attribute_exists():
     assert [key for key in EXCEPTIONS if key not in used and key[1] not in own] == []
 
 
-def test_warnings_showwarning_is_restored_even_if_the_program_restores_a_removed_hook():
+def test_catch_warnings_cannot_put_back_a_showwarning_hook_that_dynx_has_removed():
     """`warnings.catch_warnings` restores the function that it found, even if dynx has removed that hook since."""
     before = warnings.showwarning
     heard = []

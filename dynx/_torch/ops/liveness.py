@@ -31,7 +31,7 @@ class WeakMemory:
         self._dtype, self._is_conj, self._is_neg = tensor.dtype, tensor.is_conj(), tensor.is_neg()
 
     def is_alive(self) -> bool:
-        """Return whether the storage of the tensor has not been freed."""
+        """Return whether the storage of the tensor is still allocated; only a weak reference to it is kept."""
         return not self._weak.expired()
 
     def tensor(self) -> Any:

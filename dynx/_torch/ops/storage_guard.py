@@ -18,7 +18,7 @@ class StorageGuard(NamedTuple):
 
 
 def storage_guard() -> StorageGuard | None:
-    """Return torch's functions for a `StorageGuard`; None if this build of torch lacks them.
+    """Return torch's functions that count references to a storage and forbid access to it; None if torch lacks them.
 
     They are not wrapped, since the first one is called in every replay.
     """

@@ -76,10 +76,10 @@ class RejectCpuOps(TorchDispatchMode):
         for argument, is_written, _ in effects_on(schema, args, kwargs):
             for tensor in (leaf for leaf in _tensors(argument) if _is_on_cpu(leaf) and leaf.numel()):
                 if is_written and _address(tensor) not in self._constants:
-                    raise CaptureFailed(f"{operator} changes a tensor on the CPU, which a replay would not do\n  {_ADVICE}")
+                    raise CaptureFailed(f"{operator} changes a CPU tensor, which a replay would not do\n  {_ADVICE}")
                 if is_read and not self._is_constant(tensor):
-                    value = "whose value would stay that of the capture"
-                    raise CaptureFailed(f"{operator} reads a tensor on the CPU, {value}\n  {_ADVICE}")
+                    value = "whose value at capture time every replay would use"
+                    raise CaptureFailed(f"{operator} reads a CPU tensor, {value}\n  {_ADVICE}")
 
     def _add_constants(self, tensors: list[torch.Tensor]) -> None:
         self._constants |= {_address(tensor): tensor for tensor in tensors}

@@ -56,7 +56,7 @@ def make_verified_setter(
     if any(_shares_storage(output, input_sets[0]) for output in _tensors(first.outputs)):
         raise NotPatchable("an output of the graph aliases an input")
     if points_into(read_node_params(first.graph), [_range(tensor) for tensor in inputs]):
-        raise NotPatchable("the graph also reads an input through another reference")
+        raise NotPatchable("the captured function also reaches an argument's memory as a global, attribute or closure variable")
     pointers = InputPointers(first.executable, scan, len(ranges))
     _verify(first, pointers, input_sets, select_clones)
     return pointers.set
@@ -106,7 +106,7 @@ def _replay_as_bytes(graph: _Graph, select_clones: SelectClones) -> list[torch.T
     graph.graph.replay()
     if generator.get_offset() != offset:
         generator.set_offset(offset)
-        raise NotPatchable("the graph draws random numbers")
+        raise NotPatchable("the graph draws random numbers, so two replays cannot be compared")
     outputs = [output for output in _tensors(graph.outputs) if output.numel()]
     return [output.detach().contiguous().view(-1).view(torch.uint8).clone() for output in outputs]
 

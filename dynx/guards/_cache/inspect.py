@@ -131,7 +131,7 @@ class Pin(Handle):
         self._entry, self._code, self._guards = entry, ref(raw.code), ref(raw.guards)
 
     def remove(self) -> None:
-        """Remove the pinned entry from the cache; raise UsageError in the cases in which `guards.evict` does."""
+        """Unpin the cache entry and evict it; raises UsageError as `guards.evict` does."""
         code, guards = self._code(), self._guards()
         if code is not None and guards is not None:
             pinned.unpin(code, guards)

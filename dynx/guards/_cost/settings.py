@@ -47,7 +47,7 @@ class FrameSettings(NamedTuple):
 def plan(
     times: GuardTimes, tree: RawNode, guards: GuardNode, locals: Mapping[str, Any], globals: Mapping[str, Any]
 ) -> list[Planned]:
-    """List the settings to be timed for a frame, and register in `times` the copies of its guards that have to be run.
+    """List the guard settings to compare for a frame, and add to `times` a copy of its guards for each that is to be timed.
 
     `guards` is the record of `tree`.
     """
