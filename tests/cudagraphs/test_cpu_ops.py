@@ -43,16 +43,16 @@ def test_cpu_ops_on_tensors_created_during_capture_are_allowed(work):
 @pytest.mark.parametrize(
     ("work", "reason"),
     [
-        (lambda: EXISTING.add_(1), "changes a tensor"),
-        (lambda: torch._foreach_add_([EXISTING], 1), "changes a tensor"),
-        (lambda: EXISTING.copy_(torch.ones(3)), "changes a tensor"),
-        (lambda: EXISTING[1:].view(2).zero_(), "changes a tensor"),
-        (lambda: EXISTING * 2, "reads a tensor"),
-        (lambda: EXISTING[1].item(), "reads a tensor"),
-        (lambda: EXISTING.clone() + 1, "reads a tensor"),
-        (lambda: EXISTING.double().sum(), "reads a tensor"),
-        (lambda: META * EXISTING[0], "reads a tensor"),
-        (lambda: torch.cat([torch.ones(1), EXISTING]), "reads a tensor"),
+        (lambda: EXISTING.add_(1), "changes a CPU tensor"),
+        (lambda: torch._foreach_add_([EXISTING], 1), "changes a CPU tensor"),
+        (lambda: EXISTING.copy_(torch.ones(3)), "changes a CPU tensor"),
+        (lambda: EXISTING[1:].view(2).zero_(), "changes a CPU tensor"),
+        (lambda: EXISTING * 2, "reads a CPU tensor"),
+        (lambda: EXISTING[1].item(), "reads a CPU tensor"),
+        (lambda: EXISTING.clone() + 1, "reads a CPU tensor"),
+        (lambda: EXISTING.double().sum(), "reads a CPU tensor"),
+        (lambda: META * EXISTING[0], "reads a CPU tensor"),
+        (lambda: torch.cat([torch.ones(1), EXISTING]), "reads a CPU tensor"),
         (lambda: torch.rand(()), "draws random numbers"),
         (lambda: torch.rand_like(EXISTING), "draws random numbers"),
         (lambda: torch.ones(3).bernoulli_(), "draws random numbers"),
@@ -71,10 +71,10 @@ def test_backward_capture_may_read_cpu_constants_created_by_forward_capture():
     with RejectCpuOps():
         assert (torch.tensor(3.0) * saved.view(1)).item() == 6
         torch.ones(3).mul_(saved)
-    with pytest.raises(CaptureFailed, match="changes a tensor"), RejectCpuOps():
+    with pytest.raises(CaptureFailed, match="changes a CPU tensor"), RejectCpuOps():
         saved.add_(1)
     outside = torch.tensor(2.0)
-    with pytest.raises(CaptureFailed, match="reads a tensor"), RejectCpuOps():
+    with pytest.raises(CaptureFailed, match="reads a CPU tensor"), RejectCpuOps():
         torch.ones(3).mul_(outside)
 
 

@@ -90,9 +90,7 @@ class Emulator:
         if any(_storage(output) in own_storages for output in _tensors(captured.outputs)):
             raise NotPatchable("an output of the graph aliases an input")
         if captured.uses_memory_of(inputs):
-            raise NotPatchable(
-                "the captured function also reaches an argument's memory as a global, attribute or closure variable"
-            )
+            raise NotPatchable("the captured function also reads an argument as a global, attribute or closure variable")
         captured.patch_inputs(own_inputs)
         rng_state = torch.get_rng_state()
         captured.set_sources([tensor.clone() for tensor in inputs])

@@ -56,7 +56,7 @@ def make_verified_setter(
     if any(_shares_storage(output, input_sets[0]) for output in _tensors(first.outputs)):
         raise NotPatchable("an output of the graph aliases an input")
     if points_into(read_node_params(first.graph), [_range(tensor) for tensor in inputs]):
-        raise NotPatchable("the captured function also reaches an argument's memory as a global, attribute or closure variable")
+        raise NotPatchable("the captured function also reads an argument as a global, attribute or closure variable")
     pointers = InputPointers(first.executable, scan, len(ranges))
     _verify(first, pointers, input_sets, select_clones)
     return pointers.set
