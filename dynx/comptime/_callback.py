@@ -99,7 +99,7 @@ def run(
 
 def bad_on_error(on_error: object) -> str:
     """Return the error message for an invalid value of `on_error`."""
-    return f"on_error is {on_error!r}\n  valid choices are {', '.join(ON_ERROR)}"
+    return f"on_error is {on_error!r}\n  valid choices: {', '.join(ON_ERROR)}"
 
 
 def _bind(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

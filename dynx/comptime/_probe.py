@@ -72,7 +72,7 @@ def probe(
         1
     """
     if mode not in _MODES:
-        raise UsageError(f"probe(): mode is {mode!r}\n  valid choices are {', '.join(_MODES)}")
+        raise UsageError(f"probe(): mode is {mode!r}\n  valid choices: {', '.join(_MODES)}")
     if on_error not in ON_ERROR:
         raise UsageError(f"probe(): {bad_on_error(on_error)}")
     callbacks: dict[str, object] = {"when": when, "do": do}

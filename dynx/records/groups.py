@@ -217,11 +217,11 @@ class Groups:
         "What dynx itself could not do.",
         merge=merge.troubles,
         table=Table(
-            "dynx could not see",
+            "not recorded by dynx",
             ("what", "why", "count"),
             lambda r: [(r.what, r.why, Times(r.count))],
             lambda r: [Line(Times(r.count), (f"{r.what}: {r.why}",))],
-            brief="dynx could not see",
+            brief="not recorded by dynx",
             style="yellow",
             order=900,
         ),

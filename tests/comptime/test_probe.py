@@ -301,8 +301,8 @@ def test_probe_on_a_def_line_fires_at_the_start_of_the_function():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mode": "rewite"}, "mode is 'rewite'\n  valid choices are hook, rewrite"),
-        ({"on_error": "ignore"}, "on_error is 'ignore'\n  valid choices are raise, warn, record"),
+        ({"mode": "rewite"}, "mode is 'rewite'\n  valid choices: hook, rewrite"),
+        ({"on_error": "ignore"}, "on_error is 'ignore'\n  valid choices: raise, warn, record"),
         ({"do": 3}, "do is 3, which is not callable"),
         ({"when": True}, "when is True, which is not callable"),
     ],

@@ -321,7 +321,6 @@ def test_optimizer_that_rebinds_its_state_runs_uncaptured(device):
         twins.assert_steps_agree(6, shape=(4, 3))
 
 
-@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
 class AssignsBuffer(nn.Module):
     def __init__(self, device):
         super().__init__()

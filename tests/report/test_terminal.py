@@ -43,7 +43,7 @@ def test_narrow_terminal_report_has_a_paragraph_per_finding(run):
       1x  A break of tomorrow
           model.py:58  Net.forward
 
- dynx could not see
+ not recorded by dynx
       1x  graph breaks: this torch has none
 
  dynx rule DX301 explains"""

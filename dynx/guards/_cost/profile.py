@@ -52,7 +52,7 @@ class GuardProfile(GuardCosts):
         if chosen is None:
             raise UsageError(
                 f"setting {setting!r} was not measured, or it is in use\n"
-                f"  valid choices are {', '.join(known.name for known in self.settings)}"
+                f"  valid choices: {', '.join(known.name for known in self.settings[1:]) or 'none'}"
             )
         if chosen.name == DICT_TAGS:
             return Marking(self.owner)
