@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import sys
 import textwrap
 
@@ -70,11 +71,13 @@ DYNX = ("-m", "dynx", "run")
 @pytest.fixture
 def start(program, shell):
     """Return a function that writes the programs, runs a command and returns its result."""
+    with socket.create_server(("127.0.0.1", 0)) as server:  # a port that no torchrun of another test uses
+        port = str(server.getsockname()[1])
 
     def run(*command, **sources):
         for name, source in {**PROGRAMS, **{f"{name}.py": source for name, source in sources.items()}}.items():
             program(source, name)
-        return shell(*command, env={"OMP_NUM_THREADS": "1"})
+        return shell(*command, env={"OMP_NUM_THREADS": "1", "PET_MASTER_PORT": port})
 
     return run
 
