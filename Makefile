@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
 
-.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs mutations faults threads bench ci clean
+.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs mutations faults threads advice labels bench ci clean
 
 demo: $(READY)
 	$(BIN)/dynx demo
@@ -79,6 +79,14 @@ faults: $(READY)
 CYCLES := 1000
 threads: $(READY)
 	DYNX_CYCLES=$(CYCLES) $(BIN)/python -m pytest -q tests/guards/test_threads.py
+
+# The findings of `dynx run` on programs as users write them, against labels: causes, lines, and changes that remove the cost.
+advice: $(READY)
+	$(BIN)/python tests/advice_corpus/score.py
+
+# Checks the labels themselves: counts of torch's own logs, and each change applied by script.
+labels: $(READY)
+	$(BIN)/python tests/advice_corpus/truth.py tests/advice_corpus/programs/*.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/observers.py

@@ -27,6 +27,7 @@ from dynx.records import (
     Recompile,
     Skip,
     Skipped,
+    Specialized,
     TorchWarning,
     TracedCompile,
     TracedGuard,
@@ -120,6 +121,7 @@ by_class = {  # every kind of record that a run may hold
     CacheEvent: st.builds(
         CacheEvent, st.sampled_from(["fx_graph", "aot_autograd"]), st.just("bypass"), counts, ids, st.none() | locations()
     ),
+    Specialized: st.builds(Specialized, texts, counts, ids, st.none() | locations(), texts),
     BecameDynamic: st.builds(BecameDynamic, texts, texts, texts, texts, counts, ids, st.none() | locations()),
     TorchWarning: st.builds(TorchWarning, texts, texts, st.none() | locations()),
     Trouble: st.builds(Trouble, texts, texts),

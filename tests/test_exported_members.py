@@ -30,7 +30,8 @@ EXPORTED = {
         AddressChange Attempt Backward BecameDynamic BreakState CacheEvent CacheReport CodeLine Compile CompiledGuards CostNode
         CudagraphReport CudagraphStats Effect Entry Finding FrameCost FrameState GaveUp GraphBreak GraphCode GraphInput
         GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts GuardInfo GuardNode GuardSetting LineCost Location Logged Reason
-        Recompile Record Run Shown Skip Skipped Staging TorchWarning TraceState TracedCompile TracedGuard Trouble Verdict
+        Recompile Record Run Shown Skip Skipped Specialized Staging TorchWarning TraceState TracedCompile TracedGuard Trouble
+        Verdict
     """,
     "dynx.report": """
         dot html perfetto post_mortem post_mortem_html processes record record_html terminal timeline timeline_html

@@ -21,10 +21,11 @@ from dynx._torch.compilation.frame import (
     user_name,
 )
 from dynx._torch.tracing.graph_breaks import RawBreak, read_break
+from dynx._torch.tracing.specialized import specialized_sources
 from dynx._torch.tracing.stack import RawFrame, tracing_stack
 from dynx._trace.guard_requests import Requests
 from dynx._trace.qualname import enclosing_block
-from dynx._trace.user_location import chain_of, first_line, named, owner_of_file, user_location
+from dynx._trace.user_location import chain_of, code_at, first_line, named, owner_of_file, user_location
 from dynx.records import (
     Attempt,
     BecameDynamic,
@@ -36,6 +37,7 @@ from dynx.records import (
     Reason,
     Recompile,
     Record,
+    Specialized,
     TorchWarning,
 )
 from dynx.records.compile import AttemptOutcome
@@ -64,6 +66,7 @@ class Scope:
     reasons: tuple[Reason, ...] = ()
     breaks: list[GraphBreak] = field(default_factory=list)
     dynamic: list[BecameDynamic] = field(default_factory=list)
+    specialized: list[Specialized] = field(default_factory=list)
     caches: list[CacheEvent] = field(default_factory=list)
     warnings: list[TorchWarning] = field(default_factory=list)
     nested_seconds: float = 0.0  # of compilations started by this one, which have records of their own
@@ -83,6 +86,9 @@ class Scope:
             # torch reports every changed number as dynamic, including numbers that it specializes later in the attempt
             symbolic = symbolic_sources(result)
             self.dynamic = [change for change in self.dynamic if any(_is_part(name, change.source) for name in symbolic)]
+            fixed = specialized_sources(result)
+            self.dynamic = [change for change in self.dynamic if _symbol_source(change) not in fixed]
+            self.specialized = [self._specialized(source, stack) for source, stack in fixed.items()]
         seconds = time.perf_counter() - self.attempt_started
         outcome: AttemptOutcome = "committed"
         reason = None
@@ -90,6 +96,10 @@ class Scope:
             restarts, reason = restart_reason(raised)
             outcome = "restarted" if restarts else "skipped" if is_skip(raised) else "failed"
         self.attempts.append(Attempt(len(self.attempts), outcome, seconds, reason))
+
+    def _specialized(self, source: str, stack: tuple[RawFrame, ...]) -> Specialized:
+        line = user_location(stack, self.call_site)
+        return Specialized(source, *self.key, named(line) if line is not None else None, code_at(line))
 
     def add_break(self, raw: RawBreak) -> None:
         self.breaks.append(graph_break(raw, self.key, self.call_site, self.location))
@@ -113,7 +123,7 @@ class Scope:
         self.elapsed = time.perf_counter() - self.started
         seconds = max(0.0, self.elapsed - self.nested_seconds)
         nodes, guards = metrics.sizes(self.call.id)
-        records: list[Record] = [*self.breaks, *self.dynamic, *self.caches, *self.warnings]
+        records: list[Record] = [*self.breaks, *self.dynamic, *self.specialized, *self.caches, *self.warnings]
         if ending.outcome == "gave_up":
             limit = ending.limit or "recompile_limit"
             records.append(GaveUp(self.generation, self.call.id, self.location, limit, limit_value(limit)))
@@ -146,6 +156,12 @@ def _is_part(name: str, source: str) -> bool:
     return name.startswith(source) and (len(name) == len(source) or name[len(source)] in ".[")
 
 
+def _symbol_source(change: BecameDynamic) -> str:
+    """Return the source of the symbol that a size, stride or number became: `L['x'].size()[0]`."""
+    kind, _, dim = change.dim.partition(" ")
+    return f"{change.source}.{kind}()[{dim}]" if dim else change.source
+
+
 def graph_break(raw: RawBreak, key: CompileKey, call_site: Location | None, function: Location) -> GraphBreak:
     """Build the record of a graph break; its location is `function`, that of the compiled function, if torch has no stack."""
     location = user_location(raw.stack, call_site)
@@ -158,6 +174,7 @@ def graph_break(raw: RawBreak, key: CompileKey, call_site: Location | None, func
         explanation=raw.explanation,
         hints=raw.hints,
         callee=raw.callee or _standard_module(raw.stack),
+        code=code_at(location if location is not None else function),
         resumable=raw.resumable,
         compiles=((key.generation, key.compile_id),),  # plain tuples: it is part of a record
     )

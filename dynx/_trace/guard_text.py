@@ -84,6 +84,7 @@ def _guard_line(match: re.Match[str]) -> GuardLine:
 Fields = tuple[GuardKind, str, str | None, str | None]  # kind, source, expected, got
 Read = Callable[[re.Match[str]], Fields]
 
+_HINT = re.compile(r"\. Guard failed on a parameter.*", re.S)  # torch's hint follows the last value
 _TENSOR_KINDS: dict[str, GuardKind] = {
     "size": "size",
     "stride": "stride",
@@ -100,9 +101,8 @@ def _tensor(match: re.Match[str]) -> Fields:
     source = match["source"]
     if match["dim"] is not None:
         source = f"{source}.{kind}()[{match['dim']}]"
-    expected, got = match["expected"], match["got"]
-    if got is not None:
-        got = got.partition(". Guard failed on a parameter")[0]  # a hint of torch follows
+    expected, got = (_HINT.sub("", value) if value is not None else None for value in (match["expected"], match["got"]))
+    assert expected is not None
     if kind == "requires_grad":  # torch prints "requires_grad=0" and no second value
         required = expected.endswith("1")
         return kind, source, str(required), str(not required)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -11,9 +12,10 @@ from dynx._torch.tracing.stack import RawFrame, StackParts
 from dynx._trace import custom_guards, safe_read
 from dynx._trace.guard_requests import lines_for, short_source, tensor_source
 from dynx._trace.guard_text import FailedEntry, ParsedGuard
-from dynx._trace.user_location import named, user_location
+from dynx._trace.user_location import code_at, named, user_location
 from dynx.records import Location, Reason
 
+_MAX_CHANGED_KEYS = 3  # of a dict, that are listed
 _AMBIENT = ("global_state", "backend")  # kinds that no line requested: the location is the call site
 
 
@@ -25,6 +27,8 @@ class EntryFacts:
     state: Mapping[str, str]  # torch's global state
     backend: str
     objects: Mapping[str, str] = field(default_factory=dict)  # objects guarded by identity, by source as torch shortens it
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # keys of guarded dicts, by source as torch shortens it
+    instance: Callable[[], Any] = field(default=lambda: None)  # weak reference to `self`
 
 
 class FrameKey(NamedTuple):
@@ -77,6 +81,7 @@ def explain(
 ) -> Reason:
     """Build the record of one failed guard; `facts` is None if no listener observed the compilation of the cache entry."""
     guard = _name_missing_attribute(entry.guard, facts, locals, globals)
+    guard = _name_changed_key(guard, facts, locals, globals)
     expected, got = _values(guard, facts, locals, globals)
     if guard.kind == "backend":
         expected, got = facts.backend if facts is not None else None, backend
@@ -94,7 +99,38 @@ def explain(
         holder=safe_read.holder(tensor_source(guard.source), locals, globals) if guard.kind not in _AMBIENT else None,
         requesters=tuple(map(named, requesters)),
         text=guard.text,
+        code=code_at(location),
+        other_instance=_other_instance(facts, locals),
     )
+
+
+def weak_self(locals: Mapping[str, Any]) -> Callable[[], Any]:
+    """Return a weak reference to `self` among the arguments of a frame; a function that returns None if there is none."""
+    try:
+        return weakref.ref(locals["self"])
+    except (KeyError, TypeError):
+        return lambda: None
+
+
+def _other_instance(facts: EntryFacts | None, locals: Mapping[str, Any]) -> str | None:
+    """Return the class of `self` if the entry was compiled for another living instance of it, else None."""
+    before, now = facts.instance() if facts is not None else None, locals.get("self")
+    return type(now).__qualname__ if before is not None and now is not before and type(now) is type(before) else None
+
+
+def _name_changed_key(
+    guard: ParsedGuard, facts: EntryFacts | None, locals: Mapping[str, Any], globals: Mapping[str, Any]
+) -> ParsedGuard:
+    """Turn a failed guard on the length of a dict into one on the keys that are new or missing."""
+    before = facts.keys.get(guard.source) if facts is not None and guard.kind == "length" else None
+    now = safe_read.key_texts(guard.source, locals, globals) if before is not None else None
+    if before is None or now is None:
+        return guard
+    new, missing = [key for key in now if key not in before], [key for key in before if key not in now]
+    if len(new) + len(missing) != abs(len(now) - len(before)) or len(new) + len(missing) > _MAX_CHANGED_KEYS:
+        return guard  # many keys at once: the length says more
+    texts = ", ".join(new or missing)
+    return replace(guard, kind="keys", expected=f"no {texts}" if new else texts, got=texts if new else f"no {texts}")
 
 
 def _name_missing_attribute(

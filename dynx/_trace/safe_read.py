@@ -12,7 +12,7 @@ from collections import namedtuple
 from collections.abc import Iterable, Mapping
 from enum import EnumMeta
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Literal
 
 Holder = Literal["argument", "global", "module", "optimizer", "object"]
@@ -24,6 +24,7 @@ _MODULE_DICTS = ("_parameters", "_buffers", "_modules")  # torch.nn.Module.__get
 _IN_MESSAGE = (type(None), bool, int, float, str, bytes, dict, list, tuple, set)  # torch prints what it expected of these
 _MAX_LENGTH = 80  # characters of a value
 _MAX_KEYS = 8  # of a dict
+_MAX_KEY_TEXTS = 64  # of a dict whose keys are compared
 
 
 def describe(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
@@ -48,6 +49,14 @@ def keys(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> 
         return None
     names = [text_of(key) for key in dict.keys(value)]
     return ", ".join(names[:_MAX_KEYS]) + (f", … {len(names)} in all" if len(names) > _MAX_KEYS else "")
+
+
+def key_texts(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return each key of the dict at `source` as text; None if it is no dict, or has more than 64 keys."""
+    value = resolve(source, locals, globals)
+    if not issubclass(type(value), dict) or len(dict.keys(value)) > _MAX_KEY_TEXTS:
+        return None
+    return tuple(text_of(key) for key in dict.keys(value))
 
 
 def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Holder:
@@ -156,6 +165,11 @@ def _attribute(owner: Any, name: str) -> Any:
         members = own.get(name_of_dict)
         if isinstance(members, dict) and name in members:
             return members[name]
+    if (type(owner) is FunctionType and name == "__closure__") or (type(owner) is CellType and name == "cell_contents"):
+        try:
+            return getattr(owner, name)
+        except ValueError:  # an empty cell
+            return _UNKNOWN
     if type(owner) is partial and name in ("func", "args", "keywords"):
         return getattr(owner, name)
     for base in type(owner).__mro__:

@@ -24,6 +24,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # programs of dynx that are treated as a user's
 _USER_PROGRAMS = tuple(os.path.join(_PACKAGE, *name) for name in (("_doctor", "canaries.py"), ("cli", "demo_program.py")))
 _MAX_DECORATOR_LINES = 40  # between the first decorator and `def`
+_MAX_CODE = 120  # characters of a source line in a record
 _SITE = ("site-packages", "dist-packages")
 
 
@@ -129,6 +130,20 @@ def named(location: Location) -> Location:
     """
     caller = named(location.caller) if location.caller is not None else None
     return replace(location, function=qualname_at(location.file, location.line, location.function), caller=caller)
+
+
+def code_at(location: Location | None) -> str:
+    """Return the source line at `location.own` without indentation; empty if the source cannot be read.
+
+    A line that begins a block is joined with the next one: `if x.isnan(): raise ValueError("x")`.
+    """
+    if location is None:
+        return ""
+    file, line = location.own.file, location.own.line
+    text = linecache.getline(file, line).strip()
+    if text.endswith(":"):
+        text = f"{text} {linecache.getline(file, line + 1).strip()}"
+    return text if len(text) <= _MAX_CODE else text[: _MAX_CODE - 1] + "…"
 
 
 def first_line(code: CodeType) -> int:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dynx.advice import breaks, caches, cudagraphs, limits, recompiles
+from dynx.advice.names import spoken
 from dynx.advice.pages import page
-from dynx.advice.recompiles import spoken
 from dynx.advice.rule import Rule, first_match
 from dynx.records.finding import Finding
 
@@ -34,7 +34,7 @@ def advise(run: Run) -> tuple[Finding, ...]:
 
     A function that reached a recompile limit yields one finding, which includes the advice for the recompiles that caused it.
     """
-    causes = recompiles.causes(run.recompiles, run.dynamic)
+    causes = recompiles.causes(run.recompiles, run.dynamic, run.specialized, run.compiles)
     findings: list[Finding] = []
     causes_of_limits = set()
     for gave_up in run.gave_up:

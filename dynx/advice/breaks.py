@@ -35,7 +35,14 @@ def _is_mutation(graph_break: GraphBreak) -> bool:
 
 
 def _is_data_dependent(graph_break: GraphBreak) -> bool:
-    return graph_break.kind.lower().startswith(("data-dependent", "data dependent", "could not guard on data-dependent"))
+    kind = graph_break.kind.lower()
+    return kind.startswith(("data-dependent", "data dependent")) or "data-dependent expression" in kind
+
+
+def _is_generator_object(graph_break: GraphBreak) -> bool:
+    if graph_break.kind == "Unsupported method call":
+        return bool(re.search(r"of class `(?:Generator|RandomState)`", graph_break.explanation))
+    return graph_break.kind == "Failed to convert args/kwargs to proxy" and "generator" in graph_break.code
 
 
 def _is_builtin(graph_break: GraphBreak) -> bool:
@@ -57,6 +64,10 @@ def _is_disabled(graph_break: GraphBreak) -> bool:
     )
 
 
+def _code(graph_break: GraphBreak) -> str:
+    return f": {graph_break.code}" if graph_break.code else ""
+
+
 def _name(graph_break: GraphBreak) -> str:
     if graph_break.kind.startswith("logging.Logger"):
         return "a log call"
@@ -67,14 +78,96 @@ def _advise(text: str) -> Callable[[GraphBreak], str]:
     return lambda graph_break: text.format(name=_name(graph_break), library=graph_break.location.library)
 
 
+_BUILTINS = {
+    "time.sleep": "drop it, or wait outside the compiled function",
+    "time.": "read the clock outside the compiled function, before and after the call",
+    "random.": "draw it outside the compiled function and pass it in as a tensor; or use torch.rand",
+    "open": "read the file outside the compiled function and pass the data in",
+}
+
+
 def _builtin_advice(graph_break: GraphBreak) -> str:
-    if (graph_break.callee or "").startswith(("time.", "random.")):
-        return "call it outside and pass the value in"
-    return "call it outside, or wrap it as a torch.library.custom_op"
+    callee = (graph_break.callee or "").removeprefix("builtins.").removeprefix("_io.")
+    special = next((advice for prefix, advice in _BUILTINS.items() if callee.startswith(prefix)), None)
+    return special or "call it outside, or wrap it as a torch.library.custom_op"
+
+
+# code that stores a number in a Python object: `losses.append(...)`, `meter.update(...)`, `self.loss = ...`
+_STORES = re.compile(
+    r"\.(?:append|add|update|extend|insert|log|add_scalar|put|observe|setdefault)\(|^[\w.]+(?:\.\w+|\[[^]]*\])\s*[-+*/]?=(?!=)"
+)
+
+
+def _item_advice(graph_break: GraphBreak) -> str:
+    if _STORES.search(graph_break.code):  # the number would be guarded, so that each new one recompiles
+        return "store the detached tensor, or return it, and read its value outside the compiled function"
+    if re.match(r"(?:el)?if\b|while\b|assert\b", graph_break.code):  # a captured number would break the graph at the branch
+        return _branch_advice(graph_break)
+    return "keep it a tensor; or config.capture_scalar_outputs = True"
+
+
+_REACTS = re.compile(r":\s*(?:raise\b|assert\b|print\(|warnings?\.|log\w*\.|return\s*$|break\b|continue\b)")
+
+
+def _branch_advice(graph_break: GraphBreak) -> str:
+    if _REACTS.search(graph_break.code):  # the branch computes nothing that torch.where could select
+        return "check the value outside the compiled function, after the call"
+    return "use torch.where or torch.cond, or branch outside the compiled function"
+
+
+def _context_advice(graph_break: GraphBreak) -> str:
+    if re.search(r"`\w*[Ll]ock`", graph_break.explanation):
+        return "take the lock around the call, outside the compiled function"
+    return "enter it around the call, outside the compiled function"
+
+
+def _size_advice(graph_break: GraphBreak) -> str:
+    return "config.capture_dynamic_output_shape_ops = True, or mask with torch.where; or select outside the compiled function"
+
+
+# what users of a library can change: library, part of the name of the file and function that breaks the graph, advice
+_OF_LIBRARIES = (
+    (
+        "transformers",
+        r"moe|mixtral|Experts",
+        'load the model with experts_implementation="batched_mm", which reads no sizes from the data',
+    ),
+    (
+        "transformers",
+        r"wav2vec2|_mask_hidden_states|_compute_mask_indices",
+        "turn the time masking off in the configuration (mask_time_prob=0), or mask outside",
+    ),
+    ("transformers", r"generation|generate", 'compile model.forward, not generate; or cache_implementation="static"'),
+    ("transformers", r"cache_utils", "use a static cache (StaticCache), or use_cache=False where nothing is generated"),
+)
 
 
 def _library_advice(graph_break: GraphBreak) -> str:
-    return f"report it to {graph_break.location.library}, or call it outside the compiled function"
+    location = graph_break.location
+    if _is_print(graph_break):
+        return "change what it warns of; or add the logger's method to torch._dynamo.config.ignore_logging_functions"
+    where = " ".join((location.file, location.function, *(f"{line.file} {line.function}" for line in graph_break.chain[-4:])))
+    known = next((advice for name, part, advice in _OF_LIBRARIES if name == location.library and re.search(part, where)), None)
+    if known is not None:
+        return known
+    rule = next((rule for rule in RULES if rule.id not in _BY_PLACE and rule.applies(graph_break)), None)
+    if rule is not None and rule.id in ("DX202", "DX203", "DX209"):
+        return f"look for an option of {location.library} that avoids it, or compile only the part before and after this call"
+    return f"call it outside the compiled function, or report it to {location.library}"
+
+
+def _block_title(graph_break: GraphBreak) -> str:
+    function = graph_break.chain[0].function if graph_break.chain else "the function"
+    return f"{_name(graph_break)} inside a {graph_break.block}: {function} continues eagerly{_code(graph_break)}"
+
+
+def _block_advice(graph_break: GraphBreak) -> str:
+    rule = next((rule for rule in RULES if rule.id not in _BY_PLACE and rule.applies(graph_break)), None)
+    move = f"move it out of the {graph_break.block}, or out of the function"
+    return f"{rule.advice(graph_break)}; or {move}" if rule is not None else move
+
+
+_BY_PLACE = ("DX207", "DX501", "DX206")  # rules about where a graph break is, not why
 
 
 # The first rule that applies is used: rules about the location of a graph break come before rules about its reason.
@@ -90,15 +183,22 @@ RULES: tuple[BreakRule, ...] = (
         "DX501",
         "a library breaks the graph",
         lambda b: b.location.library is not None,
-        lambda b: f"{b.location.library} breaks the graph: {_name(b)}",
+        lambda b: f"{b.location.library} breaks the graph: {_name(b)}{_code(b)}",
         _library_advice,
+    ),
+    BreakRule(
+        "DX210",
+        "a context manager that Dynamo does not trace",
+        lambda b: b.kind == "Unsupported context manager",
+        lambda b: f"Dynamo does not trace this context manager{_code(b)}",
+        _context_advice,
     ),
     BreakRule(
         "DX206",
         "a graph break where torch cannot resume",
         lambda b: b.block is not None and not (b.resumable or b.fatal or b.kind == "Observed exception"),
-        lambda b: f"{_name(b)} inside a {b.block}: {b.chain[0].function if b.chain else 'the function'} continues eagerly",
-        lambda b: f"move it out of the {b.block}, or out of the function",
+        _block_title,
+        _block_advice,
     ),
     BreakRule(
         "DX201",
@@ -111,22 +211,22 @@ RULES: tuple[BreakRule, ...] = (
         "DX202",
         "a tensor is converted to a Python number",
         _is_item,
-        lambda b: "reading a tensor's value breaks the graph",
-        _advise("keep it a tensor; or config.capture_scalar_outputs = True"),
+        lambda b: f"reading a tensor's value breaks the graph{_code(b)}",
+        _item_advice,
     ),
     BreakRule(
         "DX203",
         "Python branches on the value of a tensor",
         _is_data_dependent,
-        lambda b: "a Python branch depends on a tensor's value",
-        _advise("use torch.where or torch.cond"),
+        lambda b: f"a Python branch depends on a tensor's value{_code(b)}",
+        _branch_advice,
     ),
     BreakRule(
         "DX209",
         "an output size depends on the data",
-        lambda b: b.kind.startswith("Dynamic shape operator"),
-        lambda b: f"the output size of {b.callee or 'the operator'} depends on the data",
-        _advise("config.capture_dynamic_output_shape_ops = True, or mask with torch.where"),
+        lambda b: b.kind.startswith("Dynamic shape operator") or "output shape depends on input Tensor data" in b.explanation,
+        lambda b: f"the output size of {b.callee or 'the operator'} depends on the data{_code(b)}",
+        _size_advice,
     ),
     BreakRule(
         "DX204",
@@ -139,8 +239,22 @@ RULES: tuple[BreakRule, ...] = (
         "DX205",
         "a disabled or skipped function is called",
         _is_disabled,
-        lambda b: f"{_name(b)} is disabled or skipped: it is not traced",
+        lambda b: f"{_name(b)} is disabled or skipped: it is not traced{_code(b)}",
         _advise("call it outside the compiled function"),
+    ),
+    BreakRule(
+        "DX211",
+        "random numbers are drawn from a generator object",
+        _is_generator_object,
+        lambda b: f"Dynamo does not trace a generator object{_code(b)}",
+        _advise("draw the random numbers outside the compiled function and pass them in as a tensor"),
+    ),
+    BreakRule(
+        "DX212",
+        "backward() runs inside the compiled function",
+        lambda b: b.kind == "Unsupported Tensor.backward() call",
+        lambda b: f"backward() runs inside the compiled function{_code(b)}",
+        _advise("compile only the forward and the loss, and call backward() outside"),
     ),
     BreakRule(
         "DX208",
@@ -165,13 +279,19 @@ def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile]) -> tuple[Fin
         rule = rule_of(graph_break)
         if rule is None:
             continue
+        title, advice = rule.title_of(graph_break), rule.advice(graph_break)
+        if graph_break.fatal:
+            title, advice = (
+                f"fullgraph=True fails: {title}",
+                f"{advice}; or drop fullgraph=True, which allows a graph break here",
+            )
         finding = Finding(
             rule.id,
-            rule.title_of(graph_break),
+            title,
             graph_break.location,
             costs.seconds(graph_break),
             _evidence(graph_break),
-            rule.advice(graph_break),
+            advice,
             graph_break.count,
         )
         key = RuleAtLine(rule.id, graph_break.location.own.file, graph_break.location.own.line)

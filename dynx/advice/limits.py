@@ -46,4 +46,5 @@ def find(gave_up: GaveUp, cause: Cause | None) -> Finding:
         ),
         of_cause.advice,
         of_cause.count,
+        of_cause.called_from,
     )

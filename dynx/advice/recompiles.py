@@ -7,21 +7,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from dynx.advice.names import LOCAL, SIZE, spoken
 from dynx.advice.rule import Cause, RecompileRule, RuleAtLine, first_match
-from dynx.records.compile import GaveUp
+from dynx.advice.sizes import LOOP, size_advice
+from dynx.records.compile import Compile, GaveUp
 from dynx.records.finding import Finding
-from dynx.records.observed import BecameDynamic
+from dynx.records.observed import BecameDynamic, Specialized
 from dynx.records.recompile import GuardKind, Reason, Recompile
 
-_LOCAL = re.compile(r"\bL\['(\w+)'\]")
-_MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
-_IMPORTED = re.compile(r"\bG\['__import_(\w+)'\]")
-_NAMED = re.compile(r"\b(?:G|kwargs)\['(\w+)'\]")
-_ARGS = re.compile(r"^args\[(\d+)\]$")
 _NUMBER = re.compile(r"-?\d")
 _INT = re.compile(r"-?\d+$")
-_SIZE = re.compile(r"(?P<tensor>.*)\.size\(\)\[(?P<dim>\d+)\]$")
-_STATE_KEY = re.compile(r"\[list\(dict\.keys\([^()]*\)\)\[\d+\]\]")
 _ITEM = ".item()"
 _CONTAINER: tuple[GuardKind, ...] = ("length", "keys")
 _AUTOGRAD_KEYS = re.compile(r"\b(?:ADInplaceOrView|Autograd\w*)(?:, )?")
@@ -47,25 +42,13 @@ def _is_size(reason: Reason) -> bool:
     return reason.kind in ("size", "shape") and ".size()" in reason.source
 
 
-def _size_advice(cause: Cause) -> str:
-    reason = cause.first
-    match = _SIZE.match(reason.source)
-    if reason.kind == "shape" or match is None:
-        return "one recompile per side of the branch is expected; to avoid it, branch outside the compiled function"
-    mark = f"mark_dynamic({spoken(match['tensor'])}, {match['dim']})"
-    if "1" in (reason.expected, reason.got):
-        if len(cause.recompiles) > 1:
-            return f"{mark}, and warm up with 2 or more: size 1 always compiles on its own"
-        return "size 1 always compiles on its own: warm up with 2 or more"
-    if "_parameters[" in match["tensor"]:
-        return "compile each module separately: the sizes of its parameters do not change"
-    return f"{mark}, or pad to one size"
-
-
 def _requires_grad_advice(cause: Cause) -> str:
     source = cause.first.source
     if "_parameters[" in source:
-        return "one recompile per setting is expected; to avoid it, freeze the parameter before the first call"
+        return (
+            "one recompile per setting is expected; to avoid it, set requires_grad once, before the first call, "
+            "and choose in the optimizer what to train"
+        )
     return f"one recompile per setting is expected; to avoid it, {spoken(source)}.detach() where no gradient is needed"
 
 
@@ -73,11 +56,14 @@ def _container_advice(cause: Cause) -> str:
     reason = cause.first
     if reason.holder == "optimizer":
         return "one recompile is expected: the first step creates the optimizer's state; to avoid it, call step() uncompiled"
+    source = spoken(reason.source)
+    if reason.kind == "keys" and reason.holder == "argument":
+        return f"pass the same keys in {source} on every call, with a default value where there is none"
     if reason.kind == "keys":
-        return f"use the same keys in {spoken(reason.source)} on every call"
+        return f"fill {source} with all its keys before the first call, such as in __init__"
     if reason.holder == "argument":
-        return f"pass {spoken(reason.source)} as one tensor, padded or with mark_dynamic(it, 0)"
-    return f"change {spoken(reason.source)} outside the compiled function, or keep it at one length"
+        return f"pass {source} as one tensor, padded or with mark_dynamic(it, 0)"
+    return f"allocate {source} at its full length before the first call, or keep the data in one tensor; or change it outside"
 
 
 def _value_advice(cause: Cause) -> str:
@@ -88,31 +74,69 @@ def _value_advice(cause: Cause) -> str:
     if source.endswith(_ITEM):
         return f"index with {source.removesuffix(_ITEM)}.view(1): a tensor without dims becomes a Python number there"
     if _NUMBER.match(reason.expected or ""):
-        if len(cause.recompiles) > 1:  # torch made it dynamic, but the code needed its value
-            return f"the code needs the exact value of {source}, as an index or a length: index a tensor by a 1-element tensor"
+        if cause.fixed is not None:  # torch made it dynamic, but the code needed its value
+            return f"this line needs the exact value of {source}: {_needed(cause.fixed)}"
+        if len(cause.recompiles) > 1:
+            return (
+                f"pass {source} as a tensor, and select with torch.where instead of if; or decide outside the compiled function"
+            )
         return f"pass {source} as a tensor, or compile with dynamic=True"
-    return "one recompile per value is expected; to avoid it, branch on the value outside the compiled function"
+    if "None" in (reason.expected, reason.got):
+        return f"pass {source} in every call, such as a tensor of zeros or ones instead of None; or expect one recompile"
+    return _PER_VALUE
+
+
+_PER_VALUE = (
+    "one recompile per value is expected; to avoid it, pass the same value on every call, "
+    "or branch on it outside the compiled function"
+)
+
+
+def _needed(fixed: Specialized) -> str:
+    if LOOP.search(fixed.code):
+        return "loop outside the compiled function"
+    return "index with a 1-element tensor, or compute it outside the compiled function and pass a tensor"
+
+
+def _object_advice(cause: Cause) -> str:
+    if _MEMBER_OF_ENUM.match(cause.last.got or ""):
+        return _PER_VALUE
+    return "one recompile per object is expected; to avoid it, pass the same object"
+
+
+_MEMBER_OF_ENUM = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+$")
+
+
+def _instances_advice(cause: Cause) -> str:
+    name, count = cause.first.other_instance, len(cause.recompiles) + 1
+    return (
+        f"compile the whole model that contains each {name}; or compile each with isolate_recompiles=True; "
+        f"or raise torch._dynamo.config.recompile_limit above {count}"
+    )
+
+
+def _tensor_of(reason: Reason) -> str:
+    """Return the name of a tensor of which a size or stride changed."""
+    return spoken(re.sub(r"\.(?:size|stride)\(\)\[\d+\]$", "", reason.source))
+
+
+def _differs_by_instance(reason: Reason) -> bool:
+    is_its_own = reason.source.startswith("self.") and reason.kind in (
+        "value",
+        "none",
+        "length",
+        "keys",
+        "object",
+        "function",
+        "type",
+    )
+    return reason.other_instance is not None and is_its_own
 
 
 def _global_advice(cause: Cause) -> str:
     if _NUMBER.match(cause.first.expected or ""):
         return "pass it as an argument, or make it a tensor"
-    return "one recompile per value is expected; to avoid it, branch on the value outside the compiled function"
-
-
-def spoken(source: str) -> str:
-    """Return a guard source as the user writes it: `self.blocks[0]` for `self._modules['blocks']._modules['0']`.
-
-    A value in the `*args` of a wrapper, or on the value stack at a graph break, has no name: it is described in words.
-    """
-    source = _LOCAL.sub(r"\1", source)
-    if source.startswith("___stack"):
-        return "a value from before the graph break"
-    source = _ARGS.sub(lambda match: f"<positional argument {int(match[1]) + 1}>", source)
-    source = _MEMBER.sub(lambda match: f"[{match[1]}]" if match[1].isdigit() else f".{match[1]}", source)
-    source = _STATE_KEY.sub("[…]", source)
-    source = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), source)
-    return _NAMED.sub(r"\1", source)
+    return _PER_VALUE
 
 
 def _always(text: str) -> Callable[[Cause], str]:
@@ -128,6 +152,12 @@ RULES: tuple[RecompileRule, ...] = (
         _always("call step() uncompiled, or make {name} a tensor"),
     ),
     RecompileRule(
+        "DX115",
+        "instances of one class share its compiled code",
+        _differs_by_instance,
+        _instances_advice,
+    ),
+    RecompileRule(
         "DX107",
         "train and eval mode alternate",
         lambda r: r.source.endswith(".training") and r.kind in ("value", "object", "other"),
@@ -137,7 +167,10 @@ RULES: tuple[RecompileRule, ...] = (
         "DX108",
         "grad mode differs between calls",
         _grad_mode,
-        _always("one recompile per mode is expected; to avoid it, use one mode for every call, also to warm up"),
+        _always(
+            "one recompile per mode is expected; to avoid it, use one of no_grad, inference_mode and neither for every call, "
+            "also to warm up and in other threads"
+        ),
     ),
     RecompileRule(
         "DX109",
@@ -151,7 +184,7 @@ RULES: tuple[RecompileRule, ...] = (
         _kind("backend"),
         _always("create the backend once and pass the same object"),
     ),
-    RecompileRule("DX102", "a tensor's size changes", _is_size, _size_advice),
+    RecompileRule("DX102", "a tensor's size changes", _is_size, size_advice),
     RecompileRule(
         "DX105", "a tensor's dtype changes", _kind("dtype"), _always("convert {source} to one dtype before the call")
     ),
@@ -174,6 +207,18 @@ RULES: tuple[RecompileRule, ...] = (
         _always("make {source} a tensor buffer, updated in place"),
     ),
     RecompileRule(
+        "DX116",
+        "two arguments are one tensor in some calls only",
+        _kind("alias"),
+        _always("pass different tensors on every call: copy one with clone() where it is the same"),
+    ),
+    RecompileRule(
+        "DX117",
+        "a tensor's strides change",
+        _kind("stride"),
+        lambda cause: f"pass {_tensor_of(cause.first)} in one memory format: .contiguous(memory_format=...) before the call",
+    ),
+    RecompileRule(
         "DX103",
         "a global changes",
         _kind("value", "none", holder="global"),
@@ -189,7 +234,7 @@ RULES: tuple[RecompileRule, ...] = (
         "DX110",
         "an object guarded by identity is replaced",
         _kind("object"),
-        _always("one recompile per object is expected; to avoid it, pass the same object"),
+        _object_advice,
     ),
     RecompileRule("DX114", "a Python value changes", _kind("value", "none", "shape"), _value_advice),
 )
@@ -210,9 +255,16 @@ class CauseKey(NamedTuple):
     subject: str
 
 
-def causes(recompiles: Iterable[Recompile], dynamic: Iterable[BecameDynamic] = ()) -> tuple[Cause, ...]:
+def causes(
+    recompiles: Iterable[Recompile],
+    dynamic: Iterable[BecameDynamic] = (),
+    specialized: Iterable[Specialized] = (),
+    compiles: Iterable[Compile] = (),
+) -> tuple[Cause, ...]:
     """Group recompiles by function, advice rule and changed value; recompiles to which no rule applies are omitted."""
     dynamic = tuple(dynamic)
+    fixed = {(record.generation, record.id, LOCAL.sub(r"\1", record.source)): record for record in specialized}
+    callers = {compile.key: compile.called_from for compile in compiles}
     groups: dict[CauseKey, list[Recompile]] = {}
     rules: dict[str, RecompileRule] = {rule.id: rule for rule in RULES}
     for recompile in recompiles:
@@ -223,8 +275,24 @@ def causes(recompiles: Iterable[Recompile], dynamic: Iterable[BecameDynamic] = (
             key = CauseKey(frame_of(recompile), rule.id, _subject(recompile.reasons[0]))
             groups.setdefault(key, []).append(recompile)
     return tuple(
-        Cause(rules[key.rule], tuple(group), _marks_of_equal_sizes(group[0], dynamic)) for key, group in groups.items()
+        Cause(
+            rules[key.rule],
+            tuple(group),
+            _marks_of_equal_sizes(group[0], dynamic),
+            callers.get(group[0].key),
+            _fixed_by(group, fixed),
+        )
+        for key, group in groups.items()
     )
+
+
+def _fixed_by(group: list[Recompile], fixed: dict[tuple[int, str, str], Specialized]) -> Specialized | None:
+    """Return the line that fixed the changed value in its last recompile.
+
+    An earlier one may have fixed it only because torch had not yet made another size symbolic that it is compared with.
+    """
+    last = next((recompile for recompile in reversed(group) if recompile.outcome == "compiled"), group[-1])
+    return fixed.get((last.generation, last.id, last.reasons[0].source))
 
 
 def frame_of(record: Recompile | GaveUp) -> FrameKey:
@@ -246,7 +314,7 @@ def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ..
         if (change.generation, change.id) == recompile.key and (change.first, change.second) == (reason.expected, reason.got)
     ]
     sizes = [change for change in alike if change.dim.startswith("size ")]
-    dimensions = ((_LOCAL.sub(r"\1", change.source), change.dim.removeprefix("size ")) for change in sizes)
+    dimensions = ((LOCAL.sub(r"\1", change.source), change.dim.removeprefix("size ")) for change in sizes)
     return tuple(
         f"mark_dynamic({spoken(tensor)}, {dim})" for tensor, dim in dimensions if f"{tensor}.size()[{dim}]" != reason.source
     )
@@ -277,21 +345,29 @@ def find(cause: Cause) -> Finding:
     reason = cause.first
     return Finding(
         cause.rule.id,
-        f"{subject_of(reason)} {changes(cause)}",
-        reason.location or cause.recompiles[0].location,
+        _title(cause),
+        (cause.fixed.location if cause.fixed is not None else None) or reason.location or cause.recompiles[0].location,
         sum(recompile.seconds for recompile in cause.recompiles),
         evidence(cause),
         _with_partners(cause.rule.advice(cause), cause.together),
         len(cause.recompiles),
+        cause.called_from.own if cause.called_from is not None and reason.holder == "argument" else None,
     )
+
+
+def _title(cause: Cause) -> str:
+    title = f"{subject_of(cause.first)} {changes(cause)}"
+    if cause.rule.id == "DX115":
+        return f"{len(cause.recompiles) + 1} instances of {cause.first.other_instance} share its compiled code: {title}"
+    return f"{title}; fixed by: {cause.fixed.code}" if cause.fixed is not None and cause.fixed.code else title
 
 
 def _with_partners(advice: str, together: tuple[str, ...]) -> str:
     if not together or not advice.startswith("mark_dynamic"):
         return advice
-    first, _, rest = advice.partition("), ")
+    first, _, rest = advice.partition(")")
     more = [*together[:2], f"{len(together) - 2} more"] if len(together) > 2 else list(together)
-    return f"{first}) with {' and '.join(more)}, {rest}"
+    return f"{first}) with {' and '.join(more)}{rest}"
 
 
 def subject_of(reason: Reason) -> str:
@@ -300,8 +376,10 @@ def subject_of(reason: Reason) -> str:
         return "grad mode"
     if reason.kind == "global_state":
         return "global torch state" if " " in reason.source else reason.source
-    if match := _SIZE.match(reason.source):
+    if match := SIZE.match(reason.source):
         return f"{spoken(match['tensor'])}.size({match['dim']})"
+    if reason.kind == "stride":
+        return re.sub(r"stride\(\)\[(\d+)\]$", r"stride(\1)", spoken(reason.source))
     source = spoken(reason.source)
     names = {
         "dtype": f"{source}.dtype",
@@ -317,7 +395,7 @@ def changes(cause: Cause) -> str:
     reason = cause.first
     if _grad_mode(reason):
         return _grad_change(reason)
-    if reason.kind == "object":
+    if reason.kind == "object" and not _MEMBER_OF_ENUM.match(reason.got or ""):
         last = cause.last.got
         return f"is another object: {last}" if last else "is another object"
     if reason.kind == "function":
@@ -339,7 +417,7 @@ def _value(reason: Reason, value: str | None) -> str:
 
 def _grad_change(reason: Reason) -> str:
     if reason.kind == "tensor":
-        return "differs: only one of the tensors was created under inference_mode"
+        return f"differs: of the tensors passed as {spoken(reason.source)}, only one was created under inference_mode"
     words = {"grad_mode True": "enabled", "grad_mode False": "disabled"}
     values = [words.get((value or "").partition(",")[0], "unknown") for value in (reason.expected, reason.got)]
     return f"{values[0]}, then {values[1]}"
@@ -357,4 +435,6 @@ def evidence(cause: Cause) -> tuple[str, ...]:
 
 def _subject(reason: Reason) -> str:
     """Return the subject of a `CauseKey`: the guard's source, or for a guard on symbolic shapes the line that created it."""
+    if _differs_by_instance(reason):
+        return f"instances of {reason.other_instance}"
     return reason.source if reason.kind != "shape" else str(reason.location)

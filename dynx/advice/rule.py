@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dynx.records.graph_break import GraphBreak
+from dynx.records.location import Location
+from dynx.records.observed import Specialized
 from dynx.records.recompile import Reason, Recompile
 
 
@@ -42,6 +44,8 @@ class Cause:
     rule: RecompileRule
     recompiles: tuple[Recompile, ...]
     together: tuple[str, ...] = ()  # `mark_dynamic(y, 0)`, for other sizes that changed in the same way
+    called_from: Location | None = None  # of the first recompile
+    fixed: Specialized | None = None  # the line that fixed the size or number to one value after it was symbolic
 
     @property
     def first(self) -> Reason:

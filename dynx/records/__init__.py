@@ -22,7 +22,7 @@ from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.guard_cost import CostNode, FrameCost, GuardCosts, GuardSetting
 from dynx.records.location import Location
-from dynx.records.observed import BecameDynamic, CacheEvent, TorchWarning, Trouble
+from dynx.records.observed import BecameDynamic, CacheEvent, Specialized, TorchWarning, Trouble
 from dynx.records.post_mortem import BreakState, FrameState
 from dynx.records.recompile import Reason, Recompile
 from dynx.records.record import Record
@@ -72,6 +72,7 @@ __all__ = [
     "Shown",
     "Skip",
     "Skipped",
+    "Specialized",
     "Staging",
     "TorchWarning",
     "TraceState",

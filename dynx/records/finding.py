@@ -23,3 +23,4 @@ class Finding(Record):
     evidence: tuple[str, ...]
     advice: str
     count: int = 1
+    called_from: Location | None = None  # where an argument changes: the line that called the function

@@ -28,6 +28,7 @@ class GraphBreak(Record):
     callee: str | None = None  # what was called: "print", "Tensor.item", "math.factorial"
     resumable: bool = True
     fatal: bool = False  # under fullgraph: the compilation failed with it
+    code: str = ""  # the source line at `location.own`
     block: str | None = None  # of a break that is not resumable: the statement around it, "try", "with", "for" or "while"
     compiles: tuple[tuple[int, str], ...] = ()  # (generation, compile id) of the compilations that met it
 

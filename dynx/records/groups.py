@@ -12,11 +12,11 @@ from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
 from dynx.records.detail import CompiledGuards, GraphCode, code_cells, code_lines, guard_cells, guard_lines
 from dynx.records.graph_break import GraphBreak
 from dynx.records.kind import Kind
-from dynx.records.observed import BecameDynamic, CacheEvent, TorchWarning, Trouble
+from dynx.records.observed import BecameDynamic, CacheEvent, Specialized, TorchWarning, Trouble
 from dynx.records.post_mortem import BreakState
 from dynx.records.recompile import Recompile
 from dynx.records.record import Record
-from dynx.records.table import Cell, Change, Function, Line, Seconds, Strong, Table, Times
+from dynx.records.table import Cell, Change, Function, Line, Seconds, Strong, Table, Times, Value
 from dynx.records.timeline import LineCost, TracedCompile
 
 _CUDA_GRAPHS = "CUDA graphs: not captured, and recorded"
@@ -36,8 +36,14 @@ def _recompile_lines(recompile: Recompile) -> Iterable[Line]:
 
 def _break_lines(graph_break: GraphBreak) -> Iterable[Line]:
     callee = f" ({graph_break.callee})" if graph_break.callee else ""
-    then = "" if graph_break.resumable else "; the whole function runs eagerly"
-    yield Line(Times(graph_break.count), (f"{graph_break.reason}{callee}{then}",), graph_break.location)
+    then = "; the whole function runs eagerly"
+    if graph_break.fatal:
+        then = "; the compilation failed: fullgraph=True"
+    elif graph_break.resumable:
+        then = ""
+    lines = [f"{graph_break.reason}{callee}{then}", graph_break.code, graph_break.explanation]
+    lines += [f"torch suggests: {hint}" for hint in graph_break.hints[:2]]
+    yield Line(Times(graph_break.count), ("\n".join(line for line in lines if line),), graph_break.location)
 
 
 class Groups:
@@ -170,6 +176,18 @@ class Groups:
             lambda r: [(r.id, f"{r.source} {r.dim}", Change(r.first, r.second), r.location)],
             lambda r: [Line(r.id, (f"{r.source} {r.dim}: {Change(r.first, r.second)}",), r.location)],
             order=40,
+        ),
+    )
+    specialized = Kind(
+        Specialized,
+        "specialized",
+        "Symbolic sizes and numbers that a line of code fixed to one value.",
+        table=Table(
+            "Fixed to one value",
+            ("id", "what", "code", "by"),
+            lambda r: [(r.id, Value(r.source), r.code, r.location)],
+            lambda r: [Line(r.id, (Value(r.source), r.code), r.location)],
+            order=45,
         ),
     )
     warnings = Kind(

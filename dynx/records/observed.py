@@ -36,6 +36,20 @@ class BecameDynamic(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Specialized(Record):
+    """A size or number that torch made symbolic, and that a line of code then fixed to the value of that compilation.
+
+    Every other value recompiles, and `mark_dynamic` raises ConstraintViolationError for it.
+    """
+
+    source: str  # "L['x'].size()[1]"
+    generation: int
+    id: str
+    location: Location | None  # the line that needed the value
+    code: str = ""  # the source line at `location.own`
+
+
+@dataclass(frozen=True, slots=True)
 class TorchWarning(Record):
     """A warning or log message of torch while it compiled; torch emits most of them once per process."""
 

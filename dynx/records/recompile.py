@@ -61,6 +61,8 @@ class Reason(Record):
     holder: str | None = None  # the kind of object that holds the value: "argument", "global", "module", "optimizer", "object"
     requesters: tuple[Location, ...] = ()  # every line that requested the guard, in order
     text: str = ""  # the guard as torch words it
+    code: str = ""  # the source line at `location.own`
+    other_instance: str | None = None  # class of `self`, if the cache entry was compiled for another instance of it
 
     @property
     def subject(self) -> str:

@@ -91,7 +91,7 @@ class _Findings:
             table.add_row(
                 words.seconds(finding.seconds),
                 Text(finding.rule, style="bold"),
-                _where(finding.location),
+                _at(finding),
                 self._title(finding),
                 Text(finding.advice, style="green"),
             )
@@ -104,7 +104,7 @@ class _Findings:
         for number, finding in enumerate(self._findings):
             if number:
                 table.add_row("", "")
-            rule = Text.assemble((finding.rule, "bold"), "  ", _where(finding.location))
+            rule = Text.assemble((finding.rule, "bold"), "  ", _at(finding))
             table.add_row(words.seconds(finding.seconds), rule)
             table.add_row("", self._title(finding))
             table.add_row("", Text(f"→ {finding.advice}", style="green"))
@@ -115,6 +115,14 @@ class _Findings:
         number = self._states.get((finding.location.file, finding.location.line))
         text = Text(finding.title)
         return text if number is None else text.append(f"  (post-mortem {number})", style="dim")
+
+
+def _at(finding: Finding) -> Text:
+    """Render the location of a finding, with the line that called the function, unless it is the same line or a library's."""
+    text, caller = _where(finding.location), finding.called_from
+    if caller is None or finding.location.library is not None or caller == finding.location:
+        return text
+    return text.append(f"  (called from {words.place(caller)})", style="dim")
 
 
 def _where(location: Location) -> Text:

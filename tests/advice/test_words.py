@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dynx.advice.recompiles import spoken, subject_of
+from dynx.advice import spoken
+from dynx.advice.recompiles import subject_of
 from dynx.records import Reason
 
 

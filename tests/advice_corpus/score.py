@@ -69,7 +69,7 @@ def score(program: Path) -> list[Scored]:
     for cost in label.costs:
         lines = {line_of(line, source) for line in cost.lines}
         found = [finding for finding in run.findings if _is_of_kind(finding, cost) and _names(finding, cost)]
-        at_line = [finding for finding in found if _line(finding, program) in lines]
+        at_line = [finding for finding in found if _lines(finding, program) & lines]
         advised = [finding for finding in at_line if _is_right(finding, cost)]
         reported = [line for line in lines if re.search(rf"{re.escape(program.name)}:{line}\b", screen)]
         if advised or (cost.unavoidable and not at_line):
@@ -100,9 +100,10 @@ def _names(finding: Finding, cost: Cost) -> bool:
     return all(name in text for name in cost.names)
 
 
-def _line(finding: Finding, program: Path) -> int | None:
-    own = finding.location.own
-    return own.line if Path(own.file).name == program.name else None
+def _lines(finding: Finding, program: Path) -> set[int]:
+    """Return the lines of the program that a finding shows: its own, and the one that called the function."""
+    places = (finding.location.own, finding.called_from)
+    return {place.line for place in places if place is not None and Path(place.file).name == program.name}
 
 
 def _is_right(finding: Finding, cost: Cost) -> bool:
@@ -113,7 +114,7 @@ def _is_right(finding: Finding, cost: Cost) -> bool:
 
 def _repeats(finding: Finding, label: Label, program: Path, lines: set[int]) -> bool:
     """Return whether a finding is a further one at the lines of a labelled cost with right advice."""
-    return _line(finding, program) in lines and any(_is_right(finding, cost) for cost in label.costs)
+    return bool(_lines(finding, program) & lines) and any(_is_right(finding, cost) for cost in label.costs)
 
 
 def show(scored: list[Scored]) -> None:

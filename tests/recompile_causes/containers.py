@@ -80,7 +80,15 @@ def the_keys_of_a_dict():
         return x + sum(table.values())  # HERE
 
     return Cause(
-        counted, (ones(3), {"a": 1}), (ones(3), {"a": 1, "b": 2}), "length", "table", "1", "2", rule="DX104", advised=STEADY
+        counted,
+        (ones(3), {"a": 1}),
+        (ones(3), {"a": 1, "b": 2}),
+        "keys",
+        "table",
+        "no 'b'",
+        "'b'",
+        rule="DX104",
+        advised=STEADY,
     )
 
 

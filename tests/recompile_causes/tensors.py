@@ -48,7 +48,7 @@ def size_of_an_inner_dimension():
 
 @cause
 def stride_of_a_tensor():
-    return Cause(plus_one, (ones(3, 3),), (ones(3, 3).t(),), "stride", "x.stride()[0]", "3", "1")
+    return Cause(plus_one, (ones(3, 3),), (ones(3, 3).t(),), "stride", "x.stride()[0]", "3", "1", rule="DX117", advised=STEADY)
 
 
 @cause
@@ -118,7 +118,7 @@ def the_same_tensor_twice():
         return x + y  # HERE
 
     x = ones(3)
-    return Cause(added, (x, x), (x, ones(3)), "alias", "x", "is y", "is not y")
+    return Cause(added, (x, x), (x, ones(3)), "alias", "x", "is y", "is not y", rule="DX116", advised=STEADY)
 
 
 @cause

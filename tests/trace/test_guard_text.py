@@ -43,6 +43,14 @@ RECORDED = [
         "3",
         "4",
     ),
+    # the hint follows the only value that torch prints
+    (
+        "tensor 'w' requires_grad mismatch. expected requires_grad=1. Guard failed on a parameter, consider",
+        "requires_grad",
+        "w",
+        "True",
+        "False",
+    ),
     ("not history", "length", "history", "0", None),
     ("list(dict.keys(d))[0] == 'a'", "keys", "d", "'a'", None),
     ("not ___dict_contains('mask', batch)", "keys", "batch", "no 'mask'", "'mask'"),

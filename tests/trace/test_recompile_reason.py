@@ -55,7 +55,7 @@ def test_mark_dynamic_advice_names_all_sizes_that_change_together():
         for size in (4, 6):
             compiled(torch.ones(size, 2), torch.ones(size, 2))
     (finding,) = w.findings
-    assert finding.advice == "mark_dynamic(x, 0) with mark_dynamic(y, 0), or pad to one size"
+    assert finding.advice == "mark_dynamic(x, 0) with mark_dynamic(y, 0) before the call, or pad to one size"
 
 
 def test_size_one_gets_no_mark_dynamic_advice():
@@ -63,7 +63,10 @@ def test_size_one_gets_no_mark_dynamic_advice():
     with dynx.watch() as w:
         for size in (1, 2):
             compiled(torch.ones(size))
-    assert w.findings[0].advice == "size 1 always compiles on its own: warm up with 2 or more"
+    assert (
+        w.findings[0].advice
+        == "size 1 compiles on its own: one recompile is expected; to avoid it, pad, or compile a separate function for size 1"
+    )
 
 
 def test_int_attribute_that_torch_specializes_is_not_reported_as_dynamic():
@@ -165,3 +168,98 @@ def test_seconds_of_nested_compilations_are_not_counted_twice():
     assert w.compile_seconds <= wall
     for compile in w.compiles:
         assert abs(sum(compile.phases.values()) - compile.seconds) < 1e-6
+
+
+def findings(fn, *calls, backend="eager"):
+    compiled = torch.compile(fn, backend=backend)
+    with dynx.watch() as w:
+        for args in calls:
+            compiled(*args)
+    return w.findings
+
+
+def total_by_rows(x):
+    total = 0
+    for row in range(x.size(0)):
+        total = total + x[row] * row
+    return total
+
+
+TABLE = {size: 1.0 / size for size in range(2, 9)}
+
+
+def weighted(x):
+    return x * TABLE[x.size(0)]
+
+
+def test_advice_for_a_size_that_a_line_fixes_names_the_line_and_does_not_advise_mark_dynamic():
+    """mark_dynamic raises ConstraintViolationError where code needs the exact size."""
+    (loop,) = findings(total_by_rows, *((torch.ones(size, 2),) for size in (3, 4, 5)))
+    assert loop.title == "x.size(0) 3, then 4, 5; fixed by: for row in range(x.size(0)): total = total + x[row] * row"
+    assert loop.advice.startswith("the loop is unrolled for each size: compile the body of one step")
+    (lookup,) = findings(weighted, *((torch.ones(size),) for size in (3, 4, 5)))
+    assert "fixed by: return x * TABLE[x.size(0)]" in lookup.title
+    assert lookup.advice == "look it up outside the compiled function and pass the result in as an argument"
+
+
+def test_advice_for_a_size_of_a_parameter_argument_removes_its_recompiles():
+    def step(p, grad):
+        return p - 0.1 * grad
+
+    calls = [(torch.nn.Parameter(torch.ones(size)), torch.ones(size)) for size in (3, 4, 5)]
+    (finding,) = findings(step, *calls)
+    assert "torch._dynamo.config.force_parameter_static_shapes = False" in finding.advice
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(force_parameter_static_shapes=False):
+        compiled = torch.compile(step, backend="eager")
+        with dynx.watch() as w:
+            for p, grad in calls:
+                torch._dynamo.mark_dynamic(p, 0)
+                torch._dynamo.mark_dynamic(grad, 0)
+                compiled(p, grad)
+    assert not w.recompiles
+
+
+def test_requires_grad_of_a_parameter_is_reported_in_both_directions():
+    for first, second in ((True, False), (False, True)):
+        torch._dynamo.reset()
+        layer = torch.nn.Linear(2, 2)
+        compiled = torch.compile(layer, backend="eager")
+        with dynx.watch() as w:
+            for requires_grad in (first, second):
+                layer.weight.requires_grad_(requires_grad)
+                compiled(torch.ones(1, 2))
+        reason = w.recompiles[0].reasons[0]
+        assert (reason.kind, reason.expected, reason.got) == ("requires_grad", str(first), str(second))
+
+
+def test_new_keyword_arguments_are_named_instead_of_their_number():
+    def forward(**kwargs):
+        return sum(kwargs.values())
+
+    compiled = torch.compile(forward, backend="eager")
+    with dynx.watch() as w:
+        compiled(x=torch.ones(2))
+        compiled(x=torch.ones(2), mask=torch.ones(2))
+        compiled(x=torch.ones(2))
+    (finding,) = w.findings
+    assert finding.title == "keys of kwargs no 'mask', then 'mask'"
+    assert finding.advice == "pass the same keys in kwargs on every call, with a default value where there is none"
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return x * self.factor
+
+
+def test_constants_of_instances_that_share_code_are_not_reported_as_a_counter():
+    with dynx.watch() as w:
+        for factor in (2, 3, 4):
+            module = Scaled(factor)
+            module.compile(backend="eager")
+            module(torch.ones(2))
+    assert not [finding for finding in w.findings if finding.rule == "DX101"]

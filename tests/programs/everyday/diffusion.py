@@ -33,9 +33,9 @@ class Sampler:
         self.denoise = torch.compile(self._denoise, backend="eager")
 
     def _denoise(self, x, t):
-        tt = torch.full((x.size(0), 1), t / self.steps)  # DX301
+        tt = torch.full((x.size(0), 1), t / self.steps)
         eps = self.net(x, tt)
-        a, b = self.alpha[t], self.bar[t]
+        a, b = self.alpha[t], self.bar[t]  # DX301
         mean = (x - (1 - a) / math.sqrt(1 - b) * eps) / math.sqrt(a)
         noise = torch.randn_like(x) if t > 0 else torch.zeros_like(x)
         return mean + math.sqrt(1 - a) * noise

@@ -1,0 +1,54 @@
+"""Advice for a tensor's size that changes: mark it as dynamic, unless it is a parameter's or code needs its exact value."""
+
+from __future__ import annotations
+
+import re
+
+from dynx.advice.names import SIZE, spoken
+from dynx.advice.rule import Cause
+from dynx.records.observed import Specialized
+
+LOOP = re.compile(r"^(?:async )?(?:for|while)\b|\bfor\b.*\bin\b|\brange\(|\.unbind\(|\benumerate\(|\bzip\(")
+_LOOKUP = re.compile(r"\w\[[^\]]*(?:\.size\(|\.shape\b|\blen\()|\.get\(")
+_PARAMETER_HINT = "Guard failed on a parameter"  # in torch's message
+_STATIC_PARAMETER = (
+    "sizes of an nn.Parameter are static: torch._dynamo.config.force_parameter_static_shapes = False, or pass its .data"
+)
+
+
+def size_advice(cause: Cause) -> str:
+    """Return the advice of DX102 for the recompiles of one size."""
+    reason = cause.first
+    match = SIZE.match(reason.source)
+    if reason.kind == "shape" or match is None:
+        return "one recompile per side of the branch is expected; to avoid it, branch outside the compiled function"
+    if "_parameters[" in match["tensor"]:
+        return "give the parameter one size, padded to the largest; or compile each module with isolate_recompiles=True"
+    if _PARAMETER_HINT in reason.text:
+        return _STATIC_PARAMETER
+    mark = f"mark_dynamic({spoken(match['tensor'])}, {match['dim']})"
+    if cause.fixed is not None:
+        if len(cause.recompiles) == 1 and not (LOOP.search(cause.fixed.code) or _LOOKUP.search(cause.fixed.code)):
+            return f"{mark} before the call, and all sizes that this line compares with it; or pad to one size"
+        return _advice_on_fixed_size(cause.fixed)
+    if reason.source.startswith("___stack"):
+        return "remove the graph break before it, or compile with dynamic=True: the value cannot be marked"
+    if "1" in (reason.expected, reason.got):
+        if len(cause.recompiles) > 1:
+            return f"{mark}, and warm up with 2 or more, or pad to a fixed size: size 1 always compiles on its own"
+        return (
+            "size 1 compiles on its own: one recompile is expected; to avoid it, pad, or compile a separate function for size 1"
+        )
+    return f"{mark} before the call, or pad to one size"
+
+
+def _advice_on_fixed_size(fixed: Specialized) -> str:
+    """Return how to free a size that a line of code fixed; `mark_dynamic` would raise ConstraintViolationError."""
+    if LOOP.search(fixed.code):
+        return "the loop is unrolled for each size: compile the body of one step and loop outside, or pad to one size"
+    if _LOOKUP.search(fixed.code):
+        return "look it up outside the compiled function and pass the result in as an argument"
+    return (
+        "this line needs the exact size: compute it outside the compiled function, or pad to one size; "
+        "if an nn.Parameter has this size, torch._dynamo.config.force_parameter_static_shapes = False"
+    )
