@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from enum import EnumMeta
 from functools import partial
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Holder = Literal["argument", "global", "module", "optimizer", "object"]
 
@@ -53,7 +53,10 @@ def keys(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> 
 
 def key_texts(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Return each key of the dict at `source` as text; None if it is no dict, or has more than 64 keys."""
-    value = resolve(source, locals, globals)
+    return _key_texts(resolve(source, locals, globals))
+
+
+def _key_texts(value: Any) -> tuple[str, ...] | None:
     if not issubclass(type(value), dict) or len(dict.keys(value)) > _MAX_KEY_TEXTS:
         return None
     return tuple(text_of(key) for key in dict.keys(value))
@@ -82,14 +85,23 @@ def holder(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
     return "object"
 
 
-def objects(sources: Iterable[str], locals: Mapping[str, Any], globals: Mapping[str, Any]) -> dict[str, str]:
-    """Describe the values that torch may guard by identity, of which it keeps only the address; a tensor by its type."""
-    values = {source: resolve(source, locals, globals) for source in sources}
-    return {
-        source: str(type(value)) if _is_a(value, "torch", "Tensor") else text_of(value)
-        for source, value in values.items()
-        if value is not _UNKNOWN and type(value) not in _IN_MESSAGE
-    }
+class Described(NamedTuple):
+    """Text about values at the time of a compilation, which a later recompile is compared with; both by source."""
+
+    objects: dict[str, str]  # values that torch may guard by identity, of which it keeps only the address; a tensor by its type
+    keys: dict[str, tuple[str, ...]]  # of dicts
+
+
+def described(sources: Iterable[str], locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Described:
+    """Describe the values of guarded sources, as far as torch does not keep them."""
+    result = Described({}, {})
+    for source in sources:
+        value = resolve(source, locals, globals)
+        if value is not _UNKNOWN and type(value) not in _IN_MESSAGE:
+            result.objects[source] = str(type(value)) if _is_a(value, "torch", "Tensor") else text_of(value)
+        if (keys := _key_texts(value)) is not None:
+            result.keys[source] = keys
+    return result
 
 
 def is_absent(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> bool:

@@ -21,7 +21,7 @@ from dynx._trace.dispatch import CompileEnd, StartListener, emit, end_listeners,
 from dynx._trace.guard_requests import short_source
 from dynx._trace.guard_text import parse_entry, parse_error
 from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, explain, weak_self
-from dynx._trace.safe_read import key_texts, objects
+from dynx._trace.safe_read import described
 from dynx._trace.source_names import in_words_of_the_user
 from dynx._trace.user_location import call_site, first_line, owner_of_file, user_location
 from dynx.records import Backward, CacheEvent, GraphBreak, Location, Skipped, TorchWarning, Trouble
@@ -98,10 +98,10 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
             _compiled_keys.add(scope.generation, call.code, call.cache_key, call.id)
         if end.outcome == "compiled":
             requests = scope.requests.by_name()
-            dicts = {short_source(name): key_texts(name, call.locals, call.globals) for name in requests}
-            keys = {name: texts for name, texts in dicts.items() if texts is not None}
-            described = {short_source(name): text for name, text in objects(requests, call.locals, call.globals).items()}
-            _add_facts(scope.key, EntryFacts(requests, state, call.backend, described, keys, weak_self(call.locals)))
+            texts = described(requests, call.locals, call.globals)
+            objects = {short_source(name): text for name, text in texts.objects.items()}
+            keys = {short_source(name): found for name, found in texts.keys.items()}
+            _add_facts(scope.key, EntryFacts(requests, state, call.backend, objects, keys, weak_self(call.locals)))
         if end_listeners:
             _notify_end(scope, result if end.outcome == "compiled" else None)
         records = scope.finish(end)
