@@ -44,7 +44,7 @@ from dynx.records.compile import AttemptOutcome
 
 
 class CompileKey(NamedTuple):
-    """A key that is unique in a run; compile ids (`0/1`) alone repeat after `torch._dynamo.reset()`, in the next generation."""
+    """A key that is unique in a run; compile ids (`0/1`) repeat after `torch._dynamo.reset()`, in the next generation."""
 
     generation: int
     compile_id: str

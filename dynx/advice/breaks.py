@@ -150,7 +150,7 @@ def _library_advice(graph_break: GraphBreak) -> str:
     known = next((advice for name, part, advice in _OF_LIBRARIES if name == location.library and re.search(part, where)), None)
     if known is not None:
         return known
-    rule = next((rule for rule in RULES if rule.id not in _BY_PLACE and rule.applies(graph_break)), None)
+    rule = _rule_of_reason(graph_break)
     if rule is not None and rule.id in ("DX202", "DX203", "DX209"):
         return f"look for an option of {location.library} that avoids it, or compile only the part before and after this call"
     return f"call it outside the compiled function, or report it to {location.library}"
@@ -162,12 +162,17 @@ def _block_title(graph_break: GraphBreak) -> str:
 
 
 def _block_advice(graph_break: GraphBreak) -> str:
-    rule = next((rule for rule in RULES if rule.id not in _BY_PLACE and rule.applies(graph_break)), None)
+    rule = _rule_of_reason(graph_break)
     move = f"move it out of the {graph_break.block}, or out of the function"
     return f"{rule.advice(graph_break)}; or {move}" if rule is not None else move
 
 
-_BY_PLACE = ("DX207", "DX501", "DX206")  # rules about where a graph break is, not why
+def _rule_of_reason(graph_break: GraphBreak) -> BreakRule | None:
+    """Return the first rule about why, not where, a graph breaks."""
+    return next((rule for rule in RULES if rule.id not in _BY_LOCATION and rule.applies(graph_break)), None)
+
+
+_BY_LOCATION = ("DX207", "DX501", "DX206")
 
 
 # The first rule that applies is used: rules about the location of a graph break come before rules about its reason.

@@ -43,7 +43,7 @@ body[data-jp-theme-light="false"] .dynx .do, .vscode-dark .dynx .do { color: #4c
 <table><tr><th class="n">lost</th><th>rule</th><th>where</th><th>what happened</th><th>do this</th></tr>
 {% for f in findings %}<tr><td class="n">{{ seconds(f.seconds) }}</td>
 <td title="{{ f.evidence | join('\n') }}"><b>{{ f.rule }}</b></td>
-<td><code>{{ where(f.location) }}</code></td>
+<td><code>{{ where(f.location) }}{% if called_from(f) %} ({{ called_from(f) }}){% endif %}</code></td>
 <td>{{ f.title }}{% if state(f) %} <a href="#{{ anchor }}{{ state(f) }}">post-mortem {{ state(f) }}</a>
 {%- endif %}</td><td class="do">{{ f.advice }}</td></tr>
 {% endfor %}</table>
@@ -76,6 +76,7 @@ def fragment(run: Run) -> str:
         tables=list(_tables(run)),
         seconds=words.seconds,
         where=words.where,
+        called_from=words.called_from,
         calm=words.CALM if words.is_calm(run) else "no advice applies to this run",
     )
 

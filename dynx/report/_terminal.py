@@ -118,11 +118,9 @@ class _Findings:
 
 
 def _at(finding: Finding) -> Text:
-    """Render the location of a finding, with the line that called the function, unless it is the same line or a library's."""
-    text, caller = _where(finding.location), finding.called_from
-    if caller is None or finding.location.library is not None or caller == finding.location:
-        return text
-    return text.append(f"  (called from {words.place(caller)})", style="dim")
+    """Render the location of a finding, with the line that called the function."""
+    text, caller = _where(finding.location), words.called_from(finding)
+    return text.append(f"  ({caller})", style="dim") if caller else text
 
 
 def _where(location: Location) -> Text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dynx.records import Location, Run
+from dynx.records import Finding, Location, Run
 from dynx.records.location import short_path
 
 CALM = "nothing to change: no advice applies to this run"
@@ -93,6 +93,14 @@ def where(location: Location) -> str:
     own = location.own
     text = f"{place(location)}  {own.function}"
     return text if own is location else f"{text}  (in {location.library}, {short_name(location)})"
+
+
+def called_from(finding: Finding) -> str:
+    """Format the line that called the function of a finding; empty if it is the finding's own line or is not known."""
+    caller = finding.called_from
+    if caller is None or finding.location.library is not None or caller == finding.location:
+        return ""
+    return f"called from {place(caller)}"
 
 
 def short_name(location: Location) -> str:

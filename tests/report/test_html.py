@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import re
 from html.parser import HTMLParser
 
+import torch
+from rich.console import Console
+
+import dynx
 from dynx.records import GraphBreak, Location, Run
+from dynx.report import terminal
 
 
 class Tags(HTMLParser):
@@ -52,3 +58,21 @@ def test_notebook_page_of_a_run_has_colours_for_dark_and_light_themes(run):
     page = run._repr_html_()
     assert "prefers-color-scheme: dark" in page
     assert 'data-jp-theme-light="false"' in page
+
+
+def test_notebook_and_terminal_name_the_line_that_called_the_function_of_a_finding():
+    """`mark_dynamic` belongs before the call, not at the line that uses the size."""
+
+    def double(x):
+        return x * 2
+
+    compiled = torch.compile(double, backend="eager")
+    with dynx.watch() as w:
+        for size in (3, 4):
+            compiled(torch.ones(size))
+    (finding,) = w.findings
+    assert finding.called_from.line != finding.location.line
+    assert f"test_html.py:{finding.called_from.line})" in w.run._repr_html_()
+    console = Console(width=300, file=io.StringIO())
+    console.print(terminal(w.run))
+    assert f"test_html.py:{finding.called_from.line})" in console.file.getvalue()

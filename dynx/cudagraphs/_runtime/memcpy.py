@@ -42,7 +42,7 @@ class CopiesNotFound(CaptureFailed):
 def find_copies(nodes: Iterable[tuple[Addresses, Node]], copies: Sequence[Copy]) -> list[Node]:
     """Find the memcpy node of each copy by its target and source address.
 
-    The target alone is not enough, since the function may write to it again.
+    Comparing only the target is not enough, since the function may write to it again.
 
     Args:
         nodes: The memcpy nodes of a graph, with their addresses.
