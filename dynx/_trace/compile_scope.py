@@ -20,12 +20,13 @@ from dynx._torch.compilation.frame import (
     symbolic_sources,
     user_name,
 )
+from dynx._torch.tracing.failing_line import stack_of_failure
 from dynx._torch.tracing.graph_breaks import RawBreak, read_break
 from dynx._torch.tracing.specialized import specialized_sources
 from dynx._torch.tracing.stack import RawFrame, tracing_stack
 from dynx._trace.guard_requests import Requests
 from dynx._trace.qualname import enclosing_block
-from dynx._trace.user_location import chain_of, code_at, first_line, named, owner_of_file, user_location
+from dynx._trace.user_location import chain_of, code_at, first_line, named, owner_of_file, user_location, uses_at
 from dynx.records import (
     Attempt,
     BecameDynamic,
@@ -69,6 +70,7 @@ class Scope:
     specialized: list[Specialized] = field(default_factory=list)
     caches: list[CacheEvent] = field(default_factory=list)
     warnings: list[TorchWarning] = field(default_factory=list)
+    failed_at: Location | None = None  # set if it failed, at a line that torch names
     nested_seconds: float = 0.0  # of compilations started by this one, which have records of their own
     elapsed: float = 0.0
 
@@ -110,6 +112,11 @@ class Scope:
             record = graph_break(read_break("", raised), self.key, self.call_site, self.location)
             self.breaks.append(replace(record, resumable=False, fatal=True))
 
+    def add_failure(self, raised: BaseException) -> None:
+        """Keep the line at which the compilation failed."""
+        stack = stack_of_failure(raised)
+        self.failed_at = user_location(stack, self.call_site) if stack else None
+
     def add_event(self, raw: RawCache | RawDynamic) -> None:
         """Add the record of a lookup in a compile cache on disk, or of a size or number that became dynamic."""
         if isinstance(raw, RawCache):
@@ -118,15 +125,25 @@ class Scope:
         line = user_location(tracing_stack(), self.call_site)
         self.dynamic.append(BecameDynamic(raw.source, raw.dim, raw.first, raw.second, self.generation, self.call.id, line))
 
+    def _called_from(self) -> Location | None:
+        """Return the line that called the function; a resume function is called by torch, after its graph break."""
+        return self.call_site if resumed_at(self.call.code) is None else None
+
+    def _break(self) -> Location | None:
+        line = resumed_at(self.call.code)
+        return replace(self.location, line=line) if line is not None else None
+
     def finish(self, ending: Ending) -> list[Record]:
         """Close the scope and return its records: graph breaks and other events, then `GaveUp`, `Recompile` and `Compile`."""
         self.elapsed = time.perf_counter() - self.started
         seconds = max(0.0, self.elapsed - self.nested_seconds)
         nodes, guards = metrics.sizes(self.call.id)
         records: list[Record] = [*self.breaks, *self.dynamic, *self.specialized, *self.caches, *self.warnings]
-        if ending.outcome == "gave_up":
-            limit = ending.limit or "recompile_limit"
-            records.append(GaveUp(self.generation, self.call.id, self.location, limit, limit_value(limit)))
+        if ending.limit is not None:
+            allowed, fatal = limit_value(ending.limit), ending.outcome == "failed"
+            records.append(
+                GaveUp(self.generation, self.call.id, self.location, ending.limit, allowed, self._called_from(), fatal)
+            )
         if self.reasons:
             records.append(Recompile(self.generation, self.call.id, self.location, self.reasons, seconds, ending.outcome))
         records.append(
@@ -143,8 +160,10 @@ class Scope:
                 self.call.backend,
                 ending.reason,
                 resumed_at(self.call.code),
-                self.call_site,
+                self._called_from(),
                 time.time() - self.elapsed,
+                named(self.failed_at) if self.failed_at is not None else None,
+                code_at(self.failed_at or self._break()),
             )
         )
         self.call = replace(self.call, locals={}, globals={})  # a reference to the scope must not keep the program's data alive
@@ -175,6 +194,7 @@ def graph_break(raw: RawBreak, key: CompileKey, call_site: Location | None, func
         hints=raw.hints,
         callee=raw.callee or _standard_module(raw.stack),
         code=code_at(location if location is not None else function),
+        uses=uses_at(location),
         resumable=raw.resumable,
         compiles=((key.generation, key.compile_id),),  # plain tuples: it is part of a record
     )

@@ -1,4 +1,4 @@
-"""Find the function (`Block.forward`) and the `try`, `with` or loop around a line by parsing its source file.
+"""Find the function (`Block.forward`), the statement, and the `try`, `with` or loop around a line by parsing its source file.
 
 Torch's stacks say `forward`; a user looks for `Block.forward`.
 """
@@ -31,15 +31,79 @@ def qualname_at(file: str, line: int, function: str) -> str:
     return enclosing[-1] if enclosing and enclosing[-1].rpartition(".")[2] == function else function
 
 
+def statement_lines(file: str, line: int) -> range:
+    """Return the lines of the innermost statement at a line; of a block only its first statement, `if x.isnan(): raise …`.
+
+    The range holds only `line` if the source does not parse.
+    """
+    spans = [span for span in _statements(file, len(linecache.getlines(file))) if span.covers(line)]
+    return range(spans[-1].first, spans[-1].last + 1) if spans else range(line, line + 1)
+
+
+@lru_cache(maxsize=64)
+def _statements(file: str, lines: int) -> tuple[Span, ...]:
+    """List the statements of a file, outer statements first; `lines` as in `_functions`."""
+    tree = _parsed(file)
+    spans = []
+    for node in ast.walk(tree) if tree is not None else ():
+        body = getattr(node, "body", None)
+        if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            last = body[0] if isinstance(body, list) and body else node
+            is_short = last is node or last.end_lineno == last.lineno
+            spans.append(Span(node.lineno, (last.end_lineno or last.lineno) if is_short else last.lineno - 1, ""))
+    return tuple(sorted(spans, key=lambda span: (span.first, -span.last)))
+
+
+_MAX_USES = 6
+
+
+def lines_of_uses(file: str, line: int) -> tuple[int, ...]:
+    """Return the lines of the next statements of a function that use the variable which the statement at a line assigns."""
+    tree = _parsed(file)
+    functions = [
+        node
+        for node in (ast.walk(tree) if tree is not None else ())
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.lineno <= line <= (node.end_lineno or line)
+    ]
+    if not functions:
+        return ()
+    inner = max(functions, key=lambda node: node.lineno)
+    assigned = {
+        target.id
+        for node in ast.walk(inner)
+        if isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or node.lineno)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    uses = {
+        node.lineno
+        for node in ast.walk(inner)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in assigned and node.lineno > line
+    }
+    return tuple(sorted(uses)[:_MAX_USES])
+
+
+def _parsed(file: str) -> ast.Module | None:
+    return _parse(file, len(linecache.getlines(file)))
+
+
+@lru_cache(maxsize=16)
+def _parse(file: str, lines: int) -> ast.Module | None:
+    """Parse a file; `lines` as in `_functions`."""
+    try:
+        return ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
 @lru_cache(maxsize=64)
 def _functions(file: str, lines: int) -> tuple[Span, ...]:
     """List the functions of a file, outer functions first.
 
     `lines`, the number of lines of the file, is only a cache key, so that an edited file is parsed again.
     """
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError, RecursionError):
+    tree = _parsed(file)
+    if tree is None:
         return ()
     spans: list[Span] = []
 
@@ -72,11 +136,12 @@ _BLOCKS = {ast.Try: "try", ast.With: "with", ast.AsyncWith: "with", ast.For: "fo
 @lru_cache(maxsize=64)
 def _blocks(file: str, lines: int) -> tuple[Span, ...]:
     """List the `try`, `with` and loop blocks in the functions of a file, outer blocks first; `lines` as in `_functions`."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError, RecursionError):
-        return ()
-    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    tree = _parsed(file)
+    functions = [
+        node
+        for node in (ast.walk(tree) if tree is not None else ())
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
     spans = {
         Span(node.lineno, node.end_lineno or node.lineno, _BLOCKS[type(node)])
         for function in functions

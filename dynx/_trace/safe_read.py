@@ -22,6 +22,7 @@ _FIELD = type(namedtuple("_Fields", "field").field)  # type: ignore[attr-defined
 _SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, str)
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")  # torch.nn.Module.__getattr__ looks here
 _IN_MESSAGE = (type(None), bool, int, float, str, bytes, dict, list, tuple, set)  # torch prints what it expected of these
+_PLAIN_OF_TORCH = ("dtype", "device", "layout", "memory_format")  # types in C, whose repr runs no code of the user
 _MAX_LENGTH = 80  # characters of a value
 _MAX_KEYS = 8  # of a dict
 _MAX_KEY_TEXTS = 64  # of a dict whose keys are compared
@@ -125,6 +126,8 @@ def text_of(value: Any) -> str:
         return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
     if issubclass(type(type(value)), EnumMeta):
         return f"{type(value).__qualname__}.{object.__getattribute__(value, '_name_')}"
+    if type(value).__module__ == "torch" and type(value).__name__ in _PLAIN_OF_TORCH:
+        return repr(value)
     if type(value) in (type, FunctionType, BuiltinFunctionType, MethodType):
         return str(value.__qualname__)
     return f"a {type(value).__qualname__}"

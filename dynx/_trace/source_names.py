@@ -5,16 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from inspect import CO_VARARGS
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+from dynx._torch.compilation.frame import resumed_at
 from dynx._torch.compilation.wrappers import is_shared
 from dynx._trace import safe_read
-from dynx.records import Reason
+from dynx._trace.user_location import code_at
+from dynx.records import Location, Reason
 
+WRAPPED = "the function behind torch's wrapper"  # source of a guard on a function that torch compiles through wrap_inline
 _POSITIONAL = re.compile(r"^args\[(\d+)\]")
 _KEYWORD = re.compile(r"^kwargs\['(\w+)'\]")
 _CELL = re.compile(r"(?P<function>.+)\.__closure__\[(?P<index>\d+)\]\.cell_contents")
+_STACK = re.compile(r"^___stack\d+\b")
+_ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)")
 
 
 def in_words_of_the_user(
@@ -22,14 +28,52 @@ def in_words_of_the_user(
 ) -> list[Reason]:
     """Rename the sources of failed guards, and drop those that belong to another function behind torch's wrapper.
 
-    torch compiles methods of `nn.Module` under `torch.no_grad`, and callables without Python code, through one function,
-    `wrap_inline(fn)`: `fn.step` is `self.step` there, and `args[0]` the first parameter of `fn`.
+    torch compiles callables without Python code through one function, `wrap_inline(fn)`: `fn.step` is `self.step` there, and
+    `args[0]` the first parameter of `fn`. A decorator, such as `torch.no_grad()`, hides the parameters in the same way. After a
+    graph break, values on Python's stack become arguments of the resume function, which torch names `___stack0`.
     """
     if is_shared(code):
+        original = reasons
         own = [reason for reason in reasons if reason.source != "fn" or reason.kind not in ("function", "object", "type")]
         names = _parameters(locals.get("fn"))
-        reasons = [replace(reason, source=_unwrapped(reason.source, locals.get("fn"), names)) for reason in own or reasons]
+        reasons = [replace(reason, source=_unwrapped(reason.source, locals.get("fn"), names)) for reason in own]
+        reasons = reasons or [replace(each, kind="function", source=WRAPPED, expected=None) for each in original]
+    elif code.co_flags & CO_VARARGS:
+        names = _parameters_of_wrapped(code, locals)
+        reasons = [replace(reason, source=_by_parameter(reason.source, names)) for reason in reasons]
+    reasons = [replace(reason, holder="object") if _is_free(reason, code) else reason for reason in reasons]
+    line = resumed_at(code)
+    if line is not None:
+        reasons = [replace(reason, source=_of_stack(reason.source, code, line)) for reason in reasons]
     return [replace(reason, source=_of_closure(reason.source, locals, globals)) for reason in reasons]
+
+
+def _parameters_of_wrapped(code: CodeType, locals: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the positional parameters of the function that a decorator wraps: the only function in its closure."""
+    functions = [locals[name] for name in code.co_freevars if type(locals.get(name)) in (FunctionType, MethodType)]
+    functions = [function for function in functions if not function.__module__.startswith("torch.")]
+    return _parameters(functions[0]) if len(functions) == 1 else ()
+
+
+def _is_free(reason: Reason, code: CodeType) -> bool:
+    """Return whether a guarded value belongs to an enclosing function; torch lists it with the arguments."""
+    return reason.holder == "argument" and re.split(r"\W", reason.source, maxsplit=1)[0] in code.co_freevars
+
+
+def _of_stack(source: str, code: CodeType, line: int) -> str:
+    """Name a value that was on Python's stack at a graph break: by the variable that it is assigned to, or by its line.
+
+    The result of the call that breaks the graph is the last one: of `start = time.time()` it is `start`.
+    """
+    match = _STACK.match(source)
+    if match is None:
+        return source
+    on_stack = [name for name in code.co_varnames[: code.co_argcount] if _STACK.match(name)]
+    statement = code_at(Location(code.co_filename, line, code.co_name))
+    assigned = _ASSIGNED.match(statement)
+    if assigned is not None and on_stack == [match[0]] and statement.endswith(")"):
+        return f"{assigned['name']}{source[match.end() :]}"
+    return f"<value of line {line}>{source[match.end() :]}"
 
 
 def _parameters(function: Any) -> tuple[str, ...]:
@@ -37,6 +81,8 @@ def _parameters(function: Any) -> tuple[str, ...]:
     if safe_read.is_module(function):
         function = MethodType(type(function).forward, function)
     target = function.__func__ if type(function) is MethodType else function
+    while type(target) is FunctionType and type(vars(target).get("__wrapped__")) is FunctionType:
+        target = vars(target)["__wrapped__"]  # of a decorator, such as torch.no_grad()
     if type(target) is not FunctionType:
         return ()
     names = target.__code__.co_varnames[: target.__code__.co_argcount]
@@ -47,10 +93,14 @@ def _unwrapped(source: str, function: Any, parameters: tuple[str, ...]) -> str:
     for prefix in ("fn.__self__", "fn") if type(function) is MethodType or safe_read.is_module(function) else ():
         if source == prefix or source.startswith((f"{prefix}.", f"{prefix}[")):
             return f"self{source.removeprefix(prefix)}"
+    return _KEYWORD.sub(lambda match: match[1], _by_parameter(source, parameters))
+
+
+def _by_parameter(source: str, parameters: tuple[str, ...]) -> str:
     match = _POSITIONAL.match(source)
     if match and int(match[1]) < len(parameters):
         return f"{parameters[int(match[1])]}{source[match.end() :]}"
-    return _KEYWORD.sub(lambda match: match[1], source)
+    return source
 
 
 def _of_closure(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str:

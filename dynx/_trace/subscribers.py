@@ -92,6 +92,8 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
         if raised is not None and call.fullgraph:
             scope.add_fatal_break(raised)
         end = ending(result, raised, fullgraph=call.fullgraph)
+        if raised is not None and end.outcome == "failed":
+            scope.add_failure(raised)
         if call.cache_key is not None:
             if all(reason.kind == "backend" for reason in scope.reasons):  # torch reports at most that the backend differs
                 scope.reasons = _compiled_keys.changes(scope.generation, call.code, call.cache_key, site)

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from dynx._torch.compilation.frame import user_name
 from dynx._torch.tracing.stack import RawFrame
-from dynx._trace.qualname import qualname_at
+from dynx._trace.qualname import lines_of_uses, qualname_at, statement_lines
 from dynx.records import Location
 
 Owner = Literal["user", "torch", "dynx", "python", "library"]
@@ -133,17 +133,30 @@ def named(location: Location) -> Location:
 
 
 def code_at(location: Location | None) -> str:
-    """Return the source line at `location.own` without indentation; empty if the source cannot be read.
+    """Return the statement at `location.own` on one line; empty if the source cannot be read.
 
-    A line that begins a block is joined with the next one: `if x.isnan(): raise ValueError("x")`.
+    Of a block, the first statement follows: `if x.isnan(): raise ValueError("x")`. A long statement is cut to its first line and
+    the line at the location: `losses.append( … loss.item()`.
     """
     if location is None:
         return ""
     file, line = location.own.file, location.own.line
-    text = linecache.getline(file, line).strip()
-    if text.endswith(":"):
-        text = f"{text} {linecache.getline(file, line + 1).strip()}"
+    own = linecache.getline(file, line).strip()
+    if not own:
+        return ""
+    lines = [linecache.getline(file, number).strip() for number in statement_lines(file, line)]
+    text = " ".join(filter(None, lines))
+    if len(text) > _MAX_CODE:
+        text = own if own == lines[0] else f"{lines[0]} … {own}"
     return text if len(text) <= _MAX_CODE else text[: _MAX_CODE - 1] + "…"
+
+
+def uses_at(location: Location | None) -> tuple[str, ...]:
+    """Return the statements that use the variable which the statement at `location.own` assigns, on one line each."""
+    if location is None:
+        return ()
+    own = location.own
+    return tuple(code_at(replace(own, line=line)) for line in lines_of_uses(own.file, own.line))
 
 
 def first_line(code: CodeType) -> int:

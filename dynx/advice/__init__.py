@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dynx.advice import breaks, caches, cudagraphs, limits, recompiles
+from dynx.advice import break_rules, breaks, caches, cudagraphs, limits, recompile_rules, recompiles
 from dynx.advice.names import spoken
 from dynx.advice.pages import page
 from dynx.advice.rule import Rule, first_match
@@ -24,7 +24,7 @@ __all__ = ["RULES", "advise", "page", "rule_of_break", "rule_of_reason", "spoken
 RULES: Mapping[str, Rule] = {
     rule.id: rule
     for rule in sorted(
-        (*recompiles.RULES, *breaks.RULES, *limits.RULES, *caches.RULES, *cudagraphs.RULES), key=lambda rule: rule.id
+        (*recompile_rules.RULES, *break_rules.RULES, *limits.RULES, *caches.RULES, *cudagraphs.RULES), key=lambda rule: rule.id
     )
 }
 
@@ -34,14 +34,10 @@ def advise(run: Run) -> tuple[Finding, ...]:
 
     A function that reached a recompile limit yields one finding, which includes the advice for the recompiles that caused it.
     """
-    causes = recompiles.causes(run.recompiles, run.dynamic, run.specialized, run.compiles)
-    findings: list[Finding] = []
-    causes_of_limits = set()
-    for gave_up in run.gave_up:
-        cause = limits.cause_of(gave_up, causes)
-        causes_of_limits.add(id(cause))
-        findings.append(limits.find(gave_up, cause))
-    findings += recompiles.find_all(cause for cause in causes if id(cause) not in causes_of_limits)
+    causes = recompiles.causes(run.recompiles, run.dynamic, run.specialized, run.compiles, run.graph_breaks)
+    at_limit, included = limits.find_all(run.gave_up, causes)
+    findings = [*at_limit, *limits.find_failures(run.compiles, run.graph_breaks)]
+    findings += recompiles.find_all(cause for cause in causes if id(cause) not in included)
     findings += breaks.find(run.graph_breaks, run.compiles)
     findings += caches.find(run.caches, run.compiles)
     findings += cudagraphs.find(run.cudagraph_skips, run.address_changes)
@@ -50,11 +46,11 @@ def advise(run: Run) -> tuple[Finding, ...]:
 
 def rule_of_reason(reason: Reason) -> str | None:
     """Return the id of the advice rule that applies to a failed guard, such as "DX102", or None."""
-    rule = first_match(recompiles.RULES, reason)
+    rule = first_match(recompile_rules.RULES, reason)
     return rule.id if rule is not None else None
 
 
 def rule_of_break(graph_break: GraphBreak) -> str | None:
     """Return the id of the advice rule that applies to a graph break, such as "DX201", or None."""
-    rule = breaks.rule_of(graph_break)
+    rule = break_rules.rule_of(graph_break)
     return rule.id if rule is not None else None

@@ -1,50 +1,161 @@
-"""Advice rules DX3xx: functions that reached a recompile limit, so that calls that match no cache entry run eagerly."""
+"""Advice rules DX3xx: functions that reached a recompile limit, and compilations that failed."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
 from dynx.advice import recompiles
+from dynx.advice.resumed import frame_of
 from dynx.advice.rule import Cause, Rule
-from dynx.records.compile import GaveUp
+from dynx.records.compile import Compile, GaveUp
 from dynx.records.finding import Finding
+from dynx.records.graph_break import GraphBreak
+from dynx.records.location import Location
 
 GAVE_UP = Rule("DX301", "too many recompiles: runs eagerly")
-RULES = (GAVE_UP,)
+FAILED = Rule("DX302", "a compilation fails")
+RULES = (GAVE_UP, FAILED)
 
 
 def cause_of(gave_up: GaveUp, causes: tuple[Cause, ...]) -> Cause | None:
     """Return the cause of most recompiles of a function that reached a recompile limit; None if no rule applies to them."""
-    frame = recompiles.frame_of(gave_up)
-    candidates = [cause for cause in causes if recompiles.frame_of(cause.recompiles[0]) == frame]
+    frame = frame_of((gave_up.generation, gave_up.id))
+    candidates = [cause for cause in causes if frame_of(cause.recompiles[0].key) == frame]
     return max(candidates, key=lambda cause: len(cause.recompiles), default=None)
 
 
-def find(gave_up: GaveUp, cause: Cause | None) -> Finding:
-    """Return the finding for a function that reached a recompile limit, with the location and the advice of its main cause."""
+def find_all(gave_up: Iterable[GaveUp], causes: tuple[Cause, ...]) -> tuple[tuple[Finding, ...], set[int]]:
+    """Return the findings for functions at a recompile limit, and the ids of the causes that they include.
+
+    If a graph break split a function and one change recompiled several of its parts, they are one finding.
+    """
+    findings: list[Finding] = []
+    included: set[int] = set()
+    of_changes: dict[object, list[tuple[GaveUp, Cause]]] = {}
+    for each in gave_up:
+        cause = cause_of(each, causes)
+        if cause is None:
+            findings.append(_without_cause(each))
+        else:
+            included.add(id(cause))
+            of_changes.setdefault((cause.rule.id, cause.whole, cause.first.expected, cause.first.got), []).append((each, cause))
+    for pairs in of_changes.values():
+        first, _ = min(pairs, key=lambda pair: pair[1].after is not None)
+        findings.append(_find(first, [cause for _, cause in pairs]))
+    return tuple(findings), included
+
+
+def _consequence(gave_up: GaveUp) -> str:
+    if gave_up.fatal:
+        return "fullgraph=True raises FailOnRecompileLimitHit for calls that match no cache entry"
+    return "from then on, calls that match no cache entry run eagerly"
+
+
+def _without_cause(gave_up: GaveUp) -> Finding:
     limit = f"{gave_up.limit} = {gave_up.allowed}"
-    if cause is None:
-        return Finding(
-            GAVE_UP.id,
-            f"torch gave up compiling it: reached {limit}",
-            gave_up.location,
-            0.0,
-            (),
-            "see the recompiles of this function below",
-        )
-    of_cause = recompiles.find(cause)
+    title = f"fullgraph=True fails: reached {limit}" if gave_up.fatal else f"torch gave up compiling it: reached {limit}"
+    advice = "see the recompiles of this function below"
+    return Finding(
+        GAVE_UP.id, title, gave_up.location, 0.0, (_consequence(gave_up),), advice, called_from=_caller(gave_up)
+    )
+
+
+def _find(gave_up: GaveUp, causes: Sequence[Cause]) -> Finding:
+    """Return the finding for a function that reached a recompile limit, with the location and the advice of its main cause."""
+    cause = min(causes, key=lambda cause: cause.after is not None)
+    of_cause = recompiles.find_joined(causes)
     subject, last = recompiles.subject_of(cause.last), cause.last
     times = f"{gave_up.allowed} compiles" if gave_up.allowed is not None else "too many compiles"
-    title = f"gave up after {times} ({cause.rule.id}): {subject} {last.expected}, now {last.got or 'another value'}"
-    return Finding(
-        GAVE_UP.id,
-        title,
-        of_cause.location,
-        of_cause.seconds,
-        (
-            f"reached {limit}: from then on, calls that match no cache entry run eagerly",
+    ends = "fullgraph=True fails" if gave_up.fatal else "gave up"
+    change = f"{subject} {recompiles.value_of(last, last.expected)}, now {recompiles.value_of(last, last.got, 'another value')}"
+    title = f"{ends} after {times} ({cause.rule.id}): {change}"
+    if cause.rule.id == "DX115":
+        title = f"{title}; it is shared by instances of {last.other_instance}"
+    caller = _caller(gave_up)
+    return replace(
+        of_cause,
+        rule=GAVE_UP.id,
+        title=title + of_cause.title[of_cause.title.find("; recompiles ") :] if "; recompiles " in of_cause.title else title,
+        evidence=(
+            f"reached {gave_up.limit} = {gave_up.allowed}: {_consequence(gave_up)}",
+            *([f"at the call from {caller}"] if caller is not None else []),
             f"cause: {cause.rule.id}, {cause.rule.title}",
             *of_cause.evidence,
         ),
-        of_cause.advice,
-        of_cause.count,
-        of_cause.called_from,
+        called_from=of_cause.called_from or caller,
     )
+
+
+def _caller(gave_up: GaveUp) -> Location | None:
+    return gave_up.called_from.own if gave_up.called_from is not None else None
+
+
+# by the class of torch's exception: what happened, and what to do
+_FAILURES = (
+    (
+        r"ConstraintViolationError",
+        "a size was marked dynamic, but this line needs one value of it",
+        "use maybe_mark_dynamic, or do not mark it: this line fixes the size",
+    ),
+    (
+        r"GuardOnDataDependentSymNode|UserError",
+        "this line needs a value that depends on a tensor's data",
+        "compute it outside the compiled function, or keep it a tensor; torch._check(...) can state its bounds",
+    ),
+    (
+        r"TorchRuntimeError",
+        "an operator does not accept these tensors",
+        "run this line without torch.compile: if it fails there too, correct the shapes or dtypes",
+    ),
+    (
+        r"BackendCompilerFailed",
+        "the backend raised an exception",
+        'try backend="aot_eager", then "eager": if one of them works, report the error to the backend',
+    ),
+    (
+        r"InternalTorchDynamoError",
+        "Dynamo raised an internal error",
+        "move this line out of the compiled function, and report it to PyTorch",
+    ),
+    (r"RecompileError", "a recompile under error_on_recompile", "see the recompile's own finding"),
+)
+_UNKNOWN_FAILURE = "move this line out of the compiled function; torch's message is in the evidence"
+
+
+def find_failures(compiles: Iterable[Compile], breaks: Iterable[GraphBreak]) -> tuple[Finding, ...]:
+    """Return a finding for each line at which compilations failed, unless a recompile limit or a rule on graph breaks has it."""
+    explained = {key for found in breaks if found.fatal and found.rule is not None for key in found.compiles}
+    fatal = {key: found for found in breaks if found.fatal for key in found.compiles}
+    merged: dict[tuple[str, int, str], Finding] = {}
+    for compile in compiles:
+        reason = compile.reason or "torch gives no reason"
+        if compile.outcome != "failed" or compile.key in explained or reason.startswith("FailOnRecompileLimitHit"):
+            continue
+        graph_break = fatal.get(compile.key)
+        title, advice = _failure(reason, graph_break)
+        location = compile.failed_at or (graph_break.location if graph_break is not None else compile.location)
+        code = f": {compile.code or reason.partition(' raised: ')[2]}".removesuffix(": ")
+        evidence = (reason, *((graph_break.explanation, *graph_break.hints) if graph_break is not None else ()))
+        finding = Finding(
+            FAILED.id, f"{title}{code}", location, compile.seconds, tuple(filter(None, evidence)), advice,
+            called_from=compile.called_from.own if compile.called_from is not None else None,
+        )
+        key = (location.file, location.line, title)
+        found = merged.get(key)
+        merged[key] = (
+            replace(found, seconds=found.seconds + finding.seconds, count=found.count + 1) if found is not None else finding
+        )
+    return tuple(merged.values())
+
+
+def _failure(reason: str, graph_break: GraphBreak | None) -> tuple[str, str]:
+    """Return what happened and what to do for the reason of a failed compilation: an exception's class and message."""
+    for pattern, what, advice in _FAILURES:
+        if re.match(pattern, reason):
+            return (f"the compilation failed: {what}", advice)
+    if graph_break is not None:
+        hint = graph_break.hints[0] if graph_break.hints else "move this line out of the compiled function"
+        return f"fullgraph=True fails: {graph_break.reason}", f"{hint}; or drop fullgraph=True, which allows a graph break here"
+    return f"the compilation failed: {reason}", _UNKNOWN_FAILURE

@@ -8,20 +8,13 @@ LOCAL = re.compile(r"\bL\['(\w+)'\]")
 _MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
 _IMPORTED = re.compile(r"\bG\['__import_(\w+)'\]")
 _NAMED = re.compile(r"\b(?:G|kwargs)\['(\w+)'\]")
-_ARGS = re.compile(r"^args\[(\d+)\]$")
 _STATE_KEY = re.compile(r"\[list\(dict\.keys\([^()]*\)\)\[\d+\]\]")
 SIZE = re.compile(r"(?P<tensor>.*)\.size\(\)\[(?P<dim>\d+)\]$")
 
 
 def spoken(source: str) -> str:
-    """Return a guard source as the user writes it: `self.blocks[0]` for `self._modules['blocks']._modules['0']`.
-
-    A value in the `*args` of a wrapper, or on the value stack at a graph break, has no name: it is described in words.
-    """
+    """Return a guard source as the user writes it: `self.blocks[0]` for `self._modules['blocks']._modules['0']`."""
     source = LOCAL.sub(r"\1", source)
-    if source.startswith("___stack"):
-        return "a value from before the graph break"
-    source = _ARGS.sub(lambda match: f"<positional argument {int(match[1]) + 1}>", source)
     source = _MEMBER.sub(lambda match: f"[{match[1]}]" if match[1].isdigit() else f".{match[1]}", source)
     source = _STATE_KEY.sub("[…]", source)
     source = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), source)

@@ -12,6 +12,13 @@ from dynx.records.observed import Specialized
 from dynx.records.recompile import Reason, Recompile
 
 
+class FrameKey(NamedTuple):
+    """Key of a compiled frame, unique in a run: frame ids repeat after `torch._dynamo.reset()`, which begins a generation."""
+
+    generation: int
+    frame: str  # frame id: "0" of the compile id "0/1"
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """An advice rule; its documentation page is `docs/rules/<id>.md`."""
@@ -46,6 +53,8 @@ class Cause:
     together: tuple[str, ...] = ()  # `mark_dynamic(y, 0)`, for other sizes that changed in the same way
     called_from: Location | None = None  # of the first recompile
     fixed: Specialized | None = None  # the line that fixed the size or number to one value after it was symbolic
+    after: GraphBreak | None = None  # the graph break after which the function resumes
+    whole: FrameKey | None = None  # the function that this one is a part of; itself if no graph break split it
 
     @property
     def first(self) -> Reason:

@@ -31,8 +31,9 @@ def size_advice(cause: Cause) -> str:
         if len(cause.recompiles) == 1 and not (LOOP.search(cause.fixed.code) or _LOOKUP.search(cause.fixed.code)):
             return f"{mark} before the call, and all sizes that this line compares with it; or pad to one size"
         return _advice_on_fixed_size(cause.fixed)
-    if reason.source.startswith("___stack"):
-        return "remove the graph break before it, or compile with dynamic=True: the value cannot be marked"
+    if cause.after is not None:
+        line = cause.after.location.own.line
+        return f"compile with dynamic=True, or remove the graph break at line {line}: a value inside cannot be marked"
     if "1" in (reason.expected, reason.got):
         if len(cause.recompiles) > 1:
             return f"{mark}, and warm up with 2 or more, or pad to a fixed size: size 1 always compiles on its own"

@@ -46,6 +46,8 @@ class Compile(Record):
     resumes: int | None = None  # for a resume function: the line of its graph break
     called_from: Location | None = None  # the line that called the compiled function
     began: float = 0.0  # seconds since 1970; 0 in runs of an older dynx
+    failed_at: Location | None = None  # the line at which the compilation failed
+    code: str = ""  # the source line at `failed_at`, or of the graph break that a resume function continues after
 
     @property
     def key(self) -> tuple[int, str]:
@@ -70,13 +72,18 @@ class Backward(Record):
 
 @dataclass(frozen=True, slots=True)
 class GaveUp(Record):
-    """A function that reached a recompile limit: from then on, calls that match no cache entry run eagerly."""
+    """A function that reached a recompile limit: from then on, calls that match no cache entry run eagerly.
+
+    Under `fullgraph=True` they raise instead (`fatal`).
+    """
 
     generation: int
     id: str
     location: Location
     limit: str  # "recompile_limit" or "accumulated_recompile_limit"
     allowed: int | None = None
+    called_from: Location | None = None  # the line of the call that reached the limit
+    fatal: bool = False
 
 
 @dataclass(frozen=True, slots=True)

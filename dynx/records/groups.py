@@ -99,14 +99,14 @@ class Groups:
             lambda r: [(r.location, r.reason, r.callee or "", "yes" if r.resumable else "no", Times(r.count))],
             _break_lines,
             brief="Graph breaks without advice",
-            is_brief=lambda r: r.rule is None,
+            is_brief=lambda r: r.rule is None and not r.fatal,  # a fatal one has a finding
             order=20,
         ),
     )
     gave_up = Kind(
         GaveUp,
         "gave_up",
-        "Functions that reached a recompile limit, each once.",
+        "Functions that reached a recompile limit, each once; under `fullgraph=True` such a call raises.",
         merge=merge.gave_up,
         table=Table(
             "Gave up, runs eagerly",

@@ -39,8 +39,9 @@ def summary(run: Run) -> list[str]:
     parts.append(plural(len(run.graph_breaks), "graph break"))
     if run.cudagraphs:
         parts.append(plural(len(run.cudagraphs), "CUDA graph"))
-    if run.gave_up:
-        parts.append(f"{len(run.gave_up)} gave up")
+    at_limit = sum(not record.fatal for record in run.gave_up)
+    if at_limit:
+        parts.append(f"{at_limit} gave up")
     if run.eager:
         parts.append(f"{len(run.eager)} left eager")
     failed = sum(compile.outcome == "failed" for compile in run.compiles)

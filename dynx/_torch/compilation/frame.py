@@ -35,7 +35,7 @@ class Ending:
 
     outcome: Literal["compiled", "skipped", "failed", "gave_up"]
     reason: str | None
-    limit: str | None = None
+    limit: str | None = None  # the recompile limit that was reached
 
 
 def compile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompileCall:
@@ -90,9 +90,11 @@ def ending(result: Any, raised: BaseException | None, *, fullgraph: bool) -> End
     from torch._dynamo import exc
 
     reason = _first_line(str(raised)) or type(raised).__name__
+    limit = "accumulated_recompile_limit" if "accumulated_recompile_limit" in str(raised) else "recompile_limit"
+    if isinstance(raised, exc.FailOnRecompileLimitHit):
+        return Ending("failed", f"{type(raised).__name__}: {reason}", limit)
     if isinstance(raised, exc.Unsupported) and _LIMIT in str(raised):
-        accumulated = "accumulated_recompile_limit" in str(raised)
-        return Ending("gave_up", reason, "accumulated_recompile_limit" if accumulated else "recompile_limit")
+        return Ending("gave_up", reason, limit)
     if isinstance(raised, (exc.Unsupported, exc.UserError)) and not fullgraph:
         return Ending("skipped", reason)
     return Ending("failed", f"{type(raised).__name__}: {reason}")

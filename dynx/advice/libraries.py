@@ -1,0 +1,82 @@
+"""What a user of a library can change where the library's code breaks the graph, or holds the value that changes."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from dynx.records.graph_break import GraphBreak
+from dynx.records.location import Location
+from dynx.records.recompile import Reason
+
+
+class Option(NamedTuple):
+    """An option of a library: where it applies, as regular expression for files and functions or for a value, and the advice."""
+
+    library: str
+    applies: str
+    advice: str
+
+
+_STATIC_CACHE = 'use_cache=False where nothing is generated; else a static cache: cache_implementation="static" or StaticCache'
+_ONLY_FORWARD = 'compile model.forward, not generate; or let generate compile it: cache_implementation="static"'
+
+_OF_BREAKS = (
+    Option(
+        "transformers",
+        r"moe|mixtral|Experts",
+        'load the model with experts_implementation="batched_mm", which reads no sizes from the data',
+    ),
+    Option(
+        "transformers",
+        r"wav2vec2|_mask_hidden_states|_compute_mask_indices",
+        "turn the time masking off in the configuration (mask_time_prob=0), or mask outside",
+    ),
+    Option("transformers", r"generation|generate", _ONLY_FORWARD),
+    Option("transformers", r"cache_utils", _STATIC_CACHE),
+    Option("transformers", r"loss_utils|loss/", "compute the loss outside the compiled model: call it without labels"),
+    Option(
+        "accelerate", r"optimizer|scheduler", "call step() of the optimizer and the scheduler outside the compiled function"
+    ),
+    Option("accelerate", r"", "compile the model before prepare(), and call accelerator methods outside the compiled function"),
+    Option("torchmetrics", r"", "update and compute metrics outside the compiled function"),
+    Option("scipy", r"", "call it outside the compiled function, or wrap it as a torch.library.custom_op"),
+    Option(
+        "torchvision",
+        r"ops/boxes|_box_convert|batched_nms",
+        "select boxes outside the compiled function: their number depends on the data",
+    ),
+)
+
+_OF_VALUES = (
+    Option(
+        "transformers", r"past_key_value|cache|layers\[\d+\]\.(?:keys|values|is_initialized|cumulative_length)", _STATIC_CACHE
+    ),
+    Option("transformers", r"gradient_checkpointing", "switch gradient checkpointing before the first call, and leave it"),
+    Option("accelerate", r"gradient_state|sync_gradients|step", "call accelerator methods outside the compiled function"),
+)
+
+_OF_SCHEDULERS = re.compile(r"last_epoch|_step_count|_last_lr|lr_scheduler")
+
+
+def advice_on_break(graph_break: GraphBreak) -> str | None:
+    """Return the advice for a graph break in a library that the table knows; None for any other."""
+    location = graph_break.location
+    where = " ".join((location.file, location.function, *(f"{line.file} {line.function}" for line in graph_break.chain[-4:])))
+    options = (
+        option.advice for option in _OF_BREAKS if option.library == location.library and re.search(option.applies, where)
+    )
+    return next(options, None)
+
+
+def advice_on_value(reason: Reason) -> str | None:
+    """Return the advice for a changed value that a library or a scheduler of torch holds; None for any other."""
+    if _OF_SCHEDULERS.search(reason.source) and reason.holder != "argument":
+        return "call the scheduler's step() outside the compiled function"
+    library = _library_of(reason.location)
+    options = (option.advice for option in _OF_VALUES if option.library == library and re.search(option.applies, reason.source))
+    return next(options, None)
+
+
+def _library_of(location: Location | None) -> str | None:
+    return location.library if location is not None else None
