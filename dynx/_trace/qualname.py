@@ -6,11 +6,12 @@ Torch's stacks say `forward`; a user looks for `Block.forward`.
 from __future__ import annotations
 
 import ast
-import linecache
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
+from dynx._bytecode.source import all_lines, lines_with
+from dynx._torch.compilation.frame import user_name
 from dynx._torch.tracing.stack import RawFrame
 
 
@@ -27,7 +28,7 @@ class Span(NamedTuple):
 
 def qualname_at(file: str, line: int, function: str) -> str:
     """Return the qualified name (`Class.function`) of the function at a line; `function` if the source does not confirm it."""
-    enclosing = [span.name for span in _functions(file, len(linecache.getlines(file))) if span.covers(line)]
+    enclosing = [span.name for span in _functions(file, len(lines_with(file, line, function))) if span.covers(line)]
     return enclosing[-1] if enclosing and enclosing[-1].rpartition(".")[2] == function else function
 
 
@@ -38,7 +39,7 @@ def _functions(file: str, lines: int) -> tuple[Span, ...]:
     `lines`, the number of lines of the file, is only a cache key, so that an edited file is parsed again.
     """
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
+        tree = ast.parse("".join(all_lines(file) if lines else ()))
     except (SyntaxError, ValueError, RecursionError):
         return ()
     spans: list[Span] = []
@@ -60,7 +61,8 @@ def _functions(file: str, lines: int) -> tuple[Span, ...]:
 def enclosing_block(stack: Iterable[RawFrame]) -> str | None:
     """Name the innermost `try`, `with`, `for` or `while` around the lines of a stack; Dynamo cannot resume inside one."""
     for frame in reversed(tuple(stack)):
-        enclosing = [span.name for span in _blocks(frame.file, len(linecache.getlines(frame.file))) if span.covers(frame.line)]
+        lines = lines_with(frame.file, frame.line, user_name(frame.function))
+        enclosing = [span.name for span in _blocks(frame.file, len(lines)) if span.covers(frame.line)]
         if enclosing:
             return enclosing[-1]
     return None
@@ -73,7 +75,7 @@ _BLOCKS = {ast.Try: "try", ast.With: "with", ast.AsyncWith: "with", ast.For: "fo
 def _blocks(file: str, lines: int) -> tuple[Span, ...]:
     """List the `try`, `with` and loop blocks in the functions of a file, outer blocks first; `lines` as in `_functions`."""
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
+        tree = ast.parse("".join(all_lines(file) if lines else ()))
     except (SyntaxError, ValueError, RecursionError):
         return ()
     functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import linecache
 import os
 import sys
 import sysconfig
@@ -13,6 +12,7 @@ from functools import cache
 from types import CodeType, FrameType
 from typing import Literal, NamedTuple
 
+from dynx._bytecode.source import line_at
 from dynx._torch.compilation.frame import user_name
 from dynx._torch.tracing.stack import RawFrame
 from dynx._trace.qualname import qualname_at
@@ -139,21 +139,21 @@ def code_at(location: Location | None) -> str:
     """
     if location is None:
         return ""
-    file, line = location.own.file, location.own.line
-    text = linecache.getline(file, line).strip()
+    file, line, function = location.own.file, location.own.line, location.own.function
+    text = line_at(file, line, function).strip()
     if text.endswith(":"):
-        text = f"{text} {linecache.getline(file, line + 1).strip()}"
+        text = f"{text} {line_at(file, line + 1, function).strip()}"
     return text if len(text) <= _MAX_CODE else text[: _MAX_CODE - 1] + "…"
 
 
 def first_line(code: CodeType) -> int:
     """Return the line of a function's `def`; `co_firstlineno` is that of its first decorator."""
-    first = code.co_firstlineno
-    if not linecache.getline(code.co_filename, first).lstrip().startswith("@"):
+    first, name = code.co_firstlineno, user_name(code.co_name)
+    if not line_at(code.co_filename, first, name).lstrip().startswith("@"):
         return first
     candidates = range(first, first + _MAX_DECORATOR_LINES)
     return next(
-        (line for line in candidates if linecache.getline(code.co_filename, line).lstrip().startswith(("def ", "async def "))),
+        (line for line in candidates if line_at(code.co_filename, line, name).lstrip().startswith(("def ", "async def "))),
         first,
     )
 
