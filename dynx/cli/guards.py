@@ -1,4 +1,4 @@
-"""`dynx guards script.py::function`, or `--function NAME -c code`: run a program, then print the cache entries of a function with their guards."""
+"""`dynx guards script.py::function`: run a program, then print the cache entries and the guards of a function."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     load, module = program.prepare(
         target, arguments.rest, option=arguments.option, usage="dynx guards path/to/file.py::function"
     )
-    script = target if arguments.option == "" and target != "-" else "the program"
+    script = target if target is not None and target != "-" and not arguments.option else "the program"
 
     def run() -> int:
         from dynx.session import watch

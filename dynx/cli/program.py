@@ -154,7 +154,7 @@ def load_code(source: str) -> tuple[Callable[[], types.CodeType], types.ModuleTy
 
 
 def load_stdin() -> tuple[Callable[[], types.CodeType], types.ModuleType]:
-    """Read standard input to its end; return a function that compiles it, and an empty `__main__` module, as `python -` does."""
+    """Read standard input; return a function that compiles it, and an empty `__main__` module for it, as `python -` does."""
     source = sys.stdin.buffer.read() if sys.stdin is not None else b""
     module = _main_module("<stdin>")
     module.__loader__ = BuiltinImporter

@@ -1,4 +1,4 @@
-"""`dynx run script.py args…`, `-m module`, `-c code` or `-`: run a program as Python would, and report what torch.compile did."""
+"""`dynx run script.py args…`, also `-m`, `-c` and `-`: run a program as Python would, and report what torch.compile did."""
 
 from __future__ import annotations
 

@@ -135,7 +135,10 @@ def test_terminal_view_of_a_cache_report_keeps_path_and_line_number_together(wid
 
 def test_terminal_view_of_a_cache_report_has_whole_paths_where_they_fit():
     entry = Entry(0, "0/0", HERE, "eager", GuardNode("", "", "", DEEP))
-    assert any(line.endswith("configurations/training_model.py:9 and 2 lines more") for line in shown(CacheReport(HERE, (entry,)), 230))
+    lines = shown(CacheReport(HERE, (entry,)), 230)
+    assert any(
+        line.endswith("experiments/language_models/configurations/training_model.py:9 and 2 lines more") for line in lines
+    )
 
 
 @pytest.mark.parametrize(
