@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 import dynx
 from dynx._doctor import canaries
 from dynx._torch import hooks
-from dynx._torch.capabilities import HOOK_POINTS
+from dynx._torch.capabilities import (
+    ATTRIBUTES,
+    CUDA_ATTRIBUTES,
+    HOOK_POINTS,
+    OPTIONAL_ATTRIBUTES,
+    capabilities,
+    hook_point,
+)
 from dynx.cli import main
 
 
@@ -36,13 +44,74 @@ def test_doctor_fails_if_torch_lacks_a_hook_point(monkeypatch, capsys):
     monkeypatch.delattr(owner, name)
     assert not dynx.doctor().healthy
     assert main(["doctor"]) == 1
-    assert "some of what dynx needs is missing" in capsys.readouterr().out
+    assert "lacks trace_frame" in capsys.readouterr().out
 
 
-def test_doctor_fails_on_a_changed_signature_only_with_strict(monkeypatch):
+def lines_of(capsys):
+    return [line.strip() for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def test_doctor_answers_in_three_lines(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["doctor"]) == 0
+    verdict, effect, step = lines_of(capsys)
+    assert re.fullmatch(r"torch 2\S+ · Python 3\S+ · has everything that dynx needs", verdict)
+    assert effect.startswith("nothing needed is missing or changed")
+    assert step == "→ dynx doctor --canaries also checks it with small programs"
+
+
+def test_doctor_lists_every_name_only_in_full(capsys):
+    main(["doctor"])
+    assert HOOK_POINTS[0].path not in capsys.readouterr().out
+    assert main(["doctor", "--full"]) == 0
+    full = capsys.readouterr().out
+    assert all(capability.path in full for capability in capabilities())
+    main(["doctor", "--json"])
+    assert len(json.loads(capsys.readouterr().out)["capabilities"]) == len(capabilities())
+
+
+def test_doctor_says_which_features_do_not_work_and_what_to_do(monkeypatch, capsys):
+    """A user wants to know what they lose, not which attribute is gone."""
+    attributes = [ATTRIBUTES[name][0] for name in ("optimize", "pin", "unpin")]
+    for path in (hook_point("graph_break").path, hook_point("step").path, *attributes):
+        monkeypatch.delattr(*hooks.owner_of(path))
+    assert main(["doctor"]) == 1
+    assert lines_of(capsys)[0].endswith("lacks 5 names that dynx uses")
+    assert main(["doctor"]) == 1
+    _, effect, step = lines_of(capsys)
+    assert effect == "does not work: recording graph breaks; post-mortem, timeline and debugger; dynx.compile; guards.pin"
+    assert step == "→ use torch 2.11 to 2.15, or do without; dynx doctor --full lists the names"
+    assert main(["doctor", "--full"]) == 1
+    states = [line.split()[0] for line in lines_of(capsys)[4:]]
+    assert states[:5] == ["missing"] * 5
+    assert "missing" not in states[5:]
+    main(["doctor", "--json"])
+    assert json.loads(capsys.readouterr().out)["broken_features"][-1] == "guards.pin"
+
+
+@pytest.mark.parametrize("names", [CUDA_ATTRIBUTES, {"set_region": OPTIONAL_ATTRIBUTES["set_region"]}], ids=["CUDA", "regions"])
+def test_doctor_is_healthy_without_what_only_some_builds_of_torch_have(monkeypatch, capsys, names):
+    for path, _ in names.values():
+        owner, name = hooks.owner_of(path)
+        monkeypatch.delattr(owner, name, raising=False)
+    assert main(["doctor", "--strict"]) == 0
+    feature = "CUDA graphs on a GPU" if "replay" in names else "regions of cache entries"
+    assert feature in lines_of(capsys)[1].partition("unavailable: ")[2]
+
+
+def test_doctor_fails_on_a_changed_signature_only_with_strict(monkeypatch, capsys):
     owner, name = hooks.owner_of(HOOK_POINTS[1].path)
     monkeypatch.setattr(owner, name, lambda other: None)
     assert main(["doctor"]) == 0
+    verdict, effect, step = lines_of(capsys)
+    assert verdict.endswith("has another signature for trace_frame")
+    assert effect == "may not work: recording attempts of a compilation, and why they restarted"
+    assert step == "→ dynx doctor --canaries checks with small programs whether it works"
     assert main(["doctor", "--strict"]) == 1
 
 
@@ -52,7 +121,10 @@ def test_doctor_reports_a_failing_canary(monkeypatch, capsys):
 
     monkeypatch.setitem(canaries.CANARIES, "values are right", fails)
     assert main(["doctor", "--canaries"]) == 1
-    assert "RuntimeError: wrong value" in capsys.readouterr().out
+    verdict, effect, step = lines_of(capsys)
+    assert verdict.endswith("1 canary failed")
+    assert effect == "torch behaves differently: values are right (RuntimeError: wrong value)"
+    assert step == "→ use torch 2.11 to 2.15: reports with this torch may be wrong"
 
 
 def test_doctor_prints_its_report_as_json(capsys):

@@ -246,3 +246,42 @@ def test_watch_records_the_compile_phases_and_caches_of_inductor():
     assert set(compile.phases) == {"trace", "aot", "backend", "guards"}
     assert {event.cache for event in w.caches} <= {"fx_graph", "aot_autograd"}
     assert w.caches
+
+
+MEMBERS = ["findings", "recompiles", "graph_breaks", "compiles", "gave_up", "run", "to_json"]
+
+
+@pytest.fixture
+def watch_and_run(tmp_path):
+    """Return a watch that recorded a recompile, and its run file, loaded."""
+    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    with dynx.watch(out=tmp_path / "run.dynx") as w:
+        compiled(torch.ones(3))
+        compiled(torch.ones(4))
+    return {"w": w, "r": dynx.Run.load(tmp_path / "run.dynx")}
+
+
+def test_dir_of_a_watch_and_of_a_run_lists_the_kinds_of_records(watch_and_run):
+    assert set(MEMBERS) <= set(dir(watch_and_run["w"]))
+    assert set(MEMBERS) - {"run"} <= set(dir(watch_and_run["r"]))
+
+
+@pytest.mark.parametrize("use_jedi", [True, False])
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("w.rec", "recompiles"),
+        ("w.fin", "findings"),
+        ("w.graph_b", "graph_breaks"),
+        ("w.recompiles[0].rea", "reasons"),
+        ("r.rec", "recompiles"),
+        ("r.fin", "findings"),
+    ],
+)
+def test_ipython_completes_the_members_of_a_watch_and_of_a_run(watch_and_run, typed, expected, use_jedi):
+    """In a notebook, the records are found with the Tab key."""
+    completer = pytest.importorskip("IPython.core.completer")
+    complete = completer.IPCompleter(namespace=watch_and_run, use_jedi=use_jedi, evaluation="limited")
+    with completer.provisionalcompleter():
+        offered = {completion.text.lstrip(".") for completion in complete.completions(typed, len(typed))}
+    assert offered == {expected}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from dynx._torch.capabilities import Capability, capabilities
+from dynx._torch.capabilities import HOOK_POINTS, Capability, capabilities
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -42,19 +42,52 @@ class DoctorReport:
         """Whether the report is healthy and no signature in torch has changed: the condition of `dynx doctor --strict`."""
         return self.healthy and all(capability.state == "ok" or capability.optional for capability in self.capabilities)
 
+    @property
+    def broken_features(self) -> tuple[str, ...]:
+        """What does not work with this torch, because it lacks a private name that dynx needs for it."""
+        return _features(name for name in self.capabilities if name.state == "missing" and not name.optional)
+
+    @property
+    def doubtful_features(self) -> tuple[str, ...]:
+        """What may not work with this torch, because a function that dynx needs for it has another signature."""
+        changed = _features(name for name in self.capabilities if name.state == "changed")
+        return tuple(feature for feature in changed if feature not in self.broken_features)
+
+    @property
+    def optional_features(self) -> tuple[str, ...]:
+        """What this build of torch does not support, and not every supported torch does, such as CUDA graphs on a GPU."""
+        return _features(name for name in self.capabilities if name.state == "missing" and name.optional)
+
     def to_json(self) -> str:
-        return json.dumps(asdict(self) | {"healthy": self.healthy, "unchanged": self.unchanged}, indent=1)
+        derived = ("healthy", "unchanged", "broken_features", "doubtful_features", "optional_features")
+        return json.dumps(asdict(self) | {name: getattr(self, name) for name in derived}, indent=1)
 
     def __rich__(self) -> RenderableType:
         from dynx.report._doctor import screen
 
-        return screen(self)
+        return screen(self, full=False)
 
     def __repr__(self) -> str:
         deviations = [capability.name for capability in self.capabilities if capability.state != "ok"]
         deviations += [canary.name for canary in self.canaries if canary.failure]
         verdict = "healthy" if self.healthy else "unhealthy"
         return f"<DoctorReport torch {self.torch}: {verdict}{', check ' if deviations else ''}{', '.join(deviations)}>"
+
+
+_RECORDED = frozenset(point.name for point in HOOK_POINTS)
+
+
+def _features(names: Iterable[Capability]) -> tuple[str, ...]:
+    """Return what the names are for, each feature once: `CUDA graphs: memory pools` is a part of `CUDA graphs`."""
+    return tuple(dict.fromkeys(_feature(name) for name in names))
+
+
+def _feature(name: Capability) -> str:
+    if name.name in _RECORDED:
+        return f"recording {name.purpose.partition(' (')[0]}"
+    whole, is_part, _ = name.purpose.partition(": ")
+    part, _, feature = name.purpose.partition(", in ")
+    return whole if is_part else feature or part.partition(" (")[0]
 
 
 def doctor(*, canaries: bool = False) -> DoctorReport:
@@ -68,7 +101,9 @@ def doctor(*, canaries: bool = False) -> DoctorReport:
             an upgrade of torch.
 
     Returns:
-        A report with one capability for each private name of torch, `healthy`, `unchanged` and `to_json()`.
+        A report with one capability for each private name of torch, `healthy`, `unchanged`, `broken_features` and `to_json()`.
+        It prints in three lines: whether torch has everything, what does not work, and what to do; `dynx doctor --full` prints
+        the names too.
 
     Example:
         >>> import dynx

@@ -235,14 +235,14 @@ OPTIONAL_ATTRIBUTES: Mapping[str, tuple[str, str]] = {
 
 # attributes that builds without CUDA may lack: not part of the snapshots, which do not depend on the build
 CUDA_ATTRIBUTES: Mapping[str, tuple[str, str]] = {
-    "replay": ("torch._C:_CUDAGraph.replay", "CUDA graphs: replays without the wrapper in Python"),
-    "raw_stream": ("torch._C:_cuda_getCurrentRawStream", "CUDA graphs: the current stream"),
-    "pool_begin": ("torch._C:_cuda_beginAllocateCurrentThreadToPool", "CUDA graphs: memory pools"),
-    "pool_end": ("torch._C:_cuda_endAllocateToPool", "CUDA graphs: memory pools"),
-    "pool_release": ("torch._C:_cuda_releasePool", "CUDA graphs: memory pools"),
-    "addresses_equal": ("torch._C:_tensors_data_ptrs_at_indices_equal", "CUDA graphs: fast comparison of addresses"),
-    "forbid_access": ("torch._C:_set_storage_data_ptr_access_error_msg", "CUDA graphs: errors for overwritten outputs"),
-    "storage_use_count": ("torch._C:_storage_Use_Count", "CUDA graphs: errors for overwritten outputs"),
+    "replay": ("torch._C:_CUDAGraph.replay", "CUDA graphs on a GPU: replays without the wrapper in Python"),
+    "raw_stream": ("torch._C:_cuda_getCurrentRawStream", "CUDA graphs on a GPU: the current stream"),
+    "pool_begin": ("torch._C:_cuda_beginAllocateCurrentThreadToPool", "CUDA graphs on a GPU: memory pools"),
+    "pool_end": ("torch._C:_cuda_endAllocateToPool", "CUDA graphs on a GPU: memory pools"),
+    "pool_release": ("torch._C:_cuda_releasePool", "CUDA graphs on a GPU: memory pools"),
+    "addresses_equal": ("torch._C:_tensors_data_ptrs_at_indices_equal", "CUDA graphs on a GPU: comparison of addresses"),
+    "forbid_access": ("torch._C:_set_storage_data_ptr_access_error_msg", "CUDA graphs on a GPU: overwritten outputs"),
+    "storage_use_count": ("torch._C:_storage_Use_Count", "CUDA graphs on a GPU: overwritten outputs"),
 }
 
 _POINTS = {point.name: point for point in (*HOOK_POINTS, *TOOL_POINTS)}

@@ -6,11 +6,12 @@ Torch's stacks say `forward`; a user looks for `Block.forward`.
 from __future__ import annotations
 
 import ast
-import linecache
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
+from dynx._bytecode.source import all_lines, lines_with
+from dynx._torch.compilation.frame import user_name
 from dynx._torch.tracing.stack import RawFrame
 
 
@@ -27,7 +28,7 @@ class Span(NamedTuple):
 
 def qualname_at(file: str, line: int, function: str) -> str:
     """Return the qualified name (`Class.function`) of the function at a line; `function` if the source does not confirm it."""
-    enclosing = [span.name for span in _functions(file, len(linecache.getlines(file))) if span.covers(line)]
+    enclosing = [span.name for span in _functions(file, len(lines_with(file, line, function))) if span.covers(line)]
     return enclosing[-1] if enclosing and enclosing[-1].rpartition(".")[2] == function else function
 
 
@@ -36,7 +37,7 @@ def statement_lines(file: str, line: int) -> range:
 
     The range holds only `line` if the source does not parse.
     """
-    spans = [span for span in _statements(file, len(linecache.getlines(file))) if span.covers(line)]
+    spans = [span for span in _statements(file, len(all_lines(file))) if span.covers(line)]
     return range(spans[-1].first, spans[-1].last + 1) if spans else range(line, line + 1)
 
 
@@ -84,14 +85,14 @@ def lines_of_uses(file: str, line: int) -> tuple[int, ...]:
 
 
 def _parsed(file: str) -> ast.Module | None:
-    return _parse(file, len(linecache.getlines(file)))
+    return _parse(file, len(all_lines(file)))
 
 
 @lru_cache(maxsize=16)
 def _parse(file: str, lines: int) -> ast.Module | None:
     """Parse a file; `lines` as in `_functions`."""
     try:
-        return ast.parse("".join(linecache.getlines(file)))
+        return ast.parse("".join(all_lines(file) if lines else ()))
     except (SyntaxError, ValueError, RecursionError):
         return None
 
@@ -124,7 +125,8 @@ def _functions(file: str, lines: int) -> tuple[Span, ...]:
 def enclosing_block(stack: Iterable[RawFrame]) -> str | None:
     """Name the innermost `try`, `with`, `for` or `while` around the lines of a stack; Dynamo cannot resume inside one."""
     for frame in reversed(tuple(stack)):
-        enclosing = [span.name for span in _blocks(frame.file, len(linecache.getlines(frame.file))) if span.covers(frame.line)]
+        lines = lines_with(frame.file, frame.line, user_name(frame.function))
+        enclosing = [span.name for span in _blocks(frame.file, len(lines)) if span.covers(frame.line)]
         if enclosing:
             return enclosing[-1]
     return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import linecache
 import os
 import sys
 import sysconfig
@@ -13,6 +12,7 @@ from functools import cache
 from types import CodeType, FrameType
 from typing import Literal, NamedTuple
 
+from dynx._bytecode.source import line_at
 from dynx._torch.compilation.frame import user_name
 from dynx._torch.tracing.stack import RawFrame
 from dynx._trace.qualname import lines_of_uses, qualname_at, statement_lines
@@ -140,11 +140,11 @@ def code_at(location: Location | None) -> str:
     """
     if location is None:
         return ""
-    file, line = location.own.file, location.own.line
-    own = linecache.getline(file, line).strip()
+    file, line, function = location.own.file, location.own.line, location.own.function
+    own = line_at(file, line, function).strip()
     if not own:
         return ""
-    lines = [linecache.getline(file, number).strip() for number in statement_lines(file, line)]
+    lines = [line_at(file, number, function).strip() for number in statement_lines(file, line)]
     text = " ".join(filter(None, lines))
     if len(text) > _MAX_CODE:
         text = own if own == lines[0] else f"{lines[0]} … {own}"
@@ -161,12 +161,12 @@ def uses_at(location: Location | None) -> tuple[str, ...]:
 
 def first_line(code: CodeType) -> int:
     """Return the line of a function's `def`; `co_firstlineno` is that of its first decorator."""
-    first = code.co_firstlineno
-    if not linecache.getline(code.co_filename, first).lstrip().startswith("@"):
+    first, name = code.co_firstlineno, user_name(code.co_name)
+    if not line_at(code.co_filename, first, name).lstrip().startswith("@"):
         return first
     candidates = range(first, first + _MAX_DECORATOR_LINES)
     return next(
-        (line for line in candidates if linecache.getline(code.co_filename, line).lstrip().startswith(("def ", "async def "))),
+        (line for line in candidates if line_at(code.co_filename, line, name).lstrip().startswith(("def ", "async def "))),
         first,
     )
 

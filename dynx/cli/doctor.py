@@ -15,7 +15,8 @@ def add_to(commands: Subparsers) -> None:
         "--canaries", action="store_true", help="also check the behaviour of torch on small programs (under a minute)"
     )
     parser.add_argument("--strict", action="store_true", help="exit with code 1 also if a signature has changed")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--full", action="store_true", help="list every private name of torch that dynx uses")
+    parser.add_argument("--json", action="store_true", help="print the report, with every name, as JSON")
     parser.set_defaults(act=act)
 
 
@@ -28,5 +29,7 @@ def act(arguments: argparse.Namespace) -> int:
     else:
         from rich.console import Console
 
-        Console().print(report)
+        from dynx.report._doctor import screen
+
+        Console().print(screen(report, full=arguments.full))
     return 0 if (report.unchanged if arguments.strict else report.healthy) else 1

@@ -1,17 +1,21 @@
-"""Load the user's program into this process in the same way as `python script.py` or `python -m module`."""
+"""Load the user's program into this process as `python script.py`, `python -m module`, `python -c code` or `python -` do."""
 
 from __future__ import annotations
 
+import argparse
 import builtins
 import importlib.util
+import linecache
 import os
+import shlex
 import sys
 import types
-from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
+from collections.abc import Callable, Sequence
+from importlib.machinery import BuiltinImporter, SourceFileLoader
 from pathlib import Path
 from typing import Any
 
+from dynx._bytecode.source import add_program
 from dynx.errors import UsageError
 
 Hook = Callable[[type[BaseException], BaseException, types.TracebackType | None], Any]
@@ -19,6 +23,54 @@ Hook = Callable[[type[BaseException], BaseException, types.TracebackType | None]
 _COMMANDS = str(Path(__file__).parent)
 _PACKAGE = Path(__file__).parent.parent
 _HOOKS = (str(_PACKAGE / "_torch" / "hooks.py"), str(_PACKAGE / "_child_processes.py"))
+
+
+_MISSING = {"": "no program to run", "-m": "-m without the name of a module", "-c": "-c without code"}
+_SHOWN = 60  # characters of the code of `-c` that are shown
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name a program as `python` does: a script, `-` for standard input, `-m module` or `-c code`."""
+    kind = parser.add_mutually_exclusive_group()
+    for option, what in (("-m", "a module, as in python -m"), ("-c", "code, as in python -c")):
+        kind.add_argument(option, dest="option", action="store_const", const=option, default="", help=f"the program is {what}")
+    parser.add_argument("target", metavar="program", nargs="?", help="a script, a folder, or - for a program on standard input")
+
+
+def is_stdin(target: str) -> bool:
+    """Return whether a word of the command line is a program on standard input: `-`, or `-::function` for `dynx guards`."""
+    return target == "-" or target.startswith("-::")
+
+
+def prepare(
+    target: str | None, rest: Sequence[str], *, option: str = "", usage: str = ""
+) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
+    """Set `sys.argv` for a program; return a function that loads its code object, and its empty `__main__` module.
+
+    Args:
+        target: a script, a module, code, or `-` for standard input; None if the command line has none.
+        rest: the arguments of the program.
+        option: `-m` or `-c`, as for `python`.
+        usage: the command line to suggest if there is no such script; by default one of `dynx run`.
+
+    Raises:
+        UsageError: there is no such program.
+    """
+    if target is None:
+        example = usage or "dynx run train.py, dynx run -m package, or dynx run -c 'import model; model.main()'"
+        raise UsageError(f"{_MISSING[option]}\n  for example: {example}")
+    sys.argv = [option or target, *rest]
+    if option == "-c":
+        return load_code(target)
+    if option == "-m":
+        return load_module(target)
+    return load_stdin() if target == "-" else load_script(target, usage)
+
+
+def shortened(code: str) -> str:
+    """Return the first line of code, quoted as in a shell, for a title."""
+    first = next((line.strip() for line in code.splitlines() if line.strip()), "")
+    return shlex.quote(first if first == code and len(first) <= _SHOWN else f"{first[:_SHOWN]}…")
 
 
 def without_our_frames(hook: Hook) -> Hook:
@@ -82,6 +134,47 @@ def _main_module(file: str | None) -> types.ModuleType:
     module = types.ModuleType("__main__")
     vars(module).update(__file__=file, __builtins__=builtins, __cached__=None, __annotations__={})
     return module
+
+
+def load_code(source: str) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
+    """Return a function that compiles `source`, and an empty `__main__` module for it, as `python -c` does."""
+    source += "\n"  # as Python does
+    module = types.ModuleType("__main__")
+    vars(module).update(__builtins__=builtins, __annotations__={}, __loader__=BuiltinImporter)
+
+    def load() -> types.CodeType:
+        code = compile(source, "<string>", "exec", dont_inherit=True)
+        add_program(code, source)
+        _show_in_tracebacks(code, source)
+        return code
+
+    if not sys.flags.safe_path:
+        sys.path[0] = ""
+    return load, module
+
+
+def load_stdin() -> tuple[Callable[[], types.CodeType], types.ModuleType]:
+    """Read standard input; return a function that compiles it, and an empty `__main__` module for it, as `python -` does."""
+    source = sys.stdin.buffer.read() if sys.stdin is not None else b""
+    module = _main_module("<stdin>")
+    module.__loader__ = BuiltinImporter
+
+    def load() -> types.CodeType:
+        code = compile(source, "<stdin>", "exec", dont_inherit=True)
+        add_program(code, importlib.util.decode_source(source))
+        return code
+
+    if not sys.flags.safe_path:
+        sys.path[0] = ""
+    return load, module
+
+
+def _show_in_tracebacks(code: types.CodeType, source: str) -> None:
+    """Add the source of a `-c` program to `linecache` where Python does, since 3.13: its tracebacks show source lines."""
+    register: Any = getattr(linecache, "_register_code", None)
+    if register is not None:
+        # Python 3.13.0 finds the lines by file name, later versions by code object
+        register(code if hasattr(linecache, "_interactive_cache") else code.co_filename, source, code.co_filename)
 
 
 def load_module(name: str) -> tuple[Callable[[], types.CodeType], types.ModuleType]:

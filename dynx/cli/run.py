@@ -1,4 +1,4 @@
-"""`dynx run script.py args…`: run a program as Python would, and report what torch.compile did."""
+"""`dynx run script.py args…`, also `-m`, `-c` and `-`: run a program as Python would, and report what torch.compile did."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import atexit
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "run",
         help="run a program and explain what torch.compile did",
-        usage="dynx run [--out FILE] [--full] [--post-mortem] [--detail full] [-m] target [arguments of the program …]",
+        usage="dynx run [--out FILE] [--full] [--post-mortem] [--detail full] [-m | -c] program [arguments of the program …]",
     )
     parser.add_argument(
         "--out", type=Path, default=DEFAULT, metavar="FILE", help=f"where the run is saved (default: {DEFAULT})"
@@ -40,19 +40,24 @@ def add_to(commands: Any) -> None:
         help="full adds guards, graph code, the cost of every traced line, and --post-mortem",
     )
     parser.add_argument("--full", action="store_true", help="show every table, not only what needs attention")
-    parser.add_argument("-m", dest="module", action="store_true", help="target is a module, as in python -m")
-    parser.add_argument("target")
+    program.add_to(parser)
     parser.set_defaults(act=act)
 
 
 def split(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Split the arguments of `dynx run` or `dynx guards` after the target; the rest, even `--out`, is for the program."""
+    """Split the arguments of `dynx run` or `dynx guards` after the program; the rest, even `--out`, is for the program.
+
+    The code after `-c` may begin with a dash: `--` before it keeps argparse from reading it as an option.
+    """
     if argv[:1] not in (["run"], ["guards"]):
         return list(argv), []
     position = 1
-    while position < len(argv) and argv[position].startswith("-"):
-        position += 2 if argv[position] in ("--out", "--detail") else 1
-    return list(argv[: position + 1]), list(argv[position + 1 :])
+    while position < len(argv) and argv[position].startswith("-") and not program.is_stdin(argv[position]):
+        position += 2 if argv[position] in ("--out", "--detail", "--function") else 1
+        if argv[position - 1] == "-c":
+            break
+    target = argv[position : position + 1]
+    return [*argv[:position], *(["--", *target] if target else [])], list(argv[position + 1 :])
 
 
 def act(arguments: argparse.Namespace) -> Callable[[], int]:
@@ -61,29 +66,21 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     The program's exit code, output, exceptions and tracebacks are the same as without dynx. The report is printed when the
     interpreter exits, after the program's threads and exit handlers, which may compile functions too.
     """
-    load, module = prepare(arguments.target, arguments.rest, is_module=arguments.module)
+    load, module = program.prepare(arguments.target, arguments.rest, option=arguments.option)
     saved = arguments.out.absolute()  # the program may change directory
 
     def run() -> int:
         from dynx.comptime import PostMortem
         from dynx.session import Watch
 
-        command = ["dynx", "run", *(["-m"] if arguments.module else []), arguments.target, *arguments.rest]
+        shown = program.shortened(arguments.target) if arguments.option == "-c" else arguments.target
+        command = ["dynx", "run", *filter(None, [arguments.option]), shown, *arguments.rest]
         watch = Watch(saved, detail=arguments.detail, command=command)
         post_mortem = PostMortem() if arguments.post_mortem and arguments.detail == "normal" else None
         ending = Ending(watch, lambda: _report(watch, full=arguments.full), post_mortem)
-        return execute(load, module, ending, is_module=arguments.module)
+        return execute(load, module, ending, is_module=arguments.option == "-m")
 
     return run
-
-
-def prepare(target: str, rest: Sequence[str], *, is_module: bool) -> tuple[Callable[[], CodeType], ModuleType]:
-    """Set `sys.argv` for a program; return a function that loads its code object, and its empty `__main__` module.
-
-    Raises UsageError if there is no such program.
-    """
-    sys.argv = ["-m" if is_module else target, *rest]
-    return program.load_module(target) if is_module else program.load_script(target)
 
 
 def execute(load: Callable[[], CodeType], module: ModuleType, ending: Ending, *, is_module: bool) -> int:

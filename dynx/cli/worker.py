@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dynx.cli.run import Ending, execute, prepare
+from dynx.cli.program import prepare
+from dynx.cli.run import Ending, execute
 
 
 def load(target: str, arguments: Sequence[str], *, is_module: bool, settings: Mapping[str, Any]) -> Callable[[], int]:
@@ -23,7 +24,7 @@ def load(target: str, arguments: Sequence[str], *, is_module: bool, settings: Ma
     """
     from dynx.session import Watch
 
-    load_code, module = prepare(target, arguments, is_module=is_module)
+    load_code, module = prepare(target, arguments, option="-m" if is_module else "")
     watch = Watch(Path(settings["out"]), **{name: value for name, value in settings.items() if name != "out"})
     ending = Ending(watch, report=None)
     return lambda: execute(load_code, module, ending, is_module=is_module)

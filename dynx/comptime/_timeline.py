@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import linecache
 from collections import Counter
 from collections.abc import Iterator
 from types import CodeType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from dynx._bytecode.source import line_at
 from dynx._handle import Handle
 from dynx._torch.compilation.frame import user_name
 from dynx._torch.trace_log.line_timer import RawAttempt, RawLine, TracingClock
@@ -193,7 +193,7 @@ def _cost(code: CodeType, number: int, line: RawLine) -> LineCost:
     location = named(Location(file, number, user_name(code.co_qualname), library=library))
     return LineCost(
         location,
-        linecache.getline(file, number).rstrip("\n"),
+        line_at(file, number, location.function).rstrip("\n"),
         line.instructions,
         line.seconds,
         line.cumulative,

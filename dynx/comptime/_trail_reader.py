@@ -5,10 +5,10 @@ A *row* is the index of a recorded instruction; rows are numbered in the order i
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from dynx._bytecode.source import lines_with
 from dynx._bytecode.trail import NOTHING, Attempt, Instruction, Trail
 from dynx._torch.compilation.frame import user_name
 from dynx._torch.tracing.stack import RawFrame
@@ -154,7 +154,7 @@ def frame_state(frame: RawFrame, instruction: str, stack: tuple[str, ...], varia
     """Return the record of a traced frame, with the source lines around its current line."""
     _, library = owner_of_file(frame.file)
     location = named(location_of(frame, library))
-    lines = linecache.getlines(location.file)
+    lines = lines_with(location.file, location.line, location.function)
     first = max(1, location.line - _CONTEXT_LINES)
     source = tuple(line.rstrip("\n") for line in lines[first - 1 : location.line + _CONTEXT_LINES])
     return FrameState(location, instruction, stack, variables, source, first)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -10,28 +10,87 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dynx.report._words import plural
+
 if TYPE_CHECKING:
     from typing import Any
 
 _STYLE = {"ok": "green", "changed": "yellow", "missing": "red"}
 
 
-def screen(report: Any) -> RenderableType:
-    """Render a `DoctorReport`: the verdict, the private names of torch that dynx needs, and the canaries.
+_ORDER = ("missing", "changed", "absent", "ok")
+_LISTED = 4  # features that are named in a line; the others are only counted
+_SUPPORTED = "torch 2.11 to 2.15"
 
-    A canary is a small program that tests one behaviour of torch that dynx relies on.
+
+def screen(report: Any, *, full: bool) -> RenderableType:
+    """Render a `DoctorReport` in three lines: whether torch has what dynx needs, what does not work, and what to do.
+
+    `full` adds the private names of torch that dynx needs, and the canaries: small programs that test one behaviour of torch.
     """
-    return Padding(Group(*_parts(report)), (0, 1))
+    verdict = Text.assemble((f"torch {report.torch} · Python {report.python} · ", ""), _verdict(report), style="bold")
+    lines = [verdict, Text("; ".join(_effects(report))), Text(f"→ {_next_step(report)}", style="green")]
+    return Padding(Group(*lines, *(_tables(report) if full else ())), (0, 1))
 
 
-def _parts(report: Any) -> Iterator[RenderableType]:
-    verdict = "this torch has everything that dynx needs" if report.healthy else "some of what dynx needs is missing"
-    yield Text(f"torch {report.torch} · Python {report.python} · {verdict}", style="bold")
+def _verdict(report: Any) -> tuple[str, str]:
+    missing = [name for name in report.capabilities if name.state == "missing" and not name.optional]
+    changed = [name for name in report.capabilities if name.state == "changed"]
+    failed = sum(canary.failure is not None for canary in report.canaries)
+    problems = [
+        *([f"lacks {_named(missing)}"] if missing else []),
+        *([f"has another signature for {_named(changed)}"] if changed else []),
+        *([f"{plural(failed, 'canary', 'canaries')} failed"] if failed else []),
+    ]
+    if not problems:
+        return "has everything that dynx needs", "green"
+    return ", ".join(problems), "yellow" if report.healthy else "red"
+
+
+def _named(names: Sequence[Any]) -> str:
+    if len(names) > 1:
+        return f"{len(names)} names that dynx uses"
+    return str(names[0].path.partition(":")[2])
+
+
+def _effects(report: Any) -> Iterator[str]:
+    """Yield what the user loses: features that do not work or may not work, and canaries that failed."""
+    failed = [f"{canary.name} ({canary.failure})" for canary in report.canaries if canary.failure]
+    if report.broken_features:
+        yield f"does not work: {_listed(report.broken_features)}"
+    if report.doubtful_features:
+        yield f"may not work: {_listed(report.doubtful_features)}"
+    if failed:
+        yield f"torch behaves differently: {_listed(failed)}"
+    if not (report.broken_features or report.doubtful_features or failed):
+        yield "nothing needed is missing or changed"
+        if report.optional_features:
+            yield f"unavailable: {_listed(report.optional_features)}"
+
+
+def _next_step(report: Any) -> str:
+    if report.broken_features:
+        return f"use {_SUPPORTED}, or do without; dynx doctor --full lists the names"
+    if any(canary.failure for canary in report.canaries):
+        return f"use {_SUPPORTED}: reports with this torch may be wrong"
+    if report.canaries:
+        return "dynx run train.py"
+    if report.doubtful_features:
+        return "dynx doctor --canaries checks with small programs whether it works"
+    return "dynx doctor --canaries also checks it with small programs"
+
+
+def _listed(features: Sequence[str]) -> str:
+    more = len(features) - _LISTED
+    return "; ".join(features[:_LISTED]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _tables(report: Any) -> Iterator[RenderableType]:
     yield Text("")
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
-    for capability in report.capabilities:
-        state = "absent" if capability.state == "missing" and capability.optional else capability.state
+    for capability in sorted(report.capabilities, key=lambda capability: _ORDER.index(_state(capability))):
+        state = _state(capability)
         table.add_row(
             Text(state, style=_STYLE.get(state, "dim")),
             Text(capability.purpose),
@@ -49,3 +108,7 @@ def _parts(report: Any) -> Iterator[RenderableType]:
                 Text(canary.failure or "", style="red"),
             )
         yield canaries
+
+
+def _state(capability: Any) -> str:
+    return "absent" if capability.state == "missing" and capability.optional else str(capability.state)

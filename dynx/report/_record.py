@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, Template
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +19,7 @@ from dynx.records.cudagraphs import CudagraphReport, GraphInput, GraphUse
 from dynx.records.shown import Shown
 from dynx.report import _words as words
 
+_PLACE = "asked for at"  # the column of source locations
 _SHOWN = 12  # rows of a table on a terminal; in a notebook, a click shows the others
 
 
@@ -36,26 +38,58 @@ class Block(NamedTuple):
 
 def screen(record: Shown) -> RenderableType:
     """Render a record for a terminal: title, table and notes of each of its blocks."""
-    parts: list[RenderableType] = []
-    for block in _blocks(record):
-        parts += [Text("")] if parts else []
-        parts.append(Text.assemble((block.title, "bold"), (f"  {block.remark}", "dim"), overflow="fold"))
-        if block.rows:
-            parts.append(Padding(_table(block), (0, 0, 0, 2)))
-        hidden = len(block.rows) - _SHOWN
-        notes = [*([f"and {hidden} more"] if hidden > 0 else []), *block.notes]
-        parts += [Padding(Text(note, style="dim"), (0, 0, 0, 2)) for note in notes]
-    return Group(*parts)
+    return _Screen(tuple(_blocks(record)))
 
 
-def _table(block: Block) -> Table:
+class _Screen:
+    """Rich renderable of blocks, in which no line break is inside of `path:line`."""
+
+    def __init__(self, blocks: tuple[Block, ...]) -> None:
+        self._blocks = blocks
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for number, block in enumerate(self._blocks):
+            yield Group(*([Text("")] if number else []), *_parts(block, options.max_width))
+
+
+def _parts(block: Block, width: int) -> Iterator[RenderableType]:
+    yield Text.assemble((_fitted(block.title, width), "bold"), (f"  {block.remark}", "dim"), overflow="fold")
+    if block.rows:
+        yield Padding(_table(block, width), (0, 0, 0, 2))
+    hidden = len(block.rows) - _SHOWN
+    notes = [*([f"and {hidden} more"] if hidden > 0 else []), *block.notes]
+    yield from (Padding(Text(note, style="dim"), (0, 0, 0, 2)) for note in notes)
+
+
+def _table(block: Block, width: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in block.columns:
         number = name.startswith("#")
-        table.add_column(name.lstrip("#"), justify="right" if number else "left", no_wrap=number, overflow="fold")
+        whole = number or name == _PLACE
+        table.add_column(name.lstrip("#"), justify="right" if number else "left", no_wrap=whole, overflow="fold")
     for row in block.rows[:_SHOWN]:
-        table.add_row(*map(Text, row))
+        cells = zip(block.columns, row, strict=True)
+        table.add_row(*(Text(_in_lines(text, width * 2 // 5) if name == _PLACE else text) for name, text in cells))
     return table
+
+
+def _in_lines(place: str, width: int) -> str:
+    """Shorten a location, and put a remark that follows it on a line of its own if both do not fit."""
+    text = _fitted(place, width)
+    return text if len(text) <= width else text.replace(" and ", "\nand ", 1)
+
+
+def _fitted(text: str, width: int) -> str:
+    """Shorten each location `path:line` in a text to `width` columns by leaving out its first folders: `…/model.py:58`."""
+    return re.sub(r"[^\s/]*(?:/[^\s/]+)+:\d+", lambda match: _without_folders(match[0], width), text)
+
+
+def _without_folders(place: str, width: int) -> str:
+    folders = place.split("/")
+    while len(place) > width and len(folders) > 1:
+        del folders[0]
+        place = "/".join(["…", *folders])
+    return place
 
 
 _PAGE = """
@@ -112,7 +146,7 @@ def _of_entry(entry: Entry) -> Iterator[Block]:
     rows = [(spoken(guard.source), guard.expected or "", guard.kind, _asked(guard)) for guard in on_values]
     others = entry.size - len(on_values)
     notes = (f"and {others} on global state or on Dynamo's own attributes of tensors",) if others else ()
-    yield Block(f"{entry.id}  {entry.backend}", _facts(entry), ("value", "expected", "guard", "asked for at"), rows, notes)
+    yield Block(f"{entry.id}  {entry.backend}", _facts(entry), ("value", "expected", "guard", _PLACE), rows, notes)
 
 
 def _facts(entry: Entry) -> str:
@@ -155,7 +189,7 @@ def _of_verdict(verdict: Verdict) -> Iterator[Block]:
     ]
     remark = ": ".join(part for part in (verdict.entry, verdict.why) if part)
     notes = tuple(f"decided only during the call: {unknown}" for unknown in verdict.unknown)
-    columns = ("version", "value", "expected", "got", "asked for at", "rule")
+    columns = ("version", "value", "expected", "got", _PLACE, "rule")
     yield Block(f"{words.function(verdict.location)} {_OUTCOMES[verdict.outcome]}", remark, columns, rows, notes)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import pytest
 from rich.console import Console
@@ -110,6 +111,34 @@ def test_notebook_view_of_a_guards_record_escapes_text_of_the_program(record):
     assert "<[3]>" not in page
     assert "<class>" not in page
     assert "f  model.py:12" in page or "model.py:12" in page
+
+
+def in_a_deep_folder(source, lines):
+    places = [Location("experiments/language_models/configurations/training_model.py", line, "f") for line in lines]
+    return GuardInfo("type", source, "<class 'torch.nn.modules.container.ModuleList'>", places[0], tuple(places), "", "")
+
+
+DEEP = in_a_deep_folder("self.decoder.layers", [158]), in_a_deep_folder("self.decoder.layers[1].forward", [9, 10, 12])
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_terminal_view_of_a_cache_report_keeps_path_and_line_number_together(width):
+    """A path is copied into an editor, or clicked on in a terminal that finds `path:line`."""
+    entry = Entry(0, "0/0", HERE, "eager", GuardNode("", "", "", DEEP))
+    lines = shown(CacheReport(DEEP[0].location, (entry,)), width)
+    places = [word for line in lines for word in line.split() if "training_model" in word or ".py" in word]
+    assert len(places) == 3
+    assert all(re.fullmatch(r"(…|experiments)/(\w+/)*training_model\.py:(158|9)", place) for place in places), places
+    assert any(line.endswith("and 2 lines more") for line in lines)
+    assert max(map(len, lines)) <= width
+
+
+def test_terminal_view_of_a_cache_report_has_whole_paths_where_they_fit():
+    entry = Entry(0, "0/0", HERE, "eager", GuardNode("", "", "", DEEP))
+    lines = shown(CacheReport(HERE, (entry,)), 230)
+    assert any(
+        line.endswith("experiments/language_models/configurations/training_model.py:9 and 2 lines more") for line in lines
+    )
 
 
 @pytest.mark.parametrize(

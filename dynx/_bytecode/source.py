@@ -1,0 +1,60 @@
+"""Source lines, also of the program that `dynx run -c code` or `dynx run -` runs, which has no file.
+
+Such a program is not in `linecache`: there, the program's own tracebacks and `inspect.getsource` would find it, unlike under
+Python. Its file name `<string>` is also that of other code, such as code passed to `exec`, so a line of it is returned only for
+a function that the program has at this line.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator
+from types import CodeType
+from typing import NamedTuple
+
+
+class _Program(NamedTuple):
+    lines: list[str]
+    covered: frozenset[tuple[str, int]]  # the name of each function of the program, with each of its lines
+
+
+_PROGRAMS: dict[str, _Program] = {}
+
+
+def add_program(code: CodeType, source: str) -> None:
+    """Keep the source of a program without a file; `code` is its compiled code."""
+    covered = {(inner.co_name, line) for inner in _nested(code) for line in _span(inner)}
+    _PROGRAMS[code.co_filename] = _Program(source.splitlines(keepends=True), frozenset(covered))
+
+
+def all_lines(file: str) -> list[str]:
+    """Return the source lines of a file, or of a program without a file; empty if they cannot be read."""
+    program = _PROGRAMS.get(file)
+    return linecache.getlines(file) if program is None else program.lines
+
+
+def lines_with(file: str, line: int, function: str) -> list[str]:
+    """Return all source lines of a file; empty if they cannot be read, or belong to code other than `function` at `line`."""
+    program = _PROGRAMS.get(file)
+    if program is not None and (function.rpartition(".")[2], line) not in program.covered:
+        return []
+    return all_lines(file)
+
+
+def line_at(file: str, line: int, function: str) -> str:
+    """Return one source line of a function; empty if it cannot be read."""
+    lines = lines_with(file, line, function)
+    return lines[line - 1] if 1 <= line <= len(lines) else ""
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _nested(constant)
+
+
+def _span(code: CodeType) -> range:
+    """Return the lines of a function, from its first decorator to its last expression."""
+    last = max((end for _, end, _, _ in code.co_positions() if end is not None), default=code.co_firstlineno)
+    return range(code.co_firstlineno, last + 1)
