@@ -27,7 +27,7 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "run",
         help="run a program and explain what torch.compile did",
-        usage="dynx run [--out FILE] [--full] [--post-mortem] [--detail full] [-m] target [arguments of the program …]",
+        usage="dynx run [--out FILE] [--full] [--top N] [--post-mortem] [--detail full] [-m] target [arguments …]",
     )
     parser.add_argument(
         "--out", type=Path, default=DEFAULT, metavar="FILE", help=f"where the run is saved (default: {DEFAULT})"
@@ -40,9 +40,26 @@ def add_to(commands: Any) -> None:
         help="full adds guards, graph code, the cost of every traced line, and --post-mortem",
     )
     parser.add_argument("--full", action="store_true", help="show every table, not only what needs attention")
+    add_top(parser)
     parser.add_argument("-m", dest="module", action="store_true", help="target is a module, as in python -m")
     parser.add_argument("target")
     parser.set_defaults(act=act)
+
+
+def add_top(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--top N` to a command that prints a report."""
+    parser.add_argument(
+        "--top",
+        type=_positive,
+        metavar="N",
+        help="show the N findings that cost most, and N rows of each table (default: 10; all with --full)",
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive integer")
+    return int(text)
 
 
 def split(argv: list[str]) -> tuple[list[str], list[str]]:
@@ -51,7 +68,7 @@ def split(argv: list[str]) -> tuple[list[str], list[str]]:
         return list(argv), []
     position = 1
     while position < len(argv) and argv[position].startswith("-"):
-        position += 2 if argv[position] in ("--out", "--detail") else 1
+        position += 2 if argv[position] in ("--out", "--detail", "--top") else 1
     return list(argv[: position + 1]), list(argv[position + 1 :])
 
 
@@ -71,7 +88,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
         command = ["dynx", "run", *(["-m"] if arguments.module else []), arguments.target, *arguments.rest]
         watch = Watch(saved, detail=arguments.detail, command=command)
         post_mortem = PostMortem() if arguments.post_mortem and arguments.detail == "normal" else None
-        ending = Ending(watch, lambda: _report(watch, full=arguments.full), post_mortem)
+        ending = Ending(watch, lambda: _report(watch, full=arguments.full, top=arguments.top), post_mortem)
         return execute(load, module, ending, is_module=arguments.module)
 
     return run
@@ -137,7 +154,7 @@ class Ending:
             _end_by_signal()
 
 
-def _report(watch: Watch, *, full: bool) -> None:
+def _report(watch: Watch, *, full: bool, top: int | None) -> None:
     from rich.console import Console, Group, RenderableType
     from rich.text import Text
 
@@ -147,7 +164,7 @@ def _report(watch: Watch, *, full: bool) -> None:
     if sys.stderr is None or sys.stderr.closed:
         return
     run, saved = watch.run, watch.path
-    parts: list[RenderableType] = [Text(""), screen(run, saved, full=full)]
+    parts: list[RenderableType] = [Text(""), screen(run, saved, full=full, top=top)]
     if saved is not None and saved.is_file():
         parts.append(Text(f" saved: dynx show {short_path(str(saved))}", style="dim"))
     _flush(sys.stdout)

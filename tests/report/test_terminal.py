@@ -13,9 +13,9 @@ from dynx.report import terminal
 HERE = Location("train.py", 41, "main")
 
 
-def screen(run, width=80, *, full=False, **options):
+def screen(run, width=80, *, full=False, top=None, file=None, **options):
     console = Console(width=width, file=io.StringIO(), **options)
-    console.print(terminal(run, full=full))
+    console.print(terminal(run, full=full, top=top, file=file))
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
 
 
@@ -26,6 +26,8 @@ def test_narrow_terminal_report_has_a_paragraph_per_finding(run):
  dynx run train.py                                  torch 2.13.0 · cpu · 31.2 s
 
  2.0 s compiling   1 compile   9 recompiles   2 graph breaks   1 gave up
+ Dynamo 1.0 s · backend eager 500 ms · guards 250 ms · backward graphs 250 ms
+ FX graph cache 1 miss
 
   7.2 s  DX301  model.py:58  Net.forward
          gave up after 8 compiles (DX101): self.step 7, now 8
