@@ -129,3 +129,8 @@ def test_rich_markup_in_text_of_the_program_is_printed_literally():
     text = screen(Run((GraphBreak(here, (here,), "[link=http://x]why[/link]"),)))
     assert "[bold]a.py:1  f[red]" in text
     assert "[link=http://x]why[/link]" in text
+
+
+def test_long_command_in_the_title_is_separate_from_the_version_of_torch():
+    run = Run((), {"command": ["dynx", "run", "a" * 200], "torch": "2.13.0"}, {"seconds": 1.0})
+    assert "…  torch 2.13.0" in screen(run)
