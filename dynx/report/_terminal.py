@@ -189,7 +189,7 @@ def _compiles(run: Run) -> Iterator[RenderableType | None]:
         return
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     table.add_column("id", no_wrap=True)
-    table.add_column("function", ratio=1)
+    table.add_column("function", ratio=1, overflow="fold")
     names = _phases(run)
     for name in ("tries", "nodes", "guards", "total", *(_PHASES[name] for name in names)):
         table.add_column(name, justify="right", no_wrap=True)

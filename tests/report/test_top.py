@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from dynx.cli import main
+from dynx.cli.run import split
 from dynx.records import BreakState, Compile, GraphBreak, Location, Reason, Recompile, Run
 from dynx.report import terminal
 
@@ -74,6 +75,11 @@ def test_command_in_the_line_of_hidden_findings_shows_them_all(many, tmp_path, c
     shown = capsys.readouterr().out
     assert shown.count("mark_dynamic") == 17
     assert "more findings" not in shown
+
+
+def test_top_of_dynx_run_is_an_option_of_dynx_and_not_of_the_program():
+    own, rest = split(["run", "--top", "3", "train.py", "--top", "5"])
+    assert (own, rest) == (["run", "--top", "3", "train.py"], ["--top", "5"])
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many"])
@@ -156,3 +162,11 @@ def test_full_report_has_the_compiles_of_one_function_below_their_total():
     assert rows == [["2x", "main"], ["0/0", "0"], ["0/1", "0"], ["1/0", "other"]]
     assert "3.0 s" in text
     assert "Skipped compilations, run eagerly\n      1x  no operators" in text
+
+
+def test_table_of_compiles_on_a_narrow_terminal_folds_a_long_function_name():
+    """A name that is cut off cannot be searched for."""
+    phases = {"trace": 0.1, "aot": 0.1, "backend": 0.1, "guards": 0.1}
+    here = Location("model.py", 1, "GPT2LMHeadModel.forward")
+    text = screen(Run((Compile(0, "0/0", here, "compiled", 0.4, (), phases),)), full=True)
+    assert "…" not in text
