@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-RULE_PAGES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/rules/*.md"))
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/*/README.md")]
+)
+RULE_PAGES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/rules/DX*.md"))
 _FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.M | re.S)
 
 

@@ -124,17 +124,20 @@ def check_command(program, *words):
             assert not re.match(r"[\w.]+/", word) or (ROOT / word.split("::")[0]).exists(), f"{word} is no file"
 
 
-def test_readme_shows_the_real_report_of_the_mistakes_example(tmp_path):
+@pytest.mark.parametrize(
+    ("document", "program"), [("README.md", "examples/mistakes.py"), ("docs/screen.md", "examples/report.py")]
+)
+def test_document_shows_the_real_report_of_an_example(document, program, tmp_path):
     """Only times, the order that follows from them, the version of torch and the device may differ."""
     (tmp_path / "examples").mkdir()
-    (tmp_path / "examples" / "mistakes.py").write_text((ROOT / "examples" / "mistakes.py").read_text())
+    (tmp_path / program).write_text((ROOT / program).read_text())
     done = subprocess.run(
-        [sys.executable, "-m", "dynx", "run", "examples/mistakes.py"],
+        [sys.executable, "-m", "dynx", "run", program],
         cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "80", "TERM": "dumb"},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True,
     )  # fmt: skip
     printed = "\n".join(line for line in done.stdout.splitlines() if not re.match(r"[VIWEC]\d{4} ", line))  # torch's log
-    (shown,) = [block.text for block in blocks("README.md") if block.text.startswith("$ dynx run examples/mistakes.py\n")]
+    (shown,) = [block.text for block in blocks(document) if block.text.startswith(f"$ dynx run {program}\n")]
     assert normalised(shown.partition("\n")[2]) == normalised(printed)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dynx.records import Run
 
 
-def screen(run: Run, path: Path | None, *, full: bool) -> RenderableType:
+def screen(run: Run, path: Path | None, *, full: bool, top: int | None = None) -> RenderableType:
     """Render the report of a run, and one line for each child process of its program.
 
     For a launcher such as torchrun, which compiles nothing itself, there are only a title and these lines.
@@ -27,11 +27,12 @@ def screen(run: Run, path: Path | None, *, full: bool) -> RenderableType:
     from dynx.report import processes, terminal
 
     children = find_children(path, run.header) if path is not None else []
+    file = path if path is not None and path.is_file() else None
     if not children:
-        return terminal(run, full=full)
+        return terminal(run, full=full, top=top, file=file)
     if not run.compiles and not full and any(child.compiles for _, child in children):
         return processes(children, launcher=run)
-    return Group(terminal(run, full=full), processes(children))
+    return Group(terminal(run, full=full, top=top, file=file), processes(children))
 
 
 def find_children(path: Path, header: Mapping[str, Any]) -> list[tuple[Path, Run]]:

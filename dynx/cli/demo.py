@@ -23,6 +23,6 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     print(f"$ dynx run {program.name}      # a GPT-like model with common mistakes; downloads nothing\n", flush=True)
     return run.act(
         argparse.Namespace(
-            target=str(program), rest=[], out=run.DEFAULT, full=False, detail="normal", post_mortem=False, option=""
+            target=str(program), rest=[], out=run.DEFAULT, full=False, top=None, detail="normal", post_mortem=False, option=""
         )
     )

@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dynx.cli.command import Subparsers
 
+# what the rules of a family are about, by the first digit of their ids; the headings of docs/rules/README.md
+FAMILIES = {
+    "DX1": "Recompiles",
+    "DX2": "Graph breaks",
+    "DX3": "Recompile limits",
+    "DX4": "Compile caches on disk",
+    "DX5": "Graph breaks in libraries",
+    "DX6": "CUDA graphs",
+}
+
 
 def add_to(commands: Subparsers) -> None:
     parser = commands.add_parser("rule", help="explain an advice rule, or list all rules")
@@ -19,6 +29,7 @@ def act(arguments: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.markdown import Markdown
     from rich.table import Table
+    from rich.text import Text
 
     from dynx.advice import RULES, page
 
@@ -27,7 +38,13 @@ def act(arguments: argparse.Namespace) -> int:
         console.print(Markdown(page(arguments.id.upper())))
         return 0
     table = Table.grid(padding=(0, 2))
-    for rule in RULES.values():
-        table.add_row(rule.id, rule.title)
+    for number, (family, heading) in enumerate(FAMILIES.items()):
+        if number:
+            table.add_row("", "")
+        table.add_row("", Text(heading, style="bold"))
+        for rule in RULES.values():
+            if rule.id.startswith(family):
+                table.add_row(rule.id, rule.title)
     console.print(table)
+    console.print(Text("\ndynx rule DX101 prints the page of a rule\ndocs/screen.md explains the report", style="dim"))
     return 0

@@ -27,7 +27,7 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "run",
         help="run a program and explain what torch.compile did",
-        usage="dynx run [--out FILE] [--full] [--post-mortem] [--detail full] [-m | -c] program [arguments of the program …]",
+        usage="dynx run [--out FILE] [--full] [--top N] [--post-mortem] [--detail full] [-m | -c] program [arguments …]",
     )
     parser.add_argument(
         "--out", type=Path, default=DEFAULT, metavar="FILE", help=f"where the run is saved (default: {DEFAULT})"
@@ -40,8 +40,25 @@ def add_to(commands: Any) -> None:
         help="full adds guards, graph code, the cost of every traced line, and --post-mortem",
     )
     parser.add_argument("--full", action="store_true", help="show every table, not only what needs attention")
+    add_top(parser)
     program.add_to(parser)
     parser.set_defaults(act=act)
+
+
+def add_top(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--top N` to a command that prints a report."""
+    parser.add_argument(
+        "--top",
+        type=_positive,
+        metavar="N",
+        help="show the N findings that cost most, and N rows of each table (default: 10; all with --full)",
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive integer")
+    return int(text)
 
 
 def split(argv: list[str]) -> tuple[list[str], list[str]]:
@@ -53,7 +70,7 @@ def split(argv: list[str]) -> tuple[list[str], list[str]]:
         return list(argv), []
     position = 1
     while position < len(argv) and argv[position].startswith("-") and not program.is_stdin(argv[position]):
-        position += 2 if argv[position] in ("--out", "--detail", "--function") else 1
+        position += 2 if argv[position] in ("--out", "--detail", "--function", "--top") else 1
         if argv[position - 1] == "-c":
             break
     target = argv[position : position + 1]
@@ -77,7 +94,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
         command = ["dynx", "run", *filter(None, [arguments.option]), shown, *arguments.rest]
         watch = Watch(saved, detail=arguments.detail, command=command)
         post_mortem = PostMortem() if arguments.post_mortem and arguments.detail == "normal" else None
-        ending = Ending(watch, lambda: _report(watch, full=arguments.full), post_mortem)
+        ending = Ending(watch, lambda: _report(watch, full=arguments.full, top=arguments.top), post_mortem)
         return execute(load, module, ending, is_module=arguments.option == "-m")
 
     return run
@@ -134,7 +151,7 @@ class Ending:
             _end_by_signal()
 
 
-def _report(watch: Watch, *, full: bool) -> None:
+def _report(watch: Watch, *, full: bool, top: int | None) -> None:
     from rich.console import Console, Group, RenderableType
     from rich.text import Text
 
@@ -144,7 +161,7 @@ def _report(watch: Watch, *, full: bool) -> None:
     if sys.stderr is None or sys.stderr.closed:
         return
     run, saved = watch.run, watch.path
-    parts: list[RenderableType] = [Text(""), screen(run, saved, full=full)]
+    parts: list[RenderableType] = [Text(""), screen(run, saved, full=full, top=top)]
     if saved is not None and saved.is_file():
         parts.append(Text(f" saved: dynx show {short_path(str(saved))}", style="dim"))
     _flush(sys.stdout)

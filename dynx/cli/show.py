@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynx.cli.run import DEFAULT
+from dynx.cli.run import DEFAULT, add_top
 
 if TYPE_CHECKING:
     from dynx.cli.command import Subparsers
@@ -16,6 +16,7 @@ def add_to(commands: Subparsers) -> None:
     parser = commands.add_parser("show", help="print the report of a saved run")
     parser.add_argument("file", type=Path, nargs="?", default=DEFAULT, help="the run file (default: %(default)s)")
     parser.add_argument("--full", action="store_true", help="show every table, not only what needs attention")
+    add_top(parser)
     parser.add_argument("--json", action="store_true", help="print the run with its findings as JSON")
     parser.set_defaults(act=act)
 
@@ -31,5 +32,5 @@ def act(arguments: argparse.Namespace) -> int:
 
     from dynx.cli.children import screen
 
-    Console().print(screen(run, arguments.file, full=arguments.full))
+    Console().print(screen(run, arguments.file, full=arguments.full, top=arguments.top))
     return 0

@@ -22,6 +22,12 @@ from dynx.records.timeline import LineCost, TracedCompile
 _CUDA_GRAPHS = "CUDA graphs: not captured, and recorded"
 
 
+def _outcome(compile: Compile) -> str:
+    if compile.outcome == "compiled":
+        return "compiled"
+    return f"{compile.outcome.replace('_', ' ')}: {compile.reason or 'torch gives no reason'}"
+
+
 def _recompile_rows(recompile: Recompile) -> Iterable[tuple[Cell, ...]]:
     reason = recompile.reasons[0] if recompile.reasons else None
     guard = (reason.source, Change(reason.expected, reason.got), reason.location) if reason is not None else ("", "", "")
@@ -66,9 +72,7 @@ class Groups:
         table=Table(
             "Compiles",
             ("id", "function", "outcome", "attempts", "nodes", "guards", "seconds"),
-            lambda r: [
-                (r.id, Function(r.location), r.outcome, len(r.attempts), str(r.nodes), str(r.guards), Seconds(r.seconds)),
-            ],
+            lambda r: [(r.id, Function(r.location), _outcome(r), len(r.attempts), r.nodes, r.guards, Seconds(r.seconds))],
             order=50,
         ),
     )

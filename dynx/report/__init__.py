@@ -34,11 +34,19 @@ __all__ = [
 ]
 
 
-def terminal(run: Run, *, full: bool = False) -> RenderableType:
-    """Render a run for a terminal: the summary and the findings; `full=True` adds the tables of all records."""
+def terminal(run: Run, *, full: bool = False, top: int | None = None, file: Path | None = None) -> RenderableType:
+    """Render a run for a terminal: the summary, the seconds by compile phase, and the findings.
+
+    Args:
+        run: the run.
+        full: adds the tables of all records.
+        top: the number of findings that are shown, most expensive first, and without `full` of rows of each table; by
+            default 10, with `full` all.
+        file: the run file, named in the command that shows the remaining findings.
+    """
     from dynx.report._terminal import screen
 
-    return screen(run, full=full)
+    return screen(run, full=full, top=top, file=file)
 
 
 def processes(children: Sequence[tuple[Path, Run]], *, launcher: Run | None = None) -> RenderableType:

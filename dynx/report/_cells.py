@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from rich.text import Text
@@ -52,11 +53,27 @@ def amount(cell: Cell) -> str:
     return f"{cell.number}x" if isinstance(cell, Times) else plain(cell)
 
 
+def cost(cell: Cell) -> tuple[float, int]:
+    """Return the seconds and the count in the first cell of a line on a terminal, 0 where it has none."""
+    return (cell.value if isinstance(cell, Seconds) else 0.0), (cell.number if isinstance(cell, Times) else 0)
+
+
 def fact(cells: Iterable[Cell], style: str = "") -> Text:
     """Join the remaining cells of a line on a terminal into one styled text."""
     text = Text(style=style)
     for number, cell in enumerate(cells):
         text.append("  " if number else "").append(plain(cell), "bold" if isinstance(cell, Strong) else None)
+    return text
+
+
+def place(location: Location) -> Text:
+    """Render a source location as a terminal hyperlink to the file."""
+    own = location.own
+    uri = Path(own.file).absolute().as_uri() if not own.file.startswith("<") else ""
+    text = Text(words.place(location), style=f"cyan link {uri}#{own.line}" if uri else "cyan")
+    text.append(f"  {own.function}", style="not dim")
+    if own is not location:
+        text.append(f"  (in {location.library}, {words.short_name(location)})", style="dim")
     return text
 
 

@@ -13,6 +13,8 @@ from markupsafe import Markup
 from dynx.records import Run
 from dynx.records.table import Cell, Source
 from dynx.report import _cells as cells
+from dynx.report import _findings as findings
+from dynx.report import _phases as phases
 from dynx.report import _words as words
 from dynx.report._cells import tables_of
 from dynx.report._post_mortem import fragment as post_mortem
@@ -24,6 +26,7 @@ _PAGE = """
 <style>
 .dynx { font: 13px/1.45 system-ui, sans-serif; max-width: 90em; color: inherit }
 .dynx .cost { display: flex; gap: 1.6em; flex-wrap: wrap; margin: .2em 0 .8em; font-weight: 600 }
+.dynx .phases { display: flex; gap: 1.6em; flex-wrap: wrap; margin: -.5em 0 .8em; opacity: .8 }
 .dynx .dim { opacity: .65; font-weight: 400 }
 .dynx table { font-size: 13px; border-collapse: collapse; margin: .2em 0 1em; color: inherit; background: none }
 .dynx th { font-weight: 400; opacity: .65 }
@@ -38,15 +41,20 @@ body[data-jp-theme-light="false"] .dynx .do, .vscode-dark .dynx .do { color: #4c
 </style>
 <div class="cost">
 {% for part in summary %}<span>{{ part }}</span>{% endfor %}<span class="dim">{{ environment }}</span></div>
+{% if phases %}<div class="phases">{% for group in phases %}<span>{{ group }}</span>{% endfor %}</div>{% endif %}
 {% for problem in problems %}<div class="warn">damaged: {{ problem }}</div>{% endfor %}
-{% if findings %}
+{% macro listed(rows) %}
 <table><tr><th class="n">lost</th><th>rule</th><th>where</th><th>what happened</th><th>do this</th></tr>
-{% for f in findings %}<tr><td class="n">{{ seconds(f.seconds) }}</td>
-<td title="{{ f.evidence | join('\n') }}"><b>{{ f.rule }}</b></td>
-<td><code>{{ where(f.location) }}{% if called_from(f) %} ({{ called_from(f) }}){% endif %}</code></td>
-<td>{{ f.title }}{% if state(f) %} <a href="#{{ anchor }}{{ state(f) }}">post-mortem {{ state(f) }}</a>
-{%- endif %}</td><td class="do">{{ f.advice }}</td></tr>
+{% for row in rows %}{% set f = row.first %}<tr><td class="n">{{ seconds(row.seconds) }}</td>
+<td title="{{ evidence(row) }}"><b>{{ f.rule }}</b></td>
+<td><code>{{ where(f.location) }}{% if row.also_at %} {{ row.also_at }}{% endif %}
+{%- if row.called_from %} ({{ row.called_from }}){% endif %}</code></td>
+<td>{{ f.title }}{% for number in numbers(row) %} <a href="#{{ anchor }}{{ number }}">post-mortem {{ number }}</a>
+{%- endfor %}</td><td class="do">{{ f.advice }}</td></tr>
 {% endfor %}</table>
+{% endmacro %}
+{% if shown %}{{ listed(shown) }}
+{% if hidden %}<details><summary>{{ more }}</summary>{{ listed(hidden) }}</details>{% endif %}
 {% else %}<div class="do">{{ calm }}</div>{% endif %}
 {% for title, columns, rows in tables %}
 <details><summary>{{ title }} <span class="dim">{{ rows | length }}</span></summary>
@@ -63,20 +71,24 @@ body[data-jp-theme-light="false"] .dynx .do, .vscode-dark .dynx .do { color: #4c
 def fragment(run: Run) -> str:
     """Render a run as an HTML fragment; all text of the program is escaped."""
     anchor = f"dynx-pm-{next(_pages)}-"
-    states = {(state.location.file, state.location.line): number for number, state in enumerate(run.post_mortem, 1)}
+    states = findings.states(run)
+    shown, hidden = findings.split(run, findings.TOP)
     return _template().render(
         anchor=anchor,
-        state=lambda finding: states.get((finding.location.file, finding.location.line)),
+        numbers=lambda row: findings.numbers_of(row, states),
+        evidence=lambda row: "\n".join(line for finding in row.findings for line in finding.evidence),
+        phases=[" · ".join(group) for group in phases.texts(run)],
         post_mortem=Markup(post_mortem(run.post_mortem, anchor)) if run.post_mortem else "",  # its template escapes
         timeline=Markup(timeline(run.traced, run.timeline)) if run.traced else "",  # its template escapes
         summary=words.summary(run),
         environment=" · ".join(words.environment(run)),
         problems=run.problems[:5],
-        findings=run.findings,
+        shown=shown,
+        hidden=hidden,
+        more=findings.more(hidden),
         tables=list(_tables(run)),
         seconds=words.seconds,
         where=words.where,
-        called_from=words.called_from,
         calm=words.CALM if words.is_calm(run) else "no advice applies to this run",
     )
 

@@ -1,8 +1,9 @@
-"""Render a run for a terminal: the findings of the advice rules, most expensive first, then tables of records."""
+"""Render a run for a terminal: where the time went, the findings with the most lost time, then tables of records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -12,39 +13,55 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dynx.records import Finding, Location, Record, Run
+from dynx.records import Compile, Location, Record, Run
 from dynx.records import table as listing
 from dynx.report import _cells as cells
+from dynx.report import _findings as findings
+from dynx.report import _phases as phases
 from dynx.report import _words as words
 from dynx.report._cells import tables_of
 from dynx.report._post_mortem import screen as post_mortem
 from dynx.report._timeline import screen as timeline
 
 _SHOWN = 5  # unreadable lines of the run file that are listed; the others are only counted
-_WIDE = 110  # terminal width in columns from which each finding fits on one line
 
 
-def screen(run: Run, *, full: bool) -> RenderableType:
-    """Render the summary, the findings, and records to which no advice rule applies; `full` adds the tables of all records."""
-    return Padding(Group(*_parts(run, full=full)), (0, 1))
+def screen(run: Run, *, full: bool, top: int | None = None, file: Path | None = None) -> RenderableType:
+    """Render the summary, the findings, and records to which no advice rule applies.
+
+    Args:
+        run: the run.
+        full: adds the tables of all records.
+        top: how many findings, and rows of a table without `full`, are shown; by default 10, with `full` all.
+        file: the run file, for the command that shows the remaining ones.
+    """
+    if top is None and not full:
+        top = findings.TOP
+    return Padding(Group(*_parts(run, full=full, top=top, file=file)), (0, 1))
 
 
-def _parts(run: Run, *, full: bool) -> Iterator[RenderableType]:
+def _parts(run: Run, *, full: bool, top: int | None, file: Path | None) -> Iterator[RenderableType]:
     yield title(run)
     yield Text("")
-    yield Text("   ".join(words.summary(run)), style="bold")
+    yield _Flow((tuple(words.summary(run)),), separator="   ", style="bold")
+    if run.compiles:
+        yield _Flow(phases.texts(run), separator=" · ", style="dim", bold=phases.longest(run))
     for problem in run.problems[:_SHOWN]:
         yield Text(f"damaged: {problem}", style="yellow")
     if len(run.problems) > _SHOWN:
         yield Text(f"and {len(run.problems) - _SHOWN} more damaged lines", style="yellow")
     yield Text("")
-    if run.findings:
-        yield _Findings(run.findings, run)
+    shown, hidden = findings.split(run, top)
+    if shown:
+        yield findings.Findings(shown, run)
     elif words.is_calm(run):
         yield Text(words.CALM, style="green")
     else:
         yield Text(words.UNCLEAR if run.compiles else "no advice applies to this run")
-    for table in _tables(run, full=full):
+    if hidden:
+        yield Text("")
+        yield Text(f"{findings.more(hidden)}: {findings.command(hidden, shown, file)}", style="dim")
+    for table in _tables(run, full=full, top=top):
         yield Text("")
         yield table
     if run.post_mortem:
@@ -53,14 +70,13 @@ def _parts(run: Run, *, full: bool) -> Iterator[RenderableType]:
     if run.traced:
         yield Text("")
         yield timeline(run.traced, run.timeline)
-    rules = [finding.rule for finding in run.findings]
-    if rules:
+    if shown:
         yield Text("")
-        yield Text(f"dynx rule {rules[0]} explains", style="dim")
+        yield Text(f"dynx rule {shown[0].first.rule} explains", style="dim")
 
 
 def title(run: Run) -> RenderableType:
-    line = Table.grid(expand=True)
+    line = Table.grid(expand=True, padding=(0, 2, 0, 0))
     line.add_column(ratio=1)
     line.add_column(justify="right", no_wrap=True)
     line.add_row(
@@ -70,79 +86,55 @@ def title(run: Run) -> RenderableType:
     return line
 
 
-class _Findings:
-    """Rich renderable of the findings: a table on a wide terminal, a paragraph for each finding on a narrow one."""
+class _Flow:
+    """Rich renderable of groups of short texts, each text on one line; a group begins a new line if it does not fit."""
 
-    def __init__(self, findings: tuple[Finding, ...], run: Run) -> None:
-        self._findings = findings
-        self._states = {(state.location.file, state.location.line): n for n, state in enumerate(run.post_mortem, 1)}
+    def __init__(self, groups: tuple[tuple[str, ...], ...], *, separator: str, style: str, bold: str = "") -> None:
+        self._groups, self._separator, self._style, self._bold = groups, separator, style, bold
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self._table() if options.max_width >= _WIDE else self._paragraphs()
+        line = ""
+        for group in self._groups:
+            for number, text in enumerate(group):
+                needed = text if number else self._separator.join(group)
+                separator = (self._separator if number else "   ") if line else ""
+                if line and len(line) + len(separator) + len(needed) > options.max_width:
+                    yield self._styled(line)
+                    line, separator = "", ""
+                line += separator + text
+        if line:
+            yield self._styled(line)
 
-    def _table(self) -> Table:
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        table.add_column("lost", justify="right", no_wrap=True)
-        table.add_column("rule", no_wrap=True)
-        table.add_column("where")
-        table.add_column("what happened")
-        table.add_column("do this")
-        for finding in self._findings:
-            table.add_row(
-                words.seconds(finding.seconds),
-                Text(finding.rule, style="bold"),
-                _at(finding),
-                self._title(finding),
-                Text(finding.advice, style="green"),
-            )
-        return table
-
-    def _paragraphs(self) -> Table:
-        table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(justify="right", no_wrap=True)
-        table.add_column()
-        for number, finding in enumerate(self._findings):
-            if number:
-                table.add_row("", "")
-            rule = Text.assemble((finding.rule, "bold"), "  ", _at(finding))
-            table.add_row(words.seconds(finding.seconds), rule)
-            table.add_row("", self._title(finding))
-            table.add_row("", Text(f"→ {finding.advice}", style="green"))
-        return table
-
-    def _title(self, finding: Finding) -> Text:
-        """Render the title of a finding, with the number of the post-mortem of the graph break at the same source line."""
-        number = self._states.get((finding.location.file, finding.location.line))
-        text = Text(finding.title)
-        return text if number is None else text.append(f"  (post-mortem {number})", style="dim")
+    def _styled(self, line: str) -> Text:
+        text = Text(line, style=self._style)
+        if self._bold and self._bold in line:
+            start = line.index(self._bold)
+            text.stylize("not dim bold", start, start + len(self._bold))
+        return text
 
 
-def _at(finding: Finding) -> Text:
-    """Render the location of a finding, with the line that called the function."""
-    text, caller = _where(finding.location), words.called_from(finding)
-    return text.append(f"  ({caller})", style="dim") if caller else text
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One row of a titled list of records: cost or count, description, and the source location below."""
+
+    amount: str
+    fact: Text
+    place: Text | None
+    seconds: float = 0.0
+    count: int = 0
 
 
-def _where(location: Location) -> Text:
-    """Render a source location as a terminal hyperlink to the file."""
-    own = location.own
-    uri = Path(own.file).absolute().as_uri() if not own.file.startswith("<") else ""
-    text = Text(words.place(location), style=f"cyan link {uri}#{own.line}" if uri else "cyan")
-    text.append(f"  {own.function}", style="not dim")
-    if own is not location:
-        text.append(f"  (in {location.library}, {words.short_name(location)})", style="dim")
-    return text
-
-
-def _tables(run: Run, *, full: bool) -> Iterator[RenderableType]:
-    tables = [_failed(run)]
+def _tables(run: Run, *, full: bool, top: int | None) -> Iterator[RenderableType]:
+    limit = None if full else top
+    tables = [_entries("Failed to compile", _failed(run), limit)]
     for title, group in groupby(tables_of(run), key=lambda listed: listed[0].title if full else listed[0].brief):
         listed = list(group)
         grid = _GRIDS.get(title)
         if grid is not None:
-            tables.append(grid(run))
+            tables += grid(run)
         elif title:
-            tables.append(_entries(title, (row for table, records in listed for row in _rows(table, records, full=full))))
+            rows = [row for table, records in listed for row in _rows(table, records, full=full)]
+            tables.append(_entries(title, rows, limit))
     yield from (table for table in tables if table is not None)
 
 
@@ -152,70 +144,109 @@ def troubles(run: Run) -> RenderableType | None:
     return _entries(table.title, _rows(table, run.troubles, full=True)) if table is not None else None
 
 
-def _rows(table: listing.Table[Any], records: tuple[Record, ...], *, full: bool) -> Iterator[tuple[str, Text, Text | None]]:
+def _rows(table: listing.Table[Any], records: tuple[Record, ...], *, full: bool) -> Iterator[_Entry]:
     for record in records:
         if full or table.is_brief(record):
             for line in table.lines_of(record):
-                place = _where(line.location) if line.location is not None else None
-                yield cells.amount(line.amount), cells.fact(line.fact, table.style), place
+                place = cells.place(line.location) if line.location is not None else None
+                yield _Entry(cells.amount(line.amount), cells.fact(line.fact, table.style), place, *cells.cost(line.amount))
 
 
-def _entries(title: str, rows: Iterable[tuple[str, Text, Text | None]]) -> RenderableType | None:
-    """Render a titled list of records: cost or count, description, and the source location below; None if it is empty."""
+def _entries(title: str, rows: Iterable[_Entry], limit: int | None = None) -> RenderableType | None:
+    """Render a titled list of records; None if it is empty.
+
+    Of a list longer than `limit`, only the most expensive rows, or those with the highest counts, are shown.
+    """
+    entries = list(rows)
+    hidden: list[_Entry] = []
+    if limit is not None and len(entries) > limit:
+        entries.sort(key=lambda entry: (-entry.seconds, -entry.count))
+        entries, hidden = entries[:limit], entries[limit:]
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="right", no_wrap=True, min_width=7)
     table.add_column()
-    for amount, fact, place in rows:
-        table.add_row(Text(amount, style="dim"), fact)
-        if place is not None:
-            table.add_row("", place)
+    for entry in entries:
+        table.add_row(Text(entry.amount, style="dim"), entry.fact)
+        if entry.place is not None:
+            table.add_row("", entry.place)
+    if hidden:
+        seconds = sum(entry.seconds for entry in hidden)
+        cost = f", {words.seconds(seconds)}" if seconds > 0 else ""
+        table.add_row("", Text(f"+{len(hidden)} more{cost}: --full shows all", style="dim"))
     return Group(Text(title, style="bold"), table) if table.row_count else None
 
 
-def _failed(run: Run) -> RenderableType | None:
-    rows = (
-        (
-            compile.id,
-            Text(f"{compile.location.function}: {compile.reason or 'torch gives no reason'}"),
-            _where(compile.location),
-        )
-        for compile in run.compiles
-        if compile.outcome == "failed"
-    )
-    return _entries("Failed to compile", rows)
+def _failed(run: Run) -> Iterator[_Entry]:
+    for compile in run.compiles:
+        if compile.outcome == "failed":
+            fact = Text(f"{compile.location.function}: {compile.reason or 'torch gives no reason'}")
+            yield _Entry(compile.id, fact, cells.place(compile.location), compile.seconds)
 
 
-def _compiles(run: Run) -> RenderableType | None:
+def _compiles(run: Run) -> Iterator[RenderableType | None]:
+    """Render every compilation, grouped by function, and below them why Dynamo skipped some."""
     if not run.compiles:
-        return None
+        return
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     table.add_column("id", no_wrap=True)
-    table.add_column("function", ratio=1)
-    for name in ("tries", "nodes", "guards", "total", *_phases(run)):
+    table.add_column("function", ratio=1, overflow="fold")
+    names = _phases(run)
+    for name in ("tries", "nodes", "guards", "total", *(_PHASES[name] for name in names)):
         table.add_column(name, justify="right", no_wrap=True)
+    for function, group in _by_function(run).items():
+        if len(group) > 1:
+            table.add_row(f"{len(group)}x", Text(function), "", "", "", *_seconds(group, names), style="bold")
+        for compile in group:
+            outcome = "" if compile.outcome == "compiled" else compile.outcome.replace("_", " ")
+            text = f"  {outcome}" if len(group) > 1 else f"{function}  {outcome}".rstrip()
+            facts = (str(len(compile.attempts)), _count(compile.nodes), _count(compile.guards))
+            table.add_row(compile.id, Text(text), *facts, *_seconds([compile], names))
+    yield Group(Text("Compiles", style="bold"), table)
+    yield _entries("Skipped compilations, run eagerly", _skipped(run))
+
+
+def _by_function(run: Run) -> dict[str, list[Compile]]:
+    """Group compilations by function, or by the line at which a resume function begins."""
+    groups: dict[tuple[Location, int | None], list[Compile]] = {}
     for compile in run.compiles:
-        resumed = f" from line {compile.resumes}" if compile.resumes is not None else ""
-        outcome = "" if compile.outcome == "compiled" else f" {compile.outcome}: {compile.reason}"
-        table.add_row(
-            compile.id,
-            Text(compile.location.function + resumed + outcome),
-            str(len(compile.attempts)),
-            _count(compile.nodes),
-            _count(compile.guards),
-            words.seconds(compile.seconds),
-            *(words.seconds(compile.phases.get(name, 0.0)) for name in _phases(run)),
-        )
-    return Group(Text("Compiles", style="bold"), table)
+        groups.setdefault((compile.location, compile.resumes), []).append(compile)
+    named: dict[str, list[Compile]] = {}
+    for (location, resumes), group in groups.items():
+        name = location.function + (f" from line {resumes}" if resumes is not None else "")
+        named[name if name not in named else f"{name}  {words.line(location)}"] = group
+    return named
+
+
+def _seconds(compiles: list[Compile], names: tuple[str, ...]) -> list[str]:
+    """Return the total seconds of compilations, and the seconds of each phase, as texts."""
+    totals = [sum(compile.seconds for compile in compiles)]
+    totals += [sum(compile.phases.get(name, 0.0) for compile in compiles) for name in names]
+    return [words.seconds(total) for total in totals]
+
+
+def _skipped(run: Run) -> Iterator[_Entry]:
+    """Yield one row for each reason for which Dynamo skipped a compilation, with the functions by file."""
+    reasons: dict[str, list[Compile]] = {}
+    for compile in run.compiles:
+        if compile.outcome == "skipped":
+            reasons.setdefault(compile.reason or "torch gives no reason", []).append(compile)
+    for reason, group in reasons.items():
+        files = dict.fromkeys(words.function(compile.location) for compile in group)
+        yield _Entry(f"{len(group)}x", Text(reason), Text(", ".join(files), style="cyan"))
+
+
+_PHASES = {"trace": "Dynamo", "aot": "AOT", "backend": "backend", "guards": "guards"}  # the names of their columns
 
 
 def _phases(run: Run) -> tuple[str, ...]:
     """Return the compile phases (trace, aot, backend, guards) that took at least 1 ms in some compilation."""
     used = {name for compile in run.compiles for name, seconds in compile.phases.items() if seconds >= 0.001}
-    return tuple(name for name in ("trace", "aot", "backend", "guards") if name in used)
+    return tuple(name for name in _PHASES if name in used)
 
 
 def _count(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
-_GRIDS: dict[str, Callable[[Run], RenderableType | None]] = {"Compiles": _compiles}  # records shown as a table with columns
+# records shown as a table with columns
+_GRIDS: dict[str, Callable[[Run], Iterator[RenderableType | None]]] = {"Compiles": _compiles}

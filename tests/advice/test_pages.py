@@ -9,6 +9,8 @@ import pytest
 from programs_runner import PROGRAMS, expected, findings_of, run
 
 from dynx.advice import RULES, page
+from dynx.cli import main
+from dynx.cli.rule import FAMILIES
 from dynx.errors import UnknownRule
 
 PAGES = Path(__file__).parents[2] / "docs" / "rules"
@@ -42,6 +44,29 @@ def test_every_rule_has_a_documentation_page_and_every_page_a_rule():
     for rule in RULES.values():
         assert page(rule.id).startswith(f"# {rule.id}: {rule.title}\n")
         assert [section for section in SECTIONS if f"## {section}\n" in page(rule.id)] == list(SECTIONS)
+
+
+def test_list_of_rules_has_every_rule_once_under_the_heading_of_its_family():
+    """docs/rules/README.md and `dynx rule` must list a new rule too."""
+    text = (PAGES / "README.md").read_text()
+    listed = {}
+    for section in text.split("\n## ")[1:]:
+        heading, _, rows = section.partition("\n")
+        listed[heading] = re.findall(r"^- \[(\w+)\]\((\w+)\.md\): (.*)$", rows, re.M)
+    assert listed == {
+        heading: [(rule.id, rule.id, rule.title) for rule in RULES.values() if rule.id.startswith(family)]
+        for family, heading in FAMILIES.items()
+    }
+    assert sum(map(len, listed.values())) == len(RULES)
+
+
+def test_dynx_rule_lists_every_rule_below_its_family(capsys):
+    assert main(["rule"]) == 0
+    printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    for rule in RULES.values():
+        assert f"{rule.id}  {rule.title}" in printed
+        family = printed.index(FAMILIES[rule.id[:3]])
+        assert "" not in printed[family : printed.index(f"{rule.id}  {rule.title}")]
 
 
 def test_reading_the_page_of_an_unknown_rule_raises():

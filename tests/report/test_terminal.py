@@ -13,9 +13,9 @@ from dynx.report import terminal
 HERE = Location("train.py", 41, "main")
 
 
-def screen(run, width=80, *, full=False, **options):
+def screen(run, width=80, *, full=False, top=None, file=None, **options):
     console = Console(width=width, file=io.StringIO(), **options)
-    console.print(terminal(run, full=full))
+    console.print(terminal(run, full=full, top=top, file=file))
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
 
 
@@ -26,6 +26,8 @@ def test_narrow_terminal_report_has_a_paragraph_per_finding(run):
  dynx run train.py                                  torch 2.13.0 · cpu · 31.2 s
 
  2.0 s compiling   1 compile   9 recompiles   2 graph breaks   1 gave up
+ Dynamo 1.0 s · backend eager 500 ms · guards 250 ms · backward graphs 250 ms
+ FX graph cache 1 miss
 
   7.2 s  DX301  model.py:58  Net.forward
          gave up after 8 compiles (DX101): self.step 7, now 8
@@ -127,3 +129,8 @@ def test_rich_markup_in_text_of_the_program_is_printed_literally():
     text = screen(Run((GraphBreak(here, (here,), "[link=http://x]why[/link]"),)))
     assert "[bold]a.py:1  f[red]" in text
     assert "[link=http://x]why[/link]" in text
+
+
+def test_long_command_in_the_title_is_separate_from_the_version_of_torch():
+    run = Run((), {"command": ["dynx", "run", "a" * 200], "torch": "2.13.0"}, {"seconds": 1.0})
+    assert "…  torch 2.13.0" in screen(run)

@@ -1,0 +1,161 @@
+"""Render findings for a terminal; fold those that differ only by their line, and keep the most expensive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from dynx.records import Finding, Run
+from dynx.records.location import short_path
+from dynx.report import _cells as cells
+from dynx.report import _words as words
+
+TOP = 10  # findings shown by default: two screens of a terminal; what is left costs less than any of them
+_WIDE = 110  # terminal width in columns from which each finding fits on one line
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Findings with the same rule, title, advice and function (or class), which differ only by their line."""
+
+    findings: tuple[Finding, ...]  # most expensive first
+
+    @property
+    def first(self) -> Finding:
+        """The most expensive finding."""
+        return self.findings[0]
+
+    @property
+    def seconds(self) -> float:
+        """The compile time lost at all of the lines."""
+        return sum(finding.seconds for finding in self.findings)
+
+    @property
+    def also_at(self) -> str:
+        """The other lines, as `also :19, :40 Block.loss`; empty if there is only one."""
+        first = self.first.location.own
+        others = sorted({(own.line, own.function) for own in (finding.location.own for finding in self.findings)})
+        texts = [
+            f":{line}" if function == first.function else f":{line} {function}"
+            for line, function in others
+            if (line, function) != (first.line, first.function)
+        ]
+        return f"also {', '.join(texts)}" if texts else ""
+
+    @property
+    def called_from(self) -> str:
+        """The lines that called the function, as `called from a.py:17, a.py:20`; empty if none is known."""
+        callers = dict.fromkeys(filter(None, map(words.called_from, self.findings)))
+        return ", ".join(caller if not number else caller.removeprefix("called from ") for number, caller in enumerate(callers))
+
+
+def rows(findings: Iterable[Finding]) -> tuple[Row, ...]:
+    """Fold findings that differ only by their line in one file and function, or class; most expensive row first.
+
+    For example, three `print` calls in one `forward`, or the resume functions that one changed size recompiles. Findings with
+    different titles or advice have different causes, and are never folded.
+    """
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in findings:
+        own = finding.location.own
+        library = finding.location.library or ""
+        key = (finding.rule, finding.title, finding.advice, own.file, _scope(own.function), library)
+        groups.setdefault(key, []).append(finding)
+    folded = (Row(tuple(sorted(group, key=lambda finding: -finding.seconds))) for group in groups.values())
+    return tuple(sorted(folded, key=lambda row: -row.seconds))
+
+
+def _scope(function: str) -> str:
+    """Return the class of a method, or the name of a function that is not a method."""
+    parent = function.rpartition(".")[0]
+    return function if not parent or parent.endswith("<locals>") else parent
+
+
+def split(run: Run, top: int | None) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """Return the `top` most expensive rows of findings, all if None, and the remaining ones."""
+    folded = rows(run.findings)
+    return (folded, ()) if top is None else (folded[:top], folded[top:])
+
+
+def more(hidden: tuple[Row, ...]) -> str:
+    """Return how many findings are not shown, and what they cost: `+7 more findings, 400 ms`."""
+    count = sum(len(row.findings) for row in hidden)
+    seconds = sum(row.seconds for row in hidden)
+    cost = f", {words.seconds(seconds)}" if seconds > 0 else ""
+    return f"+{words.plural(count, 'more finding')}{cost}"
+
+
+def command(hidden: tuple[Row, ...], shown: tuple[Row, ...], file: Path | None) -> str:
+    """Return how to see all findings: a command, or an attribute if the run is in no file."""
+    count = len(shown) + sum(len(row.findings) for row in hidden)
+    return f"dynx show {short_path(str(file))} --top {count}" if file is not None else "see run.findings"
+
+
+class Findings:
+    """Rich renderable of findings: a table on a wide terminal, a paragraph for each finding on a narrow one."""
+
+    def __init__(self, rows: tuple[Row, ...], run: Run) -> None:
+        self._rows = rows
+        self._states = states(run)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self._table() if options.max_width >= _WIDE else self._paragraphs()
+
+    def _table(self) -> Table:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column("lost", justify="right", no_wrap=True)
+        table.add_column("rule", no_wrap=True)
+        table.add_column("where")
+        table.add_column("what happened")
+        table.add_column("do this")
+        for row in self._rows:
+            table.add_row(
+                words.seconds(row.seconds),
+                Text(row.first.rule, style="bold"),
+                _at(row),
+                self._title(row),
+                Text(row.first.advice, style="green"),
+            )
+        return table
+
+    def _paragraphs(self) -> Table:
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(justify="right", no_wrap=True)
+        table.add_column()
+        for number, row in enumerate(self._rows):
+            if number:
+                table.add_row("", "")
+            table.add_row(words.seconds(row.seconds), Text.assemble((row.first.rule, "bold"), "  ", _at(row)))
+            table.add_row("", self._title(row))
+            table.add_row("", Text(f"→ {row.first.advice}", style="green"))
+        return table
+
+    def _title(self, row: Row) -> Text:
+        """Render the title of a finding, with the number of the post-mortem of each graph break at its lines."""
+        text = Text(row.first.title)
+        numbers = ", ".join(map(str, numbers_of(row, self._states)))
+        return text.append(f"  (post-mortem {numbers})", style="dim") if numbers else text
+
+
+def states(run: Run) -> dict[tuple[str, int], int]:
+    """Return the numbers of the post-mortems of a run by file and line."""
+    return {(state.location.file, state.location.line): number for number, state in enumerate(run.post_mortem, 1)}
+
+
+def numbers_of(row: Row, states: dict[tuple[str, int], int]) -> tuple[int, ...]:
+    """Return the numbers of the post-mortems at the lines of a row."""
+    lines = ((finding.location.file, finding.location.line) for finding in row.findings)
+    return tuple(sorted({states[line] for line in lines if line in states}))
+
+
+def _at(row: Row) -> Text:
+    """Render the location of a finding, with its other lines and the line that called the function."""
+    text = cells.place(row.first.location)
+    if row.also_at:
+        text.append(f"  {row.also_at}", style="cyan")
+    return text.append(f"  ({row.called_from})", style="dim") if row.called_from else text

@@ -1,0 +1,95 @@
+"""Where the compile time of a run went: by phase of torch.compile, by kind of compilation, and the compile caches on disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dynx.records import Backward, Compile, Run
+from dynx.report import _words as words
+
+_NAMES = {"trace": "Dynamo", "aot": "AOTAutograd", "guards": "guards"}  # a backend is shown under its own name
+_CACHES = {"fx_graph": "FX graph cache", "aot_autograd": "AOTAutograd cache"}
+_PLURALS = {"hit": "hits", "miss": "misses", "bypass": "bypasses"}
+_LEAST = 0.01  # share of the compile time from which a phase is shown: below it, a phase is not worth the reader's time
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One part of the compile time, such as what inductor took of it."""
+
+    name: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.name} {words.seconds(self.seconds)}"
+
+
+def by_phase(run: Run) -> tuple[Share, ...]:
+    """Return the seconds of each phase, in the order in which torch.compile runs them; phases below 1 % are omitted.
+
+    Backward graphs that are compiled at the first `backward()` are a part of their own: torch does not split their seconds.
+    """
+    total: dict[str, float] = {"Dynamo": 0.0, "AOTAutograd": 0.0}
+    for compile in run.compiles:
+        for phase in ("trace", "aot", "backend"):
+            name = _NAMES.get(phase) or _backend(compile)
+            total[name] = total.get(name, 0.0) + compile.phases.get(phase, 0.0)
+    total["guards"] = sum(compile.phases.get("guards", 0.0) for compile in run.compiles)
+    total["backward graphs"] = sum(backward.seconds for backward in run.backwards)
+    return _shown(total, run.compile_seconds)
+
+
+def by_kind(run: Run) -> tuple[Share, ...]:
+    """Return the seconds of first compiles, recompiles and resume functions; empty if all compilations are of one kind."""
+    recompiled = {recompile.key for recompile in run.recompiles}
+    resuming = {compile.key for compile in run.compiles if compile.resumes is not None}
+    total = {"first compiles": 0.0, "recompiles": 0.0, "resume functions": 0.0}
+    records: tuple[Compile | Backward, ...] = (*run.compiles, *run.backwards)
+    for record in records:
+        key = (record.generation, record.id)
+        name = "recompiles" if key in recompiled else "resume functions" if key in resuming else "first compiles"
+        total[name] += record.seconds
+    shares = _shown(total, run.compile_seconds)
+    return shares if len(shares) > 1 else ()
+
+
+def caches(run: Run) -> tuple[str, ...]:
+    """Return the results of lookups in the compile caches on disk as short texts: `FX graph cache 3 hits, 1 miss`."""
+    counts: dict[str, Counter[str]] = {}
+    for event in run.caches:
+        counts.setdefault(event.cache, Counter())[event.result] += event.count
+    return tuple(f"{name} {_results(counts[cache])}" for cache, name in _CACHES.items() if cache in counts)
+
+
+def longest(run: Run) -> str:
+    """Return the text of the phase that took longest; empty if there is only one."""
+    shares = by_phase(run)
+    return str(max(shares, key=lambda share: share.seconds)) if len(shares) > 1 else ""
+
+
+def _backend(compile: Compile) -> str:
+    if compile.backend == "inductor":
+        return "inductor"
+    return f"backend {compile.backend}" if compile.backend else "backend"
+
+
+def _results(counts: Counter[str]) -> str:
+    return ", ".join(words.plural(counts[result], result, plural) for result, plural in _PLURALS.items() if counts[result])
+
+
+def _shown(total: dict[str, float], whole: float) -> tuple[Share, ...]:
+    return tuple(Share(name, seconds) for name, seconds in total.items() if seconds > 0 and seconds >= _LEAST * whole)
+
+
+def texts(run: Run) -> tuple[tuple[str, ...], ...]:
+    """Return the groups of the line below the summary: phases, kinds of compilations in parentheses, and caches."""
+    kinds = _in_parentheses(map(str, by_kind(run)))
+    groups = (tuple(map(str, by_phase(run))), (kinds,) if kinds else (), caches(run))
+    return tuple(group for group in groups if group)
+
+
+def _in_parentheses(parts: Iterable[str]) -> str:
+    text = ", ".join(parts)
+    return f"({text})" if text else ""
