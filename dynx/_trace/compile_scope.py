@@ -194,6 +194,7 @@ def graph_break(raw: RawBreak, key: CompileKey, call_site: Location | None, func
         hints=raw.hints,
         callee=raw.callee or _standard_module(raw.stack),
         code=code_at(location if location is not None else function),
+        code_of_library=code_at(replace(location, library=None)) if location is not None and location.library else "",
         uses=uses_at(location),
         resumable=raw.resumable,
         compiles=((key.generation, key.compile_id),),  # plain tuples: it is part of a record

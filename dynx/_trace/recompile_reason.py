@@ -211,7 +211,15 @@ def _location(guard: ParsedGuard, requesters: tuple[Location, ...], call_site: L
     in_message = _location_in_message(guard, requesters, call_site)
     if guard.kind == "shape" and in_message is not None:
         return in_message  # the branch that created the guard; the requesters only used the tensor
+    if guard.kind == "keys":
+        return next((line for line in requesters if _has_key(line, guard)), requesters[0] if requesters else in_message)
     return requesters[0] if requesters else in_message
+
+
+def _has_key(line: Location, guard: ParsedGuard) -> bool:
+    """Return whether the source line names the key that is new or missing: a dict is guarded where it is first used."""
+    keys = [(value or "").removeprefix("no ") for value in (guard.expected, guard.got)]
+    return any(key and key in code_at(line).replace('"', "'") for key in keys)
 
 
 def _location_in_message(guard: ParsedGuard, requesters: tuple[Location, ...], call_site: Location | None) -> Location | None:

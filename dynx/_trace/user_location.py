@@ -135,8 +135,8 @@ def named(location: Location) -> Location:
 def code_at(location: Location | None) -> str:
     """Return the statement at `location.own` on one line; empty if the source cannot be read.
 
-    Of a block, the first statement follows: `if x.isnan(): raise ValueError("x")`. A long statement is cut to its first line and
-    the line at the location: `losses.append( … loss.item()`.
+    Of a block, the first statement follows: `if x.isnan(): raise ValueError("x")`. A long statement is cut to its first line
+    and the line at the location: `losses.append( … loss.item()`.
     """
     if location is None:
         return ""

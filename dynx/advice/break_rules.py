@@ -81,9 +81,13 @@ def _code(graph_break: GraphBreak) -> str:
     return f": {graph_break.code}" if graph_break.code else ""
 
 
+_LOG_CALL = re.compile(r"(?P<name>[\w.]+\.(?:debug|info|warning\w*|warn|error|exception|critical|fatal|log))\(")
+
+
 def _name(graph_break: GraphBreak) -> str:
-    if graph_break.kind.startswith("logging.Logger"):
-        return "a log call"
+    if graph_break.kind.startswith("logging.Logger") or graph_break.callee == "logging":
+        call = _LOG_CALL.search(graph_break.code_of_library or graph_break.code)
+        return f"{call['name']}()" if call else "a log call"
     written = called_in(graph_break)
     return written or (f"{graph_break.callee}()" if graph_break.callee else graph_break.reason)
 
@@ -162,6 +166,10 @@ def _gradient_advice(graph_break: GraphBreak) -> str:
     return "compile only the forward and the loss, and call backward() outside"
 
 
+def _is_written(graph_break: GraphBreak) -> bool:
+    return "graph_break" in graph_break.code
+
+
 def _library_advice(graph_break: GraphBreak) -> str:
     library = graph_break.location.library
     if _is_print(graph_break):
@@ -209,7 +217,9 @@ RULES: tuple[BreakRule, ...] = (
         "DX501",
         "a library breaks the graph",
         lambda b: b.location.library is not None,
-        lambda b: f"{b.location.library} breaks the graph: {_name(b)}{_code(b)}",
+        lambda b: (
+            f"{b.location.library} breaks the graph: {_name(b)}{f': {b.code_of_library}' if b.code_of_library else _code(b)}"
+        ),
         _library_advice,
     ),
     BreakRule(
@@ -313,9 +323,17 @@ RULES: tuple[BreakRule, ...] = (
     BreakRule(
         "DX216",
         "torch._dynamo.graph_break() is called",
-        lambda b: b.kind.startswith("Call to `torch._dynamo.graph_break()`") and "graph_break" in b.code,
-        lambda b: "torch._dynamo.graph_break() splits the graph in two",
-        _advise("remove it, if the break is not wanted"),
+        lambda b: b.kind.startswith("Call to `torch._dynamo.graph_break()`"),
+        lambda b: (
+            "torch._dynamo.graph_break() splits the graph in two"
+            if _is_written(b)
+            else f"torch itself breaks the graph here{_code(b)}"
+        ),
+        lambda b: (
+            "remove it, if the break is not wanted"
+            if _is_written(b)
+            else "one graph break is expected at the step of an optimizer; to avoid it, call it outside the compiled function"
+        ),
     ),
 )
 

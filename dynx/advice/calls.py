@@ -66,7 +66,7 @@ def called_in(graph_break: GraphBreak) -> str | None:
     name = method["method"] if method else (graph_break.callee or "").rpartition(".")[2]
     if not name or name.startswith("__"):
         return None
-    found = re.search(rf"(?:[A-Za-z_][\w.]*\.)?\b{re.escape(name)}(?=\()", graph_break.code)
+    found = re.search(rf"(?:[A-Za-z_][\w.]*\.)?\b{re.escape(name)}(?=\()", graph_break.code_of_library or graph_break.code)
     return f"{found[0]}()" if found else None
 
 

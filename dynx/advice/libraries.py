@@ -11,7 +11,7 @@ from dynx.records.recompile import Reason
 
 
 class Option(NamedTuple):
-    """An option of a library: where it applies, as regular expression for files and functions or for a value, and the advice."""
+    """An option of a library: a regular expression for the files and functions, or the values, and the advice."""
 
     library: str
     applies: str
@@ -38,7 +38,7 @@ _OF_BREAKS = (
     Option(
         "accelerate", r"optimizer|scheduler", "call step() of the optimizer and the scheduler outside the compiled function"
     ),
-    Option("accelerate", r"", "compile the model before prepare(), and call accelerator methods outside the compiled function"),
+    Option("accelerate", r"", "call accelerator methods outside the compiled function"),
     Option("torchmetrics", r"", "update and compute metrics outside the compiled function"),
     Option("scipy", r"", "call it outside the compiled function, or wrap it as a torch.library.custom_op"),
     Option(

@@ -40,7 +40,9 @@ def find_all(gave_up: Iterable[GaveUp], causes: tuple[Cause, ...]) -> tuple[tupl
             findings.append(_without_cause(each))
         else:
             included.add(id(cause))
-            of_changes.setdefault((cause.rule.id, cause.whole, cause.first.expected, cause.first.got), []).append((each, cause))
+            of_changes.setdefault((cause.rule.id, cause.whole, cause.first.expected, cause.first.got), []).append(
+                (each, replace(cause, allowed=each.allowed))
+            )
     for pairs in of_changes.values():
         first, _ = min(pairs, key=lambda pair: pair[1].after is not None)
         findings.append(_find(first, [cause for _, cause in pairs]))
@@ -57,9 +59,7 @@ def _without_cause(gave_up: GaveUp) -> Finding:
     limit = f"{gave_up.limit} = {gave_up.allowed}"
     title = f"fullgraph=True fails: reached {limit}" if gave_up.fatal else f"torch gave up compiling it: reached {limit}"
     advice = "see the recompiles of this function below"
-    return Finding(
-        GAVE_UP.id, title, gave_up.location, 0.0, (_consequence(gave_up),), advice, called_from=_caller(gave_up)
-    )
+    return Finding(GAVE_UP.id, title, gave_up.location, 0.0, (_consequence(gave_up),), advice, called_from=_caller(gave_up))
 
 
 def _find(gave_up: GaveUp, causes: Sequence[Cause]) -> Finding:
@@ -119,19 +119,19 @@ _FAILURES = (
         "Dynamo raised an internal error",
         "move this line out of the compiled function, and report it to PyTorch",
     ),
-    (r"RecompileError", "a recompile under error_on_recompile", "see the recompile's own finding"),
 )
+_WITH_RECOMPILE = ("FailOnRecompileLimitHit", "RecompileError")  # the recompile has a finding
 _UNKNOWN_FAILURE = "move this line out of the compiled function; torch's message is in the evidence"
 
 
 def find_failures(compiles: Iterable[Compile], breaks: Iterable[GraphBreak]) -> tuple[Finding, ...]:
-    """Return a finding for each line at which compilations failed, unless a recompile limit or a rule on graph breaks has it."""
+    """Return a finding for each line at which a compilation failed, unless another finding has the reason."""
     explained = {key for found in breaks if found.fatal and found.rule is not None for key in found.compiles}
     fatal = {key: found for found in breaks if found.fatal for key in found.compiles}
     merged: dict[tuple[str, int, str], Finding] = {}
     for compile in compiles:
         reason = compile.reason or "torch gives no reason"
-        if compile.outcome != "failed" or compile.key in explained or reason.startswith("FailOnRecompileLimitHit"):
+        if compile.outcome != "failed" or compile.key in explained or reason.startswith(_WITH_RECOMPILE):
             continue
         graph_break = fatal.get(compile.key)
         title, advice = _failure(reason, graph_break)
@@ -139,7 +139,12 @@ def find_failures(compiles: Iterable[Compile], breaks: Iterable[GraphBreak]) -> 
         code = f": {compile.code or reason.partition(' raised: ')[2]}".removesuffix(": ")
         evidence = (reason, *((graph_break.explanation, *graph_break.hints) if graph_break is not None else ()))
         finding = Finding(
-            FAILED.id, f"{title}{code}", location, compile.seconds, tuple(filter(None, evidence)), advice,
+            FAILED.id,
+            f"{title}{code}",
+            location,
+            compile.seconds,
+            tuple(filter(None, evidence)),
+            advice,
             called_from=compile.called_from.own if compile.called_from is not None else None,
         )
         key = (location.file, location.line, title)

@@ -10,7 +10,6 @@ from dynx.advice.break_rules import rule_of
 from dynx.advice.names import spoken
 from dynx.advice.rule import Cause, RecompileRule
 from dynx.advice.sizes import LOOP, size_advice
-from dynx.records.graph_break import GraphBreak
 from dynx.records.observed import Specialized
 from dynx.records.recompile import GuardKind, Reason
 
@@ -90,9 +89,7 @@ def _value_advice(cause: Cause) -> str:
             return f"pass {source} as the same type on every call: as a tensor, or as a Python number"
         if "." in (reason.got or "") and _INT.match(reason.expected or ""):
             return f"pass {source} as a float on every call, or as a tensor"
-        if source.startswith("<value of"):
-            return "remove the graph break on this line: it makes this number an argument of the code after it"
-        if cause.after is not None and reason.holder == "argument" and _is_result_of(cause.after, source):
+        if cause.after is not None and is_result(cause):
             rule = rule_of(cause.after)
             return f"remove the graph break: {rule.advice(cause.after)}" if rule is not None else "remove the graph break"
         if len(cause.recompiles) > 1:
@@ -111,8 +108,13 @@ _PER_VALUE = (
 )
 
 
-def _is_result_of(graph_break: GraphBreak, source: str) -> bool:
-    return bool(re.match(rf"{re.escape(source)}\s*=(?!=)", graph_break.code))
+def is_result(cause: Cause) -> bool:
+    """Return whether the value was computed on the line of the graph break after which the function resumes."""
+    source = spoken(cause.first.source)
+    if cause.after is None or cause.first.holder not in ("argument", "object"):
+        return False
+    name = re.split(r"[.\[]", source, maxsplit=1)[0]
+    return source.startswith("<value of") or bool(re.match(rf"{re.escape(name)}\s*=(?!=)", cause.after.code))
 
 
 def _needed(fixed: Specialized) -> str:
@@ -134,7 +136,7 @@ def _instances_advice(cause: Cause) -> str:
     name, count = cause.first.other_instance, len(cause.recompiles) + 1
     return (
         f"compile the whole model that contains each {name}; or compile each with isolate_recompiles=True; "
-        f"or raise torch._dynamo.config.recompile_limit above {count}"
+        f"or raise torch._dynamo.config.recompile_limit above {max(count, cause.allowed or 0)}"
     )
 
 
@@ -178,7 +180,7 @@ def _type_advice(cause: Cause) -> str:
     if source == "self":
         return (
             "compile the whole model that contains them; or give each class its own forward; "
-            f"or raise torch._dynamo.config.recompile_limit above {len(cause.recompiles) + 1}"
+            f"or raise torch._dynamo.config.recompile_limit above {max(len(cause.recompiles) + 1, cause.allowed or 0)}"
         )
     if re.search(r"'(?:list|tuple|dict|set)'", types):
         return f"pass {source} as the same type of container on every call"
@@ -206,6 +208,8 @@ def is_device(reason: Reason) -> bool:
 
 def _attribute_advice(cause: Cause) -> str:
     source = spoken(cause.first.source)
+    if re.fullmatch(r"\w+", source):
+        return f"pass {source} on every call, or on none"
     if "_parameters[" in cause.first.source or "_buffers[" in cause.first.source:
         return f"assign {source} before the first call, and do not turn a parameter or buffer into a plain attribute"
     return f"set {source} on every object before the first call, such as in __init__"

@@ -8,7 +8,16 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dynx.advice.names import LOCAL, SIZE, spoken
-from dynx.advice.recompile_rules import DEVICES, MEMBER_OF_ENUM, RULES, advice_on, differs_by_instance, is_device, is_grad_mode
+from dynx.advice.recompile_rules import (
+    DEVICES,
+    MEMBER_OF_ENUM,
+    RULES,
+    advice_on,
+    differs_by_instance,
+    is_device,
+    is_grad_mode,
+    is_result,
+)
 from dynx.advice.resumed import Part, frame_of, parts_of
 from dynx.advice.rule import Cause, FrameKey, RecompileRule, first_match
 from dynx.records.compile import Compile
@@ -114,13 +123,19 @@ def find_all(causes: Iterable[Cause]) -> tuple[Finding, ...]:
 
 
 def _same_value(cause: Cause) -> str:
-    """Return what has to be equal for causes in parts of one function to be one cause: the value's name; nothing for a size."""
-    return "" if cause.rule.id == "DX102" and cause.first.kind == "size" else spoken(cause.first.source)
+    """Return the name that has to be equal for causes in parts of one function to be one change; none for a size."""
+    is_common = (cause.rule.id == "DX102" and cause.first.kind == "size") or cause.rule.id == "DX106"
+    return "" if is_common else spoken(cause.first.source)
+
+
+def _assigns(cause: Cause) -> bool:
+    """Return whether the line that requested the guard also assigns the value: it shows more than a line that only reads it."""
+    return bool(re.match(rf"{re.escape(spoken(cause.first.source))}\s*[-+*/]?=(?!=)", cause.first.code))
 
 
 def find_joined(causes: Sequence[Cause]) -> Finding:
     """Return one finding for causes that are one change of the program; the graph breaks that split the function are named."""
-    first = min(causes, key=lambda cause: (cause.after is not None, _location(cause).library is not None))
+    first = min(causes, key=lambda cause: (not _assigns(cause), cause.after is not None, _location(cause).library is not None))
     found = list(map(find, causes))
     kept = found[list(causes).index(first)]
     breaks = {cause.after.location.own: cause.after for cause in causes if cause.after is not None}
@@ -155,6 +170,8 @@ def find(cause: Cause) -> Finding:
 
 def _location(cause: Cause) -> Location:
     fixed = cause.fixed.location if cause.fixed is not None else None
+    if cause.after is not None and is_result(cause):
+        return cause.after.location
     return fixed or cause.first.location or cause.recompiles[0].location
 
 
@@ -162,6 +179,8 @@ def _title(cause: Cause) -> str:
     title = f"{subject_of(cause.first)} {changes(cause)}"
     if cause.rule.id == "DX115":
         return f"{len(cause.recompiles) + 1} instances of {cause.first.other_instance} share its compiled code: {title}"
+    if cause.after is not None and is_result(cause):
+        return f"{title}; computed before the graph break: {cause.after.code}"
     return f"{title}; fixed by: {cause.fixed.code}" if cause.fixed is not None and cause.fixed.code else title
 
 

@@ -29,6 +29,7 @@ class GraphBreak(Record):
     resumable: bool = True
     fatal: bool = False  # under fullgraph: the compilation failed with it
     code: str = ""  # the source line at `location.own`
+    code_of_library: str = ""  # the source line at `location`, if that is in a library
     uses: tuple[str, ...] = ()  # source lines that use the variable which the line assigns
     block: str | None = None  # of a break that is not resumable: the statement around it, "try", "with", "for" or "while"
     compiles: tuple[tuple[int, str], ...] = ()  # (generation, compile id) of the compilations that met it

@@ -126,7 +126,7 @@ class _Entry:
 
 def _tables(run: Run, *, full: bool, top: int | None) -> Iterator[RenderableType]:
     limit = None if full else top
-    tables = [_entries("Failed to compile", _failed(run), limit)]
+    tables = [_entries("Failed to compile", _failed(run), limit)] if full else []
     for title, group in groupby(tables_of(run), key=lambda listed: listed[0].title if full else listed[0].brief):
         listed = list(group)
         grid = _GRIDS.get(title)
