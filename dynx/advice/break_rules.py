@@ -15,7 +15,8 @@ _PRINTS = re.compile(
 )
 # matched against torch's `gb_type` only: explanations of other graph breaks mention mutation too
 _MUTATION = re.compile(
-    r"^(?:Unsupported Tensor\.(?:resize|set)_|Failed to (?:mutate|set tensor)|setattr\(\) on|.*\b[Mm]utating\b|.*STORE_ATTR|missing_mp_ass)"
+    r"^(?:Unsupported Tensor\.(?:resize|set)_|Failed to (?:mutate|set tensor)|setattr\(\) on|.*\b[Mm]utating\b"
+    r"|.*STORE_ATTR|missing_mp_ass)"
 )
 _MUTATED = re.compile(r"in-?place view|item assignment|__(?:set|del)(?:item|attr)__")
 _MUTATED_KINDS = ("Unsupported function call (delayed)", "Unsupported method call", "C-implemented special method")
