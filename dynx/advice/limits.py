@@ -159,7 +159,7 @@ def _failure(reason: str, graph_break: GraphBreak | None) -> tuple[str, str]:
     """Return what happened and what to do for the reason of a failed compilation: an exception's class and message."""
     for pattern, what, advice in _FAILURES:
         if re.match(pattern, reason):
-            return (f"the compilation failed: {what}", advice)
+            return f"{reason.partition(':')[0]}: {what}", advice
     if graph_break is not None:
         hint = graph_break.hints[0] if graph_break.hints else "move this line out of the compiled function"
         return f"fullgraph=True fails: {graph_break.reason}", f"{hint}; or drop fullgraph=True, which allows a graph break here"

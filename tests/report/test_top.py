@@ -79,7 +79,7 @@ def test_command_in_the_line_of_hidden_findings_shows_them_all(many, tmp_path, c
 
 def test_top_of_dynx_run_is_an_option_of_dynx_and_not_of_the_program():
     own, rest = split(["run", "--top", "3", "train.py", "--top", "5"])
-    assert (own, rest) == (["run", "--top", "3", "train.py"], ["--top", "5"])
+    assert (own, rest) == (["run", "--top", "3", "--", "train.py"], ["--top", "5"])
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many"])
