@@ -15,11 +15,9 @@ from dynx.records import Reason
         ("x", "x"),
         ("self._modules['blocks']._modules['0'].training", "self.blocks[0].training"),
         ("self._parameters['weight']", "self.weight"),
-        ("args[0]", "<positional argument 1>"),
         ("kwargs['input_ids']", "input_ids"),
         ("G['STEP']", "STEP"),
         ("G['__import_pkg_dot_settings'].STEP", "pkg.settings.STEP"),
-        ("___stack0", "a value from before the graph break"),
         ("batch['mask']", "batch['mask']"),
     ],
 )

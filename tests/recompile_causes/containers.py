@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from collections import OrderedDict, defaultdict, namedtuple
 
+import torch
 from support.restoring import attribute, removed
 
 from recompile_causes.base import DYNAMIC, STEADY, Cause, cause, changing, ones
@@ -131,8 +132,17 @@ def the_type_of_a_dict():
     def looked_up(x, table):
         return x + table["a"]  # HERE
 
-    first, second = (ones(3), {"a": 1}), (ones(3), defaultdict(int, a=1))
-    return Cause(looked_up, first, second, "type", "table", "<class 'dict'>", "<class 'collections.defaultdict'>")
+    return Cause(
+        looked_up,
+        (ones(3), {"a": 1}),
+        (ones(3), defaultdict(int, a=1)),
+        "type",
+        "table",
+        "<class 'dict'>",
+        "<class 'collections.defaultdict'>",
+        rule="DX120",
+        advised=lambda: Cause(looked_up, (ones(3), {"a": 1}), (ones(3), dict(defaultdict(int, a=1)))),
+    )
 
 
 @cause
@@ -158,13 +168,28 @@ def an_attribute_of_an_object():
 
 @cause
 def a_deleted_attribute():
-    class Holder:
-        pass
-
-    holder = Holder()
-    holder.scale = 2
+    holder = types.SimpleNamespace(scale=2)
 
     def scaled(x):
         return x * getattr(holder, "scale", 1)  # HERE
 
-    return changing(scaled, "attribute", "holder.scale", "present", "absent", lambda: removed(holder, "scale"))
+    return changing(
+        scaled,
+        "attribute",
+        "holder.scale",
+        "present",
+        "absent",
+        lambda: removed(holder, "scale"),
+        rule="DX121",
+        advised=_with_a_tensor_as_scale,
+    )
+
+
+def _with_a_tensor_as_scale():
+    """Return the program with the attribute set in both calls: a tensor, as its value differs."""
+    holder = types.SimpleNamespace(scale=torch.tensor(2))
+
+    def scaled(x):
+        return x * getattr(holder, "scale", 1)
+
+    return Cause(scaled, (ones(3),), (ones(3),), change=lambda: attribute(holder, "scale", torch.tensor(1)))

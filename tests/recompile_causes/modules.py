@@ -84,6 +84,8 @@ def a_replaced_submodule():
         f"<class '{RELU}'>",
         f"<class '{TANH}'>",
         lambda: attribute(module, "act", torch.nn.Tanh()),
+        rule="DX120",
+        advised=STEADY,
     )
 
 

@@ -53,7 +53,17 @@ def stride_of_a_tensor():
 
 @cause
 def rank_of_a_tensor():
-    return Cause(plus_one, (ones(3),), (ones(3, 3),), "rank", "x", "1", "2")
+    return Cause(
+        plus_one,
+        (ones(3),),
+        (ones(1, 3),),
+        "rank",
+        "x",
+        "1",
+        "2",
+        rule="DX119",
+        advised=lambda: Cause(plus_one, (ones(3).unsqueeze(0),), (ones(1, 3),)),
+    )
 
 
 @cause
@@ -96,6 +106,8 @@ def class_of_a_tensor():
         "x",
         "<class 'torch.Tensor'>",
         f"<class '{PARAMETER}'>",
+        rule="DX120",
+        advised=lambda: Cause(plus_one, (ones(3),), (torch.nn.Parameter(ones(3)).detach(),)),
     )
 
 
@@ -109,6 +121,8 @@ def device_of_a_tensor():
         "x",
         f"DispatchKeySet(CPU{KEYS}CPU)",
         f"DispatchKeySet(Meta{KEYS}Meta)",
+        rule="DX118",
+        advised=lambda: Cause(plus_one, (ones(3).to("meta"),), (ones(3, device="meta"),)),
     )
 
 

@@ -63,8 +63,18 @@ def the_type_of_an_argument():
     def scaled(x, n):
         return x * len(n)  # HERE
 
-    first, second = (ones(3), [1, 2]), (ones(3), (1, 2))
-    return Cause(scaled, first, second, "type", "n", "<class 'list'>", "<class 'tuple'>")
+    pair = (1, 2)
+    return Cause(
+        scaled,
+        (ones(3), [1, 2]),
+        (ones(3), pair),
+        "type",
+        "n",
+        "<class 'list'>",
+        "<class 'tuple'>",
+        rule="DX120",
+        advised=lambda: Cause(scaled, (ones(3), [1, 2]), (ones(3), list(pair))),
+    )
 
 
 @cause

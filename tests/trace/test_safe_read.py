@@ -51,6 +51,8 @@ LOCALS = {
     "n": "x" * 100,
     "f": len,
     "none": None,
+    "device": torch.device("meta"),
+    "layout": torch.strided,
 }
 GLOBALS = {"STEP": 4, "torch": torch}
 
@@ -65,11 +67,13 @@ GLOBALS = {"STEP": 4, "torch": torch}
         ("d['a']['b']", "5"),
         ("l[1]", "2"),
         ("G['STEP']", "4"),
-        ("G['torch'].float32", "a dtype"),
+        ("G['torch'].float32", "torch.float32"),
         ("t", "a Trap"),
         ("t.plain", "3"),
         ("f", "len"),
         ("none", "None"),
+        ("device", "device(type='meta')"),
+        ("layout", "torch.strided"),
         ("n", "'" + "x" * 78 + "…"),
         ("t.prop", None),
         ("t.gone", None),
