@@ -108,6 +108,15 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "function_modes": ("torch._C:_len_torch_function_stack", "both values of a changed stack of function modes"),
     "function_mode": ("torch._C:_get_function_stack_at", "both values of a changed stack of function modes"),
     "default_device": ("torch.utils._device:CURRENT_DEVICE", "both values of a changed default device"),
+    "functorch_stack": (
+        "torch._functorch.pyfunctorch:retrieve_all_functorch_interpreters",
+        "both values of a changed stack of torch.func transforms",
+    ),
+    "forward_ad_level": ("torch.autograd.forward_ad:_current_level", "both values of a changed level of forward-mode AD"),
+    "saved_tensors_hooks": (
+        "torch._C._autograd:_top_saved_tensors_default_hooks",
+        "both values of changed hooks for saved tensors",
+    ),
     "innermost_backend": ("torch._dynamo.eval_frame:innermost_backend", "the backend's name"),
     "compiled_code": (
         "torch._dynamo.eval_frame:always_optimize_code_objects",

@@ -145,19 +145,40 @@ def _contains(match: re.Match[str]) -> Fields:
     return "keys", source, *((f"no {key}", key) if match["not"] else (key, f"no {key}"))
 
 
+_DUCK_SIZING = re.compile(r"\s+# duck sizing .*", re.S)  # torch's hint follows the condition
+
+
 def _shape(match: re.Match[str]) -> Fields:
-    inner = re.search(_SIZE, match[0])
-    source = f"{inner['source']}.{inner['what']}()[{inner['dim']}]" if inner else match[0]
-    return "shape", source.lstrip("(-"), match[0], None
+    condition = _DUCK_SIZING.sub("", match[0])
+    inner = re.search(_SIZE, condition)
+    source = f"{inner['source']}.{inner['what']}()[{inner['dim']}]" if inner else condition
+    return "shape", source.lstrip("(-"), condition, None
 
 
 _NAME = re.compile(r"(?<![\w.'\"\]])(?!(?:and|or|not)\b)[A-Za-z_][\w.\[\]'\"]*")
 
 
 def _bounds(match: re.Match[str]) -> Fields:
-    """Parse an inequality guard on a symbolic number, such as `2 <= n and n <= 9`."""
+    """Parse a condition on a symbolic number, such as `2 <= n and n <= 9` or `(n % 2) == 0`."""
     name = _NAME.search(match[0])
     return "shape", name[0] if name else match[0], match[0], None
+
+
+def _iterator(match: re.Match[str]) -> Fields:
+    """Parse the guard on an iterator that is an argument: its length, or its start, stop and step."""
+    source, kind, value = match["source"], match["kind"], match["value"]
+    if kind == "tuple_iterator_len":
+        return "length", source, value, None
+    if kind == "normalize_count_iter":
+        return "value", source, f"count{value}", None
+    return "value", source, f"iterator of range{value.removesuffix(', 1)') + ')' if value.endswith(', 1)') else value}", None
+
+
+def _functorch(match: re.Match[str]) -> Fields:
+    """Parse the stack of torch.func transforms: `[('Vmap', 1, 'error')]` becomes `Vmap 1 error`, as in the global state."""
+    levels = re.findall(r"\(([^()]*)\)", match["value"])
+    texts = [" ".join(part.strip(" '") for part in level.split(",")) for level in levels]
+    return "global_state", "functorch_stack", f"functorch_stack {', '.join(texts) or 'empty'}", None
 
 
 # the first matching pattern is used; sources keep torch's spelling, with `L['x']` shortened to `x`
@@ -188,6 +209,35 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
             r" requires_grad=(?P<grad>\w+), size=(?P<size>\[.*?\]), stride=(?P<stride>\[.*?\])\)$"
         ),
         _whole_tensor,
+    ),
+    (re.compile(r"TYPE_MISMATCH\((?P<source>.*)\)$", re.S), lambda m: ("type", m["source"], None, None)),
+    (
+        re.compile(r"_\w+ (?:is present on runtime tensor but was absent|should be absent but is present on runtime tensor)"),
+        lambda m: ("other", "mark_dynamic, mark_static or mark_unbacked of a tensor", "absent", "present"),
+    ),
+    (
+        re.compile(r"___check_metadata_\d+"),
+        lambda m: ("other", "metadata of a tensor subclass", None, None),
+    ),
+    (
+        re.compile(r"torch\._functorch\.pyfunctorch\.compare_functorch_state\((?P<value>\[.*?\])\)", re.S),
+        _functorch,
+    ),
+    (
+        re.compile(r"torch\.autograd\.forward_ad\._current_level == (?P<value>-?\d+)"),
+        lambda m: ("global_state", "forward_ad_level", f"forward_ad_level {m['value']}", None),
+    ),
+    (
+        re.compile(r"___(?P<kind>tuple_iterator_len|normalize_range_iter|normalize_count_iter)\((?P<source>.*)\) == (?P<value>.*)$"),
+        _iterator,
+    ),
+    (
+        re.compile(r"(?P<source>.*)\.raw_repr\(\) == (?P<value>.*)\.raw_repr\(\)$"),
+        lambda m: ("value", m["source"], m["value"], None),
+    ),
+    (
+        re.compile(r"list\((?P<source>.*)\.keys\(\)\) == \[(?P<value>.*)\]$", re.S),  # of a types.MappingProxyType
+        lambda m: ("keys", m["source"], m["value"], None),
     ),
     (re.compile(r"___check_global_state\(\)"), lambda m: ("global_state", "", None, None)),
     (
@@ -265,5 +315,10 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
     ),
     (re.compile(rf".*{_SIZE}.*", re.S), _shape),
     (re.compile(r"(?!.*(?:==|!=)).*[<>].*", re.S), _bounds),
+    (re.compile(r"\(.* % .*\) (?:==|!=) -?\d+$"), _bounds),
+    (
+        re.compile(r"(?:int|float|str)\((?P<source>.*?)\) (?P<op>==) (?P<value>.*)$", re.S),  # an instance of a subclass
+        _compare,
+    ),
     (re.compile(r"(?P<source>.*?) (?P<op>==|!=) (?P<value>.*)$", re.S), _compare),
 )

@@ -28,6 +28,7 @@ class EntryFacts:
     backend: str
     objects: Mapping[str, str] = field(default_factory=dict)  # objects guarded by identity, by source as torch shortens it
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # keys of guarded dicts, by source as torch shortens it
+    types: Mapping[str, str] = field(default_factory=dict)  # types of guarded dicts, by source as torch shortens it
     instance: Callable[[], Any] = field(default=lambda: None)  # weak reference to `self`
 
 
@@ -164,12 +165,15 @@ def _values(
     if guard.kind == "length":
         return guard.expected, safe_read.length(guard.source, locals, globals)
     if guard.kind == "keys":
-        return guard.expected, safe_read.keys(guard.source, locals, globals)
+        before = facts.keys.get(guard.source, ()) if facts is not None else ()  # torch's message has only one key
+        return safe_read.joined_keys(before) or guard.expected, safe_read.keys(guard.source, locals, globals)
     if guard.kind == "shape":
-        return guard.expected, _size(guard.source, locals, globals)
+        return guard.expected, safe_read.dimension(guard.source, locals, globals)
     if guard.kind == "type":
-        return guard.expected, safe_read.type_name(guard.source, locals, globals)
-    return guard.expected, safe_read.describe(guard.source, locals, globals)
+        expected = guard.expected or (facts.types.get(guard.source) if facts is not None else None)
+        return expected, safe_read.type_name(guard.source, locals, globals)
+    expected = safe_read.shortened(guard.expected) if guard.expected is not None else None
+    return expected, safe_read.describe(guard.source, locals, globals)
 
 
 def _identities(guard: ParsedGuard, facts: EntryFacts | None, got: str | None) -> tuple[str | None, str | None]:
@@ -177,7 +181,8 @@ def _identities(guard: ParsedGuard, facts: EntryFacts | None, got: str | None) -
 
     torch keeps only the type of the expected object; dynx described that object when the entry was compiled.
     """
-    expected = facts.objects.get(guard.source) if facts is not None else None
+    objects = facts.objects if facts is not None else {}
+    expected = objects.get(guard.source) or objects.get(f"{guard.source}.__code__")
     if expected is None:
         return guard.expected, got
     return expected, f"another {got}" if got == expected else got
@@ -193,16 +198,6 @@ def _changed_state(fields: str, facts: EntryFacts | None) -> tuple[str | None, s
         return ", ".join(values) or None
 
     return text(before), text(now)
-
-
-def _size(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Return the current size of a tensor for a source such as `x.size()[0]`; None if it cannot be read."""
-    owner, _, method = source.rpartition(".")
-    kind, _, dim = method.partition("()[")
-    tensor = safe_read.resolve(owner, locals, globals)
-    sizes = safe_read.shape_of(tensor) if kind == "size" else None
-    index = dim.rstrip("]")
-    return str(sizes[int(index)]) if sizes is not None and index.isdigit() and int(index) < len(sizes) else None
 
 
 def _location(guard: ParsedGuard, requesters: tuple[Location, ...], call_site: Location | None) -> Location | None:

@@ -7,25 +7,40 @@ return None (unknown) if that does not lead to the value. A source is written as
 from __future__ import annotations
 
 import ast
+import gc
+import itertools
 import math
-from collections import namedtuple
-from collections.abc import Iterable, Mapping
+from collections import deque, namedtuple
+from collections.abc import Iterable, Mapping, Sequence
 from enum import EnumMeta
-from functools import partial
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any, Literal, NamedTuple
 
 Holder = Literal["argument", "global", "module", "optimizer", "object"]
 
 _UNKNOWN = object()
 _FIELD = type(namedtuple("_Fields", "field").field)  # type: ignore[attr-defined]
-_SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, str)
+_SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, str, deque)
+_CONSTANTS: tuple[Any, ...] = (bool, int, float, complex, str, bytes)
+_CONTAINERS: tuple[Any, ...] = (list, tuple, set, frozenset, type({}.keys()))
+_TUPLE_ITERATOR, _RANGE_ITERATOR = type(iter(())), type(iter(range(0)))
+_TORCH_CONSTANTS = ("dtype", "device", "layout", "memory_format", "DispatchKeySet")
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")  # torch.nn.Module.__getattr__ looks here
 _IN_MESSAGE = (type(None), bool, int, float, str, bytes, dict, list, tuple, set)  # torch prints what it expected of these
-_PLAIN_OF_TORCH = ("dtype", "device", "layout", "memory_format")  # types in C, whose repr runs no code of the user
 _MAX_LENGTH = 80  # characters of a value
 _MAX_KEYS = 8  # of a dict
 _MAX_KEY_TEXTS = 64  # of a dict whose keys are compared
+_MAX_ITEMS = 1000  # of a container that is rendered; the text is cut long before
 
 
 def describe(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
@@ -35,8 +50,10 @@ def describe(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any])
 
 
 def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Return the length of the container at `source`; an overridden `__len__` is not called."""
+    """Return the length of the container or tuple iterator at `source`; an overridden `__len__` is not called."""
     value = resolve(source, locals, globals)
+    if type(value) is _TUPLE_ITERATOR:
+        return str(value.__length_hint__())
     for base in _SIZED:
         if issubclass(type(value), base):
             return str(base.__len__(value))
@@ -45,10 +62,12 @@ def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
 
 def keys(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
     """Return the keys of the dict at `source` as text."""
-    value = resolve(source, locals, globals)
-    if not issubclass(type(value), dict):
-        return None
-    names = [text_of(key) for key in dict.keys(value)]
+    value = _unproxied(resolve(source, locals, globals))
+    return joined_keys([text_of(key) for key in dict.keys(value)]) if issubclass(type(value), dict) else None
+
+
+def joined_keys(names: Sequence[str]) -> str:
+    """Return the texts of the keys of a dict as one text, which ends with their number if there are many."""
     return ", ".join(names[:_MAX_KEYS]) + (f", … {len(names)} in all" if len(names) > _MAX_KEYS else "")
 
 
@@ -58,6 +77,7 @@ def key_texts(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]
 
 
 def _key_texts(value: Any) -> tuple[str, ...] | None:
+    value = _unproxied(value)
     if not issubclass(type(value), dict) or len(dict.keys(value)) > _MAX_KEY_TEXTS:
         return None
     return tuple(text_of(key) for key in dict.keys(value))
@@ -91,17 +111,19 @@ class Described(NamedTuple):
 
     objects: dict[str, str]  # values that torch may guard by identity, of which it keeps only the address; a tensor by its type
     keys: dict[str, tuple[str, ...]]  # of dicts
+    types: dict[str, str]  # of dicts
 
 
 def described(sources: Iterable[str], locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Described:
     """Describe the values of guarded sources, as far as torch does not keep them."""
-    result = Described({}, {})
+    result = Described({}, {}, {})
     for source in sources:
         value = resolve(source, locals, globals)
         if value is not _UNKNOWN and type(value) not in _IN_MESSAGE:
             result.objects[source] = str(type(value)) if _is_a(value, "torch", "Tensor") else text_of(value)
         if (keys := _key_texts(value)) is not None:
             result.keys[source] = keys
+            result.types[source] = str(type(value))
     return result
 
 
@@ -121,16 +143,57 @@ def _is_a(value: Any, package: str, name: str) -> bool:
 
 def text_of(value: Any) -> str:
     """Render a value as short text; the `__repr__` of the user's own classes is not called."""
-    if value is None or type(value) in (bool, int, float, complex, str, bytes):
-        text = repr(value)
-        return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
     if issubclass(type(type(value)), EnumMeta):
         return f"{type(value).__qualname__}.{object.__getattribute__(value, '_name_')}"
-    if type(value).__module__ == "torch" and type(value).__name__ in _PLAIN_OF_TORCH:
-        return repr(value)
+    if _is_plain(value):
+        return shortened(repr(value))
+    for base in _CONSTANTS:
+        if issubclass(type(value), base):  # a subclass may have a `__repr__` of its own
+            return shortened(base.__repr__(value))
     if type(value) in (type, FunctionType, BuiltinFunctionType, MethodType):
-        return str(value.__qualname__)
+        return str(value.__qualname__).replace("_VariableFunctionsClass.", "torch.")
+    if type(value) is CodeType:
+        return value.co_qualname
+    if type(value) is ModuleType:
+        return f"module {object.__getattribute__(value, '__dict__').get('__name__')}"
+    if type(value) is _RANGE_ITERATOR:
+        return f"iterator of {value.__reduce__()[1][0]}"
+    if type(value) is itertools.count:
+        return _count_text(value)
     return f"a {type(value).__qualname__}"
+
+
+def shortened(text: str) -> str:
+    """Cut a text after 80 characters."""
+    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
+
+
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    """Return whether the repr of a value runs none of the user's code: constants, and built-in containers of them."""
+    if value is None or type(value) in _CONSTANTS or _is_torch_constant(value):
+        return True
+    if type(value) in (range, slice):
+        parts = (value.start, value.stop, value.step)
+        return all(part is None or type(part) is int for part in parts)
+    if depth > 2 or (type(value) not in _CONTAINERS and not _is_torch_size(value)) or len(value) > _MAX_ITEMS:
+        return False
+    return all(_is_plain(item, depth + 1) for item in value)
+
+
+def _is_torch_constant(value: Any) -> bool:
+    return type(value).__module__ in ("torch", "torch._C") and type(value).__qualname__ in _TORCH_CONSTANTS
+
+
+def _is_torch_size(value: Any) -> bool:
+    return type(value).__module__ == "torch" and type(value).__qualname__ == "Size"
+
+
+def _count_text(counter: Any) -> str:
+    """Render an `itertools.count` with its step, which its repr omits if it is 1."""
+    if not all(_is_plain(part) for part in gc.get_referents(counter)):
+        return "a count"
+    text = repr(counter)
+    return text if "," in text else f"{text[:-1]}, 1)"
 
 
 def resolve(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
@@ -145,18 +208,61 @@ def resolve(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) 
 def _follow(node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Name):
         return locals.get(node.id, _UNKNOWN)
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Constant):
+    if isinstance(node, ast.Subscript):
+        return _subscript(node, locals, globals)
+    if isinstance(node, ast.Attribute):
+        return _attribute(_follow(node.value, locals, globals), node.attr)
+    if isinstance(node, ast.Call) and not node.keywords:
+        return _call(ast.unparse(node.func), node, locals, globals)
+    return _UNKNOWN
+
+
+def _subscript(node: ast.Subscript, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
+    if isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Constant):
         scope = {"G": globals, "L": locals}.get(node.value.id, {})  # torch's names of both; a local may have the same name
         key = node.slice.value
         if isinstance(key, str) and key in scope:
             return scope[key]
-    if isinstance(node, ast.Attribute):
-        return _attribute(_follow(node.value, locals, globals), node.attr)
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        return _item(_follow(node.value, locals, globals), node.slice.value)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
-        return _only_element(_follow(node.func.value, locals, globals))
+    return _item_of_node(_follow(node.value, locals, globals), node.slice, locals, globals)
+
+
+def _item_of_node(owner: Any, node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
+    """Return `owner[key]` for a key written as a constant, as its repr (`torch.float32`), or as an expression for a dict key."""
+    if isinstance(node, ast.Constant):
+        return _item(owner, node.value)
+    if not issubclass(type(owner), dict) or len(dict.keys(owner)) > _MAX_KEY_TEXTS:
+        return _UNKNOWN
+    text, wanted = ast.unparse(node), _follow(node, locals, globals)
+    for key, value in dict.items(owner):  # a lookup would run the `__eq__` of the key
+        if key is wanted or (_is_plain(key) and repr(key) == text):
+            return value
     return _UNKNOWN
+
+
+def _call(function: str, node: ast.Call, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
+    """Return the result of a call that torch writes in a source, such as `type(x)`; others are not run."""
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
+        return _only_element(_follow(node.func.value, locals, globals))
+    if function not in ("type", "dict", "list", "dict.keys", "dict.__getitem__") or not node.args:
+        return _UNKNOWN
+    value = _follow(node.args[0], locals, globals)
+    if value is _UNKNOWN:
+        return _UNKNOWN
+    if function == "type":
+        return type(value)
+    if function == "list":
+        return value if type(value) is list else _UNKNOWN
+    value = _unproxied(value)
+    if not issubclass(type(value), dict):
+        return _UNKNOWN
+    if function == "dict.__getitem__" and len(node.args) > 1:
+        return _item_of_node(value, node.args[1], locals, globals)
+    return value if function == "dict" else list(dict.keys(value)) if function == "dict.keys" else _UNKNOWN
+
+
+def _unproxied(value: Any) -> Any:
+    """Return the mapping behind a `types.MappingProxyType`, whose own methods would run those of the mapping."""
+    return gc.get_referents(value)[0] if type(value) is MappingProxyType else value
 
 
 def _only_element(tensor: Any) -> Any:
@@ -168,6 +274,8 @@ def _only_element(tensor: Any) -> Any:
 def _attribute(owner: Any, name: str) -> Any:
     if owner is _UNKNOWN:
         return _UNKNOWN
+    if issubclass(type(owner), type) and name in ("__dict__", "__mro__"):
+        return type.__dict__[name].__get__(owner)
     try:
         own: dict[str, Any] = object.__getattribute__(owner, "__dict__")
     except AttributeError:
@@ -180,32 +288,47 @@ def _attribute(owner: Any, name: str) -> Any:
         members = own.get(name_of_dict)
         if isinstance(members, dict) and name in members:
             return members[name]
-    if (type(owner) is FunctionType and name == "__closure__") or (type(owner) is CellType and name == "cell_contents"):
+    if name == "grad" and is_plain_tensor(owner):
+        return owner.grad if owner.is_leaf else _UNKNOWN  # torch warns about that of other tensors
+    if type(owner) is CellType and name == "cell_contents":
         try:
-            return getattr(owner, name)
+            return owner.cell_contents
         except ValueError:  # an empty cell
             return _UNKNOWN
-    if type(owner) is partial and name in ("func", "args", "keywords"):
-        return getattr(owner, name)
     for base in type(owner).__mro__:
         attribute = vars(base).get(name, _UNKNOWN)
-        if type(attribute) is _FIELD and issubclass(type(owner), tuple):  # a field of a namedtuple
-            return attribute.__get__(owner)
+        if _is_stored(attribute, owner):
+            return _stored(attribute, owner)
         if attribute is not _UNKNOWN:
             return _UNKNOWN if hasattr(type(attribute), "__get__") else attribute  # a descriptor may run the user's code
     return _UNKNOWN
 
 
+def _is_stored(attribute: Any, owner: Any) -> bool:
+    """Return whether a descriptor reads a field of the object: a slot, a field of a namedtuple, the code of a function."""
+    if type(attribute) is GetSetDescriptorType:
+        return type(owner) is FunctionType
+    return type(attribute) is MemberDescriptorType or (type(attribute) is _FIELD and issubclass(type(owner), tuple))
+
+
+def _stored(attribute: Any, owner: Any) -> Any:
+    try:
+        return attribute.__get__(owner)
+    except AttributeError:  # an empty slot
+        return _UNKNOWN
+
+
 def _item(owner: Any, key: Any) -> Any:
-    """Return `owner[key]`, read with the method of the built-in dict, list or tuple, even if a subclass overrides it.
+    """Return `owner[key]`, read with the method of the built-in dict, list, tuple or deque, even if a subclass overrides it.
 
     `isinstance` is avoided because it may run the user's `__class__`.
     """
+    owner = _unproxied(owner)
     kind = type(owner)
     try:
         if issubclass(kind, dict):
-            return dict.__getitem__(owner, key) if type(key) in (str, int) else _UNKNOWN
-        for base in (list, tuple):
+            return dict.__getitem__(owner, key) if type(key) in (str, int, bytes) else _UNKNOWN
+        for base in (list, tuple, deque):
             if issubclass(kind, base) and type(key) is int:
                 return base.__getitem__(owner, key)
     except (KeyError, IndexError):
@@ -219,11 +342,26 @@ def type_name(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]
     return None if value is _UNKNOWN else str(type(value))
 
 
-def shape_of(value: Any) -> tuple[int, ...] | None:
-    """Return the sizes of a plain tensor; None for a subclass, which might run the user's code."""
-    if type(value).__module__ not in ("torch", "torch.nn.parameter"):
+def dimension(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
+    """Return the size or stride at a source such as `x.size()[0]`, or the number at another source; None if not readable."""
+    owner, _, method = source.rpartition(".")
+    kind, _, rest = method.partition("()[")
+    if kind not in ("size", "stride") or not rest[:-1].isdigit():
+        return describe(source, locals, globals)
+    tensor, index = resolve(owner, locals, globals), int(rest[:-1])
+    if not is_plain_tensor(tensor) or index >= tensor.dim():
         return None
     try:
-        return tuple(value.shape)
-    except AttributeError:
+        return str(tensor.size(index) if kind == "size" else tensor.stride(index))
+    except RuntimeError:  # a sparse tensor has no strides
         return None
+
+
+def is_plain_tensor(value: Any) -> bool:
+    """Return whether a value is a tensor or a parameter, and not of a subclass, which might run the user's code."""
+    return type(value).__module__ in ("torch", "torch.nn.parameter") and type(value).__qualname__ in ("Tensor", "Parameter")
+
+
+def shape_of(value: Any) -> tuple[int, ...] | None:
+    """Return the sizes of a plain tensor; None for a subclass, which might run the user's code."""
+    return tuple(value.shape) if is_plain_tensor(value) else None

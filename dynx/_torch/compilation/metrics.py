@@ -81,13 +81,33 @@ def global_state() -> dict[str, str]:
 
 
 def _python_state() -> dict[str, str]:
-    """Return the guarded global state that is held in Python: the `__torch_function__` modes and the default device."""
+    """Return the guarded global state that is held in Python: modes and transforms of torch, and the default device."""
     from torch import _C
+    from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
+    from torch.autograd import forward_ad
     from torch.utils import _device
 
     modes = [_C._get_function_stack_at(i) for i in range(_C._len_torch_function_stack())]
     texts = [f"{type(mode).__name__}({mode.device})" if hasattr(mode, "device") else type(mode).__name__ for mode in modes]
-    return {"torch_function_mode_stack": ", ".join(texts) or "empty", "default_device": str(_device.CURRENT_DEVICE)}
+    levels = [" ".join(map(str, level.get_state())) for level in retrieve_all_functorch_interpreters()]
+    return {
+        "torch_function_mode_stack": ", ".join(texts) or "empty",
+        "default_device": str(_device.CURRENT_DEVICE),
+        "functorch_stack": ", ".join(levels) or "empty",
+        "forward_ad_level": str(forward_ad._current_level),
+        "saved_tensors_hooks": _saved_tensors_hooks(),
+    }
+
+
+def _saved_tensors_hooks() -> str:
+    """Return the names of the hooks for saved tensors; "none" for hooks that Dynamo does not trace, which it does not guard."""
+    from torch._C import _autograd
+    from torch.fx import GraphModule
+
+    hooks = _autograd._top_saved_tensors_default_hooks(True)  # noqa: FBT003 - a function in C, without keywords
+    if not hooks or not all(isinstance(hook, GraphModule) for hook in hooks):
+        return "none"
+    return " and ".join(type(hook).__name__ for hook in hooks)
 
 
 # c10::ScalarType numbers that can be a default or autocast dtype
