@@ -196,6 +196,10 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
         lambda m: ("type", m["source"], m["expected"], m["got"]),
     ),
     (
+        re.compile(r"(?:CodeGuardAccessor: )?Not a function on (?P<source>\S+?)(?:\.__code__)?$"),
+        lambda m: ("type", m["source"], "<class 'function'>", None),
+    ),
+    (
         re.compile(r"GLOBAL_STATE changed: (?P<fields>.*)$", re.S),
         lambda m: ("global_state", m["fields"].strip(), None, None),
     ),
@@ -228,7 +232,9 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
         lambda m: ("global_state", "forward_ad_level", f"forward_ad_level {m['value']}", None),
     ),
     (
-        re.compile(r"___(?P<kind>tuple_iterator_len|normalize_range_iter|normalize_count_iter)\((?P<source>.*)\) == (?P<value>.*)$"),
+        re.compile(
+            r"___(?P<kind>tuple_iterator_len|normalize_range_iter|normalize_count_iter)\((?P<source>.*)\) == (?P<value>.*)$"
+        ),
         _iterator,
     ),
     (

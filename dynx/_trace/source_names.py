@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from inspect import CO_VARARGS
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -36,16 +37,22 @@ def in_words_of_the_user(
         original = reasons
         own = [reason for reason in reasons if reason.source != "fn" or reason.kind not in ("function", "object", "type")]
         names = _parameters(locals.get("fn"))
-        reasons = [replace(reason, source=_unwrapped(reason.source, locals.get("fn"), names)) for reason in own]
+        reasons = [_renamed(reason, _unwrapped(reason.source, locals.get("fn"), names)) for reason in own]
         reasons = reasons or [replace(each, kind="function", source=WRAPPED, expected=None) for each in original]
     elif code.co_flags & CO_VARARGS:
         names = _parameters_of_wrapped(code, locals)
-        reasons = [replace(reason, source=_by_parameter(reason.source, names)) for reason in reasons]
+        reasons = [_renamed(reason, _by_parameter(reason.source, names)) for reason in reasons]
     reasons = [replace(reason, holder="object") if _is_free(reason, code) else reason for reason in reasons]
     line = resumed_at(code)
     if line is not None:
         reasons = [replace(reason, source=_of_stack(reason.source, code, line)) for reason in reasons]
     return [replace(reason, source=_of_closure(reason.source, locals, globals)) for reason in reasons]
+
+
+def _renamed(reason: Reason, source: str) -> Reason:
+    """Rename the source of a guard; an item of `*args` that has a name is an argument of the user's function."""
+    is_argument = source != reason.source and source.isidentifier() and reason.source.startswith(("args[", "kwargs["))
+    return replace(reason, source=source, holder="argument" if is_argument else reason.holder)
 
 
 def _parameters_of_wrapped(code: CodeType, locals: Mapping[str, Any]) -> tuple[str, ...]:
@@ -90,6 +97,8 @@ def _parameters(function: Any) -> tuple[str, ...]:
 
 
 def _unwrapped(source: str, function: Any, parameters: tuple[str, ...]) -> str:
+    if type(function) is partial and source.startswith("fn."):
+        return f"partial{source.removeprefix('fn')}"
     for prefix in ("fn.__self__", "fn") if type(function) is MethodType or safe_read.is_module(function) else ():
         if source == prefix or source.startswith((f"{prefix}.", f"{prefix}[")):
             return f"self{source.removeprefix(prefix)}"

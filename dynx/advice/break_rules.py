@@ -23,8 +23,8 @@ _MUTATED_KINDS = ("Unsupported function call (delayed)", "Unsupported method cal
 
 
 def _is_print(graph_break: GraphBreak) -> bool:
-    if graph_break.kind == "Unsupported method call" and "`TextIOWrapper`" in graph_break.explanation:
-        return bool(re.search(r"\bstd(?:out|err)\b", graph_break.code))
+    if graph_break.kind.startswith(_UNTRACED) and re.search(r"\bstd(?:out|err)\.(?:write|flush)\(", graph_break.code):
+        return True
     return bool(_PRINTS.match(graph_break.callee or "")) or graph_break.kind.startswith(("logging.Logger", "warnings.warn"))
 
 
@@ -125,7 +125,7 @@ def _item_advice(graph_break: GraphBreak) -> str:
     if ".tolist()" in graph_break.code:
         return "keep it a tensor, or read the values outside the compiled function"
     if not _CONVERTS.search(graph_break.code) and re.search(r"[\w)\]]\[", graph_break.code):
-        return "index a tensor, not a Python list: torch.tensor(list)[index]; or choose outside the compiled function"
+        return "index a tensor, not a Python list: torch.tensor(list)[index.view(1)]; or choose outside the compiled function"
     if re.search(r"\bf['\"]|\bstr\(|\.format\(", graph_break.code):
         return "format the text outside the compiled function: it needs the tensor's value"
     return "keep it a tensor; or config.capture_scalar_outputs = True"
@@ -165,6 +165,10 @@ def _gradient_advice(graph_break: GraphBreak) -> str:
     if "torch.autograd.grad" in graph_break.kind:
         return "torch._dynamo.config.trace_autograd_ops = True; or compile only the forward, and compute gradients outside"
     return "compile only the forward and the loss, and call backward() outside"
+
+
+def _is_sparse(graph_break: GraphBreak) -> bool:
+    return "sparse" in f"{graph_break.kind} {graph_break.callee}".lower() or "sparse Tensor" in graph_break.explanation
 
 
 def _is_written(graph_break: GraphBreak) -> bool:
@@ -273,6 +277,13 @@ RULES: tuple[BreakRule, ...] = (
         _advise("draw the random numbers outside the compiled function and pass them in as a tensor"),
     ),
     BreakRule(
+        "DX214",
+        "a tensor layout that Dynamo does not trace",
+        _is_sparse,
+        lambda b: f"Dynamo does not trace sparse tensors{_code(b)}",
+        _advise("use the sparse tensor outside the compiled function, or a dense tensor, or index_add / scatter_add"),
+    ),
+    BreakRule(
         "DX208",
         "a mutation that Dynamo does not support",
         _is_mutation,
@@ -306,13 +317,6 @@ RULES: tuple[BreakRule, ...] = (
         lambda b: b.kind.startswith("Attempted to use `torch.nn.Parameter()`") or "nn.Module` inside" in b.explanation,
         lambda b: f"a parameter is created inside the compiled function{_code(b)}",
         _advise("create it in __init__, or before the call; a tensor that is not trained needs no Parameter"),
-    ),
-    BreakRule(
-        "DX214",
-        "a tensor layout that Dynamo does not trace",
-        lambda b: "sparse" in b.kind.lower() or "sparse Tensor" in b.explanation,
-        lambda b: f"Dynamo does not trace sparse tensors{_code(b)}",
-        _advise("use the sparse tensor outside the compiled function, or a dense tensor, or index_add / scatter_add"),
     ),
     BreakRule(
         "DX215",

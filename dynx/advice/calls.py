@@ -60,8 +60,13 @@ def known_advice(graph_break: GraphBreak) -> str | None:
     return next(found, None)
 
 
+_JSON = re.compile(r"\bjson\.\w+\(")
+
+
 def called_in(graph_break: GraphBreak) -> str | None:
     """Return the call as the source line has it, such as `datetime.now()`, for a method that torch names; None if not there."""
+    if found := _JSON.search(graph_break.code):  # torch names what json calls
+        return f"{found[0]})"
     method = _METHOD.search(graph_break.explanation)
     name = method["method"] if method else (graph_break.callee or "").rpartition(".")[2]
     if not name or name.startswith("__"):

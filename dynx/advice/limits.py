@@ -40,12 +40,16 @@ def find_all(gave_up: Iterable[GaveUp], causes: tuple[Cause, ...]) -> tuple[tupl
             findings.append(_without_cause(each))
         else:
             included.add(id(cause))
-            of_changes.setdefault((cause.rule.id, cause.whole, cause.first.expected, cause.first.got), []).append(
-                (each, replace(cause, allowed=each.allowed))
-            )
-    for pairs in of_changes.values():
+            of_changes.setdefault(recompiles.change_of(cause), []).append((each, replace(cause, allowed=each.allowed)))
+    for change, pairs in of_changes.items():
         first, _ = min(pairs, key=lambda pair: pair[1].after is not None)
-        findings.append(_find(first, [cause for _, cause in pairs]))
+        others = [
+            cause
+            for cause in causes
+            if recompiles.change_of(cause) == change and cause.after is not None and id(cause) not in included
+        ]
+        included.update(map(id, others))  # parts of the function that did not reach the limit
+        findings.append(_find(first, [*(cause for _, cause in pairs), *others]))
     return tuple(findings), included
 
 
@@ -69,7 +73,8 @@ def _find(gave_up: GaveUp, causes: Sequence[Cause]) -> Finding:
     subject, last = recompiles.subject_of(cause.last), cause.last
     times = f"{gave_up.allowed} compiles" if gave_up.allowed is not None else "too many compiles"
     ends = "fullgraph=True fails" if gave_up.fatal else "gave up"
-    change = f"{subject} {recompiles.value_of(last, last.expected)}, now {recompiles.value_of(last, last.got, 'another value')}"
+    values = f"{recompiles.value_of(last, last.expected)}, now {recompiles.value_of(last, last.got, 'another value')}"
+    change = f"{subject} {values if last.expected is not None else recompiles.changes(cause)}"
     title = f"{ends} after {times} ({cause.rule.id}): {change}"
     if cause.rule.id == "DX115":
         title = f"{title}; it is shared by instances of {last.other_instance}"
@@ -161,6 +166,8 @@ def _failure(reason: str, graph_break: GraphBreak | None) -> tuple[str, str]:
         if re.match(pattern, reason):
             return f"{reason.partition(':')[0]}: {what}", advice
     if graph_break is not None:
-        hint = graph_break.hints[0] if graph_break.hints else "move this line out of the compiled function"
+        hint = graph_break.hints[0].rstrip(".") if graph_break.hints else "move this line out of the compiled function"
+        if graph_break.kind == "Observed exception":
+            return f"fullgraph=True fails: {graph_break.reason}", "the function itself raises here: catch the exception outside"
         return f"fullgraph=True fails: {graph_break.reason}", f"{hint}; or drop fullgraph=True, which allows a graph break here"
     return f"the compilation failed: {reason}", _UNKNOWN_FAILURE

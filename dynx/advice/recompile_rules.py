@@ -186,6 +186,8 @@ def _type_advice(cause: Cause) -> str:
         return f"pass {source} as the same type of container on every call"
     if "Parameter'" in types:
         return f"pass {source} as the same class of tensor on every call: {source}.detach() is a plain tensor"
+    if any(number in types for number in ("'int'", "'float'", "'bool'")):
+        return f"pass {source} as a tensor on every call, or as a number on every call"
     if "a tensor type" in reason.text:
         return f"convert {source} to one class of tensor before the call"
     if "functools.partial" in types or "'function'" in types or "'method'" in types:
@@ -337,8 +339,8 @@ RULES: tuple[RecompileRule, ...] = (
         "a tensor's number of dims changes",
         _kind("rank"),
         _always(
-            "one recompile per number of dims is expected; to avoid it, give {source} one number of dims before the call, "
-            "with unsqueeze or reshape"
+            "one recompile per number of dims is expected; to avoid it, give {source} one number of dims before the call: "
+            "reshape it, with mark_dynamic where a size differs; unsqueeze makes a size of 1, which compiles on its own"
         ),
     ),
     RecompileRule("DX120", "a value's type changes", _kind("type"), _type_advice),

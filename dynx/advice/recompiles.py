@@ -113,8 +113,8 @@ def find_all(causes: Iterable[Cause]) -> tuple[Finding, ...]:
     keys: dict[object, object] = {}  # of both kinds, by which a cause joins others; to the key of their group
     for cause in causes:
         own = _location(cause).own
-        values = (cause.rule.id, cause.first.expected, cause.first.got)
-        same_line, same_whole = (values, own.file, own.line), (values, cause.whole, _same_value(cause))
+        same_line = (cause.rule.id, cause.first.expected, cause.first.got, own.file, own.line)
+        same_whole = change_of(cause)
         group = keys.get(same_line) or keys.get(same_whole) or same_line
         keys.setdefault(same_line, group)
         keys.setdefault(same_whole, group)
@@ -122,10 +122,14 @@ def find_all(causes: Iterable[Cause]) -> tuple[Finding, ...]:
     return tuple(find_joined(group) for group in merged.values())
 
 
-def _same_value(cause: Cause) -> str:
-    """Return the name that has to be equal for causes in parts of one function to be one change; none for a size."""
+def change_of(cause: Cause) -> tuple[object, ...]:
+    """Return what is equal for causes that are one change, in parts of one function that graph breaks split.
+
+    The parts have other names for a tensor whose size or requires_grad changes.
+    """
     is_common = (cause.rule.id == "DX102" and cause.first.kind == "size") or cause.rule.id == "DX106"
-    return "" if is_common else spoken(cause.first.source)
+    name = "" if is_common else spoken(cause.first.source)
+    return cause.rule.id, cause.first.expected, cause.first.got, cause.whole, name
 
 
 def _assigns(cause: Cause) -> bool:
@@ -176,6 +180,8 @@ def _location(cause: Cause) -> Location:
 
 
 def _title(cause: Cause) -> str:
+    if cause.first.kind == "shape":
+        return f"the guard {value_of(cause.first, cause.first.expected)} fails: {subject_of(cause.first)} is {cause.first.got}"
     title = f"{subject_of(cause.first)} {changes(cause)}"
     if cause.rule.id == "DX115":
         return f"{len(cause.recompiles) + 1} instances of {cause.first.other_instance} share its compiled code: {title}"
@@ -231,7 +237,7 @@ def changes(cause: Cause) -> str:
         return f"is another object: {last}" if last else "is another object"
     if reason.kind == "function":
         last = cause.last.got
-        return f"is another function: {last}" if last else "is another function"
+        return f"is another function: {value_of(reason, last)}" if last else "is another function"
     later = list(dict.fromkeys(value_of(reason, recompile.reasons[0].got) for recompile in cause.recompiles))
     later = [value for value in later if value != "unknown"]
     if not later:
@@ -250,12 +256,12 @@ def value_of(reason: Reason, value: str | None, unknown: str = "unknown") -> str
         return unknown
     if reason.kind == "global_state":
         return value.removeprefix(f"{reason.source} ")
-    if reason.kind in ("type", "object"):
+    if reason.kind in ("type", "object", "function"):
         return _CLASS.sub(lambda match: match["name"], value)
     if is_device(reason):
         return ", ".join(re.findall(DEVICES, value)[:1]).lower() or value
     if reason.kind == "shape":
-        return spoken(value.partition("  #")[0])
+        return re.sub(r"\.size\(\)\[(\d+)\]", r".size(\1)", spoken(value.partition("  #")[0]))
     return value
 
 

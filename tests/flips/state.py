@@ -93,9 +93,7 @@ def a_backend():
         return graph_module.forward
 
     first, second = (torch.compile(plus_one, backend=backend) for backend in (first_backend, second_backend))
-    return mirrored(
-        lambda: first(ones(3)), lambda: second(ones(3)), "backend", "backend", ("first_backend", "second_backend")
-    )
+    return mirrored(lambda: first(ones(3)), lambda: second(ones(3)), "backend", "backend", ("first_backend", "second_backend"))
 
 
 @flip

@@ -57,14 +57,24 @@ tensors(
     plus_one,
     lambda: (complex_ones(),),
     lambda: (complex_ones().conj(),),
-    ("tensor", "x", "DispatchKeySet(CPU, BackendSelect, ADInplaceOrView, AutogradCPU)", "DispatchKeySet(CPU, BackendSelect, Conjugate, ADInplaceOrView, AutogradCPU)"),
+    (
+        "tensor",
+        "x",
+        "DispatchKeySet(CPU, BackendSelect, ADInplaceOrView, AutogradCPU)",
+        "DispatchKeySet(CPU, BackendSelect, Conjugate, ADInplaceOrView, AutogradCPU)",
+    ),
 )
 tensors(
     "an inference tensor",
     plus_one,
     lambda: (ones(3),),
     lambda: (inference_tensor(),),
-    ("tensor", "x", "DispatchKeySet(CPU, BackendSelect, ADInplaceOrView, AutogradCPU)", "DispatchKeySet(CPU, BackendSelect, ADInplaceOrView)"),
+    (
+        "tensor",
+        "x",
+        "DispatchKeySet(CPU, BackendSelect, ADInplaceOrView, AutogradCPU)",
+        "DispatchKeySet(CPU, BackendSelect, ADInplaceOrView)",
+    ),
 )
 tensors(
     "a tensor subclass",

@@ -38,7 +38,7 @@ def run():
         for n in range(1, 8)
     ]
     last = Recompile(0, "0/8", NET, (reason("value", "self.step", "7", "8", STEP, holder="module"),), 0.25, "gave_up")
-    rank = Recompile(0, "1/1", LIBRARY, (reason("rank", "x", "2", "3", LIBRARY),), 0.125)
+    rank = Recompile(0, "1/1", LIBRARY, (reason("other", "x", "2", "3", LIBRARY),), 0.125)
     attempts = (Attempt(0, "restarted", 0.5, "Failed to trace builtin operator"), Attempt(1, "committed", 0.5))
     phases = {"trace": 1.0, "aot": 0.0, "backend": 0.5, "guards": 0.25}
     printed = GraphBreak(

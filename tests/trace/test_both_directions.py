@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
-import torch
-from flips import FLIPS, Flip, Seen
-from recompile_causes import CAUSES
+from flips import FLIPS, Seen
 
 from dynx import guards
-from dynx.records.recompile import GuardKind
 
 
 def seen(reason):

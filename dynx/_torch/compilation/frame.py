@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import CodeType
@@ -97,7 +98,11 @@ def ending(result: Any, raised: BaseException | None, *, fullgraph: bool) -> End
         return Ending("gave_up", reason, limit)
     if isinstance(raised, (exc.Unsupported, exc.UserError)) and not fullgraph:
         return Ending("skipped", reason)
-    return Ending("failed", f"{type(raised).__name__}: {reason}")
+    detail = _DETAIL.search(str(raised))  # what an operator raised; torch's first line says only that one did
+    return Ending("failed", f"{type(raised).__name__}: {reason}{f': {detail[1]}' if detail else ''}")
+
+
+_DETAIL = re.compile(r"got (\w+(?:Error|Exception)\(.+)")
 
 
 def limit_value(name: str) -> int | None:
