@@ -30,7 +30,12 @@ argument("many new keys", length, ({"a": 1}, dict.fromkeys("abcdef", 1)), ("leng
 argument("a text of another length", length, ("ab", "abc"), ("value", "n", "'ab'", "'abc'"))
 argument("a longer deque", length, (deque([1]), deque([1, 2])), ("length", "n", "1", "2"))
 argument("an item of a deque", lambda x, n: x + n[0], (deque([1]), deque([2])), ("value", "n[0]", "1", "2"))
-argument("a nested type", lambda x, n: x + n["a"][0], ({"a": [1]}, {"a": (1,)}), ("type", "n['a']", "<class 'list'>", "<class 'tuple'>"))
+argument(
+    "a nested type",
+    lambda x, n: x + n["a"][0],
+    ({"a": [1]}, {"a": (1,)}),
+    ("type", "n['a']", "<class 'list'>", "<class 'tuple'>"),
+)
 argument("a set", lambda x, n: x + sum(n), ({1, 2}, {1, 3}), ("value", "n", "{1, 2}", "{1, 3}"))
 argument("a member of a set", has_a, ({"a"}, {"b"}), ("keys", "n", "'a'", "no 'a'"))
 argument("a member of a frozenset", has_a, (frozenset("a"), frozenset("b")), ("keys", "n", "'a'", "no 'a'"))
@@ -81,4 +86,6 @@ argument(
     ("value", "n[list(dict.keys(n))[0]]", "1", "2"),
 )
 argument("an item counted from the end", lambda x, n: x + n[-1], ([1, 2], [1, 3]), ("value", "n[1]", "2", "3"))
-argument("more tensors in a list", lambda x, n: n[0] + len(n), ([ones(3)], [ones(3)] * 1 + [ones(3)]), ("length", "n", "1", "2"))
+argument(
+    "more tensors in a list", lambda x, n: n[0] + len(n), ([ones(3)], [ones(3)] * 1 + [ones(3)]), ("length", "n", "1", "2")
+)

@@ -141,7 +141,9 @@ def an_ordered_dict_in_another_order():
         return x + next(iter(table.values()))  # HERE
 
     first, second = OrderedDict(a=1, b=2), OrderedDict(b=2, a=1)
-    return Cause(counted, (ones(3), first), (ones(3), second), "keys", "table", "'a', 'b'", "'b', 'a'", rule="DX104", advised=STEADY)
+    return Cause(
+        counted, (ones(3), first), (ones(3), second), "keys", "table", "'a', 'b'", "'b', 'a'", rule="DX104", advised=STEADY
+    )
 
 
 @cause
