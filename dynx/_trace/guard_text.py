@@ -108,6 +108,11 @@ def _tensor(match: re.Match[str]) -> Fields:
     return kind, source, expected, got
 
 
+def _index(text: str | None) -> str | None:
+    """Return a device index as text; torch prints its byte, so that the indices 0 and 1 are the characters U+0000 and U+0001."""
+    return None if text is None else f"index {text if text.isdigit() else ord(text)}"
+
+
 def _whole_tensor(match: re.Match[str]) -> Fields:
     """Parse a TENSOR_MATCH guard, `check_tensor(...)`, which lists all compared properties; "any" is a dynamic size."""
     parts = [match["dtype"], match["size"].replace("None", "any"), f"stride {match['stride'].replace('None', 'any')}"]
@@ -200,10 +205,11 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
     ),
     (
         re.compile(
-            r"tensor '(?P<source>.*?)' Tensor device index mismatch\. Expected device index to be (?P<expected>-?\d+),"
-            r" actual (?P<got>-?\d+)"
+            r"tensor '(?P<source>.*?)' Tensor device index mismatch\. Expected device index to be (?P<expected>\d+|.)?,"
+            r" actual (?P<got>\d+|.)?$",
+            re.S,
         ),
-        lambda m: ("device", m["source"], f"index {m['expected']}", f"index {m['got']}"),
+        lambda m: ("device", m["source"], _index(m["expected"]), _index(m["got"])),
     ),
     (
         re.compile(r"expected type of '(?P<source>.*?)' to be (?P<expected>.*?)(?:, '|,) but found (?P<got>.*)$", re.S),

@@ -20,12 +20,27 @@ RECORDED = [
         "DispatchKeySet(CPU, AutogradCPU)",
         "DispatchKeySet(CPU)",
     ),
+    # torch prints the byte of a device index, of which `\t`, index 9, is whitespace at the end of the message
+    (
+        "tensor 'x' Tensor device index mismatch. Expected device index to be \x00, actual \x01",
+        "device",
+        "x",
+        "index 0",
+        "index 1",
+    ),
     (
         "tensor 'x' Tensor device index mismatch. Expected device index to be 0, actual 1",
         "device",
         "x",
         "index 0",
         "index 1",
+    ),
+    (
+        "tensor 'x' Tensor device index mismatch. Expected device index to be \x00, actual \t",
+        "device",
+        "x",
+        "index 0",
+        None,
     ),
     ("GLOBAL_STATE changed: grad_mode ", "global_state", "grad_mode", None, None),
     ("GLOBAL_STATE changed: grad_mode default_dtype ", "global_state", "grad_mode default_dtype", None, None),
