@@ -109,7 +109,7 @@ def _tensor(match: re.Match[str]) -> Fields:
 
 
 def _index(text: str | None) -> str | None:
-    """Return a device index as text; torch prints its byte, so that the indices 0 and 1 are the characters U+0000 and U+0001."""
+    """Return a device index as text; torch prints its byte, so that index 1 is the character U+0001."""
     return None if text is None else f"index {text if text.isdigit() else ord(text)}"
 
 
@@ -206,7 +206,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
     (
         re.compile(
             r"tensor '(?P<source>.*?)' Tensor device index mismatch\. Expected device index to be (?P<expected>\d+|.)?,"
-            r" actual (?P<got>\d+|.)?$",
+            r" actual ?(?P<got>\d+|.)?$",
             re.S,
         ),
         lambda m: ("device", m["source"], _index(m["expected"]), _index(m["got"])),
