@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dynx._torch.cache.guard_failures import guard_source
+from dynx._torch.cache.guard_failures import guard_source, guarded_attribute
 from dynx._torch.tracing.stack import StackParts, is_same_line, of_parts, stack_parts
 from dynx._trace.user_location import user_location
 from dynx.records import Location
@@ -37,20 +37,29 @@ class Requests:
     __slots__ = ("_by_source",)
 
     def __init__(self) -> None:
-        self._by_source: dict[Any, list[StackParts]] = {}  # by torch's source object
+        self._by_source: dict[Any, list[StackParts]] = {}  # by torch's source object, or a pair of that and an attribute
 
     def add(self, guard: Any) -> None:
         """Add the current user stack to those of `guard`, unless the last one is of the same call and line."""
         stack = stack_parts()
         if stack is None:
             return
-        stacks = self._by_source.setdefault(guard.originating_source, [])
+        self._add(guard.originating_source, stack)
+        if attribute := guarded_attribute(guard):  # torch's message does not name it
+            self._add((guard.originating_source, attribute), stack)
+
+    def _add(self, key: Any, stack: StackParts) -> None:
+        stacks = self._by_source.setdefault(key, [])
         if not stacks or not is_same_line(stacks[-1], stack):
             stacks.append(stack)
 
     def by_name(self) -> dict[str, list[StackParts]]:
         """Return the stacks by the name (string) of the guarded source, so that no source object of torch is kept alive."""
-        return {guard_source(source): stacks for source, stacks in self._by_source.items()}
+        result: dict[str, list[StackParts]] = {}
+        for key, stacks in self._by_source.items():
+            name = f"{guard_source(key[0])}.{key[1]}" if isinstance(key, tuple) else guard_source(key)
+            result.setdefault(name, []).extend(stacks)
+        return result
 
 
 def lines_for(source: str, requests: Mapping[str, list[StackParts]], call_site: Location | None) -> tuple[Location, ...]:

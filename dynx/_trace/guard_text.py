@@ -91,7 +91,6 @@ _TENSOR_KINDS: dict[str, GuardKind] = {
     "rank": "rank",
     "dtype": "dtype",
     "device": "device",
-    "device index": "device",
     "requires_grad": "requires_grad",
 }
 
@@ -109,6 +108,11 @@ def _tensor(match: re.Match[str]) -> Fields:
     return kind, source, expected, got
 
 
+def _index(text: str | None) -> str | None:
+    """Return a device index as text; torch prints its byte, so that index 1 is the character U+0001."""
+    return None if text is None else f"index {text if text.isdigit() else ord(text)}"
+
+
 def _whole_tensor(match: re.Match[str]) -> Fields:
     """Parse a TENSOR_MATCH guard, `check_tensor(...)`, which lists all compared properties; "any" is a dynamic size."""
     parts = [match["dtype"], match["size"].replace("None", "any"), f"stride {match['stride'].replace('None', 'any')}"]
@@ -124,17 +128,21 @@ def _compare(match: re.Match[str]) -> Fields:
     return "value", source, value if match["op"] == "==" else f"not {value}", None
 
 
+_BUILTIN_FUNCTION = ("<built-in function ", "<built-in method ")  # 2.11 has the repr of the object instead of its type
 _FUNCTION_TYPES = ("<class 'code'>", "<class 'function'>", "<class 'method'>", "<class 'builtin_function_or_method'>")
 
 
 def _identity(match: re.Match[str]) -> Fields:
     source, kind = match["source"], match["type"] or ""
-    if source.endswith(".__code__") or kind in _FUNCTION_TYPES:
+    if source.endswith(".__code__") or kind in _FUNCTION_TYPES or kind.startswith(_BUILTIN_FUNCTION):
         return "function", source.removesuffix(".__code__"), None, None
     return "object", source, kind or None, None
 
 
 _PRESENCE = (("absent", "present"), ("present", "absent"))  # expected and got, by whether presence is required
+
+_COPY_ON_WRITE = (("not copy-on-write", "copy-on-write"), ("copy-on-write", "not copy-on-write"))
+_CURRENT_STREAM = (("not the current stream", "the current stream"), ("the current stream", "not the current stream"))
 
 
 def _contains(match: re.Match[str]) -> Fields:
@@ -158,16 +166,20 @@ def _shape(match: re.Match[str]) -> Fields:
 _NAME = re.compile(r"(?<![\w.'\"\]])(?!(?:and|or|not)\b)[A-Za-z_][\w.\[\]'\"]*")
 
 
+_AS_TENSOR = re.compile(r"___as_tensor\((.*?)\)\.item\(\)")  # 2.11, a float
+
+
 def _bounds(match: re.Match[str]) -> Fields:
     """Parse a condition on a symbolic number, such as `2 <= n and n <= 9` or `(n % 2) == 0`."""
-    name = _NAME.search(match[0])
-    return "shape", name[0] if name else match[0], match[0], None
+    condition = _AS_TENSOR.sub(r"\1", match[0])
+    name = _NAME.search(condition)
+    return "shape", name[0] if name else condition, condition, None
 
 
 def _iterator(match: re.Match[str]) -> Fields:
     """Parse the guard on an iterator that is an argument: its length, or its start, stop and step."""
     source, kind, value = match["source"], match["kind"], match["value"]
-    if kind == "tuple_iterator_len":
+    if kind.endswith("_len"):
         return "length", source, value, None
     if kind == "normalize_count_iter":
         return "value", source, f"count{value}", None
@@ -190,6 +202,14 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
             re.S,
         ),
         _tensor,
+    ),
+    (
+        re.compile(
+            r"tensor '(?P<source>.*?)' Tensor device index mismatch\. Expected device index to be (?P<expected>\d+|.)?,"
+            r" actual ?(?P<got>\d+|.)?$",
+            re.S,
+        ),
+        lambda m: ("device", m["source"], _index(m["expected"]), _index(m["got"])),
     ),
     (
         re.compile(r"expected type of '(?P<source>.*?)' to be (?P<expected>.*?)(?:, '|,) but found (?P<got>.*)$", re.S),
@@ -223,6 +243,15 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
         re.compile(r"___check_metadata_\d+"),
         lambda m: ("other", "metadata of a tensor subclass", None, None),
     ),
+    (re.compile(r"__dtensor_spec_\d+"), lambda m: ("other", "mesh and placements of a DTensor", None, None)),
+    (
+        re.compile(r"___cow_tensor_matches\((?P<source>.*), (?P<value>True|False)\)$"),
+        lambda m: ("tensor", m["source"], *_COPY_ON_WRITE[m["value"] == "True"]),
+    ),
+    (
+        re.compile(r"(?P<source>.*) (?P<op>==|!=) ___get_current_stream\(.*\)$"),
+        lambda m: ("value", m["source"], *_CURRENT_STREAM[m["op"] == "=="]),
+    ),
     (
         re.compile(r"torch\._functorch\.pyfunctorch\.compare_functorch_state\((?P<value>\[.*?\])\)", re.S),
         _functorch,
@@ -233,7 +262,8 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
     ),
     (
         re.compile(
-            r"___(?P<kind>tuple_iterator_len|normalize_range_iter|normalize_count_iter)\((?P<source>.*)\) == (?P<value>.*)$"
+            r"___(?P<kind>tuple_iterator_len|list_reverseiterator_len|normalize_range_iter|normalize_count_iter)"
+            r"\((?P<source>.*)\) == (?P<value>.*)$"
         ),
         _iterator,
     ),

@@ -33,7 +33,8 @@ _FIELD = type(namedtuple("_Fields", "field").field)  # type: ignore[attr-defined
 _SIZED: tuple[Any, ...] = (list, tuple, dict, set, frozenset, str, deque)
 _CONSTANTS: tuple[Any, ...] = (bool, int, float, complex, str, bytes)
 _CONTAINERS: tuple[Any, ...] = (list, tuple, set, frozenset, type({}.keys()))
-_TUPLE_ITERATOR, _RANGE_ITERATOR = type(iter(())), type(iter(range(0)))
+_SIZED_ITERATORS: tuple[Any, ...] = (type(iter(())), type(reversed([])))
+_RANGE_ITERATOR = type(iter(range(0)))
 _TORCH_CONSTANTS = ("dtype", "device", "layout", "memory_format", "DispatchKeySet")
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")  # torch.nn.Module.__getattr__ looks here
 _IN_MESSAGE = (type(None), bool, int, float, str, bytes, dict, list, tuple, set)  # torch prints what it expected of these
@@ -50,9 +51,9 @@ def describe(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any])
 
 
 def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
-    """Return the length of the container or tuple iterator at `source`; an overridden `__len__` is not called."""
+    """Return the length of the container or iterator at `source`; an overridden `__len__` is not called."""
     value = resolve(source, locals, globals)
-    if type(value) is _TUPLE_ITERATOR:
+    if type(value) in _SIZED_ITERATORS:
         return str(value.__length_hint__())
     for base in _SIZED:
         if issubclass(type(value), base):
@@ -69,6 +70,15 @@ def keys(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> 
 def joined_keys(names: Sequence[str]) -> str:
     """Return the texts of the keys of a dict as one text, which ends with their number if there are many."""
     return ", ".join(names[:_MAX_KEYS]) + (f", … {len(names)} in all" if len(names) > _MAX_KEYS else "")
+
+
+def contains(source: str, member: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> bool:
+    """Return whether the set at `source` has a member with the text `member`; False if it cannot be read safely."""
+    value = resolve(source, locals, globals)
+    for base in (set, frozenset):
+        if issubclass(type(value), base):
+            return any(text_of(item) == member for item in base.__iter__(value))
+    return False
 
 
 def key_texts(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -227,7 +237,7 @@ def _subscript(node: ast.Subscript, locals: Mapping[str, Any], globals: Mapping[
 
 
 def _item_of_node(owner: Any, node: ast.expr, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> Any:
-    """Return `owner[key]` for a key written as a constant, as its repr (`torch.float32`), or as an expression for a dict key."""
+    """Return `owner[key]` for a key written as a constant, as its repr (`torch.float32`), or as an expression for it."""
     if isinstance(node, ast.Constant):
         return _item(owner, node.value)
     if not issubclass(type(owner), dict) or len(dict.keys(owner)) > _MAX_KEY_TEXTS:

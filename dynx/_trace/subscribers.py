@@ -101,7 +101,9 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
         if end.outcome == "compiled":
             requests = scope.requests.by_name()
             texts = described(requests, call.locals, call.globals)
-            objects, keys, types = ({short_source(name): text for name, text in texts_by.items()} for texts_by in texts)
+            objects = {short_source(name): text for name, text in texts.objects.items()}
+            keys = {short_source(name): found for name, found in texts.keys.items()}
+            types = {short_source(name): text for name, text in texts.types.items()}
             _add_facts(scope.key, EntryFacts(requests, state, call.backend, objects, keys, types, weak_self(call.locals)))
         if end_listeners:
             _notify_end(scope, result if end.outcome == "compiled" else None)

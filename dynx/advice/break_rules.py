@@ -171,10 +171,6 @@ def _is_sparse(graph_break: GraphBreak) -> bool:
     return "sparse" in f"{graph_break.kind} {graph_break.callee}".lower() or "sparse Tensor" in graph_break.explanation
 
 
-def _is_written(graph_break: GraphBreak) -> bool:
-    return "graph_break" in graph_break.code
-
-
 def _library_advice(graph_break: GraphBreak) -> str:
     library = graph_break.location.library
     if _is_print(graph_break):
@@ -328,17 +324,10 @@ RULES: tuple[BreakRule, ...] = (
     BreakRule(
         "DX216",
         "torch._dynamo.graph_break() is called",
-        lambda b: b.kind.startswith("Call to `torch._dynamo.graph_break()`"),
-        lambda b: (
-            "torch._dynamo.graph_break() splits the graph in two"
-            if _is_written(b)
-            else f"torch itself breaks the graph here{_code(b)}"
-        ),
-        lambda b: (
-            "remove it, if the break is not wanted"
-            if _is_written(b)
-            else "one graph break is expected at the step of an optimizer; to avoid it, call it outside the compiled function"
-        ),
+        # torch.optim calls it around each step, which nobody can remove
+        lambda b: b.kind.startswith("Call to `torch._dynamo.graph_break()`") and "graph_break" in b.code,
+        lambda b: "torch._dynamo.graph_break() splits the graph in two",
+        _advise("remove it, if the break is not wanted"),
     ),
 )
 

@@ -109,7 +109,7 @@ def test_failed_compilation_is_found_at_the_line_that_failed_and_names_the_line_
     assert (finding.rule, finding.count) == ("DX302", 2)
     assert finding.location.line == line_of(product, "return")
     assert finding.called_from.line == line_of(call, "compiled(")
-    assert finding.title == "the compilation failed: an operator does not accept these tensors: return y @ weight"
+    assert finding.title == "TorchRuntimeError: an operator does not accept these tensors: return y @ weight"
 
 
 def failing_backend(graph, inputs):
@@ -121,7 +121,7 @@ def test_failure_of_a_backend_names_the_exception_that_it_raised():
         torch.compile(project, backend=failing_backend)(X, torch.ones(4, 4))
     (finding,) = w.findings
     assert finding.rule == "DX302"
-    assert finding.title == "the compilation failed: the backend raised an exception: ValueError: unsupported"
+    assert finding.title == "BackendCompilerFailed: the backend raised an exception: ValueError: unsupported"
 
 
 def changes_class(x, options):

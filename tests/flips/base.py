@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+from torch._dynamo.guards import GuardBuilder
 
 STATIC = {"dynamic": False}
 DYNAMIC = {"dynamic": True}
@@ -27,7 +28,7 @@ class Seen(NamedTuple):
 
 @dataclass
 class Flip:
-    """Two calls, and the reason of the recompile for the first call followed by the second (`there`), and the reverse (`back`)."""
+    """Two calls, and the reason of the recompile: of the second call after the first (`there`), and in reverse (`back`)."""
 
     first: Callable[[], Any]
     second: Callable[[], Any]
@@ -75,6 +76,11 @@ def argument(name, function, values, there, back=None, why="", options=STATIC):
 def changing(name, function, change, there, back=None, why=""):
     """Register a flip of something other than an argument: `change` is in effect during the second call."""
     FLIPS[name] = lambda: calls(function, (ones(3),), (ones(3),), there, back, why, change)
+
+
+def has_guard(name):
+    """Return whether the installed torch has a guard type, `COUNT_ITERATOR_MATCH`; torch 2.11 has fewer than later versions."""
+    return hasattr(GuardBuilder, name)
 
 
 def ones(*size, **options):

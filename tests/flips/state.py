@@ -69,19 +69,22 @@ def the_dtype_of_autocast():
 
 @flip
 def hooks_of_saved_tensors():
-    def same(x):
+    def pack(x):
+        return x
+
+    def unpack(x):
         return x
 
     compiled = torch.compile(plus_one, backend="eager")
-    pack, unpack = torch.fx.symbolic_trace(same), torch.fx.symbolic_trace(same)
+    hooks = torch.fx.symbolic_trace(pack), torch.fx.symbolic_trace(unpack)
     x = ones(3, requires_grad=True)
 
     def hooked():
-        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        with torch.autograd.graph.saved_tensors_hooks(*hooks):
             compiled(x)
 
     name = "saved_tensors_hooks"
-    return mirrored(lambda: compiled(x), hooked, "global_state", name, (f"{name} none", f"{name} GraphModule and GraphModule"))
+    return mirrored(lambda: compiled(x), hooked, "global_state", name, (f"{name} none", f"{name} pack and unpack"))
 
 
 @flip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from flips.base import DYNAMIC, FLIPS, STATIC, calls, ones
+from flips.base import DYNAMIC, FLIPS, STATIC, calls, has_guard, ones
 
 CONDITION = "a condition on a symbolic number is one-sided: each entry has its own condition, and each call its own number"
 SIZE_ONE = "torch compiles sizes 0 and 1 as constants"
@@ -83,12 +83,47 @@ tensors(
     lambda: (ones(3).as_subclass(Subclass),),
     ("type", "x", "<class 'torch.Tensor'>", f"<class '{__name__}.Subclass'>"),
 )
+MARKING = ("other", "mark_dynamic, mark_static or mark_unbacked of a tensor", "absent", "present")
+if not has_guard("CONSTANT_SUBCLASS_MATCH"):  # torch 2.11 has a guard for each mark
+    MARKING = ("attribute", "x._dynamo_dynamic_indices", "absent", "present")
+
+
+class Tagged(torch.Tensor):
+    """A tensor with metadata of its own."""
+
+    @staticmethod
+    def __new__(cls, inner, tag):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.size(), dtype=inner.dtype)
+
+    def __init__(self, inner, tag):
+        self.inner, self.tag = inner, tag
+
+    def __tensor_flatten__(self):
+        return ["inner"], self.tag
+
+    @staticmethod
+    def __tensor_unflatten__(inner, tag, size, stride):
+        return Tagged(inner["inner"], tag)
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        tag = next(arg.tag for arg in args if isinstance(arg, Tagged))
+        return Tagged(function(*(getattr(arg, "inner", arg) for arg in args), **(kwargs or {})), tag)
+
+
+tensors(
+    "metadata of a tensor subclass",
+    plus_one,
+    lambda: (Tagged(ones(3), "left"),),
+    lambda: (Tagged(ones(3), "right"),),
+    ("other", "metadata of a tensor subclass", None, None),  # to read it runs the user's `__tensor_flatten__`
+)
 tensors(
     "mark_dynamic",
     plus_one,
     lambda: (ones(3),),
     lambda: (marked(),),
-    ("other", "mark_dynamic, mark_static or mark_unbacked of a tensor", "absent", "present"),
+    MARKING,
     None,
     "an entry for marked sizes accepts an unmarked tensor",
     {},
@@ -190,3 +225,17 @@ dynamic(
     ("shape", "n", "(n % 2) == 0", "5"),
     ("shape", "n", "(n % 2) != 0", "4"),
 )
+
+
+if has_guard("COW_TENSOR_MATCH"):
+
+    def by_copy_on_write(x):
+        return x + 1 if torch._C._is_cow_tensor(x) else x - 1
+
+    tensors(
+        "a copy-on-write tensor",
+        by_copy_on_write,
+        lambda: (ones(3),),
+        lambda: (torch._lazy_clone(ones(3)),),
+        ("tensor", "x", "not copy-on-write", "copy-on-write"),
+    )

@@ -10,7 +10,7 @@ import math
 
 import torch
 
-from flips.base import argument, calls, flip, ones
+from flips.base import argument, calls, flip, has_guard, ones
 
 WORDED = "a guard on None is worded otherwise than the guard on a value"
 ANY_NAN = "the guard on a complex nan accepts every complex nan"
@@ -113,12 +113,14 @@ argument(
 argument("a torch.Size", lambda x, n: x + n[0], (torch.Size([3]), torch.Size([4])), ("value", "n[0]", "3", "4"))
 argument("a slice", lambda x, n: x[n], (slice(0, 1), slice(0, 2)), ("value", "n.stop", "1", "2"))
 argument("a range", lambda x, n: x + len(n), (range(3), range(4)), ("value", "n.stop", "3", "4"))
-argument("an int subclass", times, (Age(2), Age(3)), ("value", "n", "2", "3"))
-argument("a float subclass", times, (Weight(2), Weight(3)), ("value", "n", "2.0", "3.0"))
-argument("a str subclass", lambda x, n: x + 1 if n == "a" else x - 1, (Name("a"), Name("b")), ("value", "n", "'a'", "'b'"))
+if has_guard("CONSTANT_SUBCLASS_MATCH"):
+    argument("an int subclass", times, (Age(2), Age(3)), ("value", "n", "2", "3"))
+    argument("a float subclass", times, (Weight(2), Weight(3)), ("value", "n", "2.0", "3.0"))
+    argument("a str subclass", lambda x, n: x + 1 if n == "a" else x - 1, (Name("a"), Name("b")), ("value", "n", "'a'", "'b'"))
 argument("an enum", lambda x, n: x + 1 if n is Mode.UP else x - 1, tuple(Mode), ("object", "n", "Mode.UP", "Mode.DOWN"))
 argument("a flag", lambda x, n: x + 1 if n is Flags.A else x - 1, tuple(Flags), ("object", "n", "Flags.A", "Flags.B"))
-argument("a class", lambda x, n: x + 1 if n is int else x - 1, (int, float), ("object", "n", "int", "float"))
+argument("a builtin class", lambda x, n: x + 1 if n is int else x - 1, (int, float), ("object", "n", "int", "float"))
+argument("a class", lambda x, n: x + 1 if n is Age else x - 1, (Age, Weight), ("object", "n", "Age", "Weight"))
 argument("a builtin function", lambda x, n: x + n([1, 2]), (max, min), ("function", "n", "max", "min"))
 argument("a torch function", applied, (torch.sin, torch.cos), ("function", "n", "torch.sin", "torch.cos"))
 argument(
@@ -170,6 +172,15 @@ def a_range_iterator():
     )
 
 
-@flip
-def a_count_iterator():
-    return iterated(itertools.count, lambda x, n: x + next(n), (1,), (2, 3), ("value", "n", "count(1, 1)", "count(2, 3)"))
+if has_guard("COUNT_ITERATOR_MATCH"):
+
+    @flip
+    def a_count_iterator():
+        return iterated(itertools.count, lambda x, n: x + next(n), (1,), (2, 3), ("value", "n", "count(1, 1)", "count(2, 3)"))
+
+
+if has_guard("LIST_REVERSEITERATOR_LEN"):
+
+    @flip
+    def a_reversed_list():
+        return iterated(lambda *items: reversed(list(items)), _sum, (1, 2), (1, 2, 3), ("length", "n", "2", "3"))

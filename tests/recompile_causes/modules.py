@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import torch
-from support.restoring import attribute
+from support.restoring import attribute, item
 
 from recompile_causes.base import STEADY, Cause, cause, changing, ones
 
@@ -51,7 +51,7 @@ def training_and_evaluation():
             self.inner = module
 
         def forward(self, x):
-            return x * 2 if self.training else x  # HERE
+            return x * 2 if self.training else x - 1  # HERE
 
     whole = Dropped()
     return changing(
@@ -130,7 +130,7 @@ def an_optimizer_setting():
         "self.param_groups[0]['lr']",
         "0.1",
         "0.2",
-        lambda: contextlib.nullcontext(optimizer.param_groups[0].update(lr=0.2)),
+        lambda: item(optimizer.param_groups[0], "lr", 0.2),
         rule="DX113",
         advised=_with_a_tensor_as_lr,
     )

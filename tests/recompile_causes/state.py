@@ -38,7 +38,7 @@ def a_global_int():
 @cause
 def a_global_text():
     def by_mode(x):
-        return x.relu() if GLOBAL_TEXT == "relu" else x  # HERE
+        return x.relu() if GLOBAL_TEXT == "relu" else x - 1  # HERE
 
     return changing(
         by_mode,

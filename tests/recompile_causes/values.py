@@ -111,6 +111,7 @@ def a_closed_over_number():
         nonlocal n
         n = 2
         yield
+        n = 1
 
     return changing(scaled, "value", "n", "1", "2", changed, rule="DX114", advised=DYNAMIC)
 

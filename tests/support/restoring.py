@@ -21,6 +21,11 @@ def attribute(owner, name, value):
     return setting(lambda: getattr(owner, name), lambda new: setattr(owner, name, new), value)
 
 
+def item(owner, key, value):
+    """Set an item of a list or dict, and restore its value."""
+    return setting(lambda: owner[key], lambda new: owner.__setitem__(key, new), value)
+
+
 @contextlib.contextmanager
 def removed(owner, name):
     """Delete an attribute, and restore it."""

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import warnings
+from collections import UserDict, deque
+from types import MappingProxyType
+
 import pytest
 import torch
 
@@ -24,6 +29,9 @@ class Trap:
     def __repr__(self):
         raise AssertionError("__repr__ was called")
 
+    def method(self, default=8):
+        pass
+
     def __eq__(self, other):
         raise AssertionError("__eq__ was called")
 
@@ -41,6 +49,33 @@ class OverriddenList(list):
         raise AssertionError("__getitem__ was called")
 
 
+class TrapDict(dict):
+    def __getitem__(self, key):
+        raise AssertionError("__getitem__ was called")
+
+
+class TrapMapping(UserDict):
+    def __getitem__(self, key):
+        raise AssertionError("__getitem__ was called")
+
+
+class Base:
+    base = 7
+
+
+class Slots(Base):
+    __slots__ = ("empty", "v")
+    step = 6
+
+    def __init__(self):
+        self.v = 5
+
+
+class Number(float):
+    def __repr__(self):
+        raise AssertionError("__repr__ was called")
+
+
 MODULE = torch.nn.Sequential(torch.nn.Linear(2, 2))
 MODULE.step = 7
 LOCALS = {
@@ -51,8 +86,18 @@ LOCALS = {
     "n": "x" * 100,
     "f": len,
     "none": None,
-    "device": torch.device("meta"),
-    "layout": torch.strided,
+    "slot": Slots(),
+    "proxy": MappingProxyType(TrapDict(a=1)),
+    "proxied_trap": MappingProxyType(TrapMapping(a=1)),
+    "method": Trap.method.__get__(object()),
+    "queue": deque([9]),
+    "plain": [1, (2, "a")],
+    "mixed": [1, Trap()],
+    "number": Number(4),
+    "range": iter(range(3)),
+    "count": itertools.count(2),
+    "count_from_trap": itertools.count(Number(1)),
+    "p": torch.nn.Parameter(torch.ones(1)),
 }
 GLOBALS = {"STEP": 4, "torch": torch}
 
@@ -68,6 +113,26 @@ GLOBALS = {"STEP": 4, "torch": torch}
         ("l[1]", "2"),
         ("G['STEP']", "4"),
         ("G['torch'].float32", "torch.float32"),
+        ("G['torch']", "module torch"),
+        ("slot.v", "5"),
+        ("slot.empty", None),
+        ("type(slot).step", "6"),
+        ("dict(type(slot).__dict__)['step']", "6"),
+        ("dict(type(slot).__mro__[1].__dict__)['base']", "7"),
+        ("proxy['a']", "1"),
+        ("proxied_trap['a']", None),
+        ("method.__func__", "Trap.method"),
+        ("method.__func__.__code__", "Trap.method"),
+        ("method.__func__.__defaults__[0]", "8"),
+        ("queue[0]", "9"),
+        ("d[list(dict.keys(d))[0]]['b']", "5"),
+        ("plain", "[1, (2, 'a')]"),
+        ("mixed", "a list"),
+        ("number", "4.0"),
+        ("range", "iterator of range(0, 3)"),
+        ("count", "count(2, 1)"),
+        ("count_from_trap", "a count"),
+        ("p.grad", "None"),
         ("t", "a Trap"),
         ("t.plain", "3"),
         ("f", "len"),
@@ -114,6 +179,16 @@ OPTIMIZER = torch.optim.SGD(MODULE.parameters(), lr=0.1)
 )
 def test_guard_source_is_classified_by_the_kind_of_object_that_holds_the_value(source, holder):
     assert safe_read.holder(source, {**LOCALS, "opt": OPTIMIZER}, GLOBALS) == holder
+
+
+def test_size_and_stride_are_read_from_plain_tensors_only():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "Sparse CSR tensor support is in beta state"
+        values = {"x": torch.ones(2, 3), "t": Trap(), "sparse": torch.ones(2, 2).to_sparse_csr(), "n": 4}
+    assert [safe_read.dimension(f"x.{kind}()[0]", values, {}) for kind in ("size", "stride")] == ["2", "3"]
+    assert safe_read.dimension("n", values, {}) == "4"
+    for source in ("x.size()[2]", "t.size()[0]", "sparse.stride()[0]", "t.size()"):
+        assert safe_read.dimension(source, values, {}) is None
 
 
 def test_shape_is_read_from_plain_tensors_only():

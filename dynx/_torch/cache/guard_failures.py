@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 
@@ -16,6 +17,15 @@ def guard_source(source: Any) -> str:
         return str(name() if callable(name) else name)
     except NotImplementedError:
         return ""
+
+
+def guarded_attribute(guard: Any) -> str | None:
+    """Return the attribute whose presence a Dynamo `Guard` checks, for `hasattr` and `getattr` with a default; else None.
+
+    Torch: `functools.partial(GuardBuilder.HASATTR, attr=...)`, alike in 2.11, 2.13 and 2.15.
+    """
+    create = getattr(guard, "create_fn", None)
+    return create.keywords.get("attr") if isinstance(create, partial) else None
 
 
 def recompile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
