@@ -11,6 +11,7 @@ from flips import FLIPS, Seen
 from recompile_causes import CAUSES
 
 from dynx import guards
+from dynx.records.recompile import GuardKind
 
 
 def seen(reason):
