@@ -112,7 +112,8 @@ _STORES = re.compile(
 
 
 def _item_advice(graph_break: GraphBreak) -> str:
-    used = (graph_break.code, *graph_break.uses)
+    header = re.match(r"(?:async )?(?:for|with)\b.*?\)?:(?= )", graph_break.code)
+    used = (header[0] if header else graph_break.code, *graph_break.uses)
     if re.search(r"\brandom\.", graph_break.code):
         return known_advice(graph_break) or CALL_OUTSIDE
     if any(map(_STORES.search, used)):  # the number would be guarded, so that each new one recompiles
@@ -122,6 +123,11 @@ def _item_advice(graph_break: GraphBreak) -> str:
     branch = next((line for line in used if re.match(r"(?:el)?if\b|while\b|assert\b", line)), None)
     if branch is not None:  # a captured number would break the graph at the branch
         return _branch_advice(branch)
+    if re.search(r"\bsplit\(.*\.tolist\(\)", graph_break.code):
+        return (
+            "mask or pad instead of splitting by lengths, or use tensor operations such as segment_reduce; "
+            "or config.capture_scalar_outputs = True"
+        )
     if ".tolist()" in graph_break.code:
         return "keep it a tensor, or read the values outside the compiled function"
     if not _CONVERTS.search(graph_break.code) and re.search(r"[\w)\]]\[", graph_break.code):

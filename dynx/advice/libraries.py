@@ -32,6 +32,9 @@ _OF_BREAKS = (
         r"wav2vec2|_mask_hidden_states|_compute_mask_indices",
         "turn the time masking off in the configuration (mask_time_prob=0), or mask outside",
     ),
+    Option(
+        "transformers", r"rope_utils|rope_", 'use a rope_type that does not depend on the length, such as "default" or "linear"'
+    ),
     Option("transformers", r"generation|generate", _ONLY_FORWARD),
     Option("transformers", r"cache_utils", _STATIC_CACHE),
     Option("transformers", r"loss_utils|loss/", "compute the loss outside the compiled model: call it without labels"),

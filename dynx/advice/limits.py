@@ -89,8 +89,15 @@ def _find(gave_up: GaveUp, causes: Sequence[Cause]) -> Finding:
             f"cause: {cause.rule.id}, {cause.rule.title}",
             *of_cause.evidence,
         ),
+        advice=_with_limit(of_cause.advice, gave_up),
         called_from=of_cause.called_from or caller,
     )
+
+
+def _with_limit(advice: str, gave_up: GaveUp) -> str:
+    if "recompile_limit" in advice or not (gave_up.fatal or "is expected" in advice):
+        return advice
+    return f"{advice}; or raise torch._dynamo.config.{gave_up.limit} above {gave_up.allowed}"
 
 
 def _caller(gave_up: GaveUp) -> Location | None:
@@ -108,6 +115,16 @@ _FAILURES = (
         r"GuardOnDataDependentSymNode|UserError",
         "this line needs a value that depends on a tensor's data",
         "compute it outside the compiled function, or keep it a tensor; torch._check(...) can state its bounds",
+    ),
+    (
+        r"TorchRuntimeError.*(?:no fake impl|register_fake|meta kernel)",
+        "a custom operator has no fake implementation",
+        "register one with torch.library.register_fake: it computes the shape and dtype of the output",
+    ),
+    (
+        r"UncapturedHigherOrderOpError",
+        "a function passed to this operator has side effects or a graph break",
+        "let it only compute and return tensors: change attributes and print outside, after the call",
     ),
     (
         r"TorchRuntimeError",

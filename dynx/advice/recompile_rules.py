@@ -98,6 +98,10 @@ def _value_advice(cause: Cause) -> str:
             )
         return f"pass {source} as a tensor, or compile with dynamic=True"
     if "None" in (reason.expected, reason.got):
+        if reason.holder != "argument":
+            return (
+                f"set {source} before the first call, such as in __init__, to a tensor instead of None; or expect one recompile"
+            )
         return f"pass {source} in every call, such as a tensor of zeros or ones instead of None; or expect one recompile"
     return _PER_VALUE
 
@@ -113,8 +117,7 @@ def is_result(cause: Cause) -> bool:
     source = spoken(cause.first.source)
     if cause.after is None or cause.first.holder not in ("argument", "object"):
         return False
-    name = re.split(r"[.\[]", source, maxsplit=1)[0]
-    return source.startswith("<value of") or bool(re.match(rf"{re.escape(name)}\s*=(?!=)", cause.after.code))
+    return source.startswith("<value of") or bool(re.match(rf"{re.escape(source)}\s*=(?!=)", cause.after.code))
 
 
 def _needed(fixed: Specialized) -> str:
@@ -130,6 +133,18 @@ def _object_advice(cause: Cause) -> str:
 
 
 MEMBER_OF_ENUM = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+$")
+
+
+def _module_int_advice(cause: Cause) -> str:
+    if _COUNTS_A_LOOP.search(cause.first.code):
+        return (
+            "the loop is unrolled for each value, and one recompile per value is expected; "
+            "to avoid it, compile the body, such as each block, or loop outside"
+        )
+    return f"make {spoken(cause.first.source)} a tensor buffer, updated in place"
+
+
+_COUNTS_A_LOOP = re.compile(r"^(?:async )?for\b.*\[[^\]]*:|\brange\(|\bislice\(")
 
 
 def _instances_advice(cause: Cause) -> str:
@@ -223,6 +238,8 @@ def _size_or_shape_advice(cause: Cause) -> str:
             "these sizes were equal in the first call: warm up with sizes that differ, "
             "or torch.fx.experimental._config.use_duck_shape = False"
         )
+    if cause.fixed is not None and cause.first.other_instance is not None:  # sizes of the layers of each instance
+        return _instances_advice(cause)
     return size_advice(cause)
 
 
@@ -260,8 +277,8 @@ RULES: tuple[RecompileRule, ...] = (
         "grad mode differs between calls",
         is_grad_mode,
         _always(
-            "one recompile per mode is expected; to avoid it, use one of no_grad, inference_mode and neither for every call, "
-            "also to warm up and in other threads"
+            "one recompile per mode is expected; to avoid it, make every call in the same mode (no_grad, inference_mode or "
+            "neither), also to warm up and in other threads; or call the uncompiled function in the other mode"
         ),
     ),
     RecompileRule(
@@ -296,7 +313,7 @@ RULES: tuple[RecompileRule, ...] = (
         "DX101",
         "an int on a module changes",
         _module_int,
-        _always("make {source} a tensor buffer, updated in place"),
+        _module_int_advice,
     ),
     RecompileRule(
         "DX116",

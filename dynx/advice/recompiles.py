@@ -275,7 +275,7 @@ def _grad_change(reason: Reason) -> str:
 
 def evidence(cause: Cause) -> tuple[str, ...]:
     """Return the failed guards of a cause as text: for each recompile the first one, and up to two of other cache entries."""
-    lines: list[str] = []
+    lines: list[str] = [f"guarded by: {cause.first.code}"] if cause.first.code else []
     for recompile in cause.recompiles:
         first, *further = recompile.reasons
         lines.append(f"{recompile.id}: {first.text} (was {first.expected}, now {first.got})")

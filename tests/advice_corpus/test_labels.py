@@ -18,6 +18,6 @@ def test_label_of_a_corpus_program_names_lines_and_edits_that_exist_in_it(path):
 
 def test_corpus_has_programs_of_every_family_and_programs_without_costs():
     labels = [read_label(path) for path in PROGRAMS]
-    assert len(labels) >= 61
+    assert len(labels) >= 121
     assert min(Counter(label.family for label in labels).values()) >= 2
     assert sum(not label.costs for label in labels) >= 5

@@ -137,8 +137,6 @@ GLOBALS = {"STEP": 4, "torch": torch}
         ("t.plain", "3"),
         ("f", "len"),
         ("none", "None"),
-        ("device", "device(type='meta')"),
-        ("layout", "torch.strided"),
         ("n", "'" + "x" * 78 + "…"),
         ("t.prop", None),
         ("t.gone", None),

@@ -92,7 +92,7 @@ def ending(result: Any, raised: BaseException | None, *, fullgraph: bool) -> End
 
     reason = _first_line(str(raised)) or type(raised).__name__
     limit = "accumulated_recompile_limit" if "accumulated_recompile_limit" in str(raised) else "recompile_limit"
-    if isinstance(raised, exc.FailOnRecompileLimitHit):
+    if type(raised).__name__ == "FailOnRecompileLimitHit":
         return Ending("failed", f"{type(raised).__name__}: {reason}", limit)
     if isinstance(raised, exc.Unsupported) and _LIMIT in str(raised):
         return Ending("gave_up", reason, limit)
