@@ -95,6 +95,7 @@ def test_notebook_shows_the_same_phases_as_the_terminal():
 
 def test_phases_of_a_watched_compilation_are_most_of_its_compile_time():
     """The remainder is spent between the phases, where a busy machine may stop the process."""
+
     def double(x):
         return x * 2
 
