@@ -82,7 +82,7 @@ def _find(gave_up: GaveUp, causes: Sequence[Cause]) -> Finding:
     return replace(
         of_cause,
         rule=GAVE_UP.id,
-        title=title + of_cause.title[of_cause.title.find("; recompiles ") :] if "; recompiles " in of_cause.title else title,
+        title=f"{title}{recompiles.split_by(causes)}",
         evidence=(
             f"reached {gave_up.limit} = {gave_up.allowed}: {_consequence(gave_up)}",
             *([f"at the call from {caller}"] if caller is not None else []),

@@ -142,19 +142,23 @@ def find_joined(causes: Sequence[Cause]) -> Finding:
     first = min(causes, key=lambda cause: (not _assigns(cause), cause.after is not None, _location(cause).library is not None))
     found = list(map(find, causes))
     kept = found[list(causes).index(first)]
-    breaks = {cause.after.location.own: cause.after for cause in causes if cause.after is not None}
-    split = ""
-    if breaks and len(causes) > 1:
-        lines = " and ".join(dict.fromkeys(str(line.line) for line in breaks))
-        plural = "s" if len(breaks) > 1 else ""
-        split = f"; recompiles {len(causes)} parts of the function, split by the graph break{plural} at line{plural} {lines}"
     return replace(
         kept,
-        title=f"{kept.title}{split}",
+        title=f"{kept.title}{split_by(causes)}",
         seconds=sum(finding.seconds for finding in found),
         count=sum(finding.count for finding in found),
         evidence=kept.evidence + tuple(line for finding in found if finding is not kept for line in finding.evidence),
     )
+
+
+def split_by(causes: Sequence[Cause]) -> str:
+    """Return the end of a title that names the graph breaks which split a function; empty if it has one part."""
+    breaks = {cause.after.location.own for cause in causes if cause.after is not None}
+    if not breaks or len(causes) == 1:
+        return ""
+    lines = " and ".join(map(str, sorted({location.line for location in breaks})))
+    plural = "s" if len(breaks) > 1 else ""
+    return f"; recompiles {len(causes)} parts of the function, split by the graph break{plural} at line{plural} {lines}"
 
 
 def find(cause: Cause) -> Finding:

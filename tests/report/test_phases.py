@@ -93,15 +93,15 @@ def test_notebook_shows_the_same_phases_as_the_terminal():
     assert "FX graph cache 1 miss" in page
 
 
-def test_phases_of_a_watched_compilation_are_most_of_its_compile_time():
-    """The remainder is spent between the phases, where a busy machine may stop the process."""
-
+def test_phases_of_a_watched_compilation_add_up_to_its_compile_time():
     def double(x):
         return x * 2
 
+    # the first compilation of a process imports much of torch, beside which the backend is below 1 % and not shown
+    torch.compile(lambda x: x + 1, backend="aot_eager")(torch.ones(3))
     with dynx.watch() as w:
         torch.compile(double, backend="aot_eager")(torch.ones(3))
     (line,) = phase_lines(w.run)
     assert line.startswith("Dynamo ")
     assert "backend aot_eager" in line
-    assert 0.5 * w.run.compile_seconds < sum(w.compiles[0].phases.values()) <= w.run.compile_seconds + 1e-6
+    assert sum(w.compiles[0].phases.values()) == pytest.approx(w.run.compile_seconds)
