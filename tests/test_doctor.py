@@ -61,7 +61,7 @@ def test_doctor_answers_in_three_lines(capsys, monkeypatch):
     assert main(["doctor"]) == 0
     verdict, effect, step = lines_of(capsys)
     assert re.fullmatch(r"torch 2\S+ · Python 3\S+ · has everything that dynx needs", verdict)
-    assert effect.startswith("nothing needed is missing or changed")
+    assert effect == "nothing is missing or changed" or effect.startswith("unavailable: ")
     assert step == "→ dynx doctor --canaries also checks it with small programs"
 
 
@@ -96,12 +96,23 @@ def test_doctor_says_which_features_do_not_work_and_what_to_do(monkeypatch, caps
 
 @pytest.mark.parametrize("names", [CUDA_ATTRIBUTES, {"set_region": OPTIONAL_ATTRIBUTES["set_region"]}], ids=["CUDA", "regions"])
 def test_doctor_is_healthy_without_what_only_some_builds_of_torch_have(monkeypatch, capsys, names):
-    for path, _ in names.values():
-        owner, name = hooks.owner_of(path)
-        monkeypatch.delattr(owner, name, raising=False)
+    _delete(monkeypatch, names)
     assert main(["doctor", "--strict"]) == 0
-    feature = "CUDA graphs on a GPU" if "replay" in names else "regions of cache entries"
+    feature = "CUDA graphs on a GPU" if "replay" in names else "isolate_recompiles"
     assert feature in lines_of(capsys)[1].partition("unavailable: ")[2]
+
+
+def test_doctor_answers_in_three_lines_without_what_only_some_builds_have(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    _delete(monkeypatch, CUDA_ATTRIBUTES | {"set_region": OPTIONAL_ATTRIBUTES["set_region"]})
+    monkeypatch.delattr(*hooks.owner_of(hook_point("skip").path), raising=False)
+    assert main(["doctor"]) == 0
+    assert lines_of(capsys)[1] == "unavailable: recording other skips; isolate_recompiles; CUDA graphs on a GPU"
+
+
+def _delete(monkeypatch, names):
+    for path, _ in names.values():
+        monkeypatch.delattr(*hooks.owner_of(path), raising=False)
 
 
 def test_doctor_fails_on_a_changed_signature_only_with_strict(monkeypatch, capsys):

@@ -50,7 +50,7 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
         "skip",
         f"{_CONVERT}:CatchErrorsWrapper._handle_skip",
         ("self", "result", "frame"),
-        purpose="other functions that are skipped without a log message (torch before 2.13 has no reasons)",
+        purpose="other skips (without a log message; torch before 2.13 has no reasons)",
         optional=True,
     ),
     HookPoint(
@@ -234,11 +234,11 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
 OPTIONAL_ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "set_region": (
         "torch._C._dynamo.eval_frame:set_eval_frame_isolate_recompiles_id",
-        "regions of cache entries (torch before 2.13 has none)",
+        "isolate_recompiles (regions of cache entries; torch before 2.13 has none)",
     ),
     "limit_patcher": (
         "torch._dynamo.config:_make_closure_patcher",
-        "dynx.compile(recompile_limit=...) where torch has no regions of cache entries",
+        "dynx.compile(recompile_limit=...) where torch has no isolate_recompiles",
     ),
 }
 

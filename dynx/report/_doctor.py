@@ -63,9 +63,10 @@ def _effects(report: Any) -> Iterator[str]:
     if failed:
         yield f"torch behaves differently: {_listed(failed)}"
     if not (report.broken_features or report.doubtful_features or failed):
-        yield "nothing needed is missing or changed"
         if report.optional_features:
             yield f"unavailable: {_listed(report.optional_features)}"
+        else:
+            yield "nothing is missing or changed"
 
 
 def _next_step(report: Any) -> str:
