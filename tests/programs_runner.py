@@ -18,20 +18,26 @@ import torch._inductor.config
 import dynx
 
 PROGRAMS = Path(__file__).parent / "programs"
-_MARKER = re.compile(r"#\s*(DX\d{3}(?:\s*,\s*DX\d{3})*)(?:\s*\[torch(.*)\])?\s*$")
+_RULE = r"(DX\d{3})(?:\s*\[torch([^\]]*)\])?"
+_MARKER = re.compile(rf"#\s*({_RULE}(?:\s*,\s*{_RULE})*)\s*$")
 
 
 def expected(source: str) -> set[tuple[str, int]]:
     """Return `(rule, line)` for every line that ends with a marker: `# DX101` or `# DX101, DX202`.
 
-    A marker such as `# DX402 [torch>=2.13,<2.15]` applies to these versions only: others behave differently.
+    In `# DX402 [torch>=2.13,<2.15]`, the rule applies to these versions only: others behave differently.
     """
     findings = set()
     for number, line in enumerate(source.splitlines(), 1):
-        match = _MARKER.search(line)
-        if match and _is_installed(match[2]):
-            findings |= {(rule.strip(), number) for rule in match[1].split(",")}
+        if match := _MARKER.search(line):
+            findings |= {(rule, number) for rule, versions in re.findall(_RULE, match[1]) if _is_installed(versions)}
     return findings
+
+
+def unsupported(source: str) -> str:
+    """Return why a program cannot run with the installed torch, from `Requires torch>=2.13: …` in its docstring; else empty."""
+    match = re.search(r"^Requires torch(\S+): (.+)$", source, re.M)
+    return match[2] if match and not _is_installed(match[1]) else ""
 
 
 def _is_installed(versions: str | None) -> bool:

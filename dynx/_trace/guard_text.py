@@ -163,7 +163,7 @@ def _shape(match: re.Match[str]) -> Fields:
     return "shape", source.lstrip("(-"), condition, None
 
 
-_NAME = re.compile(r"(?<![\w.'\"\]])(?!(?:and|or|not)\b)[A-Za-z_][\w.\[\]'\"]*")
+_NAME = re.compile(r"(?<![\w.'\"\]])(?!(?:and|or|not)\b)[A-Za-z_][\w.\[\]'\"]*+(?!\()")  # not a function
 
 
 _AS_TENSOR = re.compile(r"___as_tensor\((.*?)\)\.item\(\)")  # 2.11, a float
@@ -317,7 +317,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Read], ...] = (
         re.compile(r"len\((?P<source>.*)\) (?:==|!=) (?P<value>\d+)$", re.S),
         lambda m: ("length", m["source"], m["value"], None),
     ),
-    (re.compile(r"not (?P<source>[\w.\[\]'\"]+)$"), lambda m: ("length", m["source"], "0", None)),
+    (re.compile(r"not (?P<source>[^\s=<>]+)$"), lambda m: ("length", m["source"], "0", None)),
     (
         re.compile(r"list\((?:dict|set)\.(?:keys|__iter__)\((?P<source>.*?)\)\)\[\d+\] == (?P<value>.*)$", re.S),
         lambda m: ("keys", m["source"], m["value"], None),

@@ -16,6 +16,7 @@ from dynx._trace.user_location import code_at, named, user_location
 from dynx.records import Location, Reason
 
 _MAX_CHANGED_KEYS = 3  # of a dict, that are listed
+_MAX_DIFFERING = 8  # attributes by which two instances differ, that are listed
 _AMBIENT = ("global_state", "backend")  # kinds that no line requested: the location is the call site
 
 
@@ -60,6 +61,8 @@ class SeenValues:
                 seen.setdefault(reason.source, set()).add(reason.expected)
 
         def rank(reason: Reason) -> int:
+            if _limits_dynamic(reason, reasons):
+                return 0
             if reason.got is None or reason.got in seen.get(reason.source, ()):
                 return 2
             # torch does not report which object it expected, so an alternating object always looks new
@@ -70,6 +73,17 @@ class SeenValues:
             if reason.got is not None:
                 seen.setdefault(reason.source, set()).add(reason.got)
         return tuple(ordered)
+
+
+def _limits_dynamic(reason: Reason, reasons: Sequence[Reason]) -> bool:
+    """Return whether this guard limits a symbolic size or number of which another entry has one value.
+
+    Without it, its entry would have accepted the new value, which the other entry never does.
+    """
+    return reason.kind == "shape" and any(
+        other.kind in ("size", "value") and other.source in (reason.expected or "") and other.got not in ("0", "1", None)
+        for other in reasons
+    )
 
 
 def explain(
@@ -102,6 +116,7 @@ def explain(
         text=guard.text,
         code=code_at(location),
         other_instance=_other_instance(facts, locals),
+        differing=_differing(facts, locals) if guard.source.startswith("self.") else (),
     )
 
 
@@ -117,6 +132,16 @@ def _other_instance(facts: EntryFacts | None, locals: Mapping[str, Any]) -> str 
     """Return the class of `self` if the entry was compiled for another living instance of it, else None."""
     before, now = facts.instance() if facts is not None else None, locals.get("self")
     return type(now).__qualname__ if before is not None and now is not before and type(now) is type(before) else None
+
+
+def _differing(facts: EntryFacts | None, locals: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the guarded attributes of `self` that differ between this instance and the one that the entry was compiled for."""
+    if facts is None or _other_instance(facts, locals) is None:
+        return ()
+    before, now = {"self": facts.instance()}, {"self": locals["self"]}
+    sources = dict.fromkeys(source for source in map(short_source, facts.requests) if source.startswith("self."))
+    values = ((source, safe_read.describe(source, before, {}), safe_read.describe(source, now, {})) for source in sources)
+    return tuple(source for source, old, new in values if None not in (old, new) and old != new)[:_MAX_DIFFERING]
 
 
 def _name_changed_key(

@@ -200,7 +200,7 @@ def _is_torch_size(value: Any) -> bool:
 
 def _count_text(counter: Any) -> str:
     """Render an `itertools.count` with its step, which its repr omits if it is 1."""
-    if not all(_is_plain(part) for part in gc.get_referents(counter)):
+    if not all(_is_plain(part) for part in gc.get_referents(counter) if part is not type(counter)):
         return "a count"
     text = repr(counter)
     return text if "," in text else f"{text[:-1]}, 1)"

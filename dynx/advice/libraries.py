@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePath
 from typing import NamedTuple
 
 from dynx.records.graph_break import GraphBreak
@@ -21,6 +22,8 @@ class Option(NamedTuple):
 _STATIC_CACHE = 'use_cache=False where nothing is generated; else a static cache: cache_implementation="static" or StaticCache'
 _ONLY_FORWARD = 'compile model.forward, not generate; or let generate compile it: cache_implementation="static"'
 
+_HOOKS = "call the uncompiled model once before the first compiled call: transformers installs its hooks in the first call"
+
 _OF_BREAKS = (
     Option(
         "transformers",
@@ -35,6 +38,7 @@ _OF_BREAKS = (
     Option(
         "transformers", r"rope_utils|rope_", 'use a rope_type that does not depend on the length, such as "default" or "linear"'
     ),
+    Option("transformers", r"output_capturing", _HOOKS),
     Option("transformers", r"generation|generate", _ONLY_FORWARD),
     Option("transformers", r"cache_utils", _STATIC_CACHE),
     Option("transformers", r"loss_utils|loss/", "compute the loss outside the compiled model: call it without labels"),
@@ -51,7 +55,10 @@ _OF_BREAKS = (
     ),
 )
 
+_DISPATCH = "functools fills this cache in the first call: call the uncompiled function once before, or use isinstance and if"
+
 _OF_VALUES = (
+    Option("transformers", r"output_capturing", _HOOKS),
     Option(
         "transformers", r"past_key_value|cache|layers\[\d+\]\.(?:keys|values|is_initialized|cumulative_length)", _STATIC_CACHE
     ),
@@ -77,7 +84,10 @@ def advice_on_value(reason: Reason) -> str | None:
     if _OF_SCHEDULERS.search(reason.source) and reason.holder != "argument":
         return "call the scheduler's step() outside the compiled function"
     library = _library_of(reason.location)
-    options = (option.advice for option in _OF_VALUES if option.library == library and re.search(option.applies, reason.source))
+    if "dispatch.__closure__" in reason.source:
+        return _DISPATCH
+    where = f"{reason.source} {PurePath(reason.location.file).name if reason.location is not None else ''}"
+    options = (option.advice for option in _OF_VALUES if option.library == library and re.search(option.applies, where))
     return next(options, None)
 
 

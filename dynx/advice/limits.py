@@ -142,6 +142,7 @@ _FAILURES = (
         "move this line out of the compiled function, and report it to PyTorch",
     ),
 )
+_CHANGED_ATTRIBUTE = re.compile(r"Attribute '\w+' .*? was changed from .*? to \S+")
 _WITH_RECOMPILE = ("FailOnRecompileLimitHit", "RecompileError")  # the recompile has a finding
 _UNKNOWN_FAILURE = "move this line out of the compiled function; torch's message is in the evidence"
 
@@ -157,6 +158,8 @@ def find_failures(compiles: Iterable[Compile], breaks: Iterable[GraphBreak]) -> 
             continue
         graph_break = fatal.get(compile.key)
         title, advice = _failure(reason, graph_break)
+        if changed := _CHANGED_ATTRIBUTE.search(reason):
+            title = f"{title}: {changed[0]}"
         location = compile.failed_at or (graph_break.location if graph_break is not None else compile.location)
         code = f": {compile.code or reason.partition(' raised: ')[2]}".removesuffix(": ")
         evidence = (reason, *((graph_break.explanation, *graph_break.hints) if graph_break is not None else ()))

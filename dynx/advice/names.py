@@ -7,6 +7,8 @@ import re
 LOCAL = re.compile(r"\bL\['(\w+)'\]")
 _MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
 _IMPORTED = re.compile(r"\bG\['__import_(\w+)'\]")
+_OF_CLASS = re.compile(r"dict\(type\((?P<owner>(?:[^()]|\([^()]*\))*)\)\.__dict__\)\['(?P<name>\w+)'\]")
+_CACHE_OF_DISPATCH = re.compile(r"(?:\.dispatcher)?\.dispatch\.__closure__\[\d+\]\.cell_contents\.data$")
 _NAMED = re.compile(r"\b(?:G|kwargs)\['(\w+)'\]")
 _STATE_KEY = re.compile(r"\[list\(dict\.keys\([^()]*\)\)\[\d+\]\]")
 SIZE = re.compile(r"(?P<tensor>.*)\.size\(\)\[(?P<dim>\d+)\]$")
@@ -16,6 +18,8 @@ def spoken(source: str) -> str:
     """Return a guard source as the user writes it: `self.blocks[0]` for `self._modules['blocks']._modules['0']`."""
     source = LOCAL.sub(r"\1", source)
     source = _MEMBER.sub(lambda match: f"[{match[1]}]" if match[1].isdigit() else f".{match[1]}", source)
+    source = _OF_CLASS.sub(r"\g<owner>.\g<name>", source)
+    source = _CACHE_OF_DISPATCH.sub("'s cache of types", source)
     source = _STATE_KEY.sub("[…]", source)
     source = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), source)
     return _NAMED.sub(r"\1", source)

@@ -64,20 +64,22 @@ def _container_advice(cause: Cause) -> str:
         return f"fill {source} with all its keys before the first call, such as in __init__"
     if reason.holder == "argument":
         return f"pass {source} as one tensor, padded or with mark_dynamic(it, 0)"
+    if reason.expected == "0" and len(cause.recompiles) == 1:
+        return f"fill {source} before the first call, such as by one call of the uncompiled function; or expect one recompile"
     return f"allocate {source} at its full length before the first call, or keep the data in one tensor; or change it outside"
 
 
-def _is_counted(cause: Cause) -> bool:
+def is_counted(reason: Reason) -> bool:
     """Return whether the compiled function itself changes the number: `Model.calls += 1`."""
-    name = re.escape(spoken(cause.first.source).rpartition(".")[2])
-    return bool(re.search(rf"\b{name}\s*[-+*/]?=(?!=)", cause.first.code))
+    name = re.escape(spoken(reason.source).rpartition(".")[2])
+    return bool(re.search(rf"\b{name}\s*[-+*/]?=(?!=)", reason.code))
 
 
 def _value_advice(cause: Cause) -> str:
     reason = cause.first
     if reason.kind == "shape":
         return "one recompile per side of the branch is expected; to avoid it, branch outside the compiled function"
-    if reason.holder != "argument" and _NUMBER.match(reason.expected or "") and _is_counted(cause):
+    if reason.holder != "argument" and _NUMBER.match(reason.expected or "") and is_counted(reason):
         return f"make {spoken(reason.source)} a tensor, updated in place with add_(1), or count outside the compiled function"
     source = spoken(reason.source)
     if source.endswith(_ITEM):
@@ -103,11 +105,19 @@ def _value_advice(cause: Cause) -> str:
                 f"set {source} before the first call, such as in __init__, to a tensor instead of None; or expect one recompile"
             )
         return f"pass {source} in every call, such as a tensor of zeros or ones instead of None; or expect one recompile"
+    if reason.holder != "argument":
+        return _PER_STATE.format(source=source)
     return _PER_VALUE
 
 
 _PER_VALUE = (
     "one recompile per value is expected; to avoid it, pass the same value on every call, "
+    "or branch on it outside the compiled function"
+)
+
+
+_PER_STATE = (
+    "one recompile per value is expected; to avoid it, copy what {source} selects into one tensor in place, "
     "or branch on it outside the compiled function"
 )
 

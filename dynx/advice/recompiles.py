@@ -14,6 +14,7 @@ from dynx.advice.recompile_rules import (
     RULES,
     advice_on,
     differs_by_instance,
+    is_counted,
     is_device,
     is_grad_mode,
     is_result,
@@ -26,6 +27,8 @@ from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
 from dynx.records.observed import BecameDynamic, Specialized
 from dynx.records.recompile import Reason, Recompile
+
+_MAX_ATTRIBUTES = 4  # in a title
 
 
 class CauseKey(NamedTuple):
@@ -172,7 +175,7 @@ def find(cause: Cause) -> Finding:
         evidence(cause),
         _with_partners(advice_on(cause), cause.together),
         len(cause.recompiles),
-        cause.called_from.own if cause.called_from is not None and reason.holder == "argument" else None,
+        cause.called_from.own if cause.called_from is not None and not is_counted(reason) else None,
     )
 
 
@@ -184,14 +187,38 @@ def _location(cause: Cause) -> Location:
 
 
 def _title(cause: Cause) -> str:
+    if branch := _branch(cause.first):
+        return f"{branch} takes the other branch: {subject_of(cause.first)} is {cause.first.got}"
     if cause.first.kind == "shape":
         return f"the guard {value_of(cause.first, cause.first.expected)} fails: {subject_of(cause.first)} is {cause.first.got}"
     title = f"{subject_of(cause.first)} {changes(cause)}"
     if cause.rule.id == "DX115":
-        return f"{len(cause.recompiles) + 1} instances of {cause.first.other_instance} share its compiled code: {title}"
+        shared = f"{len(cause.recompiles) + 1} instances of {cause.first.other_instance} share its compiled code"
+        return f"{shared}: {_instances(cause)}"
     if cause.after is not None and is_result(cause):
         return f"{title}; computed before the graph break: {cause.after.code}"
     return f"{title}; fixed by: {cause.fixed.code}" if cause.fixed is not None and cause.fixed.code else title
+
+
+def _instances(cause: Cause) -> str:
+    """Describe how the instances of a class differ: the values of the first attribute, and the names of the others."""
+    reason = cause.first
+    same = tuple(recompile for recompile in cause.recompiles if recompile.reasons[0].source == reason.source)
+    title = f"{subject_of(reason)} {changes(replace(cause, recompiles=same))}"
+    names = dict.fromkeys(
+        name for recompile in cause.recompiles for name in (recompile.reasons[0].source, *recompile.reasons[0].differing)
+    )
+    others = [spoken(name) for name in names if name != reason.source]
+    if not others:
+        return title
+    listed = ", ".join(others[:_MAX_ATTRIBUTES]) + (", …" if len(others) > _MAX_ATTRIBUTES else "")
+    return f"{title}; {listed} differ{'s' if len(others) == 1 else ''} too"
+
+
+def _branch(reason: Reason) -> str:
+    """Return the branch that created a guard on symbolic sizes or numbers, as in the source; empty for other statements."""
+    match = re.match(r"(?:if|elif|while)\b.*?:(?=\s|$)", reason.code) if reason.kind == "shape" else None
+    return match[0] if match else ""
 
 
 def _with_partners(advice: str, together: tuple[str, ...]) -> str:

@@ -99,10 +99,10 @@ def ending(result: Any, raised: BaseException | None, *, fullgraph: bool) -> End
     if isinstance(raised, (exc.Unsupported, exc.UserError)) and not fullgraph:
         return Ending("skipped", reason)
     detail = _DETAIL.search(str(raised))  # what an operator raised; torch's first line says only that one did
-    return Ending("failed", f"{type(raised).__name__}: {reason}{f': {detail[1]}' if detail else ''}")
+    return Ending("failed", f"{type(raised).__name__}: {reason.rstrip(':')}{f': {detail[1] or detail[2]}' if detail else ''}")
 
 
-_DETAIL = re.compile(r"got (\w+(?:Error|Exception)\(.+)")
+_DETAIL = re.compile(r"got (\w+(?:Error|Exception)\(.+)|^\s+Explanation: (Attribute .+)", re.M)
 
 
 def limit_value(name: str) -> int | None:

@@ -1,4 +1,7 @@
-"""The time of a step is taken inside it."""
+"""The time of a step is taken inside it.
+
+Requires torch>=2.13: torch 2.11 raises an internal error, "Guard failed on the same frame it was created".
+"""
 
 from datetime import datetime
 
