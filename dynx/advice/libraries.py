@@ -32,7 +32,7 @@ _OF_BREAKS = (
     ),
     Option(
         "transformers",
-        r"wav2vec2|_mask_hidden_states|_compute_mask_indices",
+        r"_mask_hidden_states|_compute_mask_indices|mask_time|spec_augment",
         "turn the time masking off in the configuration (mask_time_prob=0), or mask outside",
     ),
     Option(
@@ -41,7 +41,9 @@ _OF_BREAKS = (
     Option("transformers", r"output_capturing", _HOOKS),
     Option("transformers", r"generation|generate", _ONLY_FORWARD),
     Option("transformers", r"cache_utils", _STATIC_CACHE),
-    Option("transformers", r"loss_utils|loss/", "compute the loss outside the compiled model: call it without labels"),
+    Option(
+        "transformers", r"loss_utils|loss/|\blabels\b", "compute the loss outside the compiled model: call it without labels"
+    ),
     Option(
         "accelerate", r"optimizer|scheduler", "call step() of the optimizer and the scheduler outside the compiled function"
     ),
@@ -57,7 +59,13 @@ _OF_BREAKS = (
 
 _DISPATCH = "functools fills this cache in the first call: call the uncompiled function once before, or use isinstance and if"
 
+_INITIALIZE = (
+    "fill the cache before the first compiled call: cache.early_initialization(...), or one call of the uncompiled model with "
+    "this cache; or use_cache=False where nothing is generated"
+)
+
 _OF_VALUES = (
+    Option("transformers", r"layers\[\d+\]\.is_initialized", _INITIALIZE),
     Option("transformers", r"output_capturing", _HOOKS),
     Option(
         "transformers", r"past_key_value|cache|layers\[\d+\]\.(?:keys|values|is_initialized|cumulative_length)", _STATIC_CACHE
@@ -72,7 +80,8 @@ _OF_SCHEDULERS = re.compile(r"last_epoch|_step_count|_last_lr|lr_scheduler")
 def advice_on_break(graph_break: GraphBreak) -> str | None:
     """Return the advice for a graph break in a library that the table knows; None for any other."""
     location = graph_break.location
-    where = " ".join((location.file, location.function, *(f"{line.file} {line.function}" for line in graph_break.chain[-4:])))
+    lines = (f"{line.file} {line.function}" for line in graph_break.chain[-4:])
+    where = " ".join((location.file, location.function, *lines, graph_break.code_of_library))
     options = (
         option.advice for option in _OF_BREAKS if option.library == location.library and re.search(option.applies, where)
     )

@@ -72,7 +72,9 @@ def _find(gave_up: GaveUp, causes: Sequence[Cause]) -> Finding:
     of_cause = recompiles.find_joined(causes)
     subject, last = recompiles.subject_of(cause.last), cause.last
     times = f"{gave_up.allowed} compiles" if gave_up.allowed is not None else "too many compiles"
-    ends = "fullgraph=True fails" if gave_up.fatal else "gave up"
+    function = gave_up.location.own.function
+    elsewhere = f"{function}: " if function != of_cause.location.own.function else ""
+    ends = f"{elsewhere}fullgraph=True fails" if gave_up.fatal else f"{elsewhere}gave up"
     values = f"{recompiles.value_of(last, last.expected)}, now {recompiles.value_of(last, last.got, 'another value')}"
     change = f"{subject} {values if last.expected is not None else recompiles.changes(cause)}"
     title = f"{ends} after {times} ({cause.rule.id}): {change}"
@@ -82,7 +84,7 @@ def _find(gave_up: GaveUp, causes: Sequence[Cause]) -> Finding:
     return replace(
         of_cause,
         rule=GAVE_UP.id,
-        title=f"{title}{recompiles.split_by(causes)}",
+        title=f"{title}{recompiles.fixed_by(cause)}{recompiles.split_by(causes)}",
         evidence=(
             f"reached {gave_up.limit} = {gave_up.allowed}: {_consequence(gave_up)}",
             *([f"at the call from {caller}"] if caller is not None else []),

@@ -158,9 +158,13 @@ _COUNTS_A_LOOP = re.compile(r"^(?:async )?for\b.*\[[^\]]*:|\brange\(|\bislice\("
 
 
 def _instances_advice(cause: Cause) -> str:
-    name, count = cause.first.other_instance, len(cause.recompiles) + 1
+    reason, count = cause.first, len(cause.recompiles) + 1
+    if reason.holder == "object" and not _is_size(reason):
+        first = f"pass what depends on {spoken(reason.source)} as an argument, such as a tensor"
+    else:
+        first = f"compile the whole model that contains each {reason.other_instance}"
     return (
-        f"compile the whole model that contains each {name}; or compile each with isolate_recompiles=True; "
+        f"{first}; or compile each with isolate_recompiles=True; "
         f"or raise torch._dynamo.config.recompile_limit above {max(count, cause.allowed or 0)}"
     )
 
@@ -184,6 +188,23 @@ def differs_by_instance(reason: Reason) -> bool:
     return reason.other_instance is not None and is_its_own
 
 
+_SETTERS = {
+    "num_threads": "call torch.set_num_threads()",
+    "default_dtype": "call torch.set_default_dtype()",
+    "default_device": "call torch.set_default_device()",
+    "deterministic_algorithms": "call torch.use_deterministic_algorithms()",
+    "allow_tf32": "set torch.backends.cuda.matmul.allow_tf32",
+    "autocast": "enter torch.autocast the same way for every call: set it",
+    "torch_function": "enter the TorchFunctionMode the same way for every call: set it",
+    "saved_tensors_hooks": "enter saved_tensors_hooks the same way for every call: set them",
+}
+
+
+def _setter(state: str) -> str:
+    """Return how a user sets a field of torch's global state; "set it" for those that have no function of their own."""
+    return next((call for field, call in _SETTERS.items() if field in state), "set it")
+
+
 def _global_advice(cause: Cause) -> str:
     if _NUMBER.match(cause.first.expected or ""):
         return "pass it as an argument, or make it a tensor"
@@ -197,6 +218,10 @@ def _function_advice(cause: Cause) -> str:
             "to give it a cache of its own, compile a function that calls it"
         )
     return "pass the same function; or compile the callbacks, not their caller"
+
+
+def _is_of_self(reason: Reason) -> bool:
+    return spoken(reason.source).startswith("self.")
 
 
 def _type_advice(cause: Cause) -> str:
@@ -248,8 +273,8 @@ def _size_or_shape_advice(cause: Cause) -> str:
             "these sizes were equal in the first call: warm up with sizes that differ, "
             "or torch.fx.experimental._config.use_duck_shape = False"
         )
-    if cause.fixed is not None and cause.first.other_instance is not None:  # sizes of the layers of each instance
-        return _instances_advice(cause)
+    if cause.first.other_instance is not None and (cause.fixed is not None or _is_of_self(cause.first)):
+        return _instances_advice(cause)  # sizes of the parameters, buffers or layers of each instance
     return size_advice(cause)
 
 
@@ -295,7 +320,7 @@ RULES: tuple[RecompileRule, ...] = (
         "DX109",
         "global torch state differs between calls",
         _kind("global_state"),
-        _always("set it once, before the first call"),
+        lambda cause: f"{_setter(cause.first.source)} once, before the first call, and leave it",
     ),
     RecompileRule(
         "DX112",

@@ -197,7 +197,12 @@ def _title(cause: Cause) -> str:
         return f"{shared}: {_instances(cause)}"
     if cause.after is not None and is_result(cause):
         return f"{title}; computed before the graph break: {cause.after.code}"
-    return f"{title}; fixed by: {cause.fixed.code}" if cause.fixed is not None and cause.fixed.code else title
+    return f"{title}{fixed_by(cause)}"
+
+
+def fixed_by(cause: Cause) -> str:
+    """Return the end of a title that names the statement which fixed a symbolic size or number to one value; else empty."""
+    return f"; fixed by: {cause.fixed.code}" if cause.fixed is not None and cause.fixed.code else ""
 
 
 def _instances(cause: Cause) -> str:

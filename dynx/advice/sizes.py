@@ -9,7 +9,7 @@ from dynx.advice.rule import Cause
 from dynx.records.observed import Specialized
 
 LOOP = re.compile(r"^(?:async )?(?:for|while)\b|\bfor\b.*\bin\b|\brange\(|\.unbind\(|\benumerate\(|\bzip\(")
-_LOOKUP = re.compile(r"\w\[[^\]]*(?:\.size\(|\.shape\b|\blen\()|\.get\(")
+_LOOKUP = re.compile(r"\w\[[^\]]*(?:\.size\(|\.shape\b|\blen\()|\.get\(|\bif \w+ (?:not )?in [\w.]+")
 _PARAMETER_HINT = "Guard failed on a parameter"  # in torch's message
 _STATIC_PARAMETER = (
     "sizes of an nn.Parameter are static: torch._dynamo.config.force_parameter_static_shapes = False, or pass its .data"

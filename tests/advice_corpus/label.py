@@ -4,7 +4,7 @@ A label is the TOML file beside the program:
 
     asked = "https://github.com/huggingface/transformers/issues/12345"   # or a sentence: who writes such a program
     family = "training loops"
-    written = "before"           # before or after the rules were changed for this corpus
+    written = "before"           # before the rules were changed for this corpus, after, or last: once more after that
 
     [[costs]]
     kind = "recompile"           # recompile | graph break | gave up | failed
@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+WRITTEN = ("before", "after", "last")
 KINDS = ("recompile", "graph break", "gave up", "failed")
 
 
@@ -68,7 +69,7 @@ def read_label(program: Path) -> Label:
     data = tomllib.loads(program.with_suffix(".toml").read_text())
     source = program.read_text()
     costs = tuple(_cost(each, source) for each in data.get("costs", []))
-    if data["written"] not in ("before", "after"):
+    if data["written"] not in WRITTEN:
         raise ValueError(f"written = {data['written']!r}")
     return Label(data["asked"], data["family"], data["written"], costs)
 

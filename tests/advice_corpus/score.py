@@ -4,7 +4,8 @@ python tests/advice_corpus/score.py [--written before|after] [--json FILE] [PROG
 
 Prints every cost whose finding is not right, findings that no label asks for, and a table by family. A cost is
 
-- right: a finding is at a line of the label, contains its names, and its advice matches a fix, which `truth.py` has applied;
+- right: a finding is at a line of the label, contains its names (the report shows the function beside the line), and its advice
+  matches a fix, which `truth.py` has applied;
 - other advice: such a finding, whose advice matches no fix of the label;
 - other place: a finding contains the names, but is at another line;
 - no advice: no finding, but a recompile or graph break is reported at the line, with torch's explanation;
@@ -27,7 +28,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from label import Cost, Label, line_of, read_label
+from label import WRITTEN, Cost, Label, line_of, read_label
 
 from dynx.records import Finding, Run
 
@@ -96,7 +97,7 @@ def _is_of_kind(finding: Finding, cost: Cost) -> bool:
 
 
 def _names(finding: Finding, cost: Cost) -> bool:
-    text = "\n".join((finding.title, *finding.evidence, finding.advice))
+    text = "\n".join((finding.title, *finding.evidence, finding.advice, finding.location.own.function))
     return all(name in text for name in cost.names)
 
 
@@ -141,7 +142,7 @@ def main() -> int:
     """Score the programs; return 1 if a cost is not right."""
     parser = argparse.ArgumentParser()
     parser.add_argument("programs", nargs="*", type=Path)
-    parser.add_argument("--written", choices=("before", "after"))
+    parser.add_argument("--written", choices=WRITTEN)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     programs = options.programs or sorted(PROGRAMS.glob("*.py"))
