@@ -32,6 +32,13 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
         purpose="why a function was recompiled",
     ),
     HookPoint(
+        "refused",
+        "torch._dynamo.guards:get_and_maybe_log_recompilation_reasons",
+        ("", "frame", "backend"),
+        ("skip_logging",),
+        purpose="recompiles that the stance fail_on_recompile refuses",
+    ),
+    HookPoint(
         "graph_break",
         "torch._dynamo.symbolic_convert:InstructionTranslatorBase.log_graph_break",
         ("self", "code_options", "reason", "exc"),

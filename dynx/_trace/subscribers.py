@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
 from dynx._torch.cache.entries import guards_of_result
-from dynx._torch.cache.guard_failures import recompile_call
+from dynx._torch.cache.guard_failures import recompile_call, refused_call
 from dynx._torch.compilation.events import RawCache, backward_of, read_event
 from dynx._torch.compilation.frame import compile_call, ending, is_compiled_itself, user_name
 from dynx._torch.compilation.messages import listen_to_messages
@@ -19,12 +20,12 @@ from dynx._trace.cache_keys import CompiledKeys
 from dynx._trace.compile_scope import CompileKey, Generations, Scope, function_location
 from dynx._trace.dispatch import CompileEnd, StartListener, emit, end_listeners, start_listeners
 from dynx._trace.guard_requests import short_source
-from dynx._trace.guard_text import parse_entry, parse_error
+from dynx._trace.guard_text import FailedEntry, parse_entry, parse_error
 from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, explain, weak_self
 from dynx._trace.safe_read import described
 from dynx._trace.source_names import in_words_of_the_user
 from dynx._trace.user_location import call_site, first_line, owner_of_file, user_location
-from dynx.records import Backward, CacheEvent, GraphBreak, Location, Skipped, TorchWarning, Trouble
+from dynx.records import Backward, CacheEvent, Compile, GraphBreak, Location, Reason, Recompile, Skipped, TorchWarning, Trouble
 
 
 class BackwardInProgress(NamedTuple):
@@ -39,6 +40,7 @@ _generations = Generations()
 _facts: dict[CompileKey, EntryFacts] = {}
 _seen_values = SeenValues()
 _compiled_keys = CompiledKeys()
+REFUSED = "fail_on_recompile: torch.compiler.set_stance does not allow this recompile"
 
 
 def facts_of(compile_id: str) -> EntryFacts | None:
@@ -154,6 +156,20 @@ def _on_attempt(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
     return scope.end_attempt
 
 
+def _explained(
+    failed: Iterable[FailedEntry],
+    generation: int,
+    code: CodeType,
+    locals: Mapping[str, Any],
+    globals: Mapping[str, Any],
+    backend: str,
+    site: Location | None,
+) -> Sequence[Reason]:
+    facts = {entry: _facts.get(CompileKey(generation, entry.against)) for entry in failed}
+    reasons = [explain(entry, of_entry, locals, globals, backend, site) for entry, of_entry in facts.items()]
+    return in_words_of_the_user(reasons, code, locals, globals)
+
+
 def _on_recompile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
     scope, frame = _scope(), recompile_call(args, kwargs)
     if scope is None or frame is None:
@@ -162,12 +178,24 @@ def _on_recompile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
 
     def after(result: Any, raised: BaseException | None) -> None:
         failed = tuple(map(parse_entry, result)) if raised is None else parse_error(str(raised))
-        facts = {entry.against: _facts.get(CompileKey(scope.generation, entry.against)) for entry in failed}
-        reasons = [
-            explain(entry, facts[entry.against], locals, globals, scope.call.backend, scope.call_site) for entry in failed
-        ]
-        reasons = in_words_of_the_user(reasons, scope.call.code, locals, globals)
+        code, backend = scope.call.code, scope.call.backend
+        reasons = _explained(failed, scope.generation, code, locals, globals, backend, scope.call_site)
         scope.reasons = _seen_values.new_values_first(FrameKey(scope.generation, scope.call.frame_number), reasons)
+
+    return after
+
+
+def _on_refused(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
+    call, site, generation = refused_call(args, kwargs), call_site(), _generations.current
+
+    def after(result: Any, raised: BaseException | None) -> None:
+        failed = tuple(map(parse_entry, result)) if raised is None else ()
+        if failed:
+            reasons = _explained(failed, generation, call.code, call.locals, call.globals, "", site)
+            compile_id = f"{failed[0].against.partition('/')[0]}/{len(failed)}"  # that of the recompile, if it were allowed
+            location = _first_line_of(call.code, site)
+            emit(Recompile(generation, compile_id, location, tuple(reasons), outcome="refused"))
+            emit(Compile(generation, compile_id, location, "failed", 0.0, reason=REFUSED, called_from=site, began=time.time()))
 
     return after
 
@@ -246,20 +274,19 @@ def _emit_skipped(code: CodeType, reason: str) -> None:
         emit(Skipped(location, reason))
 
 
+def _first_line_of(code: CodeType, site: Location | None) -> Location:
+    library = owner_of_file(code.co_filename).library
+    caller = site.own if library and site else None
+    return Location(code.co_filename, first_line(code), user_name(code.co_qualname), library=library, caller=caller)
+
+
 def _on_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
     code = args[0] if args else kwargs["code"]
 
     def after(result: Any, raised: BaseException | None) -> None:
         if raised is None and result and is_compiled_itself(code):
             site = call_site()
-            library = owner_of_file(code.co_filename).library
-            location = Location(
-                code.co_filename,
-                first_line(code),
-                code.co_qualname,
-                library=library,
-                caller=site.own if library and site else None,
-            )
+            location = _first_line_of(code, site)
             emit(
                 GraphBreak(
                     location,
@@ -277,6 +304,7 @@ SUBSCRIBERS: dict[str, Before] = {
     "compile": _on_compile,
     "attempt": _on_attempt,
     "recompile": _on_recompile,
+    "refused": _on_refused,
     "graph_break": _on_graph_break,
     "guard_added": _on_guard_added,
     "event": _on_event,

@@ -145,7 +145,7 @@ _FAILURES = (
     ),
 )
 _CHANGED_ATTRIBUTE = re.compile(r"Attribute '\w+' .*? was changed from .*? to \S+")
-_WITH_RECOMPILE = ("FailOnRecompileLimitHit", "RecompileError")  # the recompile has a finding
+_WITH_RECOMPILE = ("FailOnRecompileLimitHit", "RecompileError", "fail_on_recompile")  # the recompile has a finding
 _UNKNOWN_FAILURE = "move this line out of the compiled function; torch's message is in the evidence"
 
 

@@ -83,7 +83,7 @@ class Recompile(Record):
     location: Location
     reasons: tuple[Reason, ...]
     seconds: float = 0.0
-    outcome: str = "compiled"
+    outcome: str = "compiled"  # as in Compile; "refused" if the stance fail_on_recompile raised instead
 
     @property
     def key(self) -> tuple[int, str]:

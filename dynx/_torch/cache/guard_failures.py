@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from types import CodeType
+from typing import Any, NamedTuple
 
 
 def guard_source(source: Any) -> str:
@@ -39,6 +40,25 @@ def recompile_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Mappi
         return None
     frame = args[1] if len(args) > 1 else kwargs["frame"]
     return frame.f_locals, frame.f_globals
+
+
+class RefusedCall(NamedTuple):
+    """A call that would be recompiled, under the stance "fail_on_recompile", which raises instead."""
+
+    code: CodeType
+    locals: Mapping[str, Any]
+    globals: Mapping[str, Any]
+    backend: Any
+
+
+def refused_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RefusedCall:
+    """Read the arguments of torch's recompilation logger, as the stance "fail_on_recompile" calls it.
+
+    Torch: `get_and_maybe_log_recompilation_reasons`, which `eval_frame` imports at the call, alike in 2.11, 2.13 and 2.15.
+    """
+    arguments = dict(zip(("entries", "frame", "backend"), args, strict=False)) | kwargs
+    frame = arguments["frame"]
+    return RefusedCall(frame.f_code, frame.f_locals, frame.f_globals, arguments["backend"])
 
 
 def failure_reason(guards: Any, compile_id: str, locals: Mapping[str, Any], backend: Any) -> str:
