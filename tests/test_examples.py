@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from programs_runner import findings_of, run
+from sampled import slow
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -47,8 +48,8 @@ def test_mistakes_followed_example_has_no_findings(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "rules"),
     [
-        ("gpt2_generate.py", {"DX102"}),
-        pytest.param("gpt2_train.py", {"DX102", "DX501"}, marks=pytest.mark.slow),
+        slow(("gpt2_generate.py", {"DX102"})),
+        slow(("gpt2_train.py", {"DX102", "DX501"})),
         ("vit_train.py", {"DX108", "DX114"}),
     ],
 )

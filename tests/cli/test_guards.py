@@ -78,6 +78,7 @@ def test_cache_entries_are_listed_by_the_guards_command_even_if_the_program_rais
     assert "dynx" not in done.stderr
 
 
+@pytest.mark.slow
 def test_dynx_guards_exits_with_the_exit_code_of_the_program(shell, program):
     program(INSIDE.format(end="sys.exit(7)"))
     done = shell("-m", "dynx", "guards", "program.py::main.<locals>.step")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from dynx.records import Run
 
 SOURCE = """
@@ -28,6 +30,7 @@ def test_post_mortem_option_reports_and_saves_the_tracer_state_at_a_graph_break(
     assert state.frames[0].locals == {"x": "Tensor(float32, [2])", "y": "Tensor(float32, [2])"}
 
 
+@pytest.mark.slow
 def test_detail_full_option_adds_the_tracing_cost_of_every_line(program, shell, tmp_path):
     done = shell("-m", "dynx", "run", "--detail", "full", "--out", "run.dynx", program(SOURCE), "--detail", "mine")
     assert done.stdout == "hello\n[4.0, 4.0]\n"
@@ -41,6 +44,7 @@ def test_detail_full_option_adds_the_tracing_cost_of_every_line(program, shell, 
     assert "Tracing, line by line" in page
 
 
+@pytest.mark.slow
 def test_tracer_state_is_not_saved_without_the_post_mortem_option(program, shell, tmp_path):
     shell("-m", "dynx", "run", "--out", "run.dynx", program(SOURCE))
     assert Run.load(tmp_path / "run.dynx").post_mortem == ()

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 
 def run_with_input(tmp_path, source, *lines):
     """Run a program in a process of its own, with `lines` on standard input."""
@@ -35,6 +37,7 @@ def test_comptime_breakpoint_opens_pdb_with_ctx_as_a_local_variable(tmp_path):
     assert "result [4.0, 4.0]" in done.stdout
 
 
+@pytest.mark.slow
 def test_breakpoint_in_a_comptime_callback_opens_pdb_with_the_closure_variables(tmp_path):
     callback = "@comptime\n        def _(ctx):\n            breakpoint()\n            ctx.log(y=y)"
     source = PROGRAM.replace("comptime.breakpoint()", callback)
@@ -43,6 +46,7 @@ def test_breakpoint_in_a_comptime_callback_opens_pdb_with_the_closure_variables(
     assert "result [4.0, 4.0]" in done.stdout
 
 
+@pytest.mark.slow
 def test_quitting_pdb_in_a_comptime_callback_fails_the_compilation(tmp_path):
     done = run_with_input(tmp_path, PROGRAM, "q")
     assert done.returncode == 1

@@ -58,6 +58,7 @@ def test_debugger_reads_commands_from_standard_input(tmp_path):
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_end_of_standard_input_ends_the_debugger_and_the_program_continues(tmp_path):
     done = run(tmp_path, [sys.executable, "program.py"], ["n"])
     assert "result [4.0, 4.0]" in done.stdout

@@ -41,6 +41,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.slow
 def test_second_process_reads_the_cached_plan(tmp_path, capsys, monkeypatch):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

@@ -53,6 +53,7 @@ def run_rank(rank, file, device):
     return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
+@pytest.mark.slow
 @pytest.mark.uncaptured
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu(devices=2))], indirect=True)
 def test_ddp_and_fsdp_training_is_replayed(device, tmp_path):
