@@ -91,7 +91,8 @@ def restored_torch():
             yield
     finally:
         for config, copy in zip(configs, copies, strict=True):
-            config.load_config(copy)
+            now = config.get_config_copy()
+            config.load_config({name: value for name, value in copy.items() if now[name] != value})
         for value, restore in states:
             restore(value)
         torch._dynamo.reset()

@@ -85,7 +85,7 @@ def test_watch_records_both_compiles_if_a_backend_calls_a_compiled_function():
     assert outcomes(w) == [("1/0", "compiled"), ("0/0", "compiled")]
 
 
-def test_watch_records_only_the_first_compile_under_compiler_stances():
+def test_watch_records_the_first_compile_and_a_refused_recompile_under_compiler_stances():
     compiled = torch.compile(add, backend="eager")
     with dynx.watch() as w:
         compiled(torch.ones(3))
@@ -93,7 +93,7 @@ def test_watch_records_only_the_first_compile_under_compiler_stances():
             assert compiled(torch.ones(4)).sum() == 8
         with torch.compiler.set_stance("fail_on_recompile"), pytest.raises(RuntimeError, match="recompile"):
             compiled(torch.ones(3, 4))
-    assert outcomes(w) == [("0/0", "compiled")]
+    assert outcomes(w) == [("0/0", "compiled"), ("0/1", "failed")]
 
 
 def test_watch_records_a_failed_compile_with_suppress_errors():

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 import torch
 from documents import DOCUMENTS, ROOT, RULE_PAGES, anchors, blocks, code_spans, links
+from sampled import slow
 
 from dynx import cudagraphs
 from dynx.cli import _parser
@@ -125,7 +126,7 @@ def check_command(program, *words):
 
 
 @pytest.mark.parametrize(
-    ("document", "program"), [("README.md", "examples/mistakes.py"), ("docs/screen.md", "examples/report.py")]
+    ("document", "program"), [("README.md", "examples/mistakes.py"), slow(("docs/screen.md", "examples/report.py"))]
 )
 def test_document_shows_the_real_report_of_an_example(document, program, tmp_path):
     """Only times, the order that follows from them, the version of torch and the device may differ."""

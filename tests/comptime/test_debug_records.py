@@ -11,6 +11,7 @@ import corpus
 import pytest
 import torch
 from fingerprint import alive, fingerprint
+from sampled import sampled
 from torch._dynamo import symbolic_convert
 
 from dynx._torch import hooks
@@ -203,7 +204,7 @@ def test_debugger_recording_equals_the_tracer_state_rendered_at_each_instruction
 COMMANDS = ["s", "locals", "stack", "w", "p x", "p x.shape", "back 2", "locals", "forward 2", "graph", "guards", "si"]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", sampled(PROGRAMS, 3))
 def test_debugger_changes_no_graph_bytecode_or_guard(name):
     plain = fingerprint(PROGRAMS[name], arguments(name), contextlib.nullcontext())
     assert plain[2]

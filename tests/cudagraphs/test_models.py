@@ -7,6 +7,7 @@ import copy
 import pytest
 import torch
 import transformers
+from sampled import sampled
 from torch import nn
 
 from dynx import cudagraphs
@@ -62,7 +63,7 @@ def vit():
 MODELS = [mlp, convolutions, gpt2, bert, vit]
 
 
-@pytest.fixture(params=MODELS, ids=lambda make: make.__name__)
+@pytest.fixture(params=sampled(MODELS, 3), ids=lambda make: make.__name__)
 def model(request, device):
     torch.manual_seed(0)
     module, inputs = request.param()

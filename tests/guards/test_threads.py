@@ -22,7 +22,7 @@ from dynx._torch.cache import quiescence
 from dynx.errors import StaleEntry, UsageError
 from dynx.guards._cache.entries import raw_of
 
-CYCLES = int(os.environ.get("DYNX_CYCLES", "30"))  # `make threads` runs 1000
+CYCLES = int(os.environ.get("DYNX_CYCLES", "10"))  # `make threads` runs 1000
 # where there is no GPU, the CUDA build of torch 2.11 crashes in a second thread that compiles (`_ensureCUDADeviceGuardSet`)
 MORE_CALLERS = 0 if torch.__version__.startswith("2.11") else 1
 RESET_IN_A_CALL = """

@@ -152,6 +152,7 @@ def test_full_detail_watch_changes_no_graph_bytecode_or_guard(name):
     assert watch.graph_code
 
 
+@pytest.mark.slow
 def test_full_detail_watch_keeps_no_tensor_or_translator_of_torch_alive():
     def growth(observer):
         before = alive()
