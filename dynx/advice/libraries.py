@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePath
 from typing import NamedTuple
 
 from dynx.records.graph_break import GraphBreak
@@ -38,7 +37,7 @@ _OF_BREAKS = (
     Option(
         "transformers", r"rope_utils|rope_", 'use a rope_type that does not depend on the length, such as "default" or "linear"'
     ),
-    Option("transformers", r"output_capturing", _HOOKS),
+    Option("transformers", r"install_\w*hook|_hook_installation_lock", _HOOKS),
     Option("transformers", r"generation|generate", _ONLY_FORWARD),
     Option("transformers", r"cache_utils", _STATIC_CACHE),
     Option(
@@ -60,13 +59,13 @@ _OF_BREAKS = (
 _DISPATCH = "functools fills this cache in the first call: call the uncompiled function once before, or use isinstance and if"
 
 _INITIALIZE = (
-    "fill the cache before the first compiled call: cache.early_initialization(...), or one call of the uncompiled model with "
-    "this cache; or use_cache=False where nothing is generated"
+    'use a static cache (cache_implementation="static", StaticCache) that is filled before the first compiled call: '
+    "cache.early_initialization(...), or one call of the uncompiled model; or use_cache=False where nothing is generated"
 )
 
 _OF_VALUES = (
     Option("transformers", r"layers\[\d+\]\.is_initialized", _INITIALIZE),
-    Option("transformers", r"output_capturing", _HOOKS),
+    Option("transformers", r"install_\w*hook", _HOOKS),
     Option(
         "transformers", r"past_key_value|cache|layers\[\d+\]\.(?:keys|values|is_initialized|cumulative_length)", _STATIC_CACHE
     ),
@@ -95,7 +94,7 @@ def advice_on_value(reason: Reason) -> str | None:
     library = _library_of(reason.location)
     if "dispatch.__closure__" in reason.source:
         return _DISPATCH
-    where = f"{reason.source} {PurePath(reason.location.file).name if reason.location is not None else ''}"
+    where = f"{reason.source} {reason.location.function if reason.location is not None else ''}"
     options = (option.advice for option in _OF_VALUES if option.library == library and re.search(option.applies, where))
     return next(options, None)
 
