@@ -64,6 +64,7 @@ _UNTRACED = (
     "Call to a time function",
     "Unsupported method call",
     "Unsupported function call",
+    "call to a callable object with no traceable __call__",
 )
 
 

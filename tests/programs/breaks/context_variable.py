@@ -9,7 +9,7 @@ scale = ContextVar("scale", default=2)
 
 @torch.compile(backend="eager")
 def answer(x):
-    factor = scale.get()  # DX204
+    factor = scale.get()  # DX204 [torch<2.15]
     return x * factor
 
 
