@@ -10,11 +10,12 @@ SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_w
 demo: $(READY)
 	$(BIN)/dynx demo
 
-# The default tests: 3 minutes on two quiet cores. Tests that need a GPU are deselected where there is none.
+# The default tests: 5 minutes on two quiet cores. Tests that need a GPU are deselected where there is none.
 test: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
-# The tests marked slow: real models with and without dynx, and programs that have to exit under dynx as under Python.
+# The tests marked slow: real models with and without dynx, programs that have to exit under dynx as under Python, and the cases
+# that `make test` leaves out of tests with many similar ones.
 test-slow: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal -m slow
 

@@ -92,7 +92,7 @@ def advice_on_value(reason: Reason) -> str | None:
     if _OF_SCHEDULERS.search(reason.source) and reason.holder != "argument":
         return "call the scheduler's step() outside the compiled function"
     library = _library_of(reason.location)
-    if "dispatch.__closure__" in reason.source:
+    if re.search(r"\bdispatch(?:_cache\.data|\.__closure__)", reason.source):
         return _DISPATCH
     where = f"{reason.source} {reason.location.function if reason.location is not None else ''}"
     options = (option.advice for option in _OF_VALUES if option.library == library and re.search(option.applies, where))

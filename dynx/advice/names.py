@@ -19,7 +19,9 @@ def spoken(source: str) -> str:
     source = LOCAL.sub(r"\1", source)
     source = _MEMBER.sub(lambda match: f"[{match[1]}]" if match[1].isdigit() else f".{match[1]}", source)
     source = _OF_CLASS.sub(r"\g<owner>.\g<name>", source)
-    source = _CACHE_OF_DISPATCH.sub("'s cache of types", source)
+    source = _CACHE_OF_DISPATCH.sub("'s cache of types", source).replace(
+        "dispatch_cache.data", "singledispatch's cache of types"
+    )
     source = _STATE_KEY.sub("[…]", source)
     source = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), source)
     return _NAMED.sub(r"\1", source)

@@ -74,6 +74,8 @@ RECORDED = [
         "False",
     ),
     ("not history", "length", "history", "0", None),
+    ("not dict(type(f).__dict__)['g'].data", "length", "dict(type(f).__dict__)['g'].data", "0", None),
+    ("0.97 ** torch.sym_float(1 + n) <= 5.0", "shape", "n", "0.97 ** torch.sym_float(1 + n) <= 5.0", None),
     ("list(dict.keys(d))[0] == 'a'", "keys", "d", "'a'", None),
     ("not ___dict_contains('mask', batch)", "keys", "batch", "no 'mask'", "'mask'"),
     ("not ___dict_contains('n', self.__dict__)", "attribute", "self.n", "absent", "present"),

@@ -1,0 +1,161 @@
+"""Findings on causes that programs of the corpus have: the name, the line and the advice that a user can follow."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+
+import dynx
+
+X = torch.ones(4)
+
+
+def findings_after(*calls):
+    with dynx.watch() as watch:
+        for call in calls:
+            call()
+    return watch.findings
+
+
+class Warmup:
+    """Counts its steps; the branch depends on a number computed from them."""
+
+    def __init__(self):
+        self.steps = 0
+
+    def update(self, x):
+        self.steps += 1
+        rate = 1 - 0.5**self.steps
+        if rate > 0.9:
+            return x * rate
+        return -x
+
+
+def test_branch_on_a_number_computed_from_a_dynamic_one_is_a_finding_at_the_branch():
+    """The guard is `1 - 0.5 ** torch.sym_float(...) <= 0.9`: the user knows the branch, not this expression."""
+    update = torch.compile(Warmup().update, backend="eager")
+    findings = findings_after(*[lambda: update(X)] * 5)
+    (branch,) = (finding for finding in findings if "branch" in finding.title)
+    assert branch.title == "if rate > 0.9: takes the other branch: self.steps is 3"
+    assert "branch outside the compiled function" in branch.advice
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, index, depth):
+        super().__init__()
+        self.scale, self.last = 1.0 / (index + 1), index == depth - 1
+        self.inner = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.inner(x) * self.scale
+        return y if self.last else torch.relu(y)
+
+
+def test_finding_on_instances_that_share_code_names_every_attribute_that_differs():
+    blocks = [Scaled(index, 3) for index in range(3)]
+    for block in blocks:
+        block.compile(backend="eager")
+    (finding,) = findings_after(*[functools.partial(block, X) for block in blocks])
+    assert finding.rule == "DX115"
+    assert finding.title.startswith("3 instances of Scaled share its compiled code: self.scale 1.0, then 0.5")
+    assert finding.title.endswith("; self.last differs too")
+
+
+class Client:
+    def __init__(self, site):
+        self.site, self.priors = site, {"a": torch.ones(4), "b": torch.zeros(4)}
+
+    @torch.compile(backend="eager")
+    def loss(self, x):
+        return x + self.priors[self.site]
+
+
+def test_advice_on_instances_of_a_class_that_is_no_module_does_not_speak_of_a_model():
+    first, second = Client("a"), Client("b")
+    (finding,) = findings_after(lambda: first.loss(X), lambda: second.loss(X))
+    assert "model" not in finding.advice
+    assert finding.advice.startswith("pass what depends on self.site as an argument")
+
+
+@pytest.mark.parametrize(("name", "value", "setter"), [("num_threads", 2, "torch.set_num_threads()")])
+def test_advice_on_global_state_names_the_function_that_sets_it(name, value, setter):
+    double = torch.compile(lambda x: x * 2, backend="eager")
+    torch.set_num_threads(1)
+
+    def changed():
+        torch.set_num_threads(value)
+        double(X)
+
+    (finding,) = findings_after(lambda: double(X), changed)
+    assert name in finding.title
+    assert finding.advice == f"call {setter} once, before the first call, and leave it"
+
+
+class Number:
+    factor = 2
+
+
+class Columns:
+    @functools.singledispatchmethod
+    def encode(self, column):
+        return X
+
+    @encode.register
+    def _(self, column: Number):
+        return X * column.factor
+
+
+def test_cache_of_functools_is_named_as_such():
+    columns, number = Columns(), Number()
+    encode = torch.compile(lambda x: x + columns.encode(number), backend="eager")
+    (finding,) = findings_after(lambda: encode(X), lambda: encode(X))
+    assert "singledispatch's cache of types" in finding.title
+    assert finding.advice.startswith("functools fills this cache in the first call: call the uncompiled function once before")
+
+
+class Adapter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.active, self.weights = "legal", {"legal": torch.ones(4), "retail": torch.zeros(4)}
+
+    def forward(self, x):
+        return x + self.weights[self.active]
+
+
+def test_finding_on_an_attribute_set_outside_names_the_line_of_the_call():
+    """The line in forward only reads the attribute; it was changed before the call."""
+    module = Adapter()
+    compiled = torch.compile(module, backend="eager")
+
+    def switched():
+        module.active = "retail"
+        compiled(X)  # the call
+
+    (finding,) = findings_after(lambda: compiled(X), switched)
+    assert finding.called_from is not None
+    assert finding.called_from.line == switched.__code__.co_firstlineno + 2
+    assert "copy what self.active selects into one tensor" in finding.advice
+
+
+class Counted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.damped = 0
+
+    def forward(self, x):
+        def damp(x):
+            self.damped += 1
+            return x * 0.5
+
+        return torch.cond(x.sum() > 2, damp, lambda x: x * 1.0, (x,))
+
+
+def test_attribute_that_a_branch_of_torch_cond_changes_is_named():
+    module = torch.compile(Counted(), backend="eager", fullgraph=True)
+    with dynx.watch() as watch, pytest.raises(Exception, match=r"[Hh]igher [Oo]rder"):
+        module(X)
+    (finding,) = watch.findings
+    assert finding.rule == "DX302"
+    assert "side effects" in finding.title
