@@ -91,8 +91,7 @@ def restored_torch():
             yield
     finally:
         for config, copy in zip(configs, copies, strict=True):
-            now = config.get_config_copy()
-            config.load_config({name: value for name, value in copy.items() if now[name] != value})
+            config.load_config(copy)
         for value, restore in states:
             restore(value)
         torch._dynamo.reset()
