@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -157,7 +157,7 @@ def _on_attempt(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
 
 
 def _explained(
-    failed: Iterable[FailedEntry],
+    failed: Sequence[FailedEntry],
     generation: int,
     code: CodeType,
     locals: Mapping[str, Any],
@@ -165,8 +165,8 @@ def _explained(
     backend: str,
     site: Location | None,
 ) -> Sequence[Reason]:
-    facts = {entry: _facts.get(CompileKey(generation, entry.against)) for entry in failed}
-    reasons = [explain(entry, of_entry, locals, globals, backend, site) for entry, of_entry in facts.items()]
+    facts = [_facts.get(CompileKey(generation, entry.against)) for entry in failed]
+    reasons = [explain(*pair, locals, globals, backend, site) for pair in zip(failed, facts, strict=True)]
     return in_words_of_the_user(reasons, code, locals, globals)
 
 
@@ -191,7 +191,7 @@ def _on_refused(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
     def after(result: Any, raised: BaseException | None) -> None:
         failed = tuple(map(parse_entry, result)) if raised is None else ()
         if failed:
-            reasons = _explained(failed, generation, call.code, call.locals, call.globals, "", site)
+            reasons = _explained(failed, generation, call.code, call.locals, call.globals, call.backend, site)
             compile_id = f"{failed[0].against.partition('/')[0]}/{len(failed)}"  # that of the recompile, if it were allowed
             location = _first_line_of(call.code, site)
             emit(Recompile(generation, compile_id, location, tuple(reasons), outcome="refused"))

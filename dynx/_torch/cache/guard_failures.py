@@ -7,6 +7,8 @@ from functools import partial
 from types import CodeType
 from typing import Any, NamedTuple
 
+from dynx._torch.compilation.frame import backend_name
+
 
 def guard_source(source: Any) -> str:
     """Return the expression of a Dynamo `Source`, such as `L['x']`; an empty string if the source has no name.
@@ -48,7 +50,7 @@ class RefusedCall(NamedTuple):
     code: CodeType
     locals: Mapping[str, Any]
     globals: Mapping[str, Any]
-    backend: Any
+    backend: str  # its name
 
 
 def refused_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RefusedCall:
@@ -58,7 +60,7 @@ def refused_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RefusedCall:
     """
     arguments = dict(zip(("entries", "frame", "backend"), args, strict=False)) | kwargs
     frame = arguments["frame"]
-    return RefusedCall(frame.f_code, frame.f_locals, frame.f_globals, arguments["backend"])
+    return RefusedCall(frame.f_code, frame.f_locals, frame.f_globals, backend_name(arguments["backend"]))
 
 
 def failure_reason(guards: Any, compile_id: str, locals: Mapping[str, Any], backend: Any) -> str:

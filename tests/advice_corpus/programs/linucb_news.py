@@ -41,8 +41,8 @@ class ClickSimulator:
         return context / np.linalg.norm(context)
 
     def click(self, context, arm):
-        chance = 1.0 / (1.0 + np.exp(-2.0 * self.preferences[arm] @ context))
-        return float(self.rng.random() < chance)
+        probability = 1.0 / (1.0 + np.exp(-2.0 * self.preferences[arm] @ context))
+        return float(self.rng.random() < probability)
 
 
 def main():
