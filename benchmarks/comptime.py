@@ -64,6 +64,7 @@ def gpt2() -> torch.nn.Module:
 
 def main() -> int:
     """Measure, print the table, and return 1 if a bound is missed or torch is not restored."""
+    out = out_option(__doc__)
     originals = dict(vars(InstructionTranslatorBase))
     ratios = []
     models = ("plain", Decoder), ("GPT-2", gpt2)
@@ -82,7 +83,7 @@ def main() -> int:
         ]
     wrapped = [name for name, value in originals.items() if vars(InstructionTranslatorBase)[name] is not value]
     print(f"attributes of torch that are still wrapped: {wrapped or 'none'}")
-    return report("dynx.comptime against plain torch.compile", ratios, out_option()) or bool(wrapped)
+    return report("dynx.comptime against plain torch.compile", ratios, out) or bool(wrapped)
 
 
 if __name__ == "__main__":

@@ -153,6 +153,7 @@ def profiling() -> list:
 
 
 def main() -> int:
+    out = out_option(__doc__)
     baseline = torch.compile(add, backend="eager")
     variants = {
         "warm call": dynx.compile(add_for_dynx, backend="eager"),
@@ -168,9 +169,7 @@ def main() -> int:
         )
         for name, compiled in variants.items()
     ]
-    return report(
-        "dynx.compile against torch.compile, and looking into its cache", measured + inspecting() + profiling(), out_option()
-    )
+    return report("dynx.compile against torch.compile, and looking into its cache", measured + inspecting() + profiling(), out)
 
 
 if __name__ == "__main__":

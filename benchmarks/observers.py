@@ -63,6 +63,7 @@ def main() -> int:
         compile_seconds(gpt2(), sys.argv[-1] == "with")
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
         return 0
+    out = out_option(__doc__)
     model = gpt2()
     ratios = [
         ratio("compile time, GPT-2", lambda: compile_seconds(model, True), lambda: compile_seconds(model, False), bound=1.05)
@@ -84,7 +85,7 @@ def main() -> int:
         )
     )
     ratios.append(ratio("peak memory", lambda: peak_bytes(True), lambda: peak_bytes(False), bound=1.05, pairs=15))
-    return report("dynx.watch() against no watch", ratios, out_option())
+    return report("dynx.watch() against no watch", ratios, out)
 
 
 if __name__ == "__main__":

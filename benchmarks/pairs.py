@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
 import random
 import statistics
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -98,5 +98,8 @@ def report(title: str, measured: list[Measured], out: Path | None) -> int:
     return 0 if all(each.holds for each in measured) else 1
 
 
-def out_option() -> Path | None:
-    return Path(sys.argv[sys.argv.index("--out") + 1]) if "--out" in sys.argv else None
+def out_option(description: str | None) -> Path | None:
+    """Parse the command line before anything is measured; the description is the docstring of the benchmark."""
+    options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--out", type=Path, metavar="FILE", help="write the ratios as JSON to this file")
+    return options.parse_args().out
