@@ -209,6 +209,15 @@ def _rule_of_reason(graph_break: GraphBreak) -> BreakRule | None:
     return next((rule for rule in RULES if rule.id not in _BY_LOCATION and rule.applies(graph_break)), None)
 
 
+NOT_REBUILT = "DX217"
+
+
+def unbuildable(graph_break: GraphBreak) -> str:
+    """Return the value that Dynamo has no code to rebuild: `DictValuesIterator`, or a generator."""
+    match = re.search(r"variable (\w+)", graph_break.explanation)
+    return "a generator" if graph_break.kind.startswith("Generator") or match is None else match[1]
+
+
 _BY_LOCATION = ("DX207", "DX501", "DX206")
 
 
@@ -335,6 +344,13 @@ RULES: tuple[BreakRule, ...] = (
         lambda b: b.kind.startswith("Call to `torch._dynamo.graph_break()`") and "graph_break" in b.code,
         lambda b: "torch._dynamo.graph_break() splits the graph in two",
         _advise("remove it, if the break is not wanted"),
+    ),
+    BreakRule(
+        NOT_REBUILT,
+        "a value that Dynamo cannot rebuild after a graph break",
+        lambda b: b.kind.startswith(("Reconstruction failure", "Generator reconstruction")),
+        lambda b: f"Dynamo cannot rebuild {unbuildable(b)} outside the graph{_code(b)}",
+        lambda b: "remove the graph break inside this call, if there is one; or use a list or tensors instead",
     ),
 )
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
-from dynx.advice.break_rules import rule_of
+from dynx.advice.break_rules import NOT_REBUILT, rule_of, unbuildable
 from dynx.records.compile import Compile
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
@@ -13,11 +14,16 @@ from dynx.records.graph_break import GraphBreak
 
 def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile]) -> tuple[Finding, ...]:
     """Return the findings for graph breaks: one for each rule and source line, with the compile time that the breaks cost."""
-    merged: dict[tuple[str, str, int, str], Finding] = {}
+    merged: dict[BreakKey, Finding] = {}
+    consequences: list[tuple[BreakKey, GraphBreak]] = []
     costs = _Costs(tuple(compiles))
+    breaks = tuple(breaks)
     for graph_break in breaks:
         rule = rule_of(graph_break)
         if rule is None:
+            continue
+        if rule.id == NOT_REBUILT and (earlier := _cause_of(graph_break, breaks)) is not None:
+            consequences.append((earlier, graph_break))
             continue
         title, advice = rule.title_of(graph_break), rule.advice(graph_break)
         if graph_break.fatal:
@@ -36,18 +42,48 @@ def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile]) -> tuple[Fin
         )
         key = _key(rule.id, graph_break)
         merged[key] = _join(merged[key], finding) if key in merged else finding
+    for key, graph_break in consequences:
+        merged[key] = _with_consequence(merged[key], graph_break, costs)
     return tuple(merged.values())
+
+
+def _cause_of(graph_break: GraphBreak, breaks: Iterable[GraphBreak]) -> BreakKey | None:
+    """Return the finding of another graph break in the same compilation: after it, Dynamo could not rebuild a value."""
+    for earlier in breaks:
+        rule = rule_of(earlier)
+        if rule is not None and rule.id != NOT_REBUILT and set(earlier.compiles) & set(graph_break.compiles):
+            return _key(rule.id, earlier)
+    return None
+
+
+def _with_consequence(finding: Finding, graph_break: GraphBreak, costs: _Costs) -> Finding:
+    eager = costs.left_eager(graph_break)
+    ends = f"; {eager} runs eagerly: Dynamo cannot rebuild {unbuildable(graph_break)} outside the graph" if eager else ""
+    return replace(
+        finding,
+        title=f"{finding.title}{ends}",
+        seconds=finding.seconds + costs.seconds(graph_break),
+        evidence=(*finding.evidence, *_evidence(graph_break)),
+    )
+
+
+class BreakKey(NamedTuple):
+    """Key by which findings are merged: rule and line; in a library also its own line, one for each cause."""
+
+    rule: str
+    file: str
+    line: int
+    in_library: str
 
 
 _OF_ONE_CALL = ("DX204", "DX205", "DX206", "DX210")
 
 
-def _key(rule: str, graph_break: GraphBreak) -> tuple[str, str, int, str]:
-    """Return the key by which findings are merged: rule and line; in a library also its own line, one for each cause."""
+def _key(rule: str, graph_break: GraphBreak) -> BreakKey:
     location = graph_break.location
     rule = "call" if rule in _OF_ONE_CALL else rule  # tqdm() in a `for`, open() in a `with`: two breaks for one call
     where = f"{location.file}:{location.line}" if location.library is not None else ""
-    return rule, location.own.file, location.own.line, where
+    return BreakKey(rule, location.own.file, location.own.line, where)
 
 
 class _AttemptKey(NamedTuple):
@@ -82,6 +118,11 @@ class _Costs:
             elif compile.key in graph_break.compiles and compile.resumes is None:
                 total += self._discarded(compile, graph_break)
         return total
+
+    def left_eager(self, graph_break: GraphBreak) -> str | None:
+        """Return the name of the function that runs eagerly because torch cannot resume after a graph break."""
+        compiles = (compile for compile in self._first if is_caused_by(compile, graph_break))
+        return next((compile.location.own.function for compile in compiles if compile.outcome == "skipped"), None)
 
     def _discarded(self, compile: Compile, graph_break: GraphBreak) -> float:
         for attempt in compile.attempts:

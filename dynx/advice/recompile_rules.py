@@ -161,6 +161,9 @@ def _instances_advice(cause: Cause) -> str:
     reason, count = cause.first, len(cause.recompiles) + 1
     if reason.holder == "object" and not _is_size(reason):
         first = f"pass what depends on {spoken(reason.source)} as an argument, such as a tensor"
+    elif cause.apart is not None:
+        line = cause.apart.location.own.line
+        first = f"remove the graph break at line {line}: each {reason.other_instance} is then part of the graph of its caller"
     else:
         first = f"compile the whole model that contains each {reason.other_instance}"
     return (
@@ -172,6 +175,13 @@ def _instances_advice(cause: Cause) -> str:
 def _tensor_of(reason: Reason) -> str:
     """Return the name of a tensor of which a size or stride changed."""
     return spoken(re.sub(r"\.(?:size|stride)\(\)\[\d+\]$", "", reason.source))
+
+
+def _stride_advice(cause: Cause) -> str:
+    tensor = _tensor_of(cause.first)
+    if re.search(r"[.\[]", tensor):  # stored in an object, such as the state of a cache
+        return f"store {tensor} in one memory format: .contiguous(), or copy_() into one buffer, where it is assigned"
+    return f"pass {tensor} in one memory format: .contiguous(memory_format=...) before the call"
 
 
 def differs_by_instance(reason: Reason) -> bool:
@@ -360,7 +370,7 @@ RULES: tuple[RecompileRule, ...] = (
         "DX117",
         "a tensor's strides change",
         _kind("stride"),
-        lambda cause: f"pass {_tensor_of(cause.first)} in one memory format: .contiguous(memory_format=...) before the call",
+        _stride_advice,
     ),
     RecompileRule(
         "DX103",

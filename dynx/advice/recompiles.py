@@ -48,6 +48,7 @@ def causes(
 ) -> tuple[Cause, ...]:
     """Group recompiles by function, advice rule and changed value; recompiles to which no rule applies are omitted."""
     dynamic, compiles = tuple(dynamic), tuple(compiles)
+    breaks = tuple(breaks)
     parts = parts_of(compiles, breaks)
     fixed = {(record.generation, record.id, LOCAL.sub(r"\1", record.source)): record for record in specialized}
     callers = {compile.key: compile.called_from for compile in compiles}
@@ -68,6 +69,7 @@ def causes(
             callers.get(group[0].key),
             _fixed_by(group, fixed),
             *_part(key.frame, parts),
+            _break_at(callers.get(group[0].key), breaks),
         )
         for key, group in groups.items()
     )
@@ -80,6 +82,14 @@ def _fixed_by(group: list[Recompile], fixed: dict[tuple[int, str, str], Speciali
     """
     last = next((recompile for recompile in reversed(group) if recompile.outcome == "compiled"), group[-1])
     return fixed.get((last.generation, last.id, last.reasons[0].source))
+
+
+def _break_at(call: Location | None, breaks: tuple[GraphBreak, ...]) -> GraphBreak | None:
+    """Return the graph break that was reached through the line of a call: the called function is then compiled on its own."""
+    if call is None:
+        return None
+    line = call.own.file, call.own.line
+    return next((found for found in breaks if line in [(entry.own.file, entry.own.line) for entry in found.chain]), None)
 
 
 def _part(frame: FrameKey, parts: Mapping[FrameKey, Part]) -> tuple[GraphBreak | None, FrameKey]:

@@ -55,6 +55,7 @@ class Cause:
     fixed: Specialized | None = None  # the line that fixed the size or number to one value after it was symbolic
     after: GraphBreak | None = None  # the graph break after which the function resumes
     whole: FrameKey | None = None  # the function that this one is a part of; itself if no graph break split it
+    apart: GraphBreak | None = None  # the graph break in a caller, because of which the function is compiled on its own
     allowed: int | None = None  # the recompile limit that the function reached
 
     @property

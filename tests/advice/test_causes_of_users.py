@@ -159,3 +159,65 @@ def test_attribute_that_a_branch_of_torch_cond_changes_is_named():
     (finding,) = watch.findings
     assert finding.rule == "DX302"
     assert "side effects" in finding.title
+
+
+class Noisy(torch.nn.Module):
+    """A layer whose size differs from that of its siblings, with a graph break in its term of the loss."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(size))
+
+    def term(self):
+        scale = self.weight.sum()
+        print("term")
+        return scale * 2
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([Noisy(size) for size in (3, 5)])
+
+    def terms(self):
+        return sum([layer.term() for layer in self.layers])
+
+
+@functools.cache
+def findings_on_terms():
+    net = Net()
+    compiled = torch.compile(lambda x: x.sum() + net.terms(), backend="eager")
+    return findings_after(lambda: compiled(X))
+
+
+def test_break_that_cannot_be_resumed_in_a_comprehension_is_one_finding_with_the_break_in_it(capsys):
+    (printed,) = (finding for finding in findings_on_terms() if finding.rule == "DX201")
+    assert printed.title == (
+        "print() splits the graph in two; Net.terms runs eagerly: Dynamo cannot rebuild DictValuesIterator outside the graph"
+    )
+    assert "DX217" not in [finding.rule for finding in findings_on_terms()]
+
+
+def test_sizes_of_instances_that_a_graph_break_keeps_out_of_their_callers_graph_name_the_break(capsys):
+    (sizes,) = (finding for finding in findings_on_terms() if finding.rule == "DX102")
+    line = Noisy.term.__code__.co_firstlineno + 2
+    assert sizes.advice.startswith(f"remove the graph break at line {line}: each Noisy is then part of the graph of its caller")
+
+
+class Rolling:
+    """Holds the last columns of its input, a view whose strides differ from those of the first state."""
+
+    def __init__(self):
+        self.state = torch.zeros(2, 3)
+
+    def step(self, x):
+        window = torch.cat([self.state, x], dim=1)
+        self.state = window[:, -3:]
+        return window.sum()
+
+
+def test_finding_on_strides_of_a_stored_tensor_says_to_store_it_in_one_memory_format():
+    compiled = torch.compile(Rolling().step, backend="eager")
+    (finding,) = findings_after(*[lambda: compiled(torch.ones(2, 1))] * 2)
+    assert (finding.rule, finding.title) == ("DX117", "self.state.stride(0) 3, then 4")
+    assert finding.advice.startswith("store self.state in one memory format: .contiguous()")
