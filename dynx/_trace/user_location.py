@@ -61,7 +61,19 @@ def owner_of_file(file: str) -> FileOwner:
             return FileOwner("library", parts[index + 1].removesuffix(".py"))
     if path.startswith(_standard_library()):
         return FileOwner("python")
+    folder = next((entry for entry in sys.path if entry and path.startswith(entry + os.sep) and _is_installed(entry)), None)
+    if folder is not None:
+        return FileOwner("library", os.path.relpath(path, folder).split(os.sep)[0].removesuffix(".py"))
     return FileOwner("user")
+
+
+@cache
+def _is_installed(folder: str) -> bool:
+    """Return whether pip installed packages into this folder of `sys.path`, such as with `pip install --target`."""
+    try:
+        return any(name.endswith(".dist-info") for name in os.listdir(folder))
+    except OSError:
+        return False
 
 
 @cache

@@ -180,6 +180,8 @@ def _is_sparse(graph_break: GraphBreak) -> bool:
 
 def _library_advice(graph_break: GraphBreak) -> str:
     library = graph_break.location.library
+    if graph_break.callee in ("print", "builtins.print"):
+        return "torch._dynamo.config.reorderable_logging_functions.add(print): the text is printed after the graph"
     if _is_print(graph_break):
         return "change what it warns of; or add the logger's method to torch._dynamo.config.ignore_logging_functions"
     known = libraries.advice_on_break(graph_break)
@@ -201,7 +203,11 @@ def _block_advice(graph_break: GraphBreak) -> str:
     if rule is None:
         return f"move it out of the {graph_break.block}, or out of the function"
     advice = rule.advice(graph_break)
-    return advice if "outside" in advice else f"{advice}; or move it out of the {graph_break.block}, or out of the function"
+    return (
+        advice
+        if re.search(r"outside|out of", advice)
+        else f"{advice}; or move it out of the {graph_break.block}, or out of the function"
+    )
 
 
 def _rule_of_reason(graph_break: GraphBreak) -> BreakRule | None:

@@ -7,13 +7,19 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dynx.advice.break_rules import NOT_REBUILT, rule_of, unbuildable
+from dynx.advice.names import is_array
+from dynx.advice.rule import Cause
 from dynx.records.compile import Compile
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
+from dynx.records.recompile import Recompile
 
 
-def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile]) -> tuple[Finding, ...]:
-    """Return the findings for graph breaks: one for each rule and source line, with the compile time that the breaks cost."""
+def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile], inside: Iterable[Cause] = ()) -> tuple[Finding, ...]:
+    """Return the findings for graph breaks: one for each rule and source line, with the compile time that the breaks cost.
+
+    `inside` are causes of recompiles for which `break_around` returns a graph break: they are part of its finding.
+    """
     merged: dict[BreakKey, Finding] = {}
     consequences: list[tuple[BreakKey, GraphBreak]] = []
     costs = _Costs(tuple(compiles))
@@ -44,7 +50,44 @@ def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile]) -> tuple[Fin
         merged[key] = _join(merged[key], finding) if key in merged else finding
     for key, graph_break in consequences:
         merged[key] = _with_consequence(merged[key], graph_break, costs)
+    recompiles: dict[BreakKey, list[Recompile]] = {}
+    for cause in inside:
+        if (around := break_around(cause, breaks)) is not None and (rule := rule_of(around)) is not None:
+            recompiles.setdefault(_key(rule.id, around), []).extend(cause.recompiles)
+    for key, found in recompiles.items():
+        merged[key] = _with_recompiles(merged[key], found)
     return tuple(merged.values())
+
+
+_OF_SIZES = ("DX102", "DX117", "DX119")  # what the program passes to the library, such as a batch size
+
+
+def break_around(cause: Cause, breaks: Iterable[GraphBreak]) -> GraphBreak | None:
+    """Return the graph break in a library because of which functions that only the library calls are compiled on their own.
+
+    Values that such a function has been compiled for are those of the library: its user can only remove the graph break.
+    """
+    call, location = cause.called_from, cause.recompiles[0].location
+    if call is None or call.library is None or call.library != location.library:
+        return None
+    if cause.rule.id in _OF_SIZES and not is_array(cause.first.source):
+        return None
+    line = call.library, location.own.file, location.own.line
+    return next(
+        (each for each in breaks if line == (each.location.library, each.location.own.file, each.location.own.line)), None
+    )
+
+
+def _with_recompiles(finding: Finding, recompiles: list[Recompile]) -> Finding:
+    plural = "s" if len(recompiles) > 1 else ""
+    library = recompiles[0].location.library
+    evidence = (f"{each.id}: {each.location.function}: {each.reasons[0].text}" for each in recompiles)
+    return replace(
+        finding,
+        title=f"{finding.title}; {len(recompiles)} recompile{plural} inside {library}",
+        seconds=finding.seconds + sum(each.seconds for each in recompiles),
+        evidence=(*finding.evidence, *evidence),
+    )
 
 
 def _cause_of(graph_break: GraphBreak, breaks: Iterable[GraphBreak]) -> BreakKey | None:

@@ -71,6 +71,7 @@ _OF_VALUES = (
     ),
     Option("transformers", r"gradient_checkpointing", "switch gradient checkpointing before the first call, and leave it"),
     Option("accelerate", r"gradient_state|sync_gradients|step", "call accelerator methods outside the compiled function"),
+    Option("torchmetrics", r"", "update and compute metrics outside the compiled function"),
 )
 
 _OF_SCHEDULERS = re.compile(r"last_epoch|_step_count|_last_lr|lr_scheduler")

@@ -11,7 +11,13 @@ _OF_CLASS = re.compile(r"dict\(type\((?P<owner>(?:[^()]|\([^()]*\))*)\)\.__dict_
 _CACHE_OF_DISPATCH = re.compile(r"(?:\.dispatcher)?\.dispatch\.__closure__\[\d+\]\.cell_contents\.data$")
 _NAMED = re.compile(r"\b(?:G|kwargs)\['(\w+)'\]")
 _STATE_KEY = re.compile(r"\[list\(dict\.keys\([^()]*\)\)\[\d+\]\]")
+_AS_TENSOR = re.compile(r"___(?:from_numpy|as_tensor)\(([^()]*)\)")
 SIZE = re.compile(r"(?P<tensor>.*)\.size\(\)\[(?P<dim>\d+)\]$")
+
+
+def is_array(source: str) -> bool:
+    """Return whether a guard source is a numpy array, which Dynamo traces as a tensor."""
+    return "___from_numpy(" in source
 
 
 def spoken(source: str) -> str:
@@ -22,6 +28,7 @@ def spoken(source: str) -> str:
     source = _CACHE_OF_DISPATCH.sub("'s cache of types", source).replace(
         "dispatch_cache.data", "singledispatch's cache of types"
     )
+    source = _AS_TENSOR.sub(r"\1", source)
     source = _STATE_KEY.sub("[…]", source)
     source = _IMPORTED.sub(lambda match: match[1].replace("_dot_", "."), source)
     return _NAMED.sub(r"\1", source)

@@ -146,6 +146,9 @@ MEMBER_OF_ENUM = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+$")
 
 
 def _module_int_advice(cause: Cause) -> str:
+    location = cause.first.location
+    if location is not None and location.library is not None:
+        return f"{location.library} changes it: call that outside the compiled function; or expect one recompile per value"
     if _COUNTS_A_LOOP.search(cause.first.code):
         return (
             "the loop is unrolled for each value, and one recompile per value is expected; "

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from dynx.advice.names import LOCAL, SIZE, spoken
+from dynx.advice.names import LOCAL, SIZE, is_array, spoken
 from dynx.advice.recompile_rules import (
     DEVICES,
     MEMBER_OF_ENUM,
@@ -113,7 +113,9 @@ def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ..
     sizes = [change for change in alike if change.dim.startswith("size ")]
     dimensions = ((LOCAL.sub(r"\1", change.source), change.dim.removeprefix("size ")) for change in sizes)
     return tuple(
-        f"mark_dynamic({spoken(tensor)}, {dim})" for tensor, dim in dimensions if f"{tensor}.size()[{dim}]" != reason.source
+        f"mark_dynamic({spoken(tensor)}, {dim})"
+        for tensor, dim in dimensions
+        if f"{tensor}.size()[{dim}]" != reason.source and not is_array(tensor)
     )
 
 
@@ -253,7 +255,8 @@ def subject_of(reason: Reason) -> str:
     if reason.kind == "global_state":
         return "global torch state" if " " in reason.source else reason.source
     if match := SIZE.match(reason.source):
-        return f"{spoken(match['tensor'])}.size({match['dim']})"
+        tensor = spoken(match["tensor"])
+        return f"{tensor}.shape[{match['dim']}]" if is_array(reason.source) else f"{tensor}.size({match['dim']})"
     if reason.kind == "stride":
         return re.sub(r"stride\(\)\[(\d+)\]$", r"stride(\1)", spoken(reason.source))
     source = spoken(reason.source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dynx.advice.names import SIZE, spoken
+from dynx.advice.names import SIZE, is_array, spoken
 from dynx.advice.rule import Cause
 from dynx.records.observed import Specialized
 
@@ -31,6 +31,9 @@ def size_advice(cause: Cause) -> str:
         if len(cause.recompiles) == 1 and not (LOOP.search(cause.fixed.code) or _LOOKUP.search(cause.fixed.code)):
             return f"{mark} before the call, and all sizes that this line compares with it; or pad to one size"
         return _advice_on_fixed_size(cause.fixed)
+    if is_array(reason.source):
+        tensor = f"torch.from_numpy({spoken(match['tensor'])})"
+        return f"compile with dynamic=True; or pass {tensor} with mark_dynamic(it, {match['dim']})"
     if cause.after is not None:
         line = cause.after.location.own.line
         return f"compile with dynamic=True, or remove the graph break at line {line}: a value inside cannot be marked"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 
+import numpy
 import pytest
 import torch
+from programs_runner import PROGRAMS
 
 import dynx
 
@@ -221,3 +223,40 @@ def test_finding_on_strides_of_a_stored_tensor_says_to_store_it_in_one_memory_fo
     (finding,) = findings_after(*[lambda: compiled(torch.ones(2, 1))] * 2)
     assert (finding.rule, finding.title) == ("DX117", "self.state.stride(0) 3, then 4")
     assert finding.advice.startswith("store self.state in one memory format: .contiguous()")
+
+
+def test_advice_on_a_numpy_array_names_the_array_and_can_be_followed():
+    """Dynamo traces a numpy array as `___from_numpy(x)`, which a user cannot write, and `mark_dynamic` takes no array."""
+
+    def normalized(x):
+        return (x - x.mean()) / x.std()
+
+    compiled = torch.compile(normalized, backend="eager")
+    (finding,) = findings_after(*[functools.partial(compiled, numpy.ones(size)) for size in (4, 5)])
+    assert finding.title == "x.shape[0] 4, then 5"
+    assert finding.advice.startswith("compile with dynamic=True")
+    torch._dynamo.reset()
+    followed = torch.compile(normalized, backend="eager", dynamic=True)
+    assert not findings_after(*[functools.partial(followed, numpy.ones(size)) for size in (4, 5)])
+
+
+def test_recompiles_inside_a_library_after_its_graph_break_are_part_of_the_finding_on_the_break(monkeypatch):
+    monkeypatch.syspath_prepend(PROGRAMS / "site-packages")
+    from fakelib.counting import smooth
+
+    compiled = torch.compile(lambda signal: smooth(signal) + 1, backend="eager")
+    (finding,) = findings_after(lambda: compiled(X))
+    assert finding.rule == "DX501"
+    assert finding.title.endswith("; 1 recompile inside fakelib")
+    assert any("_scaled" in line for line in finding.evidence)
+
+
+def test_print_in_a_library_is_advised_an_option_of_torch_that_removes_the_break(monkeypatch):
+    monkeypatch.syspath_prepend(PROGRAMS / "site-packages")
+    from fakelib.counting import announced
+
+    (finding,) = findings_after(lambda: torch.compile(announced, backend="eager")(X))
+    assert "reorderable_logging_functions.add(print)" in finding.advice
+    monkeypatch.setattr(torch._dynamo.config, "reorderable_logging_functions", {print})
+    torch._dynamo.reset()
+    assert not findings_after(lambda: torch.compile(announced, backend="eager")(X))

@@ -28,6 +28,13 @@ def test_owner_of_a_file_is_torch_dynx_python_a_library_or_the_user():
     assert owner_of_file("/tmp/ipykernel_12/345.py") == ("user", None)
 
 
+def test_package_in_a_folder_where_pip_installed_with_target_is_a_library(tmp_path, monkeypatch):
+    (tmp_path / "vendored").mkdir()
+    (tmp_path / "vendored-1.0.dist-info").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert owner_of_file(str(tmp_path / "vendored" / "core.py")) == ("library", "vendored")
+
+
 def test_user_location_is_the_innermost_line_of_the_users_code():
     stack = (USER, RawFrame("/home/me/model.py", 7, "forward"), RawFrame(TORCH, 9, "relu"), RawFrame(json.__file__, 1, "x"))
     assert user_location(stack) == Location("/home/me/model.py", 7, "forward")
