@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -58,12 +59,12 @@ class SeenValues:
         seen = self._values.setdefault(frame, {})
         for reason in reasons:
             if reason.expected is not None:
-                seen.setdefault(reason.source, set()).add(reason.expected)
+                seen.setdefault(reason.source, set()).add(_as_value(reason.expected))
 
         def rank(reason: Reason) -> int:
             if _limits_dynamic(reason, reasons):
                 return 0
-            if reason.got is None or reason.got in seen.get(reason.source, ()):
+            if reason.got is None or _as_value(reason.got) in seen.get(reason.source, ()):
                 return 2
             # torch does not report which object it expected, so an alternating object always looks new
             return 1 if reason.kind in ("object", "function") else 0
@@ -71,8 +72,19 @@ class SeenValues:
         ordered = sorted(reasons, key=rank)
         for reason in reasons:
             if reason.got is not None:
-                seen.setdefault(reason.source, set()).add(reason.got)
+                seen.setdefault(reason.source, set()).add(_as_value(reason.got))
         return tuple(ordered)
+
+
+_TYPE = re.compile(r"<class '(?:[\w.]+\.)?(?P<name>[\w<>]+)'>")
+
+
+def _as_value(text: str) -> str:
+    """Return one text for a value that guards of several kinds describe: `<class 'NoneType'>` is `None`."""
+    match = _TYPE.match(text)
+    if match is None:
+        return text
+    return "None" if match["name"] == "NoneType" else f"a {match['name']}"
 
 
 def _limits_dynamic(reason: Reason, reasons: Sequence[Reason]) -> bool:

@@ -14,6 +14,7 @@ from dynx.records.observed import Specialized
 from dynx.records.recompile import GuardKind, Reason
 
 _NUMBER = re.compile(r"-?\d")
+_FLOAT = re.compile(r"-?\d+\.\d|-?\d+(?:\.\d+)?e-?\d|-?inf$")
 _INT = re.compile(r"-?\d+$")
 _ITEM = ".item()"
 _CONTAINER: tuple[GuardKind, ...] = ("length", "keys")
@@ -164,6 +165,8 @@ def _instances_advice(cause: Cause) -> str:
     reason, count = cause.first, len(cause.recompiles) + 1
     if reason.holder == "object" and not _is_size(reason):
         first = f"pass what depends on {spoken(reason.source)} as an argument, such as a tensor"
+    elif _is_float_of_instances(reason):
+        first = f"make {spoken(reason.source)} a tensor, such as a buffer: tensors of equal shape share the compiled code"
     elif cause.apart is not None:
         line = cause.apart.location.own.line
         first = f"remove the graph break at line {line}: each {reason.other_instance} is then part of the graph of its caller"
@@ -173,6 +176,12 @@ def _instances_advice(cause: Cause) -> str:
         f"{first}; or compile each with isolate_recompiles=True; "
         f"or raise torch._dynamo.config.recompile_limit above {max(count, cause.allowed or 0)}"
     )
+
+
+def _is_float_of_instances(reason: Reason) -> bool:
+    """Return whether instances differ only by a float: as a tensor, it would need no guard on its value."""
+    names = {source.rpartition(".")[2] for source in (reason.source, *reason.differing)}
+    return reason.kind == "value" and bool(_FLOAT.match(reason.expected or "")) and len(names) == 1
 
 
 def _tensor_of(reason: Reason) -> str:

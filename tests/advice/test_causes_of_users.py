@@ -260,3 +260,38 @@ def test_print_in_a_library_is_advised_an_option_of_torch_that_removes_the_break
     monkeypatch.setattr(torch._dynamo.config, "reorderable_logging_functions", {print})
     torch._dynamo.reset()
     assert not findings_after(lambda: torch.compile(announced, backend="eager")(X))
+
+
+class Quantized(torch.nn.Module):
+    def __init__(self, scale, as_tensor):
+        super().__init__()
+        if as_tensor:
+            self.register_buffer("scale", torch.tensor(scale))
+        else:
+            self.scale = scale
+
+    def forward(self, x):
+        return x * self.scale
+
+
+@pytest.mark.parametrize("as_tensor", [False, True])
+def test_advice_on_instances_that_differ_by_a_float_is_to_make_it_a_tensor(as_tensor):
+    layers = [Quantized(scale, as_tensor) for scale in (0.5, 0.25, 0.125)]
+    for layer in layers:
+        layer.compile(backend="eager")
+    findings = findings_after(*[functools.partial(layer, X) for layer in layers])
+    assert [finding.rule for finding in findings] == ([] if as_tensor else ["DX115"])
+    assert all(finding.advice.startswith("make self.scale a tensor, such as a buffer") for finding in findings)
+
+
+def denoise(audio, noise):
+    return audio * 2, audio.sum() if noise is None else audio.mean() + noise
+
+
+def test_new_strides_are_the_cause_of_a_recompile_though_an_entry_for_another_argument_fails_too():
+    """The entries fail because of the strides, and because `noise` is None, for which there is an entry already."""
+    compiled = torch.compile(denoise, backend="eager", dynamic=False)
+    wide = torch.ones(2, 6)
+    calls = [(wide, None), (wide, X.sum()), (torch.ones(6, 2).T, None)]
+    findings = findings_after(*[functools.partial(compiled, *call) for call in calls])
+    assert {finding.title for finding in findings} == {"noise None, then a Tensor", "audio.stride(0) 6, then 1"}

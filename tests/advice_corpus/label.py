@@ -4,7 +4,7 @@ A label is the TOML file beside the program:
 
     asked = "https://github.com/huggingface/transformers/issues/12345"   # or a sentence: who writes such a program
     family = "training loops"
-    written = "before"           # before the rules were changed for this corpus, after, or last: once more after that
+    written = "before"           # the rules were changed for this corpus, "after", or in a "third" or "fourth" set
 
     [[costs]]
     kind = "recompile"           # recompile | graph break | gave up | failed
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-WRITTEN = ("before", "after", "last")
+WRITTEN = ("before", "after", "third", "fourth")
 KINDS = ("recompile", "graph break", "gave up", "failed")
 
 
