@@ -217,8 +217,9 @@ def test_ranks_started_later_do_not_overwrite_the_run_files_of_earlier_ranks(sta
 
 
 @pytest.mark.slow
-def test_dataloader_worker_of_a_rank_writes_its_own_run_file(start, tmp_path):
+def test_dataloader_worker_of_a_rank_writes_its_own_run_file(start, tmp_path, monkeypatch):
     """A DataLoader worker inherits RANK from its rank, but is not a rank itself."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # torch compiles nothing in a fork of a process that uses CUDA
     source = (
         TRAIN.replace("dist.barrier()\n", "")
         + """

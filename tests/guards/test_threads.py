@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -66,7 +65,7 @@ def test_reset_waits_until_another_thread_has_evaluated_its_guards(reset):
     program = RESET_IN_A_CALL.format(reset=reset)
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=600, check=False)
     if reset.startswith("torch"):
-        assert result.returncode == -signal.SIGSEGV
+        assert result.returncode != 0  # torch reads freed memory: mostly SIGSEGV, at times an exception or SIGABRT
     else:
         assert (result.returncode, result.stdout) == (0, b"alive\n"), result.stderr
 
