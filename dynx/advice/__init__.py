@@ -37,7 +37,7 @@ def advise(run: Run) -> tuple[Finding, ...]:
     causes = recompiles.causes(run.recompiles, run.dynamic, run.specialized, run.compiles, run.graph_breaks)
     at_limit, included = limits.find_all(run.gave_up, causes)
     findings = [*at_limit, *limits.find_failures(run.compiles, run.graph_breaks)]
-    inside = [cause for cause in causes if id(cause) not in included and breaks.break_around(cause, run.graph_breaks)]
+    inside = breaks.inside_libraries((cause for cause in causes if id(cause) not in included), run.graph_breaks)
     included.update(map(id, inside))
     findings += recompiles.find_all(cause for cause in causes if id(cause) not in included)
     findings += breaks.find(run.graph_breaks, run.compiles, inside)

@@ -62,6 +62,19 @@ def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile], inside: Iter
 _OF_SIZES = ("DX102", "DX117", "DX119")  # what the program passes to the library, such as a batch size
 
 
+def inside_libraries(causes: Iterable[Cause], breaks: Iterable[GraphBreak]) -> list[Cause]:
+    """Return the causes for which `break_around` returns a graph break, and which say nothing about the user's own values.
+
+    Sizes come from what the program passes to the library: they are a finding of their own unless a function that the program
+    calls itself has one.
+    """
+    causes, breaks = tuple(causes), tuple(breaks)
+    of_sizes = {id(cause) for cause in causes if cause.rule.id in _OF_SIZES and not is_array(cause.first.source)}
+    called = (cause for cause in causes if id(cause) in of_sizes)
+    is_reported = any(cause.called_from is None or cause.called_from.library is None for cause in called)
+    return [cause for cause in causes if (is_reported or id(cause) not in of_sizes) and break_around(cause, breaks)]
+
+
 def break_around(cause: Cause, breaks: Iterable[GraphBreak]) -> GraphBreak | None:
     """Return the graph break in a library because of which functions that only the library calls are compiled on their own.
 
@@ -69,8 +82,6 @@ def break_around(cause: Cause, breaks: Iterable[GraphBreak]) -> GraphBreak | Non
     """
     call, location = cause.called_from, cause.recompiles[0].location
     if call is None or call.library is None or call.library != location.library:
-        return None
-    if cause.rule.id in _OF_SIZES and not is_array(cause.first.source):
         return None
     line = call.library, location.own.file, location.own.line
     return next(

@@ -23,6 +23,9 @@ _ONLY_FORWARD = 'compile model.forward, not generate; or let generate compile it
 
 _HOOKS = "call the uncompiled model once before the first compiled call: transformers installs its hooks in the first call"
 
+_NETWORK = "compile the network, not training_step: self.log and the trainer then run outside the graph"
+_SCHEDULER = "compile the model, and call the scheduler's step() outside the compiled function"
+
 _OF_BREAKS = (
     Option(
         "transformers",
@@ -48,6 +51,15 @@ _OF_BREAKS = (
     ),
     Option("accelerate", r"", "call accelerator methods outside the compiled function"),
     Option("torchmetrics", r"", "update and compute metrics outside the compiled function"),
+    Option("lightning", r"", _NETWORK),
+    Option("pytorch_lightning", r"", _NETWORK),
+    Option("diffusers", r"schedul", _SCHEDULER),
+    Option(
+        "torch_geometric",
+        r"utils/loop|self_loops",
+        "add self-loops before the call, with add_self_loops=False in the layer; "
+        "or torch._dynamo.config.capture_dynamic_output_shape_ops = True",
+    ),
     Option("scipy", r"", "call it outside the compiled function, or wrap it as a torch.library.custom_op"),
     Option(
         "torchvision",
@@ -72,6 +84,9 @@ _OF_VALUES = (
     Option("transformers", r"gradient_checkpointing", "switch gradient checkpointing before the first call, and leave it"),
     Option("accelerate", r"gradient_state|sync_gradients|step", "call accelerator methods outside the compiled function"),
     Option("torchmetrics", r"", "update and compute metrics outside the compiled function"),
+    Option("lightning", r"", _NETWORK),
+    Option("pytorch_lightning", r"", _NETWORK),
+    Option("diffusers", r"timestep|step_index|sigmas|schedul", _SCHEDULER),
 )
 
 _OF_SCHEDULERS = re.compile(r"last_epoch|_step_count|_last_lr|lr_scheduler")
@@ -92,7 +107,7 @@ def advice_on_value(reason: Reason) -> str | None:
     """Return the advice for a changed value that a library or a scheduler of torch holds; None for any other."""
     if _OF_SCHEDULERS.search(reason.source) and reason.holder != "argument":
         return "call the scheduler's step() outside the compiled function"
-    library = _library_of(reason.location)
+    library = library_of(reason)
     if re.search(r"\bdispatch(?:_cache\.data|\.__closure__)", reason.source):
         return _DISPATCH
     where = f"{reason.source} {reason.location.function if reason.location is not None else ''}"
@@ -100,5 +115,11 @@ def advice_on_value(reason: Reason) -> str | None:
     return next(options, None)
 
 
-def _library_of(location: Location | None) -> str | None:
-    return location.library if location is not None else None
+def advice_on_failure(location: Location) -> str | None:
+    """Return the advice for a compilation that fails in a library of which no part can be compiled; None for any other."""
+    return next((option.advice for option in _OF_BREAKS if option.library == location.library and not option.applies), None)
+
+
+def library_of(reason: Reason) -> str | None:
+    """Return the library whose code reads the changed value; None if it is the user's code."""
+    return reason.location.library if reason.location is not None else None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from dynx.advice import recompiles
+from dynx.advice import libraries, recompiles
 from dynx.advice.resumed import frame_of
 from dynx.advice.rule import Cause, Rule
 from dynx.records.compile import Compile, GaveUp
@@ -163,6 +163,7 @@ def find_failures(compiles: Iterable[Compile], breaks: Iterable[GraphBreak]) -> 
         if changed := _CHANGED_ATTRIBUTE.search(reason):
             title = f"{title}: {changed[0]}"
         location = compile.failed_at or (graph_break.location if graph_break is not None else compile.location)
+        advice = libraries.advice_on_failure(location) or advice
         code = f": {compile.code or reason.partition(' raised: ')[2]}".removesuffix(": ")
         evidence = (reason, *((graph_break.explanation, *graph_break.hints) if graph_break is not None else ()))
         finding = Finding(

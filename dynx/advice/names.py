@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 LOCAL = re.compile(r"\bL\['(\w+)'\]")
-_MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\['([^']+)'\]")
+_MEMBER = re.compile(r"\.(?:_(?:modules|parameters|buffers)|__dict__\['_(?:modules|parameters|buffers)'\])\['([^']+)'\]")
+_IN_DICT = re.compile(r"\.(?:__dict__|_store\._mapping)\['([A-Za-z_]\w*)'\]")  # _mapping: of a graph of torch_geometric
 _IMPORTED = re.compile(r"\bG\['__import_(\w+)'\]")
 _OF_CLASS = re.compile(r"dict\(type\((?P<owner>(?:[^()]|\([^()]*\))*)\)\.__dict__\)\['(?P<name>\w+)'\]")
 _CACHE_OF_DISPATCH = re.compile(r"(?:\.dispatcher)?\.dispatch\.__closure__\[\d+\]\.cell_contents\.data$")
@@ -24,6 +25,7 @@ def spoken(source: str) -> str:
     """Return a guard source as the user writes it: `self.blocks[0]` for `self._modules['blocks']._modules['0']`."""
     source = LOCAL.sub(r"\1", source)
     source = _MEMBER.sub(lambda match: f"[{match[1]}]" if match[1].isdigit() else f".{match[1]}", source)
+    source = _IN_DICT.sub(r".\1", source)
     source = _OF_CLASS.sub(r"\g<owner>.\g<name>", source)
     source = _CACHE_OF_DISPATCH.sub("'s cache of types", source).replace(
         "dispatch_cache.data", "singledispatch's cache of types"

@@ -61,6 +61,9 @@ def _container_advice(cause: Cause) -> str:
         return f"add all modules to {source.removesuffix('._modules')} before the first call; one recompile per set is expected"
     if reason.kind == "keys" and reason.holder == "argument":
         return f"pass the same keys in {source} on every call, with a default value where there is none"
+    library = libraries.library_of(reason)
+    if library is not None and reason.holder != "argument":
+        return f"{library} fills {source} in the first calls: call the uncompiled function once before; or expect one recompile"
     if reason.kind == "keys":
         return f"fill {source} with all its keys before the first call, such as in __init__"
     if reason.holder == "argument":
@@ -107,7 +110,8 @@ def _value_advice(cause: Cause) -> str:
             )
         return f"pass {source} in every call, such as a tensor of zeros or ones instead of None; or expect one recompile"
     if reason.holder != "argument":
-        return _PER_STATE.format(source=source)
+        library = libraries.library_of(reason)
+        return _PER_STATE.format(source=source) if library is None else _PER_SETTING.format(source=source, library=library)
     return _PER_VALUE
 
 
@@ -121,6 +125,9 @@ _PER_STATE = (
     "one recompile per value is expected; to avoid it, copy what {source} selects into one tensor in place, "
     "or branch on it outside the compiled function"
 )
+
+
+_PER_SETTING = "one recompile per value is expected; to avoid it, set {source} of {library} once, before the first call"
 
 
 def is_result(cause: Cause) -> bool:
@@ -147,9 +154,9 @@ MEMBER_OF_ENUM = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+$")
 
 
 def _module_int_advice(cause: Cause) -> str:
-    location = cause.first.location
-    if location is not None and location.library is not None:
-        return f"{location.library} changes it: call that outside the compiled function; or expect one recompile per value"
+    library = libraries.library_of(cause.first)
+    if library is not None:
+        return f"{library} changes it: call that outside the compiled function; or expect one recompile per value"
     if _COUNTS_A_LOOP.search(cause.first.code):
         return (
             "the loop is unrolled for each value, and one recompile per value is expected; "

@@ -168,10 +168,10 @@ def find_joined(causes: Sequence[Cause]) -> Finding:
 
 def split_by(causes: Sequence[Cause]) -> str:
     """Return the end of a title that names the graph breaks which split a function; empty if it has one part."""
-    breaks = {cause.after.location.own for cause in causes if cause.after is not None}
+    breaks = sorted({cause.after.location.own.line for cause in causes if cause.after is not None})
     if not breaks or len(causes) == 1:
         return ""
-    lines = " and ".join(map(str, sorted({location.line for location in breaks})))
+    lines = " and ".join(map(str, breaks))
     plural = "s" if len(breaks) > 1 else ""
     return f"; recompiles {len(causes)} parts of the function, split by the graph break{plural} at line{plural} {lines}"
 

@@ -43,6 +43,8 @@ def size_advice(cause: Cause) -> str:
         return (
             "size 1 compiles on its own: one recompile is expected; to avoid it, pad, or compile a separate function for size 1"
         )
+    if cause.called_from is not None and cause.called_from.library is not None:  # such as a Trainer
+        return f"{mark} where the batch is made, such as in the data collator, or pad to one size there"
     return f"{mark} before the call, or pad to one size"
 
 

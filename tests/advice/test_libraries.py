@@ -1,0 +1,86 @@
+"""Advice for code of libraries, which a user cannot change: options of the library, or what to leave outside.
+
+The records are as `dynx run` writes them for programs with peft 0.21, lightning 2.6, diffusers 0.42, torch_geometric 2.8.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from dynx.advice import advise, spoken
+from dynx.records import Compile, GraphBreak, Location, Reason, Recompile, Run
+
+MINE = Location("train.py", 12, "forward")
+SITE = "/usr/lib/python3/site-packages"
+
+
+def within(library, file, function):
+    return Location(f"{SITE}/{library}/{file}", 99, function, library=library, caller=MINE)
+
+
+def run_with(*, breaks=(), reason=None, called_from=None):
+    location = reason.location if reason is not None else MINE
+    compiles = [Compile(0, "0/0", MINE, "compiled", 1.0), Compile(0, "0/1", location, "compiled", 1.0, called_from=called_from)]
+    recompiles = (Recompile(0, "0/1", location, (reason,), 1.0),) if reason is not None else ()
+    return Run((*compiles, *recompiles, *breaks))
+
+
+@pytest.mark.parametrize(
+    ("library", "file", "function", "advice"),
+    [
+        ("lightning", "pytorch/core/module.py", "log", "compile the network, not training_step"),
+        ("diffusers", "schedulers/scheduling_ddim.py", "step", "compile the model, and call the scheduler's step() outside"),
+        ("torch_geometric", "utils/loop.py", "add_remaining_self_loops", "add self-loops before the call"),
+        ("torchmetrics", "aggregation.py", "update", "update and compute metrics outside"),
+    ],
+)
+def test_graph_break_in_a_library_is_advised_what_its_users_can_do(library, file, function, advice):
+    location = within(library, file, function)
+    graph_break = GraphBreak(location, (MINE, location), "Data-dependent branching", kind="Data-dependent branching")
+    (finding,) = advise(run_with(breaks=[graph_break]))
+    assert finding.advice.startswith(advice)
+
+
+def value_in(library, source, kind="value", expected="'default'", got="'other'", holder="object"):
+    location = within(library, "model.py", "forward")
+    return Reason(kind, source, expected, got, location, against="0/0", holder=holder, text=source)
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        (
+            value_in("peft", "L['self'].active_adapter"),
+            "one recompile per value is expected; to avoid it, set self.active_adapter",
+        ),
+        (value_in("einops", "G['_type2backend']", "keys", "no a", "a"), "einops fills _type2backend in the first calls"),
+        (
+            value_in("fakelib", "L['self'].updates", expected="0", got="1", holder="module"),
+            "fakelib changes it: call that outside",
+        ),
+        (value_in("lightning", "L['self']._results", "keys", "no a", "a"), "compile the network, not training_step"),
+    ],
+)
+def test_value_that_a_library_holds_is_not_advised_to_be_changed_in_its_code(reason, advice):
+    (finding,) = advise(run_with(reason=reason))
+    assert finding.advice.startswith(advice)
+
+
+def test_size_in_a_model_that_a_trainer_calls_is_to_be_marked_where_the_batch_is_made():
+    reason = Reason("size", "L['x'].size()[0]", "6", "2", within("transformers", "bert.py", "forward"), against="0/0")
+    (finding,) = advise(run_with(reason=reason, called_from=within("transformers", "trainer.py", "compute_loss")))
+    assert (
+        finding.advice == "mark_dynamic(x, 0) where the batch is made, such as in the data collator, or pad to one size there"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("L['self'].__dict__['_modules']['base'].__dict__['_modules']['0'].merged", "self.base[0].merged"),
+        ("L['data']._store._mapping['x']", "data.x"),
+        ("___from_numpy(L['x'])", "x"),
+    ],
+)
+def test_guard_source_is_written_as_the_user_writes_the_value(source, name):
+    assert spoken(source) == name
