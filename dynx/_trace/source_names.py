@@ -40,7 +40,7 @@ def in_words_of_the_user(
         reasons = [_renamed(reason, _unwrapped(reason.source, locals.get("fn"), names)) for reason in own]
         reasons = reasons or [replace(each, kind="function", source=WRAPPED, expected=None) for each in original]
     elif code.co_flags & CO_VARARGS:
-        names = _parameters_of_wrapped(code, locals)
+        names = _parameters_of_wrapped(code, locals)[code.co_argcount :]  # `wrapper(self, *args)` takes the first ones
         reasons = [_renamed(reason, _by_parameter(reason.source, names)) for reason in reasons]
     reasons = [replace(reason, holder="object") if _is_free(reason, code) else reason for reason in reasons]
     line = resumed_at(code)

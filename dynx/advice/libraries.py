@@ -57,8 +57,14 @@ _OF_BREAKS = (
     Option(
         "torch_geometric",
         r"utils/loop|self_loops",
-        "add self-loops before the call, with add_self_loops=False in the layer; "
+        "add or remove self-loops before the call (layers take add_self_loops=False); "
         "or torch._dynamo.config.capture_dynamic_output_shape_ops = True",
+    ),
+    Option(
+        "torch_geometric",
+        r"_scatter|scatter|to_dense|pool",
+        "pass the sizes that it reads from the data: size= to global pooling, dim_size= to scatter, batch_size= and "
+        "max_num_nodes= to to_dense_batch; or torch._dynamo.config.capture_scalar_outputs = True",
     ),
     Option("scipy", r"", "call it outside the compiled function, or wrap it as a torch.library.custom_op"),
     Option(
@@ -76,6 +82,22 @@ _INITIALIZE = (
 )
 
 _OF_VALUES = (
+    Option(
+        "transformers",
+        r"max_cache_len",
+        "use one size for all static caches: past_key_values=StaticCache(config=..., max_cache_len=...), or one max_length",
+    ),
+    Option(
+        "peft",
+        r"active_adapter",
+        "one recompile per adapter is expected; to avoid it, peft's prepare_model_for_compiled_hotswap before torch.compile, "
+        "and hotswap_adapter instead of set_adapter",
+    ),
+    Option(
+        "peft",
+        r"merged_adapters|disable",
+        "one recompile is expected: merging or disabling adapters changes the model; to avoid it, do so before the first call",
+    ),
     Option("transformers", r"layers\[\d+\]\.is_initialized", _INITIALIZE),
     Option("transformers", r"install_\w*hook", _HOOKS),
     Option(

@@ -59,11 +59,17 @@ def _container_advice(cause: Cause) -> str:
     source = spoken(reason.source)
     if source.endswith("._modules"):
         return f"add all modules to {source.removesuffix('._modules')} before the first call; one recompile per set is expected"
+    calls = cause.called_from.library if cause.called_from is not None else None
+    if reason.kind == "keys" and reason.holder == "argument" and calls is not None:
+        return f"one recompile per set of arguments is expected: {calls} makes the call, with other keys in {source}"
     if reason.kind == "keys" and reason.holder == "argument":
         return f"pass the same keys in {source} on every call, with a default value where there is none"
     library = libraries.library_of(reason)
     if library is not None and reason.holder != "argument":
-        return f"{library} fills {source} in the first calls: call the uncompiled function once before; or expect one recompile"
+        return (
+            f"one recompile is expected: {library} changes {source}; to avoid it, do what changes it before the first compiled "
+            "call, such as by one call of the uncompiled function"
+        )
     if reason.kind == "keys":
         return f"fill {source} with all its keys before the first call, such as in __init__"
     if reason.holder == "argument":
@@ -81,6 +87,9 @@ def is_counted(reason: Reason) -> bool:
 
 def _value_advice(cause: Cause) -> str:
     reason = cause.first
+    library = libraries.library_of(reason)
+    if reason.kind == "shape" and library is not None:
+        return f"one recompile is expected: the code of {library} that uses this number is valid for a range of values"
     if reason.kind == "shape":
         return "one recompile per side of the branch is expected; to avoid it, branch outside the compiled function"
     if reason.holder != "argument" and _NUMBER.match(reason.expected or "") and is_counted(reason):
@@ -102,6 +111,10 @@ def _value_advice(cause: Cause) -> str:
             return (
                 f"pass {source} as a tensor, and select with torch.where instead of if; or decide outside the compiled function"
             )
+        if {"0", "1"} & {reason.expected, reason.got}:
+            return (
+                f"pass {source} as a tensor where it is only computed with; 0 and 1 always compile on their own: {_EXPECT_ONE}"
+            )
         return f"pass {source} as a tensor, or compile with dynamic=True"
     if "None" in (reason.expected, reason.got):
         if reason.holder != "argument":
@@ -110,11 +123,11 @@ def _value_advice(cause: Cause) -> str:
             )
         return f"pass {source} in every call, such as a tensor of zeros or ones instead of None; or expect one recompile"
     if reason.holder != "argument":
-        library = libraries.library_of(reason)
         return _PER_STATE.format(source=source) if library is None else _PER_SETTING.format(source=source, library=library)
     return _PER_VALUE
 
 
+_EXPECT_ONE = "one recompile is expected"
 _PER_VALUE = (
     "one recompile per value is expected; to avoid it, pass the same value on every call, "
     "or branch on it outside the compiled function"
@@ -127,7 +140,7 @@ _PER_STATE = (
 )
 
 
-_PER_SETTING = "one recompile per value is expected; to avoid it, set {source} of {library} once, before the first call"
+_PER_SETTING = "one recompile per value is expected: {source} is {library}'s; to avoid it, choose it before the first call"
 
 
 def is_result(cause: Cause) -> bool:

@@ -115,7 +115,8 @@ def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ..
     return tuple(
         f"mark_dynamic({spoken(tensor)}, {dim})"
         for tensor, dim in dimensions
-        if f"{tensor}.size()[{dim}]" != reason.source and not is_array(tensor)
+        if f"{tensor}.size()[{dim}]" != reason.source
+        and not (is_array(tensor) or tensor.startswith("args["))  # items of *args have no name
     )
 
 
@@ -160,10 +161,20 @@ def find_joined(causes: Sequence[Cause]) -> Finding:
     return replace(
         kept,
         title=f"{kept.title}{split_by(causes)}",
+        advice=_for_parts(kept.advice, causes),
         seconds=sum(finding.seconds for finding in found),
         count=sum(finding.count for finding in found),
         evidence=kept.evidence + tuple(line for finding in found if finding is not kept for line in finding.evidence),
     )
+
+
+def _for_parts(advice: str, causes: Sequence[Cause]) -> str:
+    """Return the advice for a size that recompiles several parts of a function between graph breaks in libraries."""
+    in_libraries = [cause.after for cause in causes if cause.after is not None and cause.after.location.library is not None]
+    if not in_libraries or not advice.startswith("mark_dynamic("):
+        return advice
+    first = "remove the graph breaks, then compile with dynamic=True: marks do not reach sizes computed after a graph break"
+    return f"{first}; or {advice}"
 
 
 def split_by(causes: Sequence[Cause]) -> str:

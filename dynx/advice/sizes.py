@@ -11,6 +11,10 @@ from dynx.records.observed import Specialized
 LOOP = re.compile(r"^(?:async )?(?:for|while)\b|\bfor\b.*\bin\b|\brange\(|\.unbind\(|\benumerate\(|\bzip\(")
 _LOOKUP = re.compile(r"\w\[[^\]]*(?:\.size\(|\.shape\b|\blen\()|\.get\(|\bif \w+ (?:not )?in [\w.]+")
 _PARAMETER_HINT = "Guard failed on a parameter"  # in torch's message
+_GENERATION = (
+    "two graphs are expected: generate() calls the model with the prompt, then with one token at a time; "
+    "for prompts of many lengths, compile with dynamic=True"
+)
 _STATIC_PARAMETER = (
     "sizes of an nn.Parameter are static: torch._dynamo.config.force_parameter_static_shapes = False, or pass its .data"
 )
@@ -37,7 +41,10 @@ def size_advice(cause: Cause) -> str:
     if cause.after is not None:
         line = cause.after.location.own.line
         return f"compile with dynamic=True, or remove the graph break at line {line}: a value inside cannot be marked"
-    if "1" in (reason.expected, reason.got):
+    has_one = "1" in (reason.expected, reason.got)
+    if has_one and match["dim"] == "1" and cause.called_from is not None and "/generation/" in cause.called_from.file:
+        return _GENERATION
+    if has_one:
         if len(cause.recompiles) > 1:
             return f"{mark}, and warm up with 2 or more, or pad to a fixed size: size 1 always compiles on its own"
         return (
@@ -45,7 +52,13 @@ def size_advice(cause: Cause) -> str:
         )
     if cause.called_from is not None and cause.called_from.library is not None:  # such as a Trainer
         return f"{mark} where the batch is made, such as in the data collator, or pad to one size there"
+    if match["dim"] == "0" and len(cause.recompiles) == 1 and _is_less(reason.got, reason.expected):
+        return f"{mark} before the call, or pad to one size; of a smaller last batch: drop_last=True in the DataLoader"
     return f"{mark} before the call, or pad to one size"
+
+
+def _is_less(got: str | None, expected: str | None) -> bool:
+    return (got or "").isdigit() and (expected or "").isdigit() and int(got or 0) < int(expected or 0)
 
 
 def _advice_on_fixed_size(fixed: Specialized) -> str:

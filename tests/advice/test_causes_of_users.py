@@ -309,3 +309,33 @@ def test_new_strides_are_the_cause_of_a_recompile_though_an_entry_for_another_ar
     calls = [(wide, None), (wide, X.sum()), (torch.ones(6, 2).T, None)]
     findings = findings_after(*[functools.partial(compiled, *call) for call in calls])
     assert {finding.title for finding in findings} == {"noise None, then a Tensor", "audio.stride(0) 6, then 1"}
+
+
+def retried(fn):
+    def wrapper(self, *args):
+        return fn(self, *args)
+
+    return wrapper
+
+
+class Denoiser(torch.nn.Module):
+    @retried
+    def forward(self, sample, noise):
+        return sample * 2 + noise.sum()
+
+
+def test_argument_behind_a_decorator_with_a_named_parameter_has_its_own_name():
+    """In `wrapper(self, *args)`, `args[0]` is the parameter after `self`."""
+    compiled = torch.compile(Denoiser(), backend="eager")
+    (finding,) = findings_after(*[functools.partial(compiled, torch.ones(size, 3), X) for size in (8, 12)])
+    assert finding.title == "sample.size(0) 8, then 12"
+    assert finding.advice.startswith("mark_dynamic(sample, 0) before the call")
+
+
+def test_finding_on_a_smaller_last_batch_names_drop_last():
+    compiled = torch.compile(lambda x: x * 2, backend="eager")
+    (finding,) = findings_after(*[functools.partial(compiled, torch.ones(size, 3)) for size in (16, 16, 10)])
+    assert (
+        finding.advice
+        == "mark_dynamic(x, 0) before the call, or pad to one size; of a smaller last batch: drop_last=True in the DataLoader"
+    )

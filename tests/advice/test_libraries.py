@@ -30,7 +30,7 @@ def run_with(*, breaks=(), reason=None, called_from=None):
     [
         ("lightning", "pytorch/core/module.py", "log", "compile the network, not training_step"),
         ("diffusers", "schedulers/scheduling_ddim.py", "step", "compile the model, and call the scheduler's step() outside"),
-        ("torch_geometric", "utils/loop.py", "add_remaining_self_loops", "add self-loops before the call"),
+        ("torch_geometric", "utils/loop.py", "add_remaining_self_loops", "add or remove self-loops before the call"),
         ("torchmetrics", "aggregation.py", "update", "update and compute metrics outside"),
     ],
 )
@@ -51,9 +51,12 @@ def value_in(library, source, kind="value", expected="'default'", got="'other'",
     [
         (
             value_in("peft", "L['self'].active_adapter"),
-            "one recompile per value is expected; to avoid it, set self.active_adapter",
+            "one recompile per adapter is expected; to avoid it, peft's",
         ),
-        (value_in("einops", "G['_type2backend']", "keys", "no a", "a"), "einops fills _type2backend in the first calls"),
+        (
+            value_in("einops", "G['_type2backend']", "keys", "no a", "a"),
+            "one recompile is expected: einops changes _type2backend",
+        ),
         (
             value_in("fakelib", "L['self'].updates", expected="0", got="1", holder="module"),
             "fakelib changes it: call that outside",
@@ -72,6 +75,14 @@ def test_size_in_a_model_that_a_trainer_calls_is_to_be_marked_where_the_batch_is
     assert (
         finding.advice == "mark_dynamic(x, 0) where the batch is made, such as in the data collator, or pad to one size there"
     )
+
+
+def test_length_of_the_prompt_and_of_one_token_are_two_graphs_of_generate():
+    reason = Reason(
+        "size", "L['input_ids'].size()[1]", "5", "1", within("transformers", "generic.py", "wrapper"), against="0/0"
+    )
+    (finding,) = advise(run_with(reason=reason, called_from=within("transformers", "generation/utils.py", "_sample")))
+    assert finding.advice.startswith("two graphs are expected: generate()")
 
 
 @pytest.mark.parametrize(
