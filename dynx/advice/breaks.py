@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from dynx.advice import libraries
 from dynx.advice.break_rules import NOT_REBUILT, rule_of, unbuildable
 from dynx.advice.names import is_array
 from dynx.advice.rule import Cause
@@ -63,16 +64,17 @@ _OF_SIZES = ("DX102", "DX117", "DX119")  # what the program passes to the librar
 
 
 def inside_libraries(causes: Iterable[Cause], breaks: Iterable[GraphBreak]) -> list[Cause]:
-    """Return the causes for which `break_around` returns a graph break, and which say nothing about the user's own values.
+    """Return the causes for which `break_around` returns a graph break, and which need no advice of their own.
 
-    Sizes come from what the program passes to the library: they are a finding of their own unless a function that the program
-    calls itself has one.
+    Values for which the library has an option do, and sizes, which come from what the program passes to the library, unless a
+    function that the program calls itself has a finding on sizes.
     """
     causes, breaks = tuple(causes), tuple(breaks)
     of_sizes = {id(cause) for cause in causes if cause.rule.id in _OF_SIZES and not is_array(cause.first.source)}
     called = (cause for cause in causes if id(cause) in of_sizes)
     is_reported = any(cause.called_from is None or cause.called_from.library is None for cause in called)
-    return [cause for cause in causes if (is_reported or id(cause) not in of_sizes) and break_around(cause, breaks)]
+    kept = {id(cause) for cause in causes if libraries.advice_on_value(cause.first)} | (set() if is_reported else of_sizes)
+    return [cause for cause in causes if id(cause) not in kept and break_around(cause, breaks)]
 
 
 def break_around(cause: Cause, breaks: Iterable[GraphBreak]) -> GraphBreak | None:

@@ -5,6 +5,8 @@ The records are as `dynx run` writes them for programs with peft 0.21, lightning
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dynx.advice import advise, spoken
@@ -95,3 +97,12 @@ def test_length_of_the_prompt_and_of_one_token_are_two_graphs_of_generate():
 )
 def test_guard_source_is_written_as_the_user_writes_the_value(source, name):
     assert spoken(source) == name
+
+
+def test_value_with_an_option_of_the_library_is_a_finding_beside_the_graph_break_around_it():
+    location = within("transformers", "generic.py", "maybe_install_capturing_hooks")
+    graph_break = GraphBreak(location, (MINE, location), "lock", kind="Unsupported context manager")
+    reason = Reason("attribute", "L['self']._hooks", None, None, location, against="0/0", holder="module", text="hooks")
+    reason = replace(reason, location=replace(location, function="install_all_output_capturing_hooks"))
+    findings = advise(run_with(breaks=[graph_break], reason=reason, called_from=location))
+    assert sorted(finding.rule for finding in findings) == ["DX121", "DX501"]
