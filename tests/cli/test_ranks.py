@@ -159,8 +159,9 @@ def test_dynx_show_names_the_rank_of_a_run_and_lists_the_ranks_of_a_launcher(sta
     ids=["raises", "exits", "SIGKILL"],
 )
 def test_run_file_of_a_rank_that_dies_has_its_compiles(start, tmp_path, ending, outcome):
-    source = TRAIN.replace("dist.barrier()\n", f"if dist.get_rank() == 1:\n    {ending}\nelse:\n    dist.barrier()\n")
-    done = start(*DYNX, *TORCHRUN, "dies.py", dies=source)
+    both_compiled = "dist.barrier()\n"  # torchrun ends the other rank at once
+    dies = f"{both_compiled}if dist.get_rank() == 1:\n    {ending}\nelse:\n    dist.barrier()\n"
+    done = start(*DYNX, *TORCHRUN, "dies.py", dies=TRAIN.replace("dist.barrier()\n", dies))
     assert done.returncode == 1
     run = load(tmp_path, "last.rank1.dynx")
     assert len(run.compiles) == 2
