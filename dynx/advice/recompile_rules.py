@@ -112,9 +112,8 @@ def _value_advice(cause: Cause) -> str:
                 f"pass {source} as a tensor, and select with torch.where instead of if; or decide outside the compiled function"
             )
         if {"0", "1"} & {reason.expected, reason.got}:
-            return (
-                f"pass {source} as a tensor where it is only computed with; 0 and 1 always compile on their own: {_EXPECT_ONE}"
-            )
+            alternative = "0 and 1 always compile on their own: one recompile is expected"
+            return f"pass {source} as a tensor where it is only computed with; {alternative}"
         return f"pass {source} as a tensor, or compile with dynamic=True"
     if "None" in (reason.expected, reason.got):
         if reason.holder != "argument":
@@ -127,7 +126,6 @@ def _value_advice(cause: Cause) -> str:
     return _PER_VALUE
 
 
-_EXPECT_ONE = "one recompile is expected"
 _PER_VALUE = (
     "one recompile per value is expected; to avoid it, pass the same value on every call, "
     "or branch on it outside the compiled function"
@@ -138,8 +136,6 @@ _PER_STATE = (
     "one recompile per value is expected; to avoid it, copy what {source} selects into one tensor in place, "
     "or branch on it outside the compiled function"
 )
-
-
 _PER_SETTING = "one recompile per value is expected: {source} is {library}'s; to avoid it, choose it before the first call"
 
 

@@ -12,17 +12,20 @@ import pytest
 from dynx.advice import advise, spoken
 from dynx.records import Compile, GraphBreak, Location, Reason, Recompile, Run
 
-MINE = Location("train.py", 12, "forward")
+CALLER = Location("train.py", 12, "forward")
 SITE = "/usr/lib/python3/site-packages"
 
 
 def within(library, file, function):
-    return Location(f"{SITE}/{library}/{file}", 99, function, library=library, caller=MINE)
+    return Location(f"{SITE}/{library}/{file}", 99, function, library=library, caller=CALLER)
 
 
 def run_with(*, breaks=(), reason=None, called_from=None):
-    location = reason.location if reason is not None else MINE
-    compiles = [Compile(0, "0/0", MINE, "compiled", 1.0), Compile(0, "0/1", location, "compiled", 1.0, called_from=called_from)]
+    location = reason.location if reason is not None else CALLER
+    compiles = [
+        Compile(0, "0/0", CALLER, "compiled", 1.0),
+        Compile(0, "0/1", location, "compiled", 1.0, called_from=called_from),
+    ]
     recompiles = (Recompile(0, "0/1", location, (reason,), 1.0),) if reason is not None else ()
     return Run((*compiles, *recompiles, *breaks))
 
@@ -38,7 +41,7 @@ def run_with(*, breaks=(), reason=None, called_from=None):
 )
 def test_graph_break_in_a_library_is_advised_what_its_users_can_do(library, file, function, advice):
     location = within(library, file, function)
-    graph_break = GraphBreak(location, (MINE, location), "Data-dependent branching", kind="Data-dependent branching")
+    graph_break = GraphBreak(location, (CALLER, location), "Data-dependent branching", kind="Data-dependent branching")
     (finding,) = advise(run_with(breaks=[graph_break]))
     assert finding.advice.startswith(advice)
 
@@ -101,7 +104,7 @@ def test_guard_source_is_written_as_the_user_writes_the_value(source, name):
 
 def test_value_with_an_option_of_the_library_is_a_finding_beside_the_graph_break_around_it():
     location = within("transformers", "generic.py", "maybe_install_capturing_hooks")
-    graph_break = GraphBreak(location, (MINE, location), "lock", kind="Unsupported context manager")
+    graph_break = GraphBreak(location, (CALLER, location), "lock", kind="Unsupported context manager")
     reason = Reason("attribute", "L['self']._hooks", None, None, location, against="0/0", holder="module", text="hooks")
     reason = replace(reason, location=replace(location, function="install_all_output_capturing_hooks"))
     findings = advise(run_with(breaks=[graph_break], reason=reason, called_from=location))
