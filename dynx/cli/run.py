@@ -71,7 +71,7 @@ def split(argv: list[str]) -> tuple[list[str], list[str]]:
     position = 1
     while position < len(argv) and argv[position].startswith("-") and not program.is_stdin(argv[position]):
         position += 2 if argv[position] in ("--out", "--detail", "--function", "--top") else 1
-        if argv[position - 1] == "-c":
+        if argv[position - 1 : position] == ["-c"]:
             break
     target = argv[position : position + 1]
     return [*argv[:position], *(["--", *target] if target else [])], list(argv[position + 1 :])

@@ -182,6 +182,7 @@ def test_options_of_dynx_end_at_the_program():
         (["guards", "--function", "step", "-c", "code", "x"], ["guards", "--function", "step", "-c", "--", "code"]),
     ):
         assert split(words) == (own, words[len(own) - 1 :])
+    assert split(["run", "--out"]) == (["run", "--out"], [])  # argparse says what is missing
 
 
 def test_code_is_added_to_linecache_only_where_python_does(monkeypatch):

@@ -85,7 +85,7 @@ def test_profile_finds_the_most_expensive_guard():
     frame = guards.profile(compiled, torch.ones(3)).frames[0]
     _, slowest = max(frame.tree.walk(), key=lambda item: item[1].own_ns)
     assert "adds up" in [guard.source for guard in slowest.guards]
-    assert slowest.own_ns > 0.8 * frame.ns
+    assert slowest.own_ns > 0.8 * frame.tree.ns  # not frame.ns, which is another measurement: a busy machine may interrupt it
 
 
 def test_profile_covers_resume_functions():
