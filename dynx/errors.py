@@ -1,6 +1,7 @@
 """Every exception that dynx raises.
 
 DynxError
+├── BadProfile          a file is not a profile of dynamic sizes
 ├── BadRunFile          a file is not a dynx run file
 ├── CaptureError        a graph cannot be captured as a CUDA graph, with or_error=True
 │   └── CaptureFailed   CUDA rejected an operation during a capture
@@ -18,6 +19,7 @@ DynxError
 from __future__ import annotations
 
 __all__ = [
+    "BadProfile",
     "BadRunFile",
     "CaptureError",
     "CaptureFailed",
@@ -39,6 +41,13 @@ class DynxError(Exception):
     """Base class of all errors of dynx.
 
     The first line of the message says what happened, where and why; an indented second line says what to do next.
+    """
+
+
+class BadProfile(DynxError):
+    """Raised when a profile is loaded from a file that is damaged, too large, or something else.
+
+    Nothing of the file is used, and nothing that it contains is executed.
     """
 
 

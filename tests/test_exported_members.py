@@ -22,22 +22,33 @@ EXPORTED = {
         Config RawGraph RecordedCallable backend explain fast_path graphed raw_graphs reset stats train_step
     """,
     "dynx.errors": """
-        BadRunFile CaptureError CaptureFailed CheckFailed ComptimeFailed DynxError DynxWarning NoSuchLocal NotConstant
-        ProbeFailed StaleEntry UnknownRule UnsupportedTorch UsageError
+        BadProfile BadRunFile CaptureError CaptureFailed CheckFailed ComptimeFailed DynxError DynxWarning NoSuchLocal
+        NotConstant ProbeFailed StaleEntry UnknownRule UnsupportedTorch UsageError
     """,
     "dynx.guards": "compile count_hits evict inspect keyed pin profile recompiles reset would_recompile",
+    "dynx.pgo": "AppliedProfile Profile Recorder StableClosureHash record stable_closure_hash",
     "dynx.records": """
-        AddressChange Attempt Backward BecameDynamic BreakState CacheEvent CacheReport CodeLine Compile CompiledGuards CostNode
-        CudagraphReport CudagraphStats Effect Entry Finding FrameCost FrameState GaveUp GraphBreak GraphCode GraphInput
-        GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts GuardInfo GuardNode GuardSetting LineCost Location Logged Reason
-        Recompile Record Run Shown Skip Skipped Specialized Staging TorchWarning TraceState TracedCompile TracedGuard Trouble
-        Verdict
+        AddressChange Attempt Backward BecameDynamic BreakState CacheEvent CacheReport CodeLine Compile CompiledGuards
+        CostNode CudagraphReport CudagraphStats DynamicSize DynamicSizes Effect Entry Finding FrameCost FrameMatch
+        FrameProfile FrameState GaveUp GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse
+        GuardCosts GuardInfo GuardNode GuardSetting LineCost Location Logged NameCollision ProfileChange ProfileData
+        ProfileDiff ProfileMatches PrunableSize Reason Recompile Record Run Seen Shown Skip Skipped SourceProfile
+        Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard Trouble Verdict
     """,
     "dynx.report": """
         dot html perfetto post_mortem post_mortem_html processes record record_html terminal timeline timeline_html
     """,
+    "dynx.symbols": "InstalledScheme audit install report",
 }
-API = ["dynx", "dynx.comptime", "dynx.cudagraphs", "dynx.errors", "dynx.guards", "dynx.records"]  # what users import from
+API = [
+    "dynx",
+    "dynx.comptime",
+    "dynx.cudagraphs",
+    "dynx.errors",
+    "dynx.guards",
+    "dynx.records",
+    "dynx.symbols",
+]  # what users import from
 IMPORTED = {"dynx.cudagraphs": {"close_all", "reset_stats"}}  # the package imports them for its own `reset`
 
 

@@ -105,6 +105,20 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
         "torch._functorch._aot_autograd.graph_compile:collect_bw_donated_buffer_idxs",
         purpose="dynx.cudagraphs with inner='inductor'",
     ),
+    HookPoint(
+        "symbol_id",
+        "torch.fx.experimental.symbolic_shapes:ShapeEnv._generate_unique_id",
+        ("self", "source_name"),
+        purpose="names of symbols that do not depend on their order",
+    ),
+    HookPoint("code_state", "torch._dynamo.pgo:get_code_state", purpose="profiles of dynamic sizes: apply"),
+    HookPoint("code_id", "torch._dynamo.pgo:CodeId.make", ("code",), purpose="profiles of functions with a closure"),
+    HookPoint(
+        "dynamic_update",
+        "torch._dynamo.pgo:update_automatic_dynamic",
+        ("tx", "name", "entry"),
+        purpose="profiles of dynamic sizes: the values that each size had",
+    ),
 )
 
 ATTRIBUTES: Mapping[str, tuple[str, str]] = {
@@ -234,6 +248,11 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "root_guards": ("torch._C._dynamo.guards:RootGuardManager", "guards.profile"),
     "dispatch_keys": ("torch._C:_dispatch_keys", "guards.profile of dict tags"),
     "dict_tags": ("torch._dynamo.guards:GuardManagerWrapper.find_tag_safe_roots", "guards.profile of dict tags"),
+    "profile": ("torch._dynamo.pgo:_CODE_STATE", "profiles of dynamic sizes"),
+    "profile_entry": ("torch._dynamo.pgo:FrameStateSizeEntry", "profiles of dynamic sizes"),
+    "profile_stride": ("torch._dynamo.pgo:InferStride", "profiles of dynamic sizes"),
+    "profile_dynamic": ("torch._dynamo.pgo:auto_dynamic", "profiles of dynamic sizes"),
+    "profile_unset": ("torch._dynamo.pgo:auto_unset", "profiles of dynamic sizes"),
     "user_error": ("torch._dynamo.exc:UserError", "errors in the user's code that break a graph"),
 }
 
@@ -260,6 +279,8 @@ CUDA_ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "forbid_access": ("torch._C:_set_storage_data_ptr_access_error_msg", "CUDA graphs on a GPU: overwritten outputs"),
     "storage_use_count": ("torch._C:_storage_Use_Count", "CUDA graphs on a GPU: overwritten outputs"),
 }
+
+_VARIABLES = ("profile",)  # None until torch compiles
 
 _POINTS = {point.name: point for point in (*HOOK_POINTS, *TOOL_POINTS)}
 _OPTIONAL = {**OPTIONAL_ATTRIBUTES, **CUDA_ATTRIBUTES}
@@ -343,5 +364,6 @@ def _of_attribute(name: str) -> Capability:
         target = getattr(owner, attribute)
     except (ImportError, AttributeError) as error:
         return Capability(name, path, "missing", purpose, (f"{type(error).__name__}: {error}",), optional)
-    found = parameters_of(path) if callable(target) else (type(target).__name__,)
+    kind = "variable" if name in _VARIABLES else type(target).__name__
+    found = parameters_of(path) if callable(target) else (kind,)
     return Capability(name, path, "ok", purpose, found, optional)

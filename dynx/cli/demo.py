@@ -21,8 +21,5 @@ def add_to(commands: Subparsers) -> None:
 def act(arguments: argparse.Namespace) -> Callable[[], int]:
     program = Path(__file__).with_name("demo_program.py")
     print(f"$ dynx run {program.name}      # a GPT-like model with common mistakes; downloads nothing\n", flush=True)
-    return run.act(
-        argparse.Namespace(
-            target=str(program), rest=[], out=run.DEFAULT, full=False, top=None, detail="normal", post_mortem=False, option=""
-        )
-    )
+    options = {"full": False, "top": None, "detail": "normal", "post_mortem": False, "pgo": None, "option": ""}
+    return run.act(argparse.Namespace(target=str(program), rest=[], out=run.DEFAULT, **options))

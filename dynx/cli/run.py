@@ -7,7 +7,8 @@ import atexit
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,6 @@ from dynx.cli.progress import Progress
 from dynx.records.rank import Rank, rank_in_environment
 
 if TYPE_CHECKING:
-    from dynx.comptime import PostMortem
     from dynx.session import Watch
 
 DEFAULT = Path(".dynx") / "last.dynx"
@@ -27,7 +27,8 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "run",
         help="run a program and explain what torch.compile did",
-        usage="dynx run [--out FILE] [--full] [--top N] [--post-mortem] [--detail full] [-m | -c] program [arguments …]",
+        usage="dynx run [--out FILE] [--full] [--top N] [--post-mortem] [--detail full] [--pgo FILE] "
+        "[-m | -c] program [arguments …]",
     )
     parser.add_argument(
         "--out", type=Path, default=DEFAULT, metavar="FILE", help=f"where the run is saved (default: {DEFAULT})"
@@ -40,6 +41,12 @@ def add_to(commands: Any) -> None:
         help="full adds guards, graph code, the cost of every traced line, and --post-mortem",
     )
     parser.add_argument("--full", action="store_true", help="show every table, not only what needs attention")
+    parser.add_argument(
+        "--pgo",
+        type=Path,
+        metavar="FILE",
+        help="begin with this profile of dynamic sizes, if it exists; save the run's into it",
+    )
     add_top(parser)
     program.add_to(parser)
     parser.set_defaults(act=act)
@@ -62,19 +69,22 @@ def _positive(text: str) -> int:
 
 
 def split(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Split the arguments of `dynx run` or `dynx guards` after the program; the rest, even `--out`, is for the program.
+    """Split the arguments of a command that runs a program after the program; the rest, even `--out`, is for the program.
 
     The code after `-c` may begin with a dash: `--` before it keeps argparse from reading it as an option.
     """
-    if argv[:1] not in (["run"], ["guards"]):
+    position = {"run": 1, "guards": 1, "pgo": 3}.get(argv[0] if argv else "")
+    if position is None or (argv[0] == "pgo" and argv[1:2] != ["apply"]):
         return list(argv), []
-    position = 1
     while position < len(argv) and argv[position].startswith("-") and not program.is_stdin(argv[position]):
-        position += 2 if argv[position] in ("--out", "--detail", "--function", "--top") else 1
+        position += 2 if argv[position] in ("--out", "--detail", "--function", "--top", "--pgo") else 1
         if argv[position - 1 : position] == ["-c"]:
             break
     target = argv[position : position + 1]
-    return [*argv[:position], *(["--", *target] if target else [])], list(argv[position + 1 :])
+    own = [*argv[:position], *(["--", *target] if target else [])]
+    if argv[0] == "pgo" and target:
+        own = [*argv[:2], *argv[3:position], "--", argv[2], *target]  # argparse wants options before both arguments
+    return own, list(argv[position + 1 :])
 
 
 def act(arguments: argparse.Namespace) -> Callable[[], int]:
@@ -85,37 +95,52 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     """
     load, module = program.prepare(arguments.target, arguments.rest, option=arguments.option)
     saved = arguments.out.absolute()  # the program may change directory
+    tools = _tools(arguments)
 
     def run() -> int:
-        from dynx.comptime import PostMortem
         from dynx.session import Watch
 
         shown = program.shortened(arguments.target) if arguments.option == "-c" else arguments.target
         command = ["dynx", "run", *filter(None, [arguments.option]), shown, *arguments.rest]
         watch = Watch(saved, detail=arguments.detail, command=command)
-        post_mortem = PostMortem() if arguments.post_mortem and arguments.detail == "normal" else None
-        ending = Ending(watch, lambda: _report(watch, full=arguments.full, top=arguments.top), post_mortem)
+        ending = Ending(watch, lambda: _report(watch, full=arguments.full, top=arguments.top), tools)
         return execute(load, module, ending, is_module=arguments.option == "-m")
 
     return run
 
 
-def execute(load: Callable[[], CodeType], module: ModuleType, ending: Ending, *, is_module: bool) -> int:
-    """Run a program as `__main__`, and record its compilations until the interpreter exits."""
+def _tools(arguments: argparse.Namespace) -> list[AbstractContextManager[Any]]:
+    """Return what is in use while the program runs, besides the watch."""
+    tools: list[AbstractContextManager[Any]] = []
+    if arguments.post_mortem and arguments.detail == "normal":
+        from dynx.comptime import PostMortem
+
+        tools.append(PostMortem())
+    if arguments.pgo is not None:
+        from dynx.pgo._kept import Kept
+
+        tools.append(Kept(arguments.pgo))
+    return tools
+
+
+def execute(load: Callable[[], CodeType], module: ModuleType, ending: Ending | None, *, is_module: bool) -> int:
+    """Run a program as `__main__`; with an Ending, record its compilations until the interpreter exits."""
     from dynx.session import outcome_of
 
     if is_module:
         sys.argv[0] = module.__file__ or ""
     sys.modules["__main__"] = module
-    atexit.register(ending.act)  # registered before the program's exit handlers, so it runs after them
-    ending.start()
+    if ending is not None:
+        atexit.register(ending.act)  # registered before the program's exit handlers, so it runs after them
+        ending.start()
     try:
         exec(load(), module.__dict__)
     except BaseException as error:
-        ending.outcome = outcome_of(error)
+        if ending is not None:
+            ending.outcome = outcome_of(error)
+            ending.interrupted = isinstance(error, KeyboardInterrupt)
         if isinstance(error, SystemExit):
             raise
-        ending.interrupted = isinstance(error, KeyboardInterrupt)
         sys.excepthook = program.without_our_frames(sys.excepthook)
         raise
     return 0
@@ -124,10 +149,13 @@ def execute(load: Callable[[], CodeType], module: ModuleType, ending: Ending, *,
 class Ending:
     """The exit handler of a watched program: closes the run file and calls `report`, if given, to print the report."""
 
-    def __init__(self, watch: Watch, report: Callable[[], None] | None, post_mortem: PostMortem | None = None) -> None:
+    def __init__(
+        self, watch: Watch, report: Callable[[], None] | None, tools: Iterable[AbstractContextManager[Any]] = ()
+    ) -> None:
         self.outcome = "finished"
         self.interrupted = False
-        self._watch, self._report, self._post_mortem = watch, report, post_mortem
+        self._watch, self._report, self._tools = watch, report, tuple(tools)
+        self._open = ExitStack()
         self._progress: Progress | None = None
         self._pid = os.getpid()
 
@@ -136,12 +164,11 @@ class Ending:
         if self._report is not None and (rank_in_environment() or Rank(0, 1)).rank == 0:
             self._progress = Progress().__enter__()
         self._watch.__enter__()
-        if self._post_mortem is not None:
-            self._post_mortem.__enter__()
+        for tool in self._tools:
+            self._open.enter_context(tool)
 
     def act(self) -> None:
-        if self._post_mortem is not None:
-            self._post_mortem.__exit__(None, None, None)
+        self._open.close()
         self._watch.close(outcome=self.outcome)
         if self._progress is not None:
             self._progress.__exit__()

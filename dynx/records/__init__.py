@@ -24,10 +24,24 @@ from dynx.records.guard_cost import CostNode, FrameCost, GuardCosts, GuardSettin
 from dynx.records.location import Location
 from dynx.records.observed import BecameDynamic, CacheEvent, Specialized, TorchWarning, Trouble
 from dynx.records.post_mortem import BreakState, FrameState
+from dynx.records.profile import (
+    DynamicSize,
+    DynamicSizes,
+    FrameMatch,
+    FrameProfile,
+    ProfileChange,
+    ProfileData,
+    ProfileDiff,
+    ProfileMatches,
+    PrunableSize,
+    Seen,
+    SourceProfile,
+)
 from dynx.records.recompile import Reason, Recompile
 from dynx.records.record import Record
 from dynx.records.run import Run
 from dynx.records.shown import Shown
+from dynx.records.symbols import NameCollision, Symbol, SymbolReport
 from dynx.records.timeline import LineCost, TracedCompile
 from dynx.records.trace_state import TraceState
 
@@ -45,10 +59,14 @@ __all__ = [
     "CostNode",
     "CudagraphReport",
     "CudagraphStats",
+    "DynamicSize",
+    "DynamicSizes",
     "Effect",
     "Entry",
     "Finding",
     "FrameCost",
+    "FrameMatch",
+    "FrameProfile",
     "FrameState",
     "GaveUp",
     "GraphBreak",
@@ -65,15 +83,25 @@ __all__ = [
     "LineCost",
     "Location",
     "Logged",
+    "NameCollision",
+    "ProfileChange",
+    "ProfileData",
+    "ProfileDiff",
+    "ProfileMatches",
+    "PrunableSize",
     "Reason",
     "Recompile",
     "Record",
     "Run",
+    "Seen",
     "Shown",
     "Skip",
     "Skipped",
+    "SourceProfile",
     "Specialized",
     "Staging",
+    "Symbol",
+    "SymbolReport",
     "TorchWarning",
     "TraceState",
     "TracedCompile",

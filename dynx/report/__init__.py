@@ -110,13 +110,13 @@ def dot(report: CudagraphReport) -> str:
 
 def record(shown: Shown) -> RenderableType:
     """Render for a terminal a record that dynx returns to the user, such as the result of `guards.inspect`."""
-    from dynx.report._record import screen
+    from dynx.report._records import screen
 
     return screen(shown)
 
 
 def record_html(shown: Shown) -> str:
     """Render as self-contained HTML a record that dynx returns to the user, such as the result of `guards.inspect`."""
-    from dynx.report._record import fragment
+    from dynx.report._records import fragment
 
     return fragment(shown)

@@ -180,6 +180,8 @@ def test_options_of_dynx_end_at_the_program():
         (["run", "--out", "a.dynx", "-", "--full"], ["run", "--out", "a.dynx", "--", "-"]),
         (["guards", "--json", "-::step", "-c"], ["guards", "--json", "--", "-::step"]),
         (["guards", "--function", "step", "-c", "code", "x"], ["guards", "--function", "step", "-c", "--", "code"]),
+        (["run", "--pgo", "p.json", "a.py", "--out"], ["run", "--pgo", "p.json", "--", "a.py"]),
+        (["pgo", "apply", "p.json", "-m", "package", "-x"], ["pgo", "apply", "-m", "--", "p.json", "package"]),
     ):
         assert split(words) == (own, words[len(own) - 1 :])
     assert split(["run", "--out"]) == (["run", "--out"], [])  # argparse says what is missing

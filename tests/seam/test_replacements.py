@@ -23,6 +23,7 @@ EXCEPTIONS = {
     ("_torch/tracing/shape_facts.py", "call_user_compiler"): "shadows the method on one OutputGraph",
     ("_torch/tracing/shape_facts.py", "args"): "of an assertion node in one graph",
     ("_torch/tracing/translator.py", "name"): "of a copy of a stack entry",
+    ("_torch/shapes/code_state.py", "setattr"): "of one entry of torch's profile",
     ("_torch/trace_log/line_timer.py", "setattr"): "a mark with a name of dynx on one OutputGraph",
     ("_torch/trace_log/log.py", "setattr"): "a mark with a name of dynx on one OutputGraph and InstructionTranslator",
     # one compiled function

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from dynx._handle import Handle
 from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point
+from dynx._torch.tracing.render import short_names
 from dynx._torch.tracing.stack import RawFrame
 from dynx._torch.tracing.translator import TraceId, trace_id
 
@@ -42,7 +43,7 @@ class GraphWatch(Handle):
     def _around(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call_user_compiler(output: Any, *args: Any, **kwargs: Any) -> Any:
             try:
-                self._note(trace_id(), code_lines((args[0] if args else kwargs["gm"]).graph))
+                self._note(trace_id(), code_lines((args[0] if args else kwargs["gm"]).graph, output.shape_env))
             except Exception as error:  # noqa: BLE001 - an observer that fails must not fail the program
                 self._report("backend", error)
             return original(output, *args, **kwargs)
@@ -50,11 +51,14 @@ class GraphWatch(Handle):
         return call_user_compiler
 
 
-def code_lines(graph: Any) -> list[RawCodeLine]:
-    """Return the lines of a `torch.fx.Graph` as Python code, with the user's stacks; the graph is not changed."""
+def code_lines(graph: Any, shape_env: Any = None) -> list[RawCodeLine]:
+    """Return the lines of a `torch.fx.Graph` as Python code, with the user's stacks; the graph is not changed.
+
+    With the graph's `ShapeEnv`, long names of symbols are shortened.
+    """
     stacks = {node.name: node.stack_trace for node in graph.nodes}
     lines = str(graph.python_code("self").src).strip().splitlines()
-    return [RawCodeLine(line, _stack(stacks.get(_assigned(line)))) for line in lines]
+    return [RawCodeLine(short_names(line, shape_env), _stack(stacks.get(_assigned(line)))) for line in lines]
 
 
 def _assigned(line: str) -> str:

@@ -5,6 +5,7 @@ Torch's own `debug_repr` differs between releases and realizes lazy variables, w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
@@ -25,6 +26,9 @@ from dynx._torch.tracing.variables import (
 
 _MAX_TEXT = 80  # characters of one string or number
 _MAX_ITEMS = 10  # of one container
+_LONG_NAME = re.compile(
+    r"\b([a-z]+)(\d{6,})\b"
+)  # of a symbol, from `dynx.symbols.install`; torch's own have two or three digits
 _BRACKETS: Mapping[str, tuple[str, str]] = {
     "list": ("[", "]"),
     "tuple": ("(", ")"),
@@ -139,6 +143,18 @@ def _dtype_name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def short_names(text: str, shape_env: Any) -> str:
+    """Replace long names of symbols in a text by a letter and the symbol's number in the order of creation: `s0`.
+
+    Names of torch, such as `s77`, stay as they are in TORCH_LOGS. Torch: the keys of `ShapeEnv.var_to_sources` are in that
+    order; alike in 2.11, 2.13 and 2.15.
+    """
+    if shape_env is None or _LONG_NAME.search(text) is None:
+        return text
+    order = {str(symbol): index for index, symbol in enumerate(shape_env.var_to_sources)}
+    return _LONG_NAME.sub(lambda match: f"{match[1]}{order[match[0]]}" if match[0] in order else match[0], text)
+
+
 def _show_symbol(number: Any) -> str:
     """Return the text of a symbolic number, with its value in this call if it is backed: `s77=8`, `2*s77=16`, `u0`.
 
@@ -148,7 +164,8 @@ def _show_symbol(number: Any) -> str:
     if node is None:
         return str(number)
     hint = getattr(node, "_hint", None)
-    return str(node.expr) if hint is None else f"{node.expr}={hint}"
+    text = short_names(str(node.expr), getattr(node, "shape_env", None))
+    return text if hint is None else f"{text}={hint}"
 
 
 def _show_items(show_item: Callable[[Any, int], str], items: Any, cls: type, depth: int) -> str:

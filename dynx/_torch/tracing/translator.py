@@ -12,6 +12,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from dynx._torch.compilation.frame import user_name
+from dynx._torch.tracing.render import short_names
 from dynx._torch.tracing.stack import RawFrame
 
 # prefixes of variables that torch and Python create
@@ -120,8 +121,8 @@ def output_key(tx: Any) -> Any:
 
 
 def graph_code(tx: Any, *, verbose: bool) -> str:
-    """Return the graph traced so far as Python code."""
-    return str(tx.output.graph.python_code("self", verbose=verbose).src)
+    """Return the graph traced so far as Python code, with short names of symbols."""
+    return short_names(str(tx.output.graph.python_code("self", verbose=verbose).src), tx.output.shape_env)
 
 
 def node_count(tx: Any) -> int:

@@ -1,0 +1,62 @@
+"""Give functions with a closure the same identity in torch's profile (PGO) in every process.
+
+Torch: `pgo.CodeId.make(code, closure)` of 2.13 and 2.15 hashes the code objects of the functions that a function closes over
+with `hash`, which differs from process to process. torch 2.11 leaves the closure out, so there is nothing to change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import fields, replace
+from types import CellType, CodeType
+from typing import Any
+
+from dynx._bytecode.digest import code_digest
+from dynx._torch import hooks
+from dynx._torch.capabilities import hook_point, require
+from dynx.records.profile import portable_closure
+
+
+def stabilize() -> hooks.Wrapping | None:
+    """Hash closures by the code of their functions until the handle is removed; None if this torch does not hash them."""
+    require("code_id")
+    return hooks.wrap(hook_point("code_id"), _make) if hashes_closures() else None
+
+
+def hashes_closures() -> bool:
+    """Return whether the closure is part of a function's identity in this torch."""
+    from torch._dynamo import pgo
+
+    return "closure_hash" in {field.name for field in fields(pgo.CodeId)}
+
+
+def _make(original: Callable[..., Any]) -> Callable[..., Any]:
+    def make(code: CodeType, closure: tuple[CellType, ...] | None = None) -> Any:
+        code_id = original(code, None)
+        return replace(code_id, closure_hash=closure_hash(closure)) if closure else code_id
+
+    return make
+
+
+def closure_hash(closure: tuple[CellType, ...]) -> int:
+    """Return a hash of the functions in the cells of a closure; other values count as equal, as for torch."""
+    digest = hashlib.blake2b(digest_size=8)
+    for cell in closure:
+        code = _code_in(cell)
+        digest.update(b"-" if code is None else code_digest(code))
+    return portable_closure(digest.digest())
+
+
+def _code_in(cell: CellType) -> CodeType | None:
+    try:
+        content = cell.cell_contents
+    except ValueError:
+        return None  # an empty cell
+    if not callable(content):  # its `__getattr__` may raise anything
+        return None
+    try:
+        code = getattr(content, "__code__", None)
+    except Exception:  # noqa: BLE001 - likewise
+        return None
+    return code if isinstance(code, CodeType) else None

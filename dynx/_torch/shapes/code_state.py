@@ -1,0 +1,137 @@
+"""Read and seed torch's profile of dynamic sizes (PGO) in memory, as plain data.
+
+Torch: `torch._dynamo.pgo`, alike in 2.11, 2.13 and 2.15 except that `CodeId` has a `closure_hash` from 2.13 on. Its profile is
+a dict from `CodeId` to the sizes, strides and numbers of that function by source, empty again after `torch._dynamo.reset()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any, NamedTuple
+
+from dynx._torch.capabilities import hook_point, require
+from dynx._torch.hooks import Wrapping, wrap
+from dynx._torch.shapes.closure_hash import hashes_closures
+from dynx.records.profile import DYNAMIC, NOT_FINITE, Atom, Atoms, SourceProfile
+
+
+class RawCodeId(NamedTuple):
+    """What torch takes for the identity of a function; the path is not part of it."""
+
+    file_hash: str
+    line: int
+    name: str
+    closure: int | None
+    file: str
+
+
+RawState = Mapping[RawCodeId, Mapping[str, SourceProfile]]
+
+
+def read_state() -> dict[RawCodeId, dict[str, SourceProfile]]:
+    """Return torch's profile of this process; functions without sizes are left out. It is not loaded from disk for that."""
+    require("profile")
+    from torch._dynamo import pgo
+
+    return plain(pgo._CODE_STATE or {})
+
+
+def plain(state: Any) -> dict[RawCodeId, dict[str, SourceProfile]]:
+    """Convert torch's profile, or one of classes with the same attributes, to plain data.
+
+    Raises AttributeError, TypeError or ValueError if it has another structure.
+    """
+    return {
+        RawCodeId(code.file_hash, code.firstlineno, code.name, getattr(code, "closure_hash", None), code.filename): {
+            source: plain_sizes(entry) for source, entry in known.automatic_dynamic.items()
+        }
+        for code, known in state.items()
+        if known.automatic_dynamic
+    }
+
+
+def plain_sizes(entry: Any) -> SourceProfile:
+    """Convert a `FrameStateSizeEntry`."""
+    scalar = _atom(entry.scalar)
+    if isinstance(scalar, int) and not -(2**63) <= scalar < 2**63:
+        scalar = None  # torch has no symbol for such a number
+    return SourceProfile(scalar, _atoms(entry.size), _atoms(entry.stride))
+
+
+def _atoms(value: Any) -> Atoms:
+    return tuple(map(_atom, value)) if isinstance(value, tuple) else _atom(value)
+
+
+def _atom(value: Any) -> Atom:
+    if isinstance(value, float):
+        return value if isfinite(value) else str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    kind = type(value).__name__
+    if kind == "AutoDynamic":
+        return DYNAMIC
+    if kind == "AutoUnset":
+        return None
+    if kind == "InferStride" and type(value.dim) is int:
+        return f"size({value.dim})*stride({value.dim})"
+    raise ValueError(f"{value!r} is no size, stride or number")
+
+
+def seed_state(state: Callable[[], RawState]) -> Wrapping:
+    """Add plain data to torch's profile whenever torch makes one: at the first compilation, and again after each reset.
+
+    Torch: `pgo.get_code_state()`, which loads or makes the profile and is called for each value that may be dynamic.
+    """
+    require("code_state", "profile_entry", "profile_stride", "profile_dynamic", "profile_unset")
+    seeded: list[Any] = [None]
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def get_code_state() -> Any:
+            current = original()
+            if current is not seeded[0]:
+                seeded[0] = current
+                _add(current, state())
+            return current
+
+        return get_code_state
+
+    return wrap(hook_point("code_state"), make)
+
+
+def _add(current: Any, state: RawState) -> None:
+    from torch._dynamo import pgo
+
+    for code, sizes in state.items():
+        closure = {"closure_hash": code.closure} if hashes_closures() else {}
+        code_id = pgo.CodeId(code.file, code.line, code.name, code.file_hash, **closure)
+        for source, raw in sizes.items():
+            entry = pgo.FrameStateSizeEntry(*(_torch_atoms(value) for value in raw[:3]))
+            known = current[code_id].automatic_dynamic[source]
+            known |= entry  # torch's own join
+            for kept in ("excluded_sizes", "excluded_scalar"):  # values with a graph of their own, which this process lacks
+                if getattr(known, kept, None) is not None:
+                    setattr(known, kept, None)
+
+
+def _torch_atoms(value: Atoms) -> Any:
+    return tuple(map(_torch_atoms, value)) if isinstance(value, tuple) else _torch_atom(value)
+
+
+def _torch_atom(value: Atom) -> Any:
+    from torch._dynamo import pgo
+
+    if value is None:
+        return pgo.auto_unset
+    if not isinstance(value, str):
+        return value
+    if value == DYNAMIC:
+        return pgo.auto_dynamic
+    if value in NOT_FINITE:
+        return float(value)
+    return pgo.InferStride(int(value[len("size(") : value.index(")")]))
+
+
+def has_compiled() -> bool:
+    """Return whether torch's profile of this process has a function, since something was compiled or a profile loaded."""
+    return bool(read_state())

@@ -1,0 +1,83 @@
+"""Listen to the values of sizes and numbers while torch decides which are dynamic, and to sizes that a graph specialized.
+
+Torch: `pgo.update_automatic_dynamic(tx, name, entry)` for each value, and after `OutputGraph.call_user_compiler` the
+`ShapeEnv`; alike in 2.11, 2.13 and 2.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from dynx._handle import Handle
+from dynx._torch import hooks
+from dynx._torch.capabilities import hook_point, require
+from dynx._torch.shapes.closure_hash import closure_hash, hashes_closures
+from dynx._torch.shapes.code_state import RawCodeId, plain_sizes
+from dynx._torch.shapes.symbol_facts import RawSymbol, symbols_in
+from dynx._torch.tracing.stack import RawFrame, of_parts, stack_parts
+from dynx._torch.tracing.translator import trace_id
+from dynx.records.profile import SourceProfile
+
+
+class RawUpdate(NamedTuple):
+    """The values of one source in one compilation, and whether torch now takes them for dynamic."""
+
+    code: RawCodeId
+    source: str
+    compile_id: str
+    now: SourceProfile  # the values in this call
+    known: SourceProfile  # with those of earlier calls and profiles
+    stack: tuple[RawFrame, ...]
+
+
+class SizeListener(Handle):
+    """A handle that passes each update to `note`, and the symbols of each graph to `note_graph`; exceptions go to `report`.
+
+    `note_graph` gets None if the backend failed.
+    """
+
+    def __init__(
+        self,
+        note: Callable[[RawUpdate], None],
+        note_graph: Callable[[str, list[RawSymbol] | None], None],
+        report: Callable[[str, BaseException], None],
+    ) -> None:
+        require("dynamic_update", "backend")
+        self._note, self._note_graph = note, note_graph
+        self._hooks = [
+            hooks.subscribe(hook_point("dynamic_update"), self._before_update, on_error=report),
+            hooks.subscribe(hook_point("backend"), self._before_backend, on_error=report),
+        ]
+
+    def remove(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _before_update(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
+        tx, source, entry = args[:3]
+        now, compile_id, parts = plain_sizes(entry), trace_id().compile_id, stack_parts()
+
+        def after(result: Any, raised: BaseException | None) -> None:
+            if raised is None:
+                stack = of_parts(parts) if parts is not None else ()
+                self._note(RawUpdate(_code_id(tx), source, compile_id, now, plain_sizes(result), stack))
+
+        return after
+
+    def _before_backend(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
+        shape_env, compile_id = args[0].shape_env, trace_id().compile_id
+
+        def after(result: Any, raised: BaseException | None) -> None:
+            self._note_graph(compile_id, list(symbols_in(shape_env)) if raised is None else None)
+
+        return after
+
+
+def _code_id(tx: Any) -> RawCodeId:
+    """Return the identity of a function in every process: with dynx's hash of its closure, where torch has one."""
+    from torch._dynamo import pgo
+
+    code = pgo.CodeId.make(tx.f_code)
+    closure = closure_hash(tx.closure) if tx.closure and hashes_closures() else None
+    return RawCodeId(code.file_hash, code.firstlineno, code.name, closure, code.filename)

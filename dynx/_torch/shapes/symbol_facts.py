@@ -1,0 +1,69 @@
+"""Read what a `ShapeEnv` knows of its symbols, without evaluating anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from dynx._torch.cache.guard_failures import guard_source
+from dynx._torch.shapes.symbol_ids import allocated_sources
+from dynx._torch.tracing.render import short_names
+from dynx._torch.tracing.stack import RawFrame, of_summaries
+
+
+class RawSymbol(NamedTuple):
+    """A symbol of a `ShapeEnv` as text, and the stack of the line that fixed it to one value."""
+
+    name: str
+    short: str  # as it is displayed
+    sources: tuple[str, ...]  # more than one if duck shaping gave equal sizes one symbol
+    hint: str | None
+    low: str
+    high: str
+    value: str | None  # what it was replaced by: one value, or an expression of other symbols
+    stack: tuple[RawFrame, ...]  # of the line that did so; empty if torch did not keep it
+    is_collision: bool | None  # whether its number was in use; None for numbers that torch allocated
+
+
+def shape_env_of(target: Any) -> Any | None:
+    """Return the `ShapeEnv` behind a `ShapeEnv`, a `FakeTensorMode`, or a `GraphModule` with fake tensors; None for others.
+
+    Torch: `FakeTensorMode.shape_env`, and the `example_value` or `val` of a node, a fake tensor or a symbolic number.
+    """
+    if hasattr(target, "var_to_sources") and hasattr(target, "unique_ids"):
+        return target
+    if getattr(target, "shape_env", None) is not None:
+        return target.shape_env
+    for node in getattr(getattr(target, "graph", None), "nodes", ()):
+        value = node.meta.get("example_value", node.meta.get("val"))
+        for part in value if isinstance(value, (tuple, list)) else (value,):
+            holder = getattr(part, "fake_mode", None) or getattr(part, "node", None)
+            shape_env = getattr(holder, "shape_env", None)
+            if shape_env is not None:
+                return shape_env
+    return None
+
+
+def symbols_in(shape_env: Any) -> Iterator[RawSymbol]:
+    """Yield the symbols of a `ShapeEnv` that have a source, in the order of their creation.
+
+    Torch: `ShapeEnv.var_to_sources`, `backed_var_to_val`, `var_to_range`, `replacements` and `specialization_stacks`, alike in
+    2.11, 2.13 and 2.15. They are read, never evaluated: that could add guards.
+    """
+    allocated = allocated_sources(shape_env)
+    stacks = {guard_source(source): stack for source, stack in shape_env.specialization_stacks.items()}
+    for symbol, sources in shape_env.var_to_sources.items():
+        names = tuple(map(guard_source, sources))
+        bounds = shape_env.var_to_range.get(symbol)
+        hint, value = shape_env.backed_var_to_val.get(symbol), shape_env.replacements.get(symbol)
+        yield RawSymbol(
+            str(symbol),
+            short_names(str(symbol), shape_env),
+            names,
+            None if hint is None else str(hint),
+            str(bounds.lower) if bounds is not None else "",
+            str(bounds.upper) if bounds is not None else "",
+            None if value is None else short_names(str(value), shape_env),
+            next((of_summaries(stacks[name]) for name in names if name in stacks), ()),
+            next((allocated[name] for name in names if name in allocated), None),
+        )

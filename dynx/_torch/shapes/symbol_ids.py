@@ -1,0 +1,53 @@
+"""Allocate the numbers in the names of symbols, such as 77 in `s77`, by a function of dynx.
+
+Torch: `ShapeEnv._generate_unique_id(source_name)`, alike in 2.11, 2.13 and 2.15, starts at `sha256(source_name) % 100` and
+takes the next number that the environment has not used. Its one caller, `create_symbol`, uses it for sizes, strides, ints and
+floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+from dynx._torch.capabilities import capability, hook_point
+from dynx._torch.hooks import Wrapping, replace
+from dynx.errors import UnsupportedTorch
+
+Allocate = Callable[[str, "set[int]"], tuple[int, bool]]  # source and used numbers, to a number and whether sources collided
+
+_allocated: WeakKeyDictionary[Any, dict[str, bool]] = WeakKeyDictionary()  # by ShapeEnv and source: was its number in use
+
+
+def replace_ids(allocate: Allocate) -> Wrapping:
+    """Allocate the numbers of new symbols with a function, in every `ShapeEnv` of the process, until the handle is removed.
+
+    Raises UnsupportedTorch if torch's method is missing or takes other parameters.
+    """
+    found = capability("symbol_id")
+    found.require()
+    if found.state != "ok" or len(found.found) != len(hook_point("symbol_id").leading):
+        raise UnsupportedTorch(
+            f"{found.path} takes other parameters than dynx knows: {', '.join(found.found)}; needed for: {found.purpose}\n"
+            "  run `dynx doctor` to see what this torch supports"
+        )
+
+    last: tuple[Any, dict[str, bool]] = (lambda: None, {})  # the ShapeEnv of the call before, weakly, and its sources
+
+    def _generate_unique_id(self: Any, source_name: str) -> int:
+        nonlocal last
+        if last[0]() is not self:
+            last = ref(self), _allocated.setdefault(self, {})
+        used = self.unique_ids
+        number, is_collision = allocate(source_name, used)
+        used.add(number)
+        last[1][source_name] = is_collision
+        return number
+
+    return replace(hook_point("symbol_id"), _generate_unique_id)
+
+
+def allocated_sources(shape_env: Any) -> Mapping[str, bool]:
+    """Return the sources in a `ShapeEnv` that `replace_ids` gave a number, and whether their own number was in use."""
+    return dict(_allocated.get(shape_env, {}))

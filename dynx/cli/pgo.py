@@ -1,0 +1,140 @@
+"""`dynx pgo …`: read, compare, merge, prune and check profiles of dynamic sizes, and run a program with one."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dynx.cli import program
+from dynx.cli.run import execute
+
+if TYPE_CHECKING:
+    from dynx.cli.command import Subparsers
+    from dynx.pgo import Profile
+    from dynx.records import Shown
+
+Action = Callable[[argparse.Namespace], int | Callable[[], int]]
+
+_PICKLE = b"\x80"  # the first byte of a profile that torch wrote
+
+
+def add_to(commands: Subparsers) -> None:
+    parser = commands.add_parser("pgo", help="profiles of dynamic sizes: dump, diff, merge, prune, explain, verify, apply")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    file_help = "a profile of dynx, or code_state_….pkl of torch"
+
+    def action(name: str, act_on: Action, text: str) -> argparse.ArgumentParser:
+        added = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        added.set_defaults(act=act, action=act_on)
+        return added
+
+    dump = action("dump", _dump, "print a profile")
+    dump.add_argument("file", type=Path, help=file_help)
+    kind = dump.add_mutually_exclusive_group()
+    kind.add_argument("--json", action="store_true", help="as JSON, which also converts profiles of torch")
+    kind.add_argument("--sources", action="store_true", help="the dynamic sources, for TORCH_COMPILE_DYNAMIC_SOURCES")
+
+    diff = action("diff", _diff, "print the sizes in which two profiles differ; exit code 1 if there are any")
+    diff.add_argument("before", type=Path, help=file_help)
+    diff.add_argument("after", type=Path, help=file_help)
+
+    merge = action("merge", _merge, "write what several profiles know together")
+    merge.add_argument("files", type=Path, nargs="+", help=file_help)
+    merge.add_argument("--out", type=Path, required=True, metavar="FILE", help="the profile to write")
+
+    prune = action("prune", _prune, "write a profile in which fewer sizes are dynamic")
+    prune.add_argument("file", type=Path, help=file_help)
+    prune.add_argument("--keep", metavar="REGEX", help="only sources that match stay dynamic, such as 'L..x..'")
+    prune.add_argument("--drop", metavar="REGEX", help="sources that match are not dynamic at first")
+    prune.add_argument("--out", type=Path, required=True, metavar="FILE", help="the profile to write")
+
+    explain = action("explain", _explain, "print the values that made sizes dynamic")
+    explain.add_argument("file", type=Path, help="a profile that `dynx run --pgo` or pgo.record() wrote")
+    explain.add_argument("source", nargs="?", help="only this one, as x or L['x']")
+    explain.add_argument("--dim", type=int, help="only this dim")
+
+    verify = action("verify", _verify, "print which functions the source has; exit code 1 if one has moved, changed or is gone")
+    verify.add_argument("file", type=Path, help=file_help)
+
+    apply = action("apply", _apply, "run a program with a profile, without a report")
+    apply.usage = "dynx pgo apply FILE [-m | -c] program [arguments …]"
+    apply.add_argument("file", type=Path, help=file_help)
+    program.add_to(apply)
+
+
+def act(arguments: argparse.Namespace) -> int | Callable[[], int]:
+    """Run the action; return the exit code, or for `apply` the function that runs the user's program."""
+    result: int | Callable[[], int] = arguments.action(arguments)
+    return result
+
+
+def load(path: Path) -> Profile:
+    """Return the profile in a file of dynx or of torch."""
+    from dynx.pgo import Profile
+
+    with path.open("rb") as file:
+        is_pickle = file.read(1) == _PICKLE
+    return Profile.from_pickle(path) if is_pickle else Profile.load(path)
+
+
+def _dump(arguments: argparse.Namespace) -> int:
+    profile = load(arguments.file)
+    if arguments.json:
+        print(profile.to_json(), end="")
+    elif arguments.sources:
+        print(profile.to_dynamic_sources())
+    else:
+        _show(profile)
+    return 0
+
+
+def _diff(arguments: argparse.Namespace) -> int:
+    found = load(arguments.before).diff(load(arguments.after))
+    _show(found)
+    return 1 if found else 0
+
+
+def _merge(arguments: argparse.Namespace) -> int:
+    first, *others = map(load, arguments.files)
+    return _save(first.merge(*others), arguments.out)
+
+
+def _prune(arguments: argparse.Namespace) -> int:
+    profile = load(arguments.file)
+    pruned = profile.prune(keep=arguments.keep, drop=arguments.drop)
+    _show(profile.diff(pruned))
+    return _save(pruned, arguments.out)
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    _show(load(arguments.file).explain(arguments.source, arguments.dim))
+    return 0
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    found = load(arguments.file).verify()
+    _show(found)
+    return 0 if all(match.state == "same" for match in found) else 1
+
+
+def _apply(arguments: argparse.Namespace) -> Callable[[], int]:
+    profile = load(arguments.file)
+    load_code, module = program.prepare(
+        arguments.target, arguments.rest, option=arguments.option, usage="dynx pgo apply profile.json train.py"
+    )
+    profile.apply()
+    return lambda: execute(load_code, module, None, is_module=arguments.option == "-m")
+
+
+def _show(record: Shown) -> None:
+    from rich.console import Console
+
+    Console().print(record)
+
+
+def _save(profile: Profile, path: Path) -> int:
+    profile.save(path)
+    print(f"saved: {path}")
+    return 0

@@ -1,0 +1,41 @@
+"""`stable_closure_hash`: let torch recognize functions with a closure in another process."""
+
+from __future__ import annotations
+
+from dynx._handle import Handle
+from dynx._torch.shapes.closure_hash import stabilize
+
+
+class StableClosureHash(Handle):
+    """Handle of the replaced hash; `remove()` restores torch's own."""
+
+    def __init__(self) -> None:
+        self._wrapping = stabilize()
+
+    def remove(self) -> None:
+        """Hash closures as torch does, from the next compilation on."""
+        if self._wrapping is not None:
+            self._wrapping.remove()
+
+
+def stable_closure_hash() -> StableClosureHash:
+    """Hash what a function closes over by code, names and constants, so that its profile (PGO) fits in the next process.
+
+    torch takes `hash()` of the code objects, which depends on PYTHONHASHSEED and on addresses: a function with a closure learns
+    its dynamic sizes again in each process, and the stored profile grows each time. Applies to torch's own profile too, and has
+    to be installed in each process before the first compilation. torch 2.11 leaves the closure out, and is not changed.
+
+    The hash depends on the version of Python, as bytecode does.
+
+    Returns:
+        A handle and context manager; `remove()` restores torch's method exactly.
+
+    Raises:
+        UnsupportedTorch: torch has no `torch._dynamo.pgo.CodeId.make`.
+
+    Example:
+        >>> from dynx import pgo
+        >>> with pgo.stable_closure_hash():
+        ...     pass  # the program
+    """
+    return StableClosureHash()

@@ -1,0 +1,51 @@
+"""Explain from a profile why sizes are dynamic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dynx.records import Location
+from dynx.records.profile import DYNAMIC, DynamicSize, FrameProfile, ProfileData
+
+Key = tuple[str, int, str, int | None]  # `FrameProfile.key`
+
+_NOTHING: Mapping[Any, Any] = {}
+
+
+def explained(
+    profile: ProfileData,
+    source: str | None = None,
+    dim: int | None = None,
+    lines: Mapping[tuple[Key, str], Location | None] = _NOTHING,
+    fixed: Mapping[tuple[Key, str, int | None], Location | None] = _NOTHING,
+) -> Iterator[DynamicSize]:
+    """Yield the dynamic sizes and numbers of a profile, with the values that they had.
+
+    Args:
+        profile: The profile.
+        source: Only this source: `L['x']`, or `x` for short.
+        dim: Only this dim.
+        lines: The line that first used a source, by key of the function and source.
+        fixed: The line that specialized a size, by key of the function, source and dim.
+    """
+    for frame in profile.frames:
+        for name, known in sorted(frame.sources.items()):
+            if source is not None and source not in (name, _short(name)):
+                continue
+            line = lines.get((frame.key, name)) or _function(frame)
+            for size_dim, value in known.dims():
+                if value == DYNAMIC and dim in (None, size_dim):
+                    where = fixed.get((frame.key, name, size_dim))
+                    yield DynamicSize(line, name, size_dim, known.values(size_dim), where)
+
+
+def _function(frame: FrameProfile) -> Location:
+    return Location(frame.file, frame.line, frame.qualname or frame.name)
+
+
+def _short(source: str) -> str:
+    """Return the source as the user writes it: `x` for `L['x']`."""
+    if source.startswith("L['") and "']" in source:
+        return source[3:].replace("']", "", 1)
+    return source

@@ -1,0 +1,176 @@
+"""Write a profile as JSON and read it, strictly: a profile that was read in part would make other sizes dynamic.
+
+Sizes are numbers, `"dynamic"`, or null where they are not known; the file is sorted, so that equal profiles are equal files.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dynx.pgo._pickled import MAX_BYTES, InvalidProfile
+from dynx.records.codec import visible
+from dynx.records.profile import DYNAMIC, NOT_FINITE, Atom, Atoms, FrameProfile, ProfileData, Seen, SourceProfile
+
+SCHEMA = 1
+_MAX_DIMS = 64  # of a tensor in torch
+_MAX_TEXT = 10_000  # characters of a path or source
+_FRAME = ("file", "file_hash", "name", "line", "closure", "qualname", "source_hash", "offset", "sources")
+
+
+def write(profile: ProfileData) -> str:
+    """Return a profile as JSON with one source a line."""
+    head = {"dynx_profile": SCHEMA, **profile.extra, "torch": list(profile.torch), "runs": dict(sorted(profile.runs.items()))}
+    lines = json.dumps(head, indent=1, allow_nan=False)[:-2]
+    frames = ",\n".join(map(_frame_text, profile.frames))
+    return f'{lines},\n "frames": [\n{frames}\n ]\n}}\n'
+
+
+def _frame_text(frame: FrameProfile) -> str:
+    fields = {name: getattr(frame, name) for name in _FRAME[:-1]} | {"offset": frame.offset or None}
+    fields["closure"] = None if frame.closure is None else f"{frame.closure:x}"
+    head = json.dumps({**frame.extra, **{name: value for name, value in fields.items() if value is not None}})[:-1]
+    sources = ",\n".join(
+        f"    {json.dumps(name)}: {json.dumps(_source_data(source), allow_nan=False)}"
+        for name, source in sorted(frame.sources.items())
+    )
+    return f'  {head}, "sources": {{\n{sources}}}}}'
+
+
+def _source_data(source: SourceProfile) -> dict[str, Any]:
+    sizes = {name: _plain(getattr(source, name)) for name in ("scalar", "size", "stride")}
+    return {name: value for name, value in sizes.items() if value is not None} | (
+        {"seen": [list(seen) for seen in source.seen]} if source.seen else {}
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def read(data: bytes) -> ProfileData:
+    """Return the profile in a JSON text. Raises InvalidProfile for anything else."""
+    if len(data) > MAX_BYTES:
+        raise InvalidProfile(f"it has {len(data)} bytes, more than the {MAX_BYTES} that dynx reads")
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise InvalidProfile(f"it is no JSON: {error}") from None
+    if not isinstance(document, dict) or "dynx_profile" not in document:
+        raise InvalidProfile("it is no profile of dynx: it has no key 'dynx_profile'")
+    if document["dynx_profile"] != SCHEMA:
+        raise InvalidProfile(f"it has the schema {document['dynx_profile']!r:.40}; this dynx reads schema {SCHEMA}")
+    with _within("frames"):
+        listed = _list(document.get("frames"))
+    frames = [_frame(frame, index) for index, frame in enumerate(listed)]
+    with _within("runs"):
+        runs = {_text(run): _text(text) for run, text in _object(document.get("runs", {})).items()}
+    with _within("torch"):
+        versions = tuple(map(_text, _list(document.get("torch", []))))
+    extra = {visible(key): value for key, value in document.items() if key not in ("dynx_profile", "frames", "runs", "torch")}
+    return ProfileData(tuple(frames), runs, versions, extra=extra)
+
+
+@contextmanager
+def _within(*path: object) -> Iterator[None]:
+    """Add to a message where in the document the problem is; the readers of values do not know, which makes them fast."""
+    try:
+        yield
+    except InvalidProfile as error:
+        raise InvalidProfile(f"{'.'.join(map(str, path))}: {error}") from None
+
+
+def _frame(data: Any, index: int) -> FrameProfile:
+    with _within(f"frames[{index}]"):
+        _object(data)
+        fields: dict[str, Any] = {name: _text(data.get(name)) for name in ("file", "file_hash", "name")}
+        fields |= {name: _text(data[name]) for name in ("qualname", "source_hash") if name in data}
+        fields |= {"line": _count(data.get("line")), "closure": _closure(data.get("closure"))}
+        fields["offset"] = _count(data.get("offset", 0))
+        sources = _object(data.get("sources", {}))
+        extra = {visible(key): value for key, value in data.items() if key not in _FRAME}
+        return FrameProfile(**fields, sources={_text(name): _source(name, sources[name]) for name in sources}, extra=extra)
+
+
+def _closure(value: Any) -> int | None:
+    if value is None:
+        return None
+    try:
+        if isinstance(value, str) and len(value) <= 17:
+            return int(value, 16)
+    except ValueError:
+        pass
+    raise InvalidProfile("its closure is no hexadecimal number")
+
+
+def _source(name: str, data: Any) -> SourceProfile:
+    try:
+        get = _object(data).get
+        seen = tuple(map(_seen, _list(get("seen", []))))
+        return SourceProfile(_atom(get("scalar"), NOT_FINITE), _atoms(get("size"), ()), _atoms(get("stride"), _PRODUCTS), seen)
+    except InvalidProfile as error:
+        raise InvalidProfile(f"{name:.80}: {error}") from None
+
+
+def _seen(data: Any) -> Seen:
+    if not isinstance(data, list) or len(data) != 4:
+        raise InvalidProfile("a value is no list of dim, value, run and compile id")
+    dim, value, run, compile_id = data
+    number = _atom(value, NOT_FINITE)
+    if number is None or number == DYNAMIC:
+        raise InvalidProfile("a value is no number")
+    return Seen(None if dim is None else _count(dim), number, _text(run), _text(compile_id))
+
+
+def _atoms(value: Any, texts: Container[str]) -> Atoms:
+    if value is None or value == DYNAMIC:
+        return DYNAMIC if value else None
+    sizes = _list(value)
+    if len(sizes) > _MAX_DIMS:
+        raise InvalidProfile(f"it has {len(sizes)} dims, torch allows {_MAX_DIMS}")
+    return tuple([_atom(size, texts) for size in sizes])
+
+
+def _atom(value: Any, texts: Container[str]) -> Atom:
+    """Return a size, stride or number; `texts` are those that it may be besides `"dynamic"`."""
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return value
+    if value is None or value == DYNAMIC:
+        return DYNAMIC if value else None
+    if (type(value) is float and math.isfinite(value)) or (isinstance(value, str) and value in texts):
+        return value
+    raise InvalidProfile(f"{value!r:.40} is no size")
+
+
+_PRODUCTS = frozenset(f"size({dim})*stride({dim})" for dim in range(_MAX_DIMS))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidProfile("a text is missing, or no text")
+    if len(value) > _MAX_TEXT:
+        raise InvalidProfile(f"a text has {len(value)} characters, more than the {_MAX_TEXT} that dynx reads")
+    return value if value.isprintable() else visible(value)
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**31:
+        raise InvalidProfile("a line or dim is missing, or no number")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise InvalidProfile("a list is missing, or no list")
+    return value
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidProfile("an object is missing, or no object")
+    return value

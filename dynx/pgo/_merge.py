@@ -1,0 +1,153 @@
+"""Join, compare and prune profiles.
+
+The join is that of torch (`pgo.FrameStateSizeEntry.__ior__`): of two different values the dim is dynamic, and what one profile
+does not know the other decides. It is commutative, associative and idempotent, so that profiles of many processes can be merged
+in any order, and more than once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import reduce
+
+from dynx.records.profile import DYNAMIC, Atom, Atoms, FrameProfile, ProfileChange, ProfileData, Seen, SourceProfile
+
+Selects = Callable[[FrameProfile, str, int | None], bool]
+
+_KEPT = 4  # values of a dim from each end
+
+
+def join_frames(frames: Iterable[FrameProfile]) -> tuple[FrameProfile, ...]:
+    """Return frames with one frame for each function, sorted."""
+    joined: dict[object, FrameProfile] = {}
+    for frame in frames:
+        known = joined.get(frame.key)
+        joined[frame.key] = frame if known is None else _join_frame(known, frame)
+    return tuple(sorted(joined.values(), key=lambda frame: (frame.file, frame.line, frame.name, str(frame.key))))
+
+
+def join_runs(profiles: Iterable[ProfileData]) -> dict[str, str]:
+    """Return the descriptions of all runs by id; of two descriptions of one run the first in alphabetical order."""
+    runs: dict[str, str] = {}
+    for profile in profiles:
+        for run, text in profile.runs.items():
+            runs[run] = min(text, runs.get(run, text))
+    return runs
+
+
+def _join_frame(a: FrameProfile, b: FrameProfile) -> FrameProfile:
+    sources = dict(a.sources)
+    for name, source in b.sources.items():
+        sources[name] = join(sources.get(name, SourceProfile()), source)
+    return replace(
+        a,
+        file=min(a.file, b.file),
+        qualname=_first(a.qualname, b.qualname),
+        source_hash=_first(a.source_hash, b.source_hash),
+        offset=max(a.offset, b.offset),
+        sources=sources,
+        extra=_join_extra(a.extra, b.extra),
+    )
+
+
+def _join_extra(a: Mapping[str, object], b: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of a newer dynx in both; of two values the first in alphabetical order, whichever came first."""
+    return {key: min((side[key] for side in (a, b) if key in side), key=str) for key in sorted({*a, *b})}
+
+
+def _first(a: str | None, b: str | None) -> str | None:
+    return min((text for text in (a, b) if text is not None), default=None)
+
+
+def join(a: SourceProfile, b: SourceProfile) -> SourceProfile:
+    """Return what two profiles together know of one source.
+
+    >>> join(SourceProfile(size=(2, 4)), SourceProfile(size=(2, 6))).size
+    (2, 'dynamic')
+    """
+    seen = _kept({*a.seen, *b.seen})
+    return SourceProfile(_atom(a.scalar, b.scalar), _atoms(a.size, b.size), _atoms(a.stride, b.stride), seen)
+
+
+def _atom(a: Atom, b: Atom) -> Atom:
+    if a is None or b is None:
+        return b if a is None else a
+    return min(a, b, key=str) if a == b else DYNAMIC  # 1 and 1.0 are equal: take the same of both in either order
+
+
+def _atoms(a: Atoms, b: Atoms) -> Atoms:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return tuple(map(_atom, a, b)) if len(a) == len(b) else DYNAMIC
+    if a is None or b is None:
+        return b if a is None else a
+    return DYNAMIC
+
+
+def _kept(seen: Iterable[Seen]) -> tuple[Seen, ...]:
+    """Return the smallest and the largest values of each dim, each with its first run and compilation, sorted."""
+    values: dict[tuple[int | None, object], Seen] = {}
+    for one in sorted(seen, key=Seen.order, reverse=True):
+        values[one.dim, one.value] = one
+    ordered = sorted(values.values(), key=Seen.order)
+    dims: dict[int | None, list[Seen]] = {}
+    for one in ordered:
+        dims.setdefault(one.dim, []).append(one)
+    return tuple(one for of_dim in dims.values() for one in (*of_dim[:_KEPT], *of_dim[_KEPT:][-_KEPT:]))
+
+
+def with_seen(source: SourceProfile, seen: Iterable[Seen]) -> SourceProfile:
+    """Return what is known of a source, with further values that were seen."""
+    return source._replace(seen=_kept({*source.seen, *seen}))
+
+
+def changes(before: ProfileData, after: ProfileData) -> Iterator[ProfileChange]:
+    """Yield each size and number in which two profiles differ; functions are the same if torch takes them for the same."""
+    frames_before, frames_after = ({frame.key: frame for frame in profile.frames} for profile in (before, after))
+    for key in sorted({*frames_before, *frames_after}, key=str):
+        old, new = frames_before.get(key), frames_after.get(key)
+        frame = new or old
+        if frame is None:
+            continue
+        for source in sorted({*(old.sources if old else ()), *(new.sources if new else ())}):
+            was, now = (dict(_dims(side, source)) for side in (old, new))
+            for dim in sorted({*was, *now}, key=lambda dim: -1 if dim is None else dim):
+                if was.get(dim) != now.get(dim):
+                    yield ProfileChange(frame, source, dim, was.get(dim), now.get(dim))
+
+
+def _dims(frame: FrameProfile | None, source: str) -> Iterator[tuple[int | None, Atom]]:
+    if frame is not None and source in frame.sources:
+        yield from frame.sources[source].dims()
+
+
+def forgotten(frames: Iterable[FrameProfile], forget: Selects) -> Iterator[FrameProfile]:
+    """Yield frames in which the dynamic sizes that `forget(frame, source, dim)` selects are not known any more.
+
+    A size that is not known is static in the next run until it has a second value there; one with a known value would be
+    dynamic at once if that run begins with another value.
+    """
+    for frame in frames:
+        sources = {name: _forget(frame, name, source, forget) for name, source in frame.sources.items()}
+        yield replace(frame, sources={name: source for name, source in sources.items() if source != SourceProfile()})
+
+
+def _forget(frame: FrameProfile, name: str, source: SourceProfile, forget: Selects) -> SourceProfile:
+    gone = {dim for dim, size in source.dims() if size == DYNAMIC and forget(frame, name, dim)}
+    if not gone:
+        return source
+    seen = tuple(one for one in source.seen if one.dim not in gone)
+    if None in gone:
+        return SourceProfile() if source.size == DYNAMIC else source._replace(size=None, stride=None, seen=seen)
+    sizes = tuple(None if dim in gone else size for dim, size in source.dims())
+    return source._replace(size=sizes, seen=seen)
+
+
+def joined(profiles: Iterable[ProfileData]) -> ProfileData:
+    """Return the join of profiles."""
+    return reduce(_join_profiles, profiles, ProfileData())
+
+
+def _join_profiles(a: ProfileData, b: ProfileData) -> ProfileData:
+    frames = join_frames((*a.frames, *b.frames))
+    return ProfileData(frames, join_runs((a, b)), tuple(sorted({*a.torch, *b.torch})), extra=_join_extra(a.extra, b.extra))

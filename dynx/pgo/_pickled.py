@@ -1,0 +1,83 @@
+"""Read the profile that torch stores as a pickle, without running any code that the pickle names.
+
+Torch: `pickle.dumps(pgo._CODE_STATE)` in `code_state_<job>_<rank>_<tag>.pkl`, alike in 2.11, 2.13 and 2.15. torch reads it with
+`pickle.load`, which runs whatever a file from somebody else contains.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import pickletools
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+MAX_BYTES = 64 * 2**20  # of a profile; a function takes about a kilobyte
+
+_CLASSES = ("CodeId", "CodeState", "FrameStateSizeEntry", "InferStride", "AutoDynamic", "AutoUnset")
+# in torch's profiles, with every protocol from 2 on
+_OPCODES = """
+    PROTO FRAME STOP MARK POP NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE
+    EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 TUPLE EMPTY_DICT SETITEM SETITEMS GLOBAL STACK_GLOBAL REDUCE NEWOBJ BUILD
+    MEMOIZE BINGET LONG_BINGET BINPUT LONG_BINPUT
+"""
+
+
+class InvalidProfile(ValueError):
+    """Raised for data that are no profile; the message says what is wrong, and where. Nothing of them was executed."""
+
+
+def read(data: bytes) -> Mapping[Any, Any]:
+    """Return the dict in a pickled profile; its classes are replaced by empty ones of the same names.
+
+    Raises InvalidProfile if the data are truncated, too large, or contain anything that torch does not write into a profile.
+    """
+    if len(data) > MAX_BYTES:
+        raise InvalidProfile(f"it has {len(data)} bytes, more than the {MAX_BYTES} that dynx reads")
+    _check_opcodes(data)
+    try:
+        state = _Reader(io.BytesIO(data)).load()
+    except InvalidProfile:
+        raise
+    except Exception as error:  # noqa: BLE001 - a damaged pickle raises whatever its opcodes lead to
+        raise InvalidProfile(f"it cannot be read: {type(error).__name__}: {error}") from None
+    if not isinstance(state, dict):
+        raise InvalidProfile(f"it contains a {type(state).__name__}, expected a dict of functions")
+    return state
+
+
+def _check_opcodes(data: bytes) -> None:
+    """Refuse opcodes that torch's profiles do not have, and object numbers for which a reader would allocate gigabytes."""
+    count, allowed = 0, frozenset(_OPCODES.split())
+    try:
+        for opcode, argument, position in pickletools.genops(data):
+            count += 1
+            if opcode.name not in allowed:
+                raise InvalidProfile(f"at byte {position} it has the opcode {opcode.name}, which torch's profiles do not have")
+            if opcode.name in ("BINPUT", "LONG_BINPUT") and isinstance(argument, int) and argument > count:
+                raise InvalidProfile(f"at byte {position} it stores object number {argument}, after {count} opcodes")
+    except InvalidProfile:
+        raise
+    except Exception as error:  # noqa: BLE001 - likewise
+        raise InvalidProfile(f"it is truncated, or no pickle: {error}") from None
+
+
+class _Reader(pickle.Unpickler):
+    """Finds no class but empty ones; they are new for each file, since a pickle can set attributes of a class."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self._classes: dict[str, Any] = {name: type(name, (_Empty,), {}) for name in _CLASSES}
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("collections", "defaultdict"):
+            return defaultdict
+        if module == "torch._dynamo.pgo" and name in self._classes:
+            return self._classes[name]
+        raise InvalidProfile(f"it names {module}.{name}, which torch's profiles do not contain; nothing was executed")
+
+
+class _Empty:
+    def __init__(self, *_: object) -> None:
+        """Accept the arguments of any class of the profile."""

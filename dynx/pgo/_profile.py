@@ -1,0 +1,213 @@
+"""`Profile`: a portable profile of dynamic sizes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from dynx.errors import BadProfile, UsageError
+from dynx.pgo import _json, _pickled
+from dynx.pgo._explain import explained
+from dynx.pgo._match import described, matches
+from dynx.pgo._merge import changes, forgotten, join_frames, joined
+from dynx.records.profile import DYNAMIC, DynamicSizes, FrameProfile, ProfileData, ProfileDiff, ProfileMatches, PrunableSize
+
+if TYPE_CHECKING:
+    from dynx.pgo._apply import AppliedProfile
+
+Sizes = str | Iterable[PrunableSize]  # a regular expression of sources, or sizes that `Recorder.prunable` returned
+
+
+@dataclass(frozen=True, slots=True)
+class Profile(ProfileData):
+    """What a program taught torch of its sizes: which are static, which dynamic, by function and source.
+
+    torch keeps such a profile (PGO, profile-guided optimization) as a pickle for one job and rank. This one is JSON that can be
+    read, compared, merged over runs and ranks, and applied in another process or checkout, which then compiles each graph
+    once, with the sizes dynamic that were dynamic in the end.
+
+    Example:
+        >>> import os, tempfile, torch
+        >>> from dynx import pgo
+        >>> torch._dynamo.reset()
+        >>> double = torch.compile(lambda x: x * 2, backend="eager")
+        >>> _ = double(torch.ones(4)), double(torch.ones(6))  # the second length makes size 0 dynamic
+        >>> profile = pgo.Profile.capture()
+        >>> profile.frames[0].sources["L['x']"].size
+        ('dynamic',)
+        >>> path = os.path.join(tempfile.mkdtemp(), "profile.json")
+        >>> profile.save(path)
+        >>> pgo.Profile.load(path) == profile
+        True
+    """
+
+    @classmethod
+    def capture(cls) -> Profile:
+        """Return what torch knows in this process, since its first compilation or the last `torch._dynamo.reset()`.
+
+        The values that made a size dynamic are not part of it, since torch drops them; `pgo.record` keeps them.
+
+        Raises UnsupportedTorch if torch has no `torch._dynamo.pgo`.
+        """
+        import torch
+
+        from dynx._torch.shapes.code_state import read_state
+
+        return cls._of_state(read_state(), (str(torch.__version__),))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Profile:
+        """Return the profile in a JSON file that `save` wrote.
+
+        Raises OSError if the file cannot be read, and BadProfile if it is damaged, too large or something else.
+        """
+        data = _bytes_of(path)
+        try:
+            found = _json.read(data)
+        except _pickled.InvalidProfile as error:
+            hint = "read files of torch with Profile.from_pickle" if data[:1] == b"\x80" else "save the profile again"
+            raise BadProfile(f"{path} is not a profile: {error}\n  {hint}") from None
+        return cls(join_frames(found.frames), found.runs, found.torch, extra=found.extra)
+
+    @classmethod
+    def from_pickle(cls, path: str | os.PathLike[str]) -> Profile:
+        """Return the profile in a file `code_state_….pkl` that torch wrote; nothing that the file names is executed.
+
+        Raises OSError if the file cannot be read, and BadProfile if it contains anything but a profile.
+        """
+        from dynx._torch.shapes.code_state import plain
+
+        try:
+            written = cls._of_state(plain(_pickled.read(_bytes_of(path))), ())
+            return replace(written, frames=_json.read(_json.write(written).encode()).frames)  # checks every value
+        except (AttributeError, TypeError, ValueError, RecursionError) as error:
+            raise BadProfile(f"{path} is not a profile of torch: {error}\n  pass a file code_state_….pkl of torch") from None
+
+    @classmethod
+    def _of_state(cls, state: Mapping[Any, Any], versions: tuple[str, ...]) -> Profile:
+        frames = [
+            FrameProfile(code.file, code.file_hash, code.name, code.line, code.closure, sources=sources)
+            for code, sources in state.items()
+        ]
+        return cls(join_frames(described(frames)), torch=versions)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the profile as JSON, atomically: another process reads the file before or after, never half of it.
+
+        Raises OSError if the file cannot be written; then the file before is as it was.
+        """
+        target = Path(os.path.realpath(path))  # a link stays a link
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{uuid4().hex}.draft")
+        try:
+            draft.write_text(_json.write(self), encoding="utf-8")
+            draft.replace(target)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+
+    def merge(self, *others: ProfileData) -> Profile:
+        """Return what these profiles know together, as torch does: of two different values the size is dynamic.
+
+        The order of profiles does not matter, and a profile that is merged twice counts once.
+        """
+        return self._of(joined((self, *others)))
+
+    def diff(self, other: ProfileData) -> ProfileDiff:
+        """Return the sizes and numbers in which another profile differs from this one, sorted by function and source."""
+        return ProfileDiff(tuple(changes(self, other)))
+
+    def explain(self, source: str | None = None, dim: int | None = None) -> DynamicSizes:
+        """Return for each dynamic size and number the values that it had, with run and compile id.
+
+        Args:
+            source: only this one, as `L['x']` or `x`.
+            dim: only this dim.
+        """
+        return DynamicSizes(tuple(explained(self, source, dim)), self.runs)
+
+    def prune(self, *, keep: Sizes | None = None, drop: Sizes | None = None) -> Profile:
+        """Return a profile in which fewer sizes are dynamic: those that are not in `keep`, or are in `drop`, are not known.
+
+        A size that is not known is static at first, and dynamic after a second value, as in a program without a profile.
+
+        Args:
+            keep: a regular expression that the whole source has to match, such as `L['x']` with its brackets escaped; or sizes
+                that `Recorder.prunable` returned.
+            drop: likewise.
+
+        Raises:
+            UsageError: a regular expression is invalid.
+        """
+        kept, dropped = _selection(keep), _selection(drop)
+
+        def is_forgotten(frame: FrameProfile, source: str, dim: int | None) -> bool:
+            return (keep is not None and not kept(frame, source, dim)) or (drop is not None and dropped(frame, source, dim))
+
+        return replace(self, frames=tuple(forgotten(self.frames, is_forgotten)))
+
+    def apply(self, *, strict: bool = False) -> AppliedProfile:
+        """Let torch begin with this profile: in this process, after a `torch._dynamo.reset()` too, until the handle is removed.
+
+        torch finds a function by the content of its file, its first line and name. Where a file has changed, a function with
+        the same text is used at its new line, and one with the same name and another text too, both with a `DynxWarning`.
+        Functions with a closure get a hash that is the same in every process, see `stable_closure_hash`.
+
+        Args:
+            strict: raise instead of warning.
+
+        Raises:
+            UsageError: torch has compiled a function already; or with `strict`, a function is not the same in the source.
+            UnsupportedTorch: torch has no `torch._dynamo.pgo`.
+        """
+        from dynx.pgo._apply import apply
+
+        return apply(self, strict=strict)
+
+    def verify(self) -> ProfileMatches:
+        """Return for each function whether the source has it: the same, moved, changed or gone; or hashed for one process.
+
+        Files are looked for at their path, and else by their folder and name below the current folder and `sys.path`.
+        """
+        return ProfileMatches(tuple(matches(self.frames)))
+
+    def to_dynamic_sources(self) -> str:
+        """Return the sources with a dynamic size for `TORCH_COMPILE_DYNAMIC_SOURCES` (`torch.compiler.config.dynamic_sources`).
+
+        That setting has no functions and no dims: it makes all sizes of a tensor dynamic, in every function.
+        """
+        sources = {(name, source) for frame in self.frames for name, source in frame.sources.items()}
+        names = {name for name, source in sources if DYNAMIC in dict(source.dims()).values()}
+        return ",".join(re.escape(name).replace(",", ".") if "," in name else name for name in sorted(names))
+
+    def to_json(self) -> str:
+        """Return the profile as the JSON document that `save` writes."""
+        return _json.write(self)
+
+    @classmethod
+    def _of(cls, data: ProfileData) -> Profile:
+        return cls(data.frames, data.runs, data.torch, extra=data.extra)
+
+
+def _bytes_of(path: str | os.PathLike[str]) -> bytes:
+    """Read a file, but at most one byte more than a profile may have."""
+    with Path(path).open("rb") as file:
+        return file.read(_pickled.MAX_BYTES + 1)
+
+
+def _selection(sizes: Sizes | None) -> Any:
+    """Return a predicate of frame, source and dim."""
+    if isinstance(sizes, str):
+        try:
+            pattern = re.compile(sizes)
+        except re.error as error:
+            text = f"{sizes!r} is no regular expression: {error}\n  escape the brackets of a source with re.escape"
+            raise UsageError(text) from None
+        return lambda frame, source, dim: pattern.fullmatch(source) is not None
+    chosen = {(size.frame.key, size.source, size.dim) for size in sizes or ()}
+    return lambda frame, source, dim: (frame.key, source, dim) in chosen

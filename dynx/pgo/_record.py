@@ -1,0 +1,176 @@
+"""`record`: which values made each size dynamic, and which dynamic sizes were of no use."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dynx._handle import Handle
+from dynx._torch.shapes.code_state import RawCodeId
+from dynx._torch.shapes.size_updates import RawUpdate, SizeListener
+from dynx._torch.shapes.symbol_facts import RawSymbol
+from dynx._trace.user_location import user_location, user_stacklevel
+from dynx.errors import DynxWarning
+from dynx.pgo._apply import applied
+from dynx.pgo._explain import explained
+from dynx.pgo._match import described
+from dynx.pgo._merge import join, join_frames, joined, with_seen
+from dynx.pgo._profile import Profile
+from dynx.records import Location
+from dynx.records.profile import DYNAMIC, DynamicSizes, FrameProfile, ProfileData, PrunableSize, Seen, SourceProfile
+
+Place = tuple[RawCodeId, str, int | None]  # function, source, dim
+
+
+class Recorder(Handle):
+    """Records the values of sizes and numbers while torch compiles; a context manager.
+
+    What it recorded stays readable after `remove()`, and after `torch._dynamo.reset()`.
+    """
+
+    def __init__(self, run: str | None) -> None:
+        self.run = run or f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
+        self._text = f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {os.path.basename(sys.argv[0]) or 'python'}"
+        self._sources: dict[tuple[RawCodeId, str], SourceProfile] = {}
+        self._lines: dict[tuple[RawCodeId, str], Location | None] = {}
+        self._pending: dict[str, list[RawUpdate]] = {}  # by compile id, until the compilation succeeds
+        self._fixed: dict[Place, Location | None] = {}  # dynamic sizes that a graph specialized, and the line that did
+        self._useful: set[Place] = set()  # dynamic sizes that a graph has as a symbol
+        self._begun_with = list(applied())  # profiles, also those that are applied later
+        self._listener = SizeListener(self._note, self._note_graph, _warn)
+
+    def remove(self) -> None:
+        """Stop recording."""
+        self._listener.remove()
+
+    def profile(self, *, prune: bool = True) -> Profile:
+        """Return the profile of what was compiled while this recorded, joined with the profiles that are applied.
+
+        Args:
+            prune: leave out the sizes of `prunable()`, with which the graph of the next process would differ: a size that
+                is marked as dynamic and specialized leaves another name of a symbol, or a runtime assertion.
+        """
+        import torch
+
+        frames: dict[RawCodeId, dict[str, SourceProfile]] = {}
+        for (code, source), known in self._sources.items():
+            frames.setdefault(code, {})[source] = known
+        own = ProfileData(
+            join_frames(described(_frame(code, sources) for code, sources in frames.items())),
+            {self.run: self._text},
+            (str(torch.__version__),),
+        )
+        everything = joined((own, *(replace(handle.profile, frames=handle.frames) for handle in self._begun_with)))
+        profile = Profile(everything.frames, everything.runs, everything.torch, extra=everything.extra)
+        return profile.prune(drop=self._prunable(profile)) if prune else profile
+
+    def prunable(self) -> tuple[PrunableSize, ...]:
+        """Return the sizes that are dynamic in the profile although each graph specialized them, with the line that did."""
+        return self._prunable(self.profile(prune=False))
+
+    def explain(self, source: str | None = None, dim: int | None = None) -> DynamicSizes:
+        """Return for each dynamic size and number the values that it had, with run and compile id.
+
+        Args:
+            source: only this one, as `L['x']` or `x`.
+            dim: only this dim.
+        """
+        fixed = {(_key(code), name, size): line for (code, name, size), line in self._fixed.items()}
+        lines = {(_key(code), name): line for (code, name), line in self._lines.items()}
+        profile = self.profile(prune=False)
+        return DynamicSizes(tuple(explained(profile, source, dim, lines, fixed)), profile.runs)
+
+    def _prunable(self, profile: ProfileData) -> tuple[PrunableSize, ...]:
+        frames = {frame.key: frame for frame in profile.frames}
+        found = []
+        for place, line in self._fixed.items():
+            code, source, dim = place
+            frame = frames.get(_key(code))
+            known = frame.sources.get(source) if frame is not None else None
+            if frame is not None and known is not None and place not in self._useful and dict(known.dims()).get(dim) == DYNAMIC:
+                found.append(PrunableSize(frame, source, dim, line))
+        return tuple(found)
+
+    def _note(self, update: RawUpdate) -> None:
+        self._pending.setdefault(update.compile_id, []).append(update)
+
+    def _keep(self, update: RawUpdate) -> None:
+        self._begun_with.extend(handle for handle in applied() if handle not in self._begun_with)
+        key = update.code, update.source
+        self._lines.setdefault(key, user_location(update.stack))
+        values = [
+            Seen(dim, value, self.run, update.compile_id)
+            for dim, value in update.now.dims()
+            if value is not None and value != DYNAMIC
+        ]
+        self._sources[key] = with_seen(join(self._sources.get(key, SourceProfile()), update.now), values)
+
+    def _note_graph(self, compile_id: str, symbols: list[RawSymbol] | None) -> None:
+        updates = self._pending.pop(compile_id, [])
+        if symbols is None:
+            return  # torch, too, stores no profile of a compilation that failed
+        for update in updates:
+            self._keep(update)
+        value_of = {source: symbol for symbol in symbols for source in symbol.sources}
+        for place in _dynamic_places(updates):
+            _, source, dim = place
+            symbol = value_of.get(source if dim is None else f"{source}.size()[{dim}]")
+            if symbol is None:
+                continue  # not in this graph: equal to another size, or not used
+            if symbol.value is not None and symbol.value.lstrip("-").isdigit():
+                self._fixed.setdefault(place, user_location(symbol.stack) if symbol.stack else None)
+            else:
+                self._useful.add(place)
+
+
+def record(run: str | None = None) -> Recorder:
+    """Record which values make sizes and numbers dynamic, while torch compiles.
+
+    An observer: what torch compiles is the same with and without it.
+
+    Args:
+        run: a name for this run in profiles; by default the time and the process id.
+
+    Returns:
+        A handle and context manager. `explain` says why a size is dynamic, `prunable` which dynamic sizes were specialized
+        anyway, `profile` returns what to save for the next process.
+
+    Raises:
+        UnsupportedTorch: torch has no `torch._dynamo.pgo.update_automatic_dynamic`.
+
+    Example:
+        >>> import torch
+        >>> from dynx import pgo
+        >>> torch._dynamo.reset()
+        >>> double = torch.compile(lambda x: x * 2, backend="eager")
+        >>> with pgo.record(run="first") as recorder:
+        ...     _ = double(torch.ones(4)), double(torch.ones(6))
+        >>> [(size.source, size.dim, [seen.value for seen in size.seen]) for size in recorder.explain()]
+        [("L['x']", 0, [4, 6])]
+    """
+    return Recorder(run)
+
+
+def _dynamic_places(updates: list[RawUpdate]) -> Iterator[Place]:
+    """Yield the sizes and numbers that torch took for dynamic, each once."""
+    yield from dict.fromkeys(
+        (update.code, update.source, dim) for update in updates for dim, value in update.known.dims() if value == DYNAMIC
+    )
+
+
+def _key(code: RawCodeId) -> tuple[str, int, str, int | None]:
+    """Return the key that a FrameProfile of this function has."""
+    return code.file_hash, code.line, code.name, code.closure
+
+
+def _frame(code: RawCodeId, sources: dict[str, SourceProfile]) -> FrameProfile:
+    return FrameProfile(code.file, code.file_hash, code.name, code.line, code.closure, sources=sources)
+
+
+def _warn(hook: str, error: BaseException) -> None:
+    text = f"a size was not recorded ({hook}): {type(error).__name__}: {error}\n  run `dynx doctor` and report both"
+    warnings.warn(text, DynxWarning, stacklevel=user_stacklevel())

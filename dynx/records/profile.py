@@ -1,0 +1,175 @@
+"""Records of a profile of dynamic sizes: for each function, which sizes, strides and numbers were static or dynamic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from dynx.records.location import Location
+from dynx.records.record import Record
+from dynx.records.shown import Shown
+
+DYNAMIC = "dynamic"
+_PORTABLE = 0x6479  # the first 16 of 64 bits of a closure hash by dynx
+
+NOT_FINITE = ("nan", "inf", "-inf")  # floats that JSON does not have
+
+# a size, stride or number: a value, DYNAMIC, or None if it is not known; a stride may also be "size(1)*stride(1)"
+Atom = int | float | str | None
+Atoms = Atom | tuple[Atom, ...]  # one for each dim; a single one where the number of dims is not known, or differs
+
+
+class Seen(NamedTuple):
+    """A value that a size or number had in one compilation."""
+
+    dim: int | None  # None for a number that is no size
+    value: int | float | str
+    run: str  # a key of `Profile.runs`
+    compile_id: str  # "0/1"
+
+    def order(self) -> tuple[object, ...]:
+        """Return a key that sorts any values: by dim, then numbers by value, then text."""
+        is_text = isinstance(self.value, str)
+        return self.dim is not None, self.dim or 0, is_text, 0 if is_text else self.value, *map(str, self[1:])
+
+
+class SourceProfile(NamedTuple):
+    """What is known of one source, such as `L['x']`: of a number its value, of a tensor its sizes and strides."""
+
+    scalar: Atom = None
+    size: Atoms = None
+    stride: Atoms = None
+    seen: tuple[Seen, ...] = ()  # sorted; at most 8 for each dim, the smallest and largest values
+
+    def dims(self) -> Iterator[tuple[int | None, Atom]]:
+        """Yield each dim of a tensor with its size, or None with a number that is no size."""
+        if isinstance(self.size, tuple):
+            yield from enumerate(self.size)
+        elif self.scalar is not None:
+            yield None, self.scalar if self.size == DYNAMIC else self.size
+
+    def values(self, dim: int | None) -> tuple[Seen, ...]:
+        """Return the values that were seen for one dim, or for None of the number."""
+        return tuple(seen for seen in self.seen if seen.dim == dim)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameProfile(Record):
+    """What is known of the sizes in one function, or in one resume function after a graph break."""
+
+    file: str
+    file_hash: str  # CRC-32 of the file in hexadecimal, as torch computes it
+    name: str  # "forward", "torch_dynamo_resume_in_forward_at_12"
+    line: int  # the first line of the function, or the line after which it resumes
+    closure: int | None = None  # hash of the functions that it closes over
+    qualname: str | None = None  # "Block.forward"; None if the source was not found
+    source_hash: str | None = None  # of the text of the function
+    offset: int = 0  # lines from the first line of the function to `line`, in a resume function
+    sources: Mapping[str, SourceProfile] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, int, str, int | None]:
+        """The identity of the function for torch, which leaves the path out."""
+        return self.file_hash, self.line, self.name, self.closure
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether another process can have this function: torch's own hash of a closure differs from process to process."""
+        return self.closure is None or self.closure >> 48 == _PORTABLE
+
+
+def portable_closure(digest: bytes) -> int:
+    """Return the hash of a closure for a digest, of which it holds 48 bits; marked as one that is the same in every process."""
+    return _PORTABLE << 48 | int.from_bytes(digest[:6], "big")
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileData(Shown):
+    """A profile: frames sorted by file and line, the runs in which the values were seen, and the versions of torch."""
+
+    frames: tuple[FrameProfile, ...] = ()
+    runs: Mapping[str, str] = field(default_factory=dict)  # by id: "2026-11-23T09:10:11 train.py"
+    torch: tuple[str, ...] = ()
+
+
+class ProfileChange(NamedTuple):
+    """One dim or number in which two profiles differ; None where a profile does not know it."""
+
+    frame: FrameProfile
+    source: str
+    dim: int | None
+    before: Atom
+    after: Atom
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicSize(Record):
+    """Why a size or number of one function is dynamic: the different values that it had."""
+
+    location: Location  # the function; while it is recorded, the line that used the value first
+    source: str  # "L['x']"
+    dim: int | None  # None for a number that is no size
+    seen: tuple[Seen, ...]  # empty in a profile without values
+    fixed_by: Location | None = None  # the line that made it static again, in each compilation in which it was dynamic
+
+
+@dataclass(frozen=True, slots=True)
+class PrunableSize(Record):
+    """A size or number that is dynamic in the profile, and that each compilation specialized to the value of its call."""
+
+    frame: FrameProfile
+    source: str
+    dim: int | None
+    location: Location | None  # the line that fixed it
+
+
+@dataclass(frozen=True, slots=True)
+class FrameMatch(Record):
+    """Whether a function of a profile is in the present source files."""
+
+    frame: FrameProfile
+    state: Literal["same", "moved", "changed", "gone", "not portable"]
+    file: str | None = None  # the present file
+    line: int | None = None  # the present line
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileDiff(Shown):
+    """The result of `Profile.diff`: the sizes in which two profiles differ; false if there are none."""
+
+    changes: tuple[ProfileChange, ...] = ()
+
+    def __iter__(self) -> Iterator[ProfileChange]:
+        return iter(self.changes)
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileMatches(Shown):
+    """The result of `Profile.verify`: for each function of a profile whether the source has it."""
+
+    matches: tuple[FrameMatch, ...] = ()
+
+    def __iter__(self) -> Iterator[FrameMatch]:
+        return iter(self.matches)
+
+    def __len__(self) -> int:
+        return len(self.matches)
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicSizes(Shown):
+    """The result of `Profile.explain` and `Recorder.explain`: why sizes are dynamic; `runs` describes their runs."""
+
+    sizes: tuple[DynamicSize, ...] = ()
+    runs: Mapping[str, str] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[DynamicSize]:
+        return iter(self.sizes)
+
+    def __len__(self) -> int:
+        return len(self.sizes)

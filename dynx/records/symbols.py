@@ -1,0 +1,40 @@
+"""Records of the symbols in a graph with dynamic shapes, and of their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dynx.records.location import Location
+from dynx.records.record import Record
+from dynx.records.shown import Shown
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol(Record):
+    """A symbolic size, stride or number: its name, where its value comes from, and what is known of it."""
+
+    name: str  # "s77"
+    alias: str  # the name that dynx displays: that of torch, or for a longer one its letter and the order of creation, "s0"
+    sources: tuple[str, ...]  # "L['x'].size()[0]"; several if torch gave equal sizes one symbol
+    hint: str | None  # its value in the call that was traced
+    low: str  # the range that the graph is valid for
+    high: str
+    collided: bool  # another source has the same number, so that the name depends on the order of creation
+    value: str | None = None  # what it was replaced by, "4", or an expression of other symbols
+    location: Location | None = None  # the line that fixed it to one value
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolReport(Shown):
+    """The result of `symbols.report`: the symbols of one traced graph in the order of their creation."""
+
+    scheme: str  # the scheme for names that is installed: "torch", "blake63"
+    symbols: tuple[Symbol, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NameCollision(Record):
+    """Sources whose symbols want the same number: which of them gets it depends on the order of creation."""
+
+    number: int
+    sources: tuple[str, ...]

@@ -1,0 +1,136 @@
+"""Render the records that dynx returns to the user, such as `guards.inspect(fn)`, for a terminal and for a notebook."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, Template
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dynx.records import CacheReport, Entry, GuardCosts, Verdict
+from dynx.records.cudagraphs import CudagraphReport
+from dynx.records.profile import DynamicSizes, ProfileData, ProfileDiff, ProfileMatches
+from dynx.records.shown import Shown
+from dynx.records.symbols import SymbolReport
+from dynx.report._records import cudagraphs, guards, profiles, symbols
+from dynx.report._records.block import PLACE, Block
+
+_SHOWN = 12  # rows of a table on a terminal; in a notebook, a click shows the others
+
+
+def screen(record: Shown) -> RenderableType:
+    """Render a record for a terminal: title, table and notes of each of its blocks."""
+    return _Screen(tuple(_blocks(record)))
+
+
+class _Screen:
+    """Rich renderable of blocks, in which no line break is inside of `path:line`."""
+
+    def __init__(self, blocks: tuple[Block, ...]) -> None:
+        self._blocks = blocks
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for number, block in enumerate(self._blocks):
+            yield Group(*([Text("")] if number else []), *_parts(block, options.max_width))
+
+
+def _parts(block: Block, width: int) -> Iterator[RenderableType]:
+    yield Text.assemble((_fitted(block.title, width), "bold"), (f"  {block.remark}", "dim"), overflow="fold")
+    if block.rows:
+        yield Padding(_table(block, width), (0, 0, 0, 2))
+    hidden = len(block.rows) - _SHOWN
+    notes = [*([f"and {hidden} more"] if hidden > 0 else []), *block.notes]
+    yield from (Padding(Text(note, style="dim"), (0, 0, 0, 2)) for note in notes)
+
+
+def _table(block: Block, width: int) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in block.columns:
+        number = name.startswith("#")
+        whole = number or name == PLACE
+        table.add_column(name.lstrip("#"), justify="right" if number else "left", no_wrap=whole, overflow="fold")
+    for row in block.rows[:_SHOWN]:
+        cells = zip(block.columns, row, strict=True)
+        table.add_row(*(Text(_in_lines(text, width * 2 // 5) if name == PLACE else text) for name, text in cells))
+    return table
+
+
+def _in_lines(place: str, width: int) -> str:
+    """Shorten a location, and put a remark that follows it on a line of its own if both do not fit."""
+    text = _fitted(place, width)
+    return text if len(text) <= width else text.replace(" and ", "\nand ", 1)
+
+
+def _fitted(text: str, width: int) -> str:
+    """Shorten each location `path:line` in a text to `width` columns by leaving out its first folders: `…/model.py:58`."""
+    return re.sub(r"[^\s/]*(?:/[^\s/]+)+:\d+", lambda match: _without_folders(match[0], width), text)
+
+
+def _without_folders(place: str, width: int) -> str:
+    folders = place.split("/")
+    while len(place) > width and len(folders) > 1:
+        del folders[0]
+        place = "/".join(["…", *folders])
+    return place
+
+
+_PAGE = """
+<div class="dynx-record">
+<style>
+.dynx-record { font: 13px/1.45 system-ui, sans-serif; color: inherit }
+.dynx-record .dim { opacity: .65; font-weight: 400 } .dynx-record .title { font-weight: 600; margin-top: .6em }
+.dynx-record table { font-size: 12px; border-collapse: collapse; margin: .2em 0 .4em; color: inherit; background: none }
+.dynx-record th { font-weight: 400; opacity: .65 }
+.dynx-record td, .dynx-record th { padding: .15em .9em .15em 0; vertical-align: top; text-align: left; border: 0 }
+.dynx-record td, .dynx-record th { border-bottom: 1px solid #8883; background: none }
+.dynx-record .n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
+.dynx-record summary { cursor: pointer }
+</style>
+{% macro table(block, rows) %}<table><tr>
+{% for name in block.columns %}<th class="{{ 'n' if name[0] == '#' }}">{{ name.lstrip("#") }}</th>{% endfor %}</tr>
+{% for row in rows %}<tr>{% for cell in row %}<td class="{{ 'n' if block.columns[loop.index0][0] == '#' }}">{{ cell }}</td>
+{%- endfor %}</tr>
+{% endfor %}</table>{% endmacro %}
+{% for block in blocks %}<div class="title">{{ block.title }} <span class="dim">{{ block.remark }}</span></div>
+{% if block.rows %}{{ table(block, block.rows[:shown]) }}{% endif %}
+{% if block.rows | length > shown %}<details><summary class="dim">and {{ block.rows | length - shown }} more</summary>
+{{ table(block, block.rows[shown:]) }}</details>{% endif %}
+{% for note in block.notes %}<div class="dim">{{ note }}</div>{% endfor %}
+{% endfor %}</div>
+"""
+
+
+def fragment(record: Shown) -> str:
+    """Render a record as HTML; all text of the program is escaped."""
+    return _template().render(blocks=list(_blocks(record)), shown=_SHOWN)
+
+
+@cache
+def _template() -> Template:
+    return Environment(autoescape=True).from_string(_PAGE)
+
+
+def _blocks(record: Shown) -> Iterator[Block]:
+    for cls, blocks in _BLOCKS.items():
+        if isinstance(record, cls):
+            yield from blocks(record)
+
+
+_BLOCKS: dict[type[Shown], Callable[[Any], Iterator[Block]]] = {
+    CacheReport: guards.of_cache,
+    Entry: guards.of_entry,
+    Verdict: guards.of_verdict,
+    GuardCosts: guards.of_costs,
+    CudagraphReport: cudagraphs.of_graphs,
+    SymbolReport: symbols.of_symbols,
+    ProfileData: profiles.of_profile,
+    ProfileDiff: profiles.of_diff,
+    DynamicSizes: profiles.of_explanation,
+    ProfileMatches: profiles.of_matches,
+}

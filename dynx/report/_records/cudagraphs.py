@@ -1,0 +1,45 @@
+"""Blocks of what `dynx.cudagraphs` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dynx.records.cudagraphs import CudagraphReport, GraphInput, GraphUse
+from dynx.report import _words as words
+from dynx.report._records.block import Block
+
+
+def of_graphs(report: CudagraphReport) -> Iterator[Block]:
+    title = words.plural(len(report.graphs), "graph")
+    captured = sum(use.recordings > 0 for use in report.graphs)
+    yield Block(title, f"{captured} captured", notes=report.notes)
+    for use in report.graphs:
+        rows = [
+            (graph_input.name, _class_of(graph_input), graph_input.why, words.size(graph_input.nbytes))
+            for graph_input in use.plan.inputs
+        ]
+        yield Block(f"{use.plan.part} graph", _use(use), ("input", "class", "why", "#bytes"), rows, tuple(_skips(use)))
+
+
+def _class_of(graph_input: GraphInput) -> str:
+    return graph_input.kind + (", changed" if graph_input.is_mutated else "")
+
+
+def _use(use: GraphUse) -> str:
+    if not use.recordings:
+        return "runs uncaptured"
+    counts = [words.plural(use.recordings, "recording"), words.plural(use.replays, "replay")]
+    copied = (
+        f"{words.plural(use.copies, 'copy', 'copies')} of {words.size(use.bytes_copied)} a call" if use.copies else "no copies"
+    )
+    return ", ".join([*counts, copied, f"{words.size(use.bytes_held)} held"])
+
+
+def _skips(use: GraphUse) -> Iterator[str]:
+    for skip in use.plan.skips:
+        where = f"{words.line(skip.location)}: " if skip.location is not None else ""
+        yield f"{where}{skip.reason}; {skip.advice}"
+    for number, piece in enumerate(use.plan.pieces):
+        state = f"not captured: {piece.why_uncaptured}" if piece.why_uncaptured else "captured"
+        yield f"piece {number + 1}: {words.plural(piece.launches, 'launch', 'launches')}, {state}"
+    yield from use.notes

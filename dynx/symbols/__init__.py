@@ -1,0 +1,8 @@
+"""Names of symbols that do not depend on the order in which torch creates them."""
+
+from __future__ import annotations
+
+from dynx.symbols._install import InstalledScheme, install
+from dynx.symbols._report import audit, report
+
+__all__ = ["InstalledScheme", "audit", "install", "report"]

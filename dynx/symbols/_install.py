@@ -1,0 +1,71 @@
+"""Install a scheme for the names of symbols."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from dynx._handle import Handle
+from dynx._torch.shapes.symbol_ids import replace_ids
+from dynx.symbols._schemes import Scheme, allocated, scheme_of
+
+_installed: list[InstalledScheme] = []
+
+
+class InstalledScheme(Handle):
+    """Handle of an installed scheme; `remove()` restores torch's own names."""
+
+    def __init__(self, name: str, scheme: Scheme) -> None:
+        self.name, self.scheme = name, scheme
+        self._wrapping = replace_ids(partial(allocated, scheme))
+        _installed.append(self)
+
+    def remove(self) -> None:
+        """Name new symbols as before `install`; symbols that exist keep their names."""
+        self._wrapping.remove()
+        if self in _installed:
+            _installed.remove(self)
+
+    def __repr__(self) -> str:
+        return f"<scheme {self.name} for names of symbols, {'installed' if self in _installed else 'removed'}>"
+
+
+def install(scheme: str | Scheme = "blake63") -> InstalledScheme:
+    """Name symbols by a hash of their source, so that a name does not depend on the other symbols of a graph.
+
+    torch takes the hash modulo 100 and, if that number is in use, the next one: a size that one process marks as dynamic and
+    another does not changes the names of others, and thereby the keys of the FX graph cache and of the AOTAutograd cache.
+
+    All processes that share a cache have to use the same scheme. Names are part of the cache keys: the first run after
+    `install` misses where torch's own names would have hit.
+
+    Args:
+        scheme: `"blake63"` or `"blake31"`, the first 63 or 31 bits of the BLAKE2b hash; or a function of the source, such as
+            `L['x'].size()[0]`, and of the number of its numbers that were in use (0, then 1, 2, ...), which returns a
+            non-negative int and depends on nothing else.
+
+    Returns:
+        A handle and context manager; `remove()` restores torch's method exactly. Of several handles the newest is in force.
+
+    Raises:
+        UsageError: no scheme has this name, or the function does not return the same non-negative int in equal calls.
+        UnsupportedTorch: torch has no `ShapeEnv._generate_unique_id(source_name)`.
+
+    Example:
+        >>> import torch
+        >>> from dynx import symbols
+        >>> names = []
+        >>> def backend(graph_module, example_inputs):
+        ...     names.extend(symbol.name for symbol in symbols.report(graph_module).symbols)
+        ...     return graph_module
+        >>> with symbols.install():
+        ...     _ = torch.compile(lambda x: x * 2, backend=backend, dynamic=True)(torch.ones(3))
+        >>> names
+        ['s4146861361025460241']
+    """
+    name = scheme if isinstance(scheme, str) else getattr(scheme, "__name__", type(scheme).__name__)
+    return InstalledScheme(name, scheme_of(scheme))
+
+
+def active() -> InstalledScheme | None:
+    """Return the handle of the scheme in force, or None if torch names symbols."""
+    return _installed[-1] if _installed else None

@@ -1,0 +1,93 @@
+"""Report the symbols of a traced graph, and sources whose names collide."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from dynx._torch.shapes.symbol_facts import RawSymbol, shape_env_of, symbols_in
+from dynx._trace.user_location import user_location
+from dynx.errors import UsageError
+from dynx.records import NameCollision, Symbol, SymbolReport
+from dynx.symbols._install import active
+from dynx.symbols._schemes import hashed
+
+_NAME = re.compile(r"(?P<kind>[a-z]+)(?P<number>\d+)$")
+_TORCH = 100  # torch's own numbers are a hash modulo 100
+
+
+def report(shape_env: Any) -> SymbolReport:
+    """Describe the symbols of a graph: name, source, value in the traced call, range, and what fixed them to one value.
+
+    Args:
+        shape_env: a `ShapeEnv`, or what contains one: the `GraphModule` that a backend gets, or a `FakeTensorMode`.
+
+    Returns:
+        A record, in the order in which the symbols were created. A symbol is `collided` if another source had its number
+        already, so that its name depends on that order.
+
+    Raises:
+        UsageError: there is no `ShapeEnv` in the argument, as in a graph whose shapes are all static.
+
+    Example:
+        >>> import torch
+        >>> from dynx import symbols
+        >>> def backend(graph_module, example_inputs):
+        ...     print(*symbols.report(graph_module).symbols[0].sources)
+        ...     return graph_module
+        >>> _ = torch.compile(lambda x: x * 2, backend=backend, dynamic=True)(torch.ones(3))
+        L['x'].size()[0]
+    """
+    env = shape_env_of(shape_env)
+    if env is None:
+        raise UsageError(
+            f"no ShapeEnv in a {type(shape_env).__name__}\n"
+            "  pass a ShapeEnv, a FakeTensorMode, or the GraphModule of a backend with at least one dynamic size"
+        )
+    scheme = active()
+    symbols = tuple(_symbol(raw) for raw in symbols_in(env))
+    return SymbolReport(scheme.name if scheme is not None else "torch", symbols)
+
+
+def _symbol(raw: RawSymbol) -> Symbol:
+    location = user_location(raw.stack) if raw.stack else None
+    collided = raw.is_collision if raw.is_collision is not None else _was_moved(raw)
+    return Symbol(raw.name, raw.short, raw.sources, raw.hint, raw.low, raw.high, collided, raw.value, location)
+
+
+def _was_moved(raw: RawSymbol) -> bool:
+    """Return whether torch, of whose choice nothing is recorded, took another number than that of the source."""
+    match = _NAME.match(raw.name)
+    return match is not None and bool(raw.sources) and int(match["number"]) != _number_of_torch(raw.sources[0])
+
+
+def _number_of_torch(source: str) -> int:
+    return int(hashlib.sha256(source.encode()).hexdigest(), 16) % _TORCH
+
+
+def audit(names: Iterable[str], *, bits: int | None = 63) -> tuple[NameCollision, ...]:
+    """Return the sources that want the same number, with a hash of so many bits; `bits=None` asks for torch's own numbers.
+
+    Args:
+        names: sources, such as `L['x'].size()[0]`; equal ones count once.
+        bits: bits of the hash, 1 to 63.
+
+    Raises:
+        UsageError: `bits` is out of range.
+
+    Example:
+        >>> from dynx import symbols
+        >>> sizes = [f"L['a'].size()[{dim}]" for dim in range(2)]
+        >>> [(collision.number, len(collision.sources)) for collision in symbols.audit(sizes, bits=None)]
+        [(97, 2)]
+        >>> symbols.audit(sizes)
+        ()
+    """
+    if bits is not None and (type(bits) is not int or not 1 <= bits <= 63):
+        raise UsageError(f"bits={bits!r} is not between 1 and 63\n  pass 63, or None for torch's own numbers")
+    numbers: dict[int, list[str]] = {}
+    for name in dict.fromkeys(map(str, names)):
+        numbers.setdefault(_number_of_torch(name) if bits is None else hashed(name, 0, bits), []).append(name)
+    return tuple(NameCollision(number, tuple(sources)) for number, sources in numbers.items() if len(sources) > 1)

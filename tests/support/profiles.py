@@ -1,0 +1,54 @@
+"""Profiles for tests, and Hypothesis strategies for them."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from dynx.pgo import Profile
+from dynx.pgo._merge import join_frames, with_seen
+from dynx.records.profile import DYNAMIC, NOT_FINITE, FrameProfile, Seen, SourceProfile
+
+texts = st.text(st.characters(categories=("L", "N", "P", "S", "Zs")), max_size=12).filter(str.isprintable)
+numbers = st.integers(-5, 5) | st.sampled_from([2**62, -(2**63), 0.5, 1.0, *NOT_FINITE])
+sizes = st.integers(0, 4) | st.just(DYNAMIC) | st.none()
+strides = sizes | st.sampled_from(["size(0)*stride(0)", "size(1)*stride(1)"])
+
+
+def atoms(item):
+    return st.none() | st.just(DYNAMIC) | st.lists(item, max_size=3).map(tuple)
+
+
+seen = st.lists(
+    st.builds(Seen, st.none() | st.integers(0, 2), numbers, st.sampled_from("AB"), st.sampled_from(["0/0", "0/1"])), max_size=12
+)
+sources = st.builds(
+    lambda scalar, size, stride, values: with_seen(SourceProfile(scalar, size, stride), values),
+    numbers | st.just(DYNAMIC) | st.none(),
+    atoms(sizes),
+    atoms(strides),
+    seen,
+)
+frames = st.builds(
+    FrameProfile,
+    file=st.sampled_from(["/a/model.py", "/b/model.py"]),
+    file_hash=st.sampled_from(["00000001", "00000002"]),
+    name=st.sampled_from(["f", "torch_dynamo_resume_in_f_at_3", "<lambda>"]),
+    line=st.integers(1, 2),
+    closure=st.none() | st.integers(-(2**63), 2**63 - 1),
+    qualname=st.none() | texts,
+    source_hash=st.none() | texts,
+    offset=st.integers(0, 3),
+    sources=st.dictionaries(st.sampled_from(["L['x']", "L['y']", "L['k']"]), sources, max_size=3),
+)
+profiles = st.builds(
+    lambda listed, runs, versions: Profile(join_frames(listed), runs, tuple(sorted(versions))),
+    st.lists(frames, max_size=4),
+    st.dictionaries(st.sampled_from("AB"), texts),
+    st.sets(st.sampled_from(["2.11.0", "2.13.0"])),
+)
+
+
+def profile_of(source, file="/a/model.py", **fields):
+    """A profile of one function with one source."""
+    frame = FrameProfile(file, fields.pop("file_hash", "00000001"), "f", 3, sources={"L['x']": source}, **fields)
+    return Profile((frame,), {"A": "2026-11-23T09:00:00 train.py"}, ("2.13.0",))
