@@ -31,6 +31,7 @@ from dynx.records.runfile import RunWriter
 
 if TYPE_CHECKING:
     from dynx.comptime import PostMortem, Timeline
+    from dynx.pgo import CacheKeys
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -95,6 +96,7 @@ class Watch(RunMembers):
         self._listening: Listening | None = None
         self._children: Handle | None = None
         self._details: CompileDetails | None = None
+        self._cache_keys: CacheKeys | None = None
         self._timeline: Timeline | None = None
         self._post_mortem: PostMortem | None = None
         self._started = 0.0
@@ -146,12 +148,15 @@ class Watch(RunMembers):
         self._header = _header(self._command, self._started_by)
         self._writer = RunWriter(self._out, self._header) if self._out is not None else None
         self._started = time.perf_counter()
-        self._details = CompileDetails(self._record) if self._detail == "full" else None
-        self._listening = listen(self._record, on_end=self._details.on_end if self._details is not None else None)
         if self._detail == "full":
             from dynx.comptime import PostMortem, Timeline
+            from dynx.pgo import CacheKeys
 
+            self._details, self._cache_keys = CompileDetails(self._record), CacheKeys(self._record)
+            self._listening = listen(self._record, on_start=self._cache_keys.on_start, on_end=self._details.on_end)
             self._timeline, self._post_mortem = Timeline().__enter__(), PostMortem().__enter__()
+        else:
+            self._listening = listen(self._record)
         if self._out is not None:
             self._children = watch_children(self._child_settings, _unwatched_child)
             register_after_fork(self, _close_at_exit_of_child)  # called only in child processes that multiprocessing forks
@@ -171,6 +176,8 @@ class Watch(RunMembers):
         self._listening = None
         if self._details is not None:
             self._details.remove()
+        if self._cache_keys is not None:
+            self._cache_keys.remove()
         if self._children is not None:
             self._children.remove()
             self._children = None

@@ -51,13 +51,17 @@ def _is_installed(versions: str | None) -> bool:
 
 
 def run(source: str, file: str) -> dynx.Run:
-    """Run a program as the code of a module under `dynx.watch()`; its output is discarded."""
+    """Run a program as the code of a module under `dynx.watch()`; its output is discarded.
+
+    A program that begins with the comment `# dynx run --detail full` runs with that detail.
+    """
+    detail = "full" if source.startswith("# dynx run --detail full\n") else "normal"
     module = types.ModuleType("program")
     module.__file__ = file
     with (
         restored_torch(),
         warnings.catch_warnings(),
-        dynx.watch() as watch,
+        dynx.watch(detail=detail) as watch,
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
     ):
@@ -77,13 +81,14 @@ def restored_torch():
     """Restore what a program may change: torch's global state, configuration and cache, the environment, sys.path."""
     torch._dynamo.reset()
     environment, path, modules = dict(os.environ), list(sys.path), set(sys.modules)
-    states = [
-        (torch.get_default_dtype(), torch.set_default_dtype),
-        (torch.is_grad_enabled(), torch.set_grad_enabled),
-        (torch.get_num_threads(), torch.set_num_threads),
-        (torch.get_float32_matmul_precision(), torch.set_float32_matmul_precision),
-        (torch.are_deterministic_algorithms_enabled(), torch.use_deterministic_algorithms),
+    state = [
+        (torch.get_default_dtype, torch.set_default_dtype),
+        (torch.is_grad_enabled, torch.set_grad_enabled),
+        (torch.get_num_threads, torch.set_num_threads),
+        (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+        (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
     ]
+    before = [read() for read, _ in state]
     configs = [torch._dynamo.config, torch._inductor.config, torch._functorch.config]
     copies = [config.get_config_copy() for config in configs]
     try:
@@ -92,8 +97,9 @@ def restored_torch():
     finally:
         for config, copy in zip(configs, copies, strict=True):
             config.load_config(copy)
-        for value, restore in states:
-            restore(value)
+        for value, (read, restore) in zip(before, state, strict=True):
+            if read() != value:  # to set the precision to what it is changes the keys of torch's caches
+                restore(value)
         torch._dynamo.reset()
         os.environ.clear()
         os.environ.update(environment)

@@ -26,14 +26,16 @@ EXPORTED = {
         NotConstant ProbeFailed StaleEntry UnknownRule UnsupportedTorch UsageError
     """,
     "dynx.guards": "compile count_hits evict inspect keyed pin profile recompiles reset would_recompile",
-    "dynx.pgo": "AppliedProfile Profile Recorder StableClosureHash record stable_closure_hash",
+    "dynx.pgo": "AppliedProfile CacheKeys Profile Recorder StableClosureHash cachediff record stable_closure_hash",
     "dynx.records": """
-        AddressChange Attempt Backward BecameDynamic BreakState CacheEvent CacheReport CodeLine Compile CompiledGuards
-        CostNode CudagraphReport CudagraphStats DynamicSize DynamicSizes Effect Entry Finding FrameCost FrameMatch
-        FrameProfile FrameState GaveUp GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse
-        GuardCosts GuardInfo GuardNode GuardSetting LineCost Location Logged NameCollision ProfileChange ProfileData
-        ProfileDiff ProfileMatches PrunableSize Reason Recompile Record Run Seen Shown Skip Skipped SourceProfile
-        Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard Trouble Verdict
+        AddressChange Attempt Backward BecameDynamic BreakState CacheCause CacheDiff CacheEvent CacheKey
+        CacheReport CodeLine Compile CompiledGuards CostNode CudagraphReport CudagraphStats DynamicSize
+        DynamicSizes Effect Entry Finding FrameCost FrameMatch FrameProfile FrameState GaveUp GraphBreak
+        GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts GuardInfo GuardNode
+        GuardSetting KeySettings LineCost Location Logged NameCollision ProfileChange ProfileData ProfileDiff
+        ProfileMatches PrunableSize Reason Recompile Record Run Seen Shown Skip Skipped SourceProfile
+        Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard Trouble
+        Verdict
     """,
     "dynx.report": """
         dot html perfetto post_mortem post_mortem_html processes record record_html terminal timeline timeline_html

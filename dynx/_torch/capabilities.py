@@ -119,6 +119,12 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
         ("tx", "name", "entry"),
         purpose="profiles of dynamic sizes: the values that each size had",
     ),
+    HookPoint(
+        "cache_key",
+        "torch._inductor.codecache:FxGraphCachePickler.dumps",
+        ("self", "obj"),
+        purpose="why a graph was not found in the caches on disk",
+    ),
 )
 
 ATTRIBUTES: Mapping[str, tuple[str, str]] = {
@@ -253,6 +259,13 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "profile_stride": ("torch._dynamo.pgo:InferStride", "profiles of dynamic sizes"),
     "profile_dynamic": ("torch._dynamo.pgo:auto_dynamic", "profiles of dynamic sizes"),
     "profile_unset": ("torch._dynamo.pgo:auto_unset", "profiles of dynamic sizes"),
+    "key_details": ("torch._inductor.codecache:FxGraphHashDetails", "why a graph was not found in the caches on disk"),
+    "tensor_metadata": (
+        "torch._inductor.codecache:extract_tensor_metadata_for_cache_key",
+        "why a graph was not found in the caches on disk",
+    ),
+    "cache_directory": ("torch._inductor.runtime.runtime_utils:cache_dir", "why a graph was not found in the caches on disk"),
+    "fake_tensor": ("torch._subclasses.fake_tensor:FakeTensor", "why a graph was not found in the caches on disk"),
     "user_error": ("torch._dynamo.exc:UserError", "errors in the user's code that break a graph"),
 }
 

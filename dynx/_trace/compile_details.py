@@ -53,7 +53,7 @@ class CompileDetails(Handle):
         if end.guards is None:
             return
         if code is not None:
-            self._record(_graph_code(end, code))
+            self._record(GraphCode(end.generation, end.id, end.location, *code_records(code)))
         self._record(_compiled_guards(end))
 
     def _on_graph(self, trace: TraceId, code: list[RawCodeLine]) -> None:
@@ -72,7 +72,9 @@ def _compiled_guards(end: CompileEnd) -> CompiledGuards:
     return CompiledGuards(end.generation, end.id, end.location, guards, len(texts) - len(guards))
 
 
-def _graph_code(end: CompileEnd, code: list[RawCodeLine]) -> GraphCode:
+def code_records(code: list[RawCodeLine]) -> tuple[tuple[CodeLine, ...], int]:
+    """Return the lines of a graph's code with the user's lines, and the number of lines that are left out as too many."""
+
     @cache  # consecutive nodes come from one line
     def location(stack: tuple[RawFrame, ...]) -> Location | None:
         found = user_location(stack) if stack else None
@@ -85,7 +87,7 @@ def _graph_code(end: CompileEnd, code: list[RawCodeLine]) -> GraphCode:
         if room < 0:
             break
         lines.append(CodeLine(text, location(stack)))
-    return GraphCode(end.generation, end.id, end.location, tuple(lines), len(code) - len(lines))
+    return tuple(lines), len(code) - len(lines)
 
 
 def _report(hook: str, error: BaseException) -> None:

@@ -22,7 +22,9 @@ Owner = Literal["user", "torch", "dynx", "python", "library"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # programs of dynx that are treated as a user's
-_USER_PROGRAMS = tuple(os.path.join(_PACKAGE, *name) for name in (("_doctor", "canaries.py"), ("cli", "demo_program.py")))
+_USER_PROGRAMS = tuple(
+    os.path.join(_PACKAGE, *name) for name in (("_doctor", "canaries.py"), ("cli", "demo", "demo_program.py"))
+)
 _MAX_DECORATOR_LINES = 40  # between the first decorator and `def`
 _MAX_CODE = 120  # characters of a source line in a record
 _SITE = ("site-packages", "dist-packages")

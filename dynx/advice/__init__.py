@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dynx.advice import break_rules, breaks, caches, cudagraphs, limits, recompile_rules, recompiles
+from dynx.advice.caches import renamed
 from dynx.advice.names import spoken
 from dynx.advice.pages import page
 from dynx.advice.rule import Rule, first_match
@@ -24,7 +25,16 @@ __all__ = ["RULES", "advise", "page", "rule_of_break", "rule_of_reason", "spoken
 RULES: Mapping[str, Rule] = {
     rule.id: rule
     for rule in sorted(
-        (*recompile_rules.RULES, *break_rules.RULES, *limits.RULES, *caches.RULES, *cudagraphs.RULES), key=lambda rule: rule.id
+        (
+            *recompile_rules.RULES,
+            *break_rules.RULES,
+            *limits.RULES,
+            *caches.RULES,
+            renamed.RENAMED,
+            renamed.SCHEMES,
+            *cudagraphs.RULES,
+        ),
+        key=lambda rule: rule.id,
     )
 }
 
@@ -42,6 +52,7 @@ def advise(run: Run) -> tuple[Finding, ...]:
     findings += recompiles.find_all(cause for cause in causes if id(cause) not in included)
     findings += breaks.find(run.graph_breaks, run.compiles, inside)
     findings += caches.find(run.caches, run.compiles)
+    findings += renamed.find(run.cache_keys, run.cache_settings, run.caches, run.compiles)
     findings += cudagraphs.find(run.cudagraph_skips, run.address_changes)
     return tuple(sorted(findings, key=lambda finding: -finding.seconds))
 

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from dynx.pgo._apply import AppliedProfile
+from dynx.pgo._cache_keys import CacheKeys
+from dynx.pgo._cachediff import cachediff
 from dynx.pgo._closures import StableClosureHash, stable_closure_hash
 from dynx.pgo._profile import Profile
 from dynx.pgo._record import Recorder, record
 
-__all__ = ["AppliedProfile", "Profile", "Recorder", "StableClosureHash", "record", "stable_closure_hash"]
+__all__ = [
+    "AppliedProfile",
+    "CacheKeys",
+    "Profile",
+    "Recorder",
+    "StableClosureHash",
+    "cachediff",
+    "record",
+    "stable_closure_hash",
+]

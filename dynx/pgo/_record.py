@@ -13,14 +13,17 @@ from dynx._handle import Handle
 from dynx._torch.shapes.code_state import RawCodeId
 from dynx._torch.shapes.size_updates import RawUpdate, SizeListener
 from dynx._torch.shapes.symbol_facts import RawSymbol
+from dynx._trace.bus import listen
 from dynx._trace.user_location import user_location, user_stacklevel
 from dynx.errors import DynxWarning
 from dynx.pgo._apply import applied
+from dynx.pgo._cache_keys import CacheKeys
 from dynx.pgo._explain import explained
 from dynx.pgo._match import described
 from dynx.pgo._merge import join, join_frames, joined, with_seen
 from dynx.pgo._profile import Profile
-from dynx.records import Location
+from dynx.records import CacheEvent, Location, Record
+from dynx.records.cache_key import CacheKey, KeySettings
 from dynx.records.profile import DYNAMIC, DynamicSizes, FrameProfile, ProfileData, PrunableSize, Seen, SourceProfile
 
 Place = tuple[RawCodeId, str, int | None]  # function, source, dim
@@ -41,11 +44,31 @@ class Recorder(Handle):
         self._fixed: dict[Place, Location | None] = {}  # dynamic sizes that a graph specialized, and the line that did
         self._useful: set[Place] = set()  # dynamic sizes that a graph has as a symbol
         self._begun_with = list(applied())  # profiles, also those that are applied later
+        self._events: list[Record] = []
         self._listener = SizeListener(self._note, self._note_graph, _warn)
+        self._cache_keys = CacheKeys(self._events.append)
+        self._listening = listen(self._note_event, on_start=self._cache_keys.on_start)
 
     def remove(self) -> None:
         """Stop recording."""
+        self._listening.remove()
+        self._cache_keys.remove()
         self._listener.remove()
+
+    @property
+    def cache_keys(self) -> tuple[CacheKey, ...]:
+        """The keys by which torch looked graphs up in its caches on disk, for `pgo.cachediff`."""
+        return tuple(event for event in self._events if isinstance(event, CacheKey))
+
+    @property
+    def cache_settings(self) -> tuple[KeySettings, ...]:
+        """torch's configuration in these keys."""
+        return tuple(event for event in self._events if isinstance(event, KeySettings))
+
+    @property
+    def caches(self) -> tuple[CacheEvent, ...]:
+        """Hits, misses and bypasses of the caches on disk."""
+        return tuple(event for event in self._events if isinstance(event, CacheEvent))
 
     def profile(self, *, prune: bool = True) -> Profile:
         """Return the profile of what was compiled while this recorded, joined with the profiles that are applied.
@@ -94,6 +117,10 @@ class Recorder(Handle):
             if frame is not None and known is not None and place not in self._useful and dict(known.dims()).get(dim) == DYNAMIC:
                 found.append(PrunableSize(frame, source, dim, line))
         return tuple(found)
+
+    def _note_event(self, record: Record) -> None:
+        if isinstance(record, CacheEvent):
+            self._events.append(record)
 
     def _note(self, update: RawUpdate) -> None:
         self._pending.setdefault(update.compile_id, []).append(update)

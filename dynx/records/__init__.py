@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dynx.records.cache import CacheReport, Entry, GuardInfo, GuardNode, Verdict
+from dynx.records.cache_key import CacheCause, CacheDiff, CacheKey, KeySettings
 from dynx.records.compile import Attempt, Backward, Compile, GaveUp, Skipped
 from dynx.records.comptime import Effect, Logged, TracedGuard
 from dynx.records.cudagraphs import (
@@ -51,7 +52,10 @@ __all__ = [
     "Backward",
     "BecameDynamic",
     "BreakState",
+    "CacheCause",
+    "CacheDiff",
     "CacheEvent",
+    "CacheKey",
     "CacheReport",
     "CodeLine",
     "Compile",
@@ -80,6 +84,7 @@ __all__ = [
     "GuardInfo",
     "GuardNode",
     "GuardSetting",
+    "KeySettings",
     "LineCost",
     "Location",
     "Logged",

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from dynx.records import merge
+from dynx.records.cache_key import CacheKey, KeySettings
 from dynx.records.compile import Backward, Compile, GaveUp, Skipped
 from dynx.records.comptime import Logged
 from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
@@ -233,6 +234,8 @@ class Groups:
         'The graph of each compilation as code, with the user\'s lines: with `watch(detail="full")`.',
         table=Table("Graphs", ("id", "function", "code"), code_cells, code_lines, order=110),
     )
+    cache_keys = Kind(CacheKey, "cache_key", 'The keys of graphs in the caches on disk: with `watch(detail="full")`.')
+    cache_settings = Kind(KeySettings, "key_settings", 'torch\'s configuration in these keys: with `watch(detail="full")`.')
     troubles = Kind(
         Trouble,
         "trouble",

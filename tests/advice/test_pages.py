@@ -25,9 +25,10 @@ def program(rule: str, section: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def library(monkeypatch):
-    """Make the library importable that the page of DX501 uses."""
+def surroundings(monkeypatch, tmp_path):
+    """Make the library importable that the page of DX501 uses, and begin with empty caches on disk."""
     monkeypatch.syspath_prepend(PROGRAMS / "site-packages")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "caches"))
 
 
 def run_block(rule, section, tmp_path):

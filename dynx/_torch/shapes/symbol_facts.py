@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from dynx._torch.cache.guard_failures import guard_source
@@ -36,11 +36,18 @@ def shape_env_of(target: Any) -> Any | None:
         return target.shape_env
     for node in getattr(getattr(target, "graph", None), "nodes", ()):
         value = node.meta.get("example_value", node.meta.get("val"))
-        for part in value if isinstance(value, (tuple, list)) else (value,):
-            holder = getattr(part, "fake_mode", None) or getattr(part, "node", None)
-            shape_env = getattr(holder, "shape_env", None)
-            if shape_env is not None:
-                return shape_env
+        shape_env = shape_env_in(value if isinstance(value, (tuple, list)) else (value,))
+        if shape_env is not None:
+            return shape_env
+    return None
+
+
+def shape_env_in(values: Iterable[Any]) -> Any | None:
+    """Return the `ShapeEnv` of the first fake tensor or symbolic number among some values; None if there is none."""
+    for value in values:
+        holder = getattr(value, "fake_mode", None) or getattr(value, "node", None)
+        if (shape_env := getattr(holder, "shape_env", None)) is not None:
+            return shape_env
     return None
 
 

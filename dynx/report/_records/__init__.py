@@ -14,11 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from dynx.records import CacheReport, Entry, GuardCosts, Verdict
+from dynx.records.cache_key import CacheDiff
 from dynx.records.cudagraphs import CudagraphReport
 from dynx.records.profile import DynamicSizes, ProfileData, ProfileDiff, ProfileMatches
 from dynx.records.shown import Shown
 from dynx.records.symbols import SymbolReport
-from dynx.report._records import cudagraphs, guards, profiles, symbols
+from dynx.report._records import cache_keys, cudagraphs, guards, profiles, symbols
 from dynx.report._records.block import PLACE, Block
 
 _SHOWN = 12  # rows of a table on a terminal; in a notebook, a click shows the others
@@ -133,4 +134,5 @@ _BLOCKS: dict[type[Shown], Callable[[Any], Iterator[Block]]] = {
     ProfileDiff: profiles.of_diff,
     DynamicSizes: profiles.of_explanation,
     ProfileMatches: profiles.of_matches,
+    CacheDiff: cache_keys.of_causes,
 }

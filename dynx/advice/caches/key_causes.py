@@ -1,0 +1,282 @@
+"""Compare two cache keys part by part, and tell causes from their consequences."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+
+from dynx.advice.names import spoken
+from dynx.records import Location
+from dynx.records.cache_key import CacheCause, CacheKey, CauseKind
+from dynx.records.detail import CodeLine
+
+_WORD = re.compile(r"\w+")
+_LITERAL = re.compile(r"\b([su]?\d+|torch\.b?float\w+|True|False)\b")
+_DELETION = re.compile(r";  [\w, =]+ = None$")  # at the last use of a value
+_SIZE = re.compile(r"\.(size|stride)\(\)\[(\d+)\]")
+_ASSERT = re.compile(r"_assert_scalar|_check\(|sym_constrain_range|_assert_async")
+_INPUT = re.compile(r"[LG]\[|example_inputs\[")  # beginning of the names of inputs
+_SYSTEM = ("torch_version", "system_info")
+_ABSENT, _OFF = "none", "off"
+_MAX_TEXT = 160
+
+_LONG_NAME = re.compile(r"[a-z]+\d{6,}")  # by dynx.symbols.install; torch's own names have two or three digits
+_SCHEME = "call dynx.symbols.install() with the same scheme in every process that shares the caches"
+
+_STATE = {  # what the user calls a part of the key; several parts may be of one setting
+    "grad_enabled": "torch.is_grad_enabled()",
+    "autocast_state": "torch.autocast",
+    "disable_amp": "torch.autocast",
+    "deterministic_algorithms": "torch.use_deterministic_algorithms",
+    "deterministic_algorithms_settings": "torch.use_deterministic_algorithms",
+    "default_dtype": "torch.get_default_dtype()",
+    "cpp_runtime_thread_count": "torch.get_num_threads()",
+    "cuda_matmul_settings": "torch.backends.cuda.matmul",
+    "cache_key_tag": "torch.compiler.config.cache_key_tag",
+    "saved_tensors_hooks_fx_wrap_cache_hashes": "cache_hash of the saved-tensor hooks",
+    "sac_context_fn_hashes": "cache hash of checkpoint's context_fn",
+    "default_cuda_device_index": "torch.cuda.current_device()",
+}
+_OF_GRAPH = ("gm", "order of inputs", "number of inputs", "aot_config.num_params_buffers")
+_ADVICE: Mapping[CauseKind, str] = {
+    "system": "keep one cache directory for each build of torch, device and driver",
+    "setting": "set it to the same value in both runs",
+    "state": "make it the same in both runs",
+    "input": "compile this input in the first run too, or pass it as in the first run",
+    "dynamic size": "begin both runs with one profile: dynx run --pgo profile.json, or mark the size as dynamic in both",
+    "symbol name": "call dynx.symbols.install() in both runs, before the first compilation",
+    "runtime assert": "save the profile with dynx run --pgo or pgo.record().profile(), which leave out what is specialized",
+    "graph": "the function was traced to another graph: look at its source, constants and flags such as train() at this line",
+}
+
+
+def causes_of(
+    before: CacheKey, after: CacheKey, settings_before: Mapping[str, str], settings_after: Mapping[str, str]
+) -> Iterator[CacheCause]:
+    """Yield what made the keys of one graph differ in two runs."""
+    return _KeyPair(before, after, settings_before, settings_after).causes()
+
+
+def lines_apart(first: CacheKey, second: CacheKey) -> int:
+    """Return the number of lines that only one of two graphs has, whatever their literals and symbols are."""
+    before, after = (Counter(_without_literals([line.text for line in key.graph])) for key in (first, second))
+    return ((before - after) + (after - before)).total()
+
+
+@dataclass
+class _KeyPair:
+    before: CacheKey
+    after: CacheKey
+    settings_before: Mapping[str, str]
+    settings_after: Mapping[str, str]
+    changed: dict[str, tuple[str, str]] = field(init=False)  # parts of the keys
+
+    def __post_init__(self) -> None:
+        self.changed = _changes(self.before.parts, self.after.parts)
+        first, second = _used(self.before), _used(self.after)
+        self._renamed = {second[source]: name for source, name in first.items() if second.get(source, name) != name}
+        self._names = {source: (name, second[source]) for source, name in first.items() if second.get(source, name) != name}
+        self._dynamic = {source: name for source, name in first.items() if source not in second}
+        self._static = {source: name for source, name in second.items() if source not in first}
+
+    def causes(self) -> Iterator[CacheCause]:
+        found = [*self._system(), *self._settings(), *self._state(), *self._sizes(), *self._symbols(), *self._inputs()]
+        yield from found
+        graph = list(self._graph(has_cause=bool(found)))
+        yield from graph
+        if not found and not graph:
+            advice = "compare both with TORCH_LOGS=+torch._inductor.codecache, and report it to dynx"
+            yield self._cause("state", "a part of the key that dynx does not compare", "", "", advice=advice)
+
+    def _cause(self, kind: CauseKind, name: str, before: str, after: str, **known: object) -> CacheCause:
+        location = known.get("location") or self.after.location
+        assert location is None or isinstance(location, Location)
+        rule = known.get("rule")
+        return CacheCause(
+            kind,
+            name,
+            _shortened(before),
+            _shortened(after),
+            location,
+            str(known.get("advice") or _ADVICE[kind]),
+            str(rule) if rule is not None else None,
+        )
+
+    def _system(self) -> Iterator[CacheCause]:
+        for name, texts in self.changed.items():
+            if name.startswith(_SYSTEM):
+                yield self._cause("system", name, *texts)
+
+    def _settings(self) -> Iterator[CacheCause]:
+        for name, texts in _changes(self.settings_before, self.settings_after).items():
+            yield self._cause("setting", name, *texts)
+
+    def _state(self) -> Iterator[CacheCause]:
+        others = (name for name in self.changed if not _is_of_graph(name) and not name.startswith(_SYSTEM))
+        for title in dict.fromkeys(_STATE.get(name.partition("[")[0], name) for name in others):
+            if title.startswith("fx_kwargs["):
+                name = f"option {title.removeprefix('fx_kwargs[').replace(']', '').removesuffix('.value')}"
+                yield self._cause("setting", name, *self.changed[title])
+            else:
+                yield self._cause("state", title, _state_text(title, self.before), _state_text(title, self.after))
+
+    def _sizes(self) -> Iterator[CacheCause]:
+        yield from (self._cause("dynamic size", _size(source), "dynamic", "static") for source in self._dynamic)
+        yield from (self._cause("dynamic size", _size(source), "static", "dynamic") for source in self._static)
+
+    def _symbols(self) -> Iterator[CacheCause]:
+        for source, names in () if self._has_sizes else self._names.items():
+            is_scheme = any(map(_LONG_NAME.fullmatch, names)) and not all(map(_LONG_NAME.fullmatch, names))
+            rule, advice = ("DX406", _SCHEME) if is_scheme else ("DX403", _ADVICE["symbol name"])
+            yield self._cause("symbol name", f"name of {_size(source)}", *names, rule=rule, advice=advice)
+
+    def _inputs(self) -> Iterator[CacheCause]:
+        """Yield which inputs differ; one cause for all inputs that differ in the same way."""
+        if self._has_sizes:
+            inputs = {name: texts for name, texts in self._changed_inputs().items() if _ABSENT not in texts}
+        else:
+            inputs = self._changed_inputs()
+        alike: dict[tuple[str, str, str], list[str]] = {}
+        for name, (before, after) in inputs.items():
+            for fact, texts in self._facts(before, after):
+                alike.setdefault((fact, *texts), []).append(name)
+        for (fact, before, after), names in alike.items():
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            yield self._cause("input", f"{_size(names[0])}{'.' if fact else ''}{fact}{more}", before, after)
+
+    def _changed_inputs(self) -> dict[str, tuple[str, str]]:
+        return {name: texts for name, texts in self.changed.items() if _INPUT.match(name)}
+
+    def _facts(self, before: str, after: str) -> Iterator[tuple[str, tuple[str, str]]]:
+        """Yield the facts of an input that differ, without those that follow from another one."""
+        if "=" not in before or "=" not in after:
+            if before != self._in_first_names(after):
+                yield "", (_tensor(before), _tensor(after))
+            return
+        facts = {
+            name: texts
+            for name, texts in _changes(_facts_in(before), _facts_in(after)).items()
+            if texts[0] != self._in_first_names(texts[1])
+        }
+        if self._has_sizes:
+            facts = {name: texts for name, texts in facts.items() if name in ("dtype", "device", "requires_grad")}
+        if "shape" in facts:
+            facts.pop("stride", None)
+        if "stride" in facts or "shape" in facts:
+            facts.pop("memory_format", None)
+        yield from facts.items()
+
+    def _graph(self, *, has_cause: bool) -> Iterator[CacheCause]:
+        if self._has_sizes or any(_ABSENT in texts for texts in self._changed_inputs().values()):
+            return
+        before = [_DELETION.sub("", line.text) for line in self.before.graph]
+        after = [_DELETION.sub("", self._in_first_names(line.text)) for line in self.after.graph]
+        if self._renamed and _words(before) == _words(after):
+            return  # the names change the order in which sympy writes them
+        if has_cause and _without_literals(before) == _without_literals(after):
+            return  # such as the sizes in a call of `view`, or the dtype under autocast
+        if before != after:
+            asserts = _asserts(self.before.graph) != _asserts(self.after.graph)
+            yield from self._changed_lines(before, after, "runtime assert" if asserts else "graph")
+        elif "order of inputs" in self.changed and not self._renamed:
+            yield self._cause("input", "order of inputs", *self.changed["order of inputs"])
+        elif "gm" in self.changed and not self._renamed:
+            yield self._cause("graph", "constants of the graph", *self.changed["gm"])
+
+    def _changed_lines(self, before: list[str], after: list[str], kind: CauseKind) -> Iterator[CacheCause]:
+        """Yield the first change; of runtime assertions the first change that contains one."""
+        changes = [
+            change for change in SequenceMatcher(None, before, after, autojunk=False).get_opcodes() if change[0] != "equal"
+        ]
+        if kind == "runtime assert":
+            with_assert = [
+                one for one in changes if _ASSERT.search("\n".join((*before[one[1] : one[2]], *after[one[3] : one[4]])))
+            ]
+            changes = with_assert[:1] or changes
+        _, start, end, other_start, other_end = changes[0]
+        lines = (*self.after.graph[other_start:other_end], *self.before.graph[start:end])
+        location = next((line.location for line in lines if line.location is not None), None)
+        others = len(changes) - 1
+        more = f", and {others} more change{'s' if others > 1 else ''}" if others else ""
+        texts = ["\n".join(map(str.strip, part)) or _ABSENT for part in (before[start:end], after[other_start:other_end])]
+        name = "assertion on a size" if kind == "runtime assert" else f"line {other_start + 1}{more}"
+        yield self._cause(kind, name, *texts, location=location)
+
+    @property
+    def _has_sizes(self) -> bool:
+        """Whether a size is dynamic in one run only, from which most other differences follow."""
+        return bool(self._dynamic or self._static)
+
+    def _in_first_names(self, text: str) -> str:
+        return _WORD.sub(lambda match: self._renamed.get(match[0], match[0]), text) if self._renamed else text
+
+
+def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    names = dict.fromkeys((*before, *after))
+    texts = {name: (before.get(name, _ABSENT), after.get(name, _ABSENT)) for name in names}
+    return {name: pair for name, pair in texts.items() if pair[0] != pair[1]}
+
+
+def _facts_in(text: str) -> dict[str, str]:
+    """Return the facts of a tensor in a part of a key: `dtype=torch.float32; shape=[4, 8]`."""
+    return {
+        "requires_grad": "False",
+        "storage_offset": "0",
+        **dict(fact.split("=", 1) for fact in text.split("; ") if "=" in fact),
+    }
+
+
+def _used(key: CacheKey) -> dict[str, str]:
+    """Return the symbols that the inputs or the graph of a key use, by source."""
+    words = {word for text in (*key.parts.values(), *(line.text for line in key.graph)) for word in _WORD.findall(text)}
+    return {source: name for name, source in key.symbols.items() if name in words}
+
+
+def _is_of_graph(name: str) -> bool:
+    return name in _OF_GRAPH or name.startswith("aot_config.static_input_indices") or _INPUT.match(name) is not None
+
+
+def _state_text(title: str, key: CacheKey) -> str:
+    """Return all parts of one setting: `cpu: torch.bfloat16`; the name of a part if it has no other title."""
+    texts = []
+    for name, text in key.parts.items():
+        part, _, detail = name.partition("[")
+        if name == title or _STATE.get(part) == title:
+            text = _enabled(text) if title == "torch.autocast" else text
+            texts.append(f"{detail.removesuffix(']')}: {text}" if detail and text != _OFF else text)
+    return ", ".join(dict.fromkeys(text for text in texts if text != _OFF)) or _OFF
+
+
+def _enabled(autocast: str) -> str:
+    """Return the dtype of autocast for one kind of device: `(True, torch.bfloat16)` in torch 2.15, `True` in 2.11."""
+    state, _, dtype = autocast.strip("()").partition(", ")
+    return {"{}": _OFF, "False": _OFF, "True": dtype or "on"}.get(state, autocast)
+
+
+def _tensor(text: str) -> str:
+    """Return the type and shape of an input that only one of the graphs has."""
+    facts = _facts_in(text)
+    return f"{facts['dtype']} {facts['shape']}" if "dtype" in facts and "shape" in facts else text
+
+
+def _asserts(graph: tuple[CodeLine, ...]) -> int:
+    return sum(bool(_ASSERT.search(line.text)) for line in graph)
+
+
+def _words(lines: list[str]) -> Counter[str]:
+    return Counter(word for line in lines for word in _WORD.findall(line))
+
+
+def _without_literals(lines: list[str]) -> list[str]:
+    return [_LITERAL.sub("0", line) for line in lines]
+
+
+def _size(source: str) -> str:
+    return _SIZE.sub(r".\1(\2)", spoken(source))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "…"

@@ -1,0 +1,35 @@
+"""`dynx cache why A B`: why graphs of one run were not found in the caches that another run filled."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dynx.cli.command import Subparsers
+
+
+def add_to(commands: Subparsers) -> None:
+    parser = commands.add_parser("cache", help="why a run missed torch's caches on disk: cache why A B")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    text = "print why graphs of the second run were not found in the caches that the first run filled; exit code 1 if any was"
+    why = actions.add_parser("why", help=text, description=f"{text[0].upper()}{text[1:]}.")
+    why.add_argument("first", type=Path, help="a run file of `dynx run --detail full`")
+    why.add_argument("second", type=Path, help="a run file of `dynx run --detail full`, of the run that missed")
+    why.add_argument("--json", action="store_true", help="as JSON")
+    why.set_defaults(act=act)
+
+
+def act(arguments: argparse.Namespace) -> int:
+    """Print the causes; return 1 if there are any, and 2 if nothing can be said."""
+    from rich.console import Console
+
+    from dynx.pgo import cachediff
+
+    found = cachediff(arguments.first, arguments.second)
+    if arguments.json:
+        print(found.to_json())
+    else:
+        Console().print(found)
+    return 2 if found.problem is not None else 1 if found else 0

@@ -1,0 +1,74 @@
+"""`CacheKeys`: record the keys of graphs in torch's caches on disk, and what they were made of."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from dynx._handle import Handle
+from dynx._torch.shapes.cache_key import KeyListener, RawKey
+from dynx._trace.compile_details import code_records
+from dynx._trace.dispatch import emit
+from dynx._trace.subscribers import generation
+from dynx.errors import UnsupportedTorch
+from dynx.records import Location, Record, Trouble
+from dynx.records.cache_key import CacheKey, KeySettings
+
+
+class CacheKeys(Handle):
+    """Calls `record` with the key of each graph that torch looks up; `on_start` must be passed to the bus."""
+
+    def __init__(self, record: Callable[[Record], None]) -> None:
+        self._record = record
+        self._places: dict[str, Location] = {}  # by compile id; a backward graph is compiled after its compilation has ended
+        self._settings: set[str] = set()
+        self._has_graph: set[tuple[int, str]] = set()
+        self._listener: KeyListener | None = None
+        try:
+            self._listener = KeyListener(self._note, _report)
+        except UnsupportedTorch as error:
+            record(_trouble(error))  # there may be no listener of the bus yet
+
+    def remove(self) -> None:
+        """Stop recording."""
+        if self._listener is not None:
+            self._listener.remove()
+
+    def on_start(self, compile_id: str, location: Location) -> None:
+        """Keep the location of the function that is compiled."""
+        self._places[compile_id] = location
+
+    def _note(self, raw: RawKey) -> None:
+        digest = hashlib.blake2b(repr(raw.settings).encode(), digest_size=8).hexdigest()
+        if digest not in self._settings:
+            self._settings.add(digest)
+            self._record(KeySettings(digest, raw.settings))
+        place = generation(), raw.compile_id
+        if raw.cache == "aot_autograd":
+            self._has_graph.add(place)
+        elif place in self._has_graph:
+            raw = raw._replace(graph=[])  # made from the graph of the AOTAutograd key
+        graph, omitted = code_records(raw.graph)
+        self._record(
+            CacheKey(
+                raw.cache,
+                raw.digest,
+                *place,
+                self._places.get(raw.compile_id),
+                raw.is_backward,
+                raw.directory,
+                digest,
+                raw.parts,
+                {symbol.name: symbol.sources[0] for symbol in raw.symbols if symbol.sources},
+                graph,
+                omitted,
+            )
+        )
+
+
+def _report(hook: str, error: BaseException) -> None:
+    emit(_trouble(error))
+
+
+def _trouble(error: BaseException) -> Trouble:
+    return Trouble("keys of the caches on disk", f"{type(error).__name__}: {error}")

@@ -1,0 +1,166 @@
+"""`cachediff`: why the graphs of one run are not found under the cache keys of another run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from os.path import basename
+from pathlib import Path
+from typing import Protocol
+
+from dynx.advice.caches.key_causes import causes_of, lines_apart
+from dynx.records import CacheEvent, Run
+from dynx.records.cache_key import CacheCause, CacheDiff, CacheKey, KeySettings
+
+_KINDS = (  # causes before their consequences
+    "system", "setting", "state", "dynamic size", "symbol name", "runtime assert", "input", "graph", "entry", "not compiled",
+)  # fmt: skip
+_MAX_CANDIDATES = 8  # graphs of one function that are compared in full
+_NO_KEYS = """has no keys of graphs
+  record both runs with `dynx run --detail full` or dynx.watch(detail="full"), with the backend inductor and its caches on"""
+
+
+class HasCacheKeys(Protocol):
+    """A `Run` or `Watch` with `detail="full"`, or a `Recorder`."""
+
+    @property
+    def cache_keys(self) -> Sequence[CacheKey]: ...
+    @property
+    def cache_settings(self) -> Sequence[KeySettings]: ...
+    @property
+    def caches(self) -> Sequence[CacheEvent]: ...
+
+
+def cachediff(a: HasCacheKeys | str | Path, b: HasCacheKeys | str | Path) -> CacheDiff:
+    """Compare the cache keys of two runs: why do graphs of `b` miss the caches that `a` filled?
+
+    Works without torch, on run files. Keys are compared part by part: torch's build, its configuration option by option, global
+    state, inputs, names of symbols, and the graph line by line. A difference that follows from another one is left out.
+
+    Args:
+        a: the first run, which filled the caches: a run or a watch with `detail="full"`, its run file, or what `pgo.record()`
+            returned.
+        b: the second run, which missed.
+
+    Returns:
+        The causes, each with what it was in `a` and in `b`, the line, and one advice; those of all graphs are merged. It is
+        false if no graph of `b` missed.
+
+    Raises:
+        BadRunFile: a file is not a run file.
+        OSError: a file cannot be read.
+
+    Example:
+        >>> import torch
+        >>> from dynx import pgo
+        >>> def recorded(x):
+        ...     torch._dynamo.reset()
+        ...     with pgo.record() as recorder:
+        ...         _ = torch.compile(lambda x: x @ x)(x)
+        ...     return recorder
+        >>> first, second = recorded(torch.ones(4, 4)), recorded(torch.ones(4, 4).double())
+        >>> for cause in pgo.cachediff(first, second):
+        ...     print(cause.kind, cause.component, cause.before, cause.after)
+        input x.dtype torch.float32 torch.float64
+    """
+    first, second = _side(a), _side(b)
+    for name, side in (("first", first), ("second", second)):
+        if not side.cache_keys:
+            return CacheDiff(problem=f"the {name} run {_NO_KEYS}")
+    return _Comparison(first, second).result()
+
+
+def _side(run: HasCacheKeys | str | Path) -> HasCacheKeys:
+    return Run.load(run) if isinstance(run, (str, Path)) else run
+
+
+@dataclass
+class _Comparison:
+    first: HasCacheKeys
+    second: HasCacheKeys
+
+    def __post_init__(self) -> None:
+        self._settings = {one.digest: one.values for side in (self.first, self.second) for one in side.cache_settings}
+        self._known = {(key.cache, key.digest): key for key in self.first.cache_keys}
+        self._found_again = {
+            (key.cache, key.digest) for key in self.second.cache_keys if (key.cache, key.digest) in self._known
+        }
+
+    def result(self) -> CacheDiff:
+        causes: list[CacheCause] = []
+        same = different = 0
+        for keys in _by_compilation(self.second.cache_keys):
+            found: list[CacheCause] = []
+            for key in keys:  # a graph of the FX graph cache is made from that of the AOTAutograd cache
+                if (key.cache, key.digest) in self._known:
+                    same += 1
+                    continue
+                different += 1
+                found = found or list(self._causes(key))
+            causes += found or self._lost(keys)
+        return CacheDiff(tuple(_merged(causes)), same, different)
+
+    def _causes(self, key: CacheKey) -> tuple[CacheCause, ...]:
+        """Return how a key differs from the key of the first run that is most like it, with the fewest causes."""
+        similar = [other for other in self.first.cache_keys if (other.cache, other.is_backward) == (key.cache, key.is_backward)]
+        candidates = [other for other in similar if _function(other) == _function(key)]
+        candidates = candidates or [other for other in similar if other.parts.get("gm") == key.parts.get("gm")]
+        candidates = sorted(candidates, key=lambda other: _distance(other, key))[:_MAX_CANDIDATES]
+        new = [other for other in candidates if (other.cache, other.digest) not in self._found_again]
+        explained = [
+            (_weight(causes) + lines_apart(other, key), causes) for other, causes in self._compared_all(new or candidates, key)
+        ]
+        return min(explained, key=lambda one: one[0], default=(0, (_not_compiled(key),)))[1]
+
+    def _compared_all(self, candidates: list[CacheKey], key: CacheKey) -> Iterator[tuple[CacheKey, tuple[CacheCause, ...]]]:
+        now = self._settings.get(key.settings, {})
+        for other in candidates:
+            yield other, tuple(causes_of(other, key, self._settings.get(other.settings, {}), now))
+
+    def _lost(self, keys: list[CacheKey]) -> list[CacheCause]:
+        """Return why graphs were not found although their keys are those of the first run."""
+        missed = {(event.generation, event.id, event.cache) for event in self.second.caches if event.result == "miss"}
+        lost = [key for key in keys if (*key.key, key.cache) in missed]
+        if not lost:
+            return []
+        key, before = lost[0], self._known[lost[0].cache, lost[0].digest]
+        if key.directory != before.directory:
+            advice = "set TORCHINDUCTOR_CACHE_DIR to the same directory in both runs"
+            return [CacheCause("entry", "cache directory", before.directory, key.directory, key.location, advice)]
+        advice = "look whether the first run ended before it stored the graph, bypassed the cache, or the directory was emptied"
+        return [CacheCause("entry", "entry of the same key", "looked up", "not in the cache", key.location, advice)]
+
+
+def _not_compiled(key: CacheKey) -> CacheCause:
+    name = key.location.function if key.location is not None else "the function"
+    advice = "run the program of the first run on the same inputs, so that it stores this graph"
+    return CacheCause("not compiled", f"graph of {name}", "no such graph", "compiled", key.location, advice)
+
+
+def _distance(first: CacheKey, second: CacheKey) -> int:
+    return sum(first.parts.get(name) != second.parts.get(name) for name in first.parts.keys() | second.parts.keys())
+
+
+def _weight(causes: tuple[CacheCause, ...]) -> int:
+    """Return how unlike two keys are: names of symbols are the least difference."""
+    return sum(1 if cause.kind == "symbol name" else 3 for cause in causes)
+
+
+def _by_compilation(keys: Iterable[CacheKey]) -> list[list[CacheKey]]:
+    """Return each different key once, in groups of one compilation, that of the AOTAutograd cache first."""
+    groups: dict[tuple[int, str], list[CacheKey]] = {}
+    for key in {(key.cache, key.digest): key for key in keys}.values():
+        groups.setdefault(key.key, []).append(key)
+    return [sorted(group, key=lambda key: key.cache != "aot_autograd") for group in groups.values()]
+
+
+def _function(key: CacheKey) -> tuple[str, str] | None:
+    return (basename(key.location.file), key.location.function) if key.location is not None else None
+
+
+def _merged(causes: Iterable[CacheCause]) -> list[CacheCause]:
+    merged: dict[tuple[str, ...], CacheCause] = {}
+    for cause in causes:
+        key = cause.kind, cause.component, cause.before, cause.after
+        merged[key] = replace(merged[key], count=merged[key].count + 1) if key in merged else cause
+    return sorted(merged.values(), key=lambda cause: _KINDS.index(cause.kind))

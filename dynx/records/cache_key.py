@@ -1,0 +1,90 @@
+"""Records of the keys by which torch looks graphs up in its caches on disk, and of why two runs have different keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dynx.records.detail import CodeLine
+from dynx.records.location import Location
+from dynx.records.record import Record
+from dynx.records.shown import Shown
+
+
+@dataclass(frozen=True, slots=True)
+class KeySettings(Record):
+    """The values of torch's configuration in a key, which most keys of a run share."""
+
+    digest: str
+    values: Mapping[str, str]  # "torch._inductor.config.max_autotune": "False"
+
+
+@dataclass(frozen=True, slots=True)
+class CacheKey(Record):
+    """The key of one graph in the FX graph cache or the AOTAutograd cache, and what it was made of.
+
+    Keys are compared by `digest`, a hash of the same bytes as torch's key.
+    """
+
+    cache: Literal["fx_graph", "aot_autograd"]
+    digest: str
+    generation: int
+    id: str  # compile id, "0/1"
+    location: Location | None  # first line of the function
+    is_backward: bool
+    directory: str  # of the caches
+    settings: str  # digest of its `KeySettings`
+    parts: Mapping[str, str] = field(default_factory=dict)  # "L['x'].dtype": "torch.float32"; with a hash if that is not all
+    symbols: Mapping[str, str] = field(default_factory=dict)  # "s77": "L['x'].size()[0]", the first source if it has several
+    graph: tuple[CodeLine, ...] = ()
+    omitted: int = 0  # lines of the graph that were not saved
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """The generation and the compile id, as in `Compile.key`."""
+        return self.generation, self.id
+
+
+CauseKind = Literal[
+    "not compiled", "entry", "system", "setting", "state", "input", "dynamic size", "symbol name", "runtime assert", "graph"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCause(Record):
+    """One reason why a graph of the second run is not found under the key of the first run.
+
+    `count` is the number of graphs with this reason, `rule` the advice rule that applies, if there is one.
+    """
+
+    kind: CauseKind
+    component: str  # "L['x'].dtype", "torch._inductor.config.max_autotune", "name of L['x'].size()[0]"
+    before: str
+    after: str
+    location: Location | None  # the line, or the first line of the function
+    advice: str
+    rule: str | None = None
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CacheDiff(Shown):
+    """The result of `pgo.cachediff`: why graphs of the second run miss the caches that the first run filled.
+
+    It is false if each key of the second run is one of the first and none missed.
+    """
+
+    causes: tuple[CacheCause, ...] = ()
+    same: int = 0  # keys of the second run that the first has
+    different: int = 0  # keys of the second run that the first has not
+    problem: str | None = None  # why nothing can be said
+
+    def __bool__(self) -> bool:
+        return bool(self.causes)
+
+    def __iter__(self) -> Iterator[CacheCause]:
+        return iter(self.causes)
+
+    def __len__(self) -> int:
+        return len(self.causes)

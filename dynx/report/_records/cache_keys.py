@@ -1,0 +1,36 @@
+"""Blocks of `pgo.cachediff`: why graphs were not found in the caches on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dynx.records.cache_key import CacheCause, CacheDiff
+from dynx.report import _words as words
+from dynx.report._records.block import Block
+
+
+def of_causes(diff: CacheDiff) -> Iterator[Block]:
+    """Yield the number of keys that differ, and a block for each cause."""
+    if diff.problem is not None:
+        first, *rest = diff.problem.splitlines()
+        yield Block(first, notes=tuple(map(str.strip, rest)))
+        return
+    total = diff.same + diff.different
+    title = f"{diff.different} of {words.plural(total, 'key')} differ" if diff.different else "all keys are the same"
+    yield Block(title, words.plural(len(diff.causes), "cause") if diff else "no graph missed the caches")
+    for cause in diff:
+        yield Block(f"{cause.kind}: {cause.component}", _remark(cause), notes=(*_values(cause), f"→ {cause.advice}"))
+
+
+def _values(cause: CacheCause) -> Iterator[str]:
+    if cause.kind in ("graph", "runtime assert"):
+        yield from (f"- {line}" for line in cause.before.splitlines())
+        yield from (f"+ {line}" for line in cause.after.splitlines())
+    else:
+        yield f"{cause.before} in the first run, {cause.after} in the second"
+
+
+def _remark(cause: CacheCause) -> str:
+    place = words.line(cause.location) if cause.location is not None else ""
+    facts = (place, words.plural(cause.count, "graph") if cause.count > 1 else "", cause.rule or "")
+    return ", ".join(fact for fact in facts if fact)
