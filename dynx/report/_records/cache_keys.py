@@ -16,7 +16,11 @@ def of_causes(diff: CacheDiff) -> Iterator[Block]:
         yield Block(first, notes=tuple(map(str.strip, rest)))
         return
     total = diff.same + diff.different
-    title = f"{diff.different} of {words.plural(total, 'key')} differ" if diff.different else "all keys are the same"
+    title = (
+        f"{diff.different} of {words.plural(total, 'key')} {'differs' if diff.different == 1 else 'differ'}"
+        if diff.different
+        else "all keys are the same"
+    )
     yield Block(title, words.plural(len(diff.causes), "cause") if diff else "no graph missed the caches")
     for cause in diff:
         yield Block(f"{cause.kind}: {cause.component}", _remark(cause), notes=(*_values(cause), f"→ {cause.advice}"))
