@@ -33,9 +33,9 @@ EXPORTED = {
         DynamicSizes Effect Entry Finding FrameCost FrameMatch FrameProfile FrameState GaveUp GraphBreak
         GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts GuardInfo GuardNode
         GuardSetting KeySettings LineCost Location Logged NameCollision ProfileChange ProfileData ProfileDiff
-        ProfileMatches PrunableSize Reason Recompile Record Run Seen Shown Skip Skipped SourceProfile
-        Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard Trouble
-        Verdict
+        ProfileMatches ProfileMiss PrunableSize Reason Recompile Record Run Seen Shown Skip Skipped
+        SourceProfile Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard
+        Trouble Verdict
     """,
     "dynx.report": """
         dot html perfetto post_mortem post_mortem_html processes record record_html terminal timeline timeline_html

@@ -78,6 +78,12 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
         ("event_name", "metadata"),
         purpose="cache hits, misses and bypasses; sizes that became dynamic",
     ),
+    HookPoint(
+        "dynamic_update",
+        "torch._dynamo.pgo:update_automatic_dynamic",
+        ("tx", "name", "entry"),
+        purpose="the values of sizes: profiles, and sizes that are dynamic because of a profile",
+    ),
 )
 
 # hook points of tools, which are hooked only while the tool is in use
@@ -113,12 +119,6 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
     ),
     HookPoint("code_state", "torch._dynamo.pgo:get_code_state", purpose="profiles of dynamic sizes: apply"),
     HookPoint("code_id", "torch._dynamo.pgo:CodeId.make", ("code",), purpose="profiles of functions with a closure"),
-    HookPoint(
-        "dynamic_update",
-        "torch._dynamo.pgo:update_automatic_dynamic",
-        ("tx", "name", "entry"),
-        purpose="profiles of dynamic sizes: the values that each size had",
-    ),
     HookPoint(
         "cache_key",
         "torch._inductor.codecache:FxGraphCachePickler.dumps",
@@ -255,6 +255,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "dispatch_keys": ("torch._C:_dispatch_keys", "guards.profile of dict tags"),
     "dict_tags": ("torch._dynamo.guards:GuardManagerWrapper.find_tag_safe_roots", "guards.profile of dict tags"),
     "profile": ("torch._dynamo.pgo:_CODE_STATE", "profiles of dynamic sizes"),
+    "profile_at_start": ("torch._dynamo.pgo:_INIT_CODE_STATE", "sizes that are dynamic because of torch's own profile"),
     "profile_entry": ("torch._dynamo.pgo:FrameStateSizeEntry", "profiles of dynamic sizes"),
     "profile_stride": ("torch._dynamo.pgo:InferStride", "profiles of dynamic sizes"),
     "profile_dynamic": ("torch._dynamo.pgo:auto_dynamic", "profiles of dynamic sizes"),
@@ -293,7 +294,7 @@ CUDA_ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "storage_use_count": ("torch._C:_storage_Use_Count", "CUDA graphs on a GPU: overwritten outputs"),
 }
 
-_VARIABLES = ("profile",)  # None until torch compiles
+_VARIABLES = ("profile", "profile_at_start")  # None until torch compiles
 
 _POINTS = {point.name: point for point in (*HOOK_POINTS, *TOOL_POINTS)}
 _OPTIONAL = {**OPTIONAL_ATTRIBUTES, **CUDA_ATTRIBUTES}

@@ -19,7 +19,8 @@ from dynx._trace.guard_requests import by_short_source, lines_for_short_source
 from dynx._trace.user_location import named, user_location
 from dynx.errors import UnsupportedTorch
 from dynx.records import Location, Record, Trouble
-from dynx.records.detail import CodeLine, CompiledGuards, GraphCode
+from dynx.records.detail import CompiledGuards, GraphCode
+from dynx.records.location import CodeLine
 
 # A record is one line of the run file, of which at most 8 MiB are read: three thousand guards take 2.5 MB.
 _MAX_GUARDS = 3000  # per compilation; six layers of a transformer have 1,200

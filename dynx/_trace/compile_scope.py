@@ -20,6 +20,7 @@ from dynx._torch.compilation.frame import (
     symbolic_sources,
     user_name,
 )
+from dynx._torch.shapes.known_sizes import RawKnown
 from dynx._torch.tracing.failing_line import stack_of_failure
 from dynx._torch.tracing.graph_breaks import RawBreak, read_break
 from dynx._torch.tracing.specialized import specialized_sources
@@ -35,6 +36,7 @@ from dynx.records import (
     GaveUp,
     GraphBreak,
     Location,
+    ProfileMiss,
     Reason,
     Recompile,
     Record,
@@ -68,6 +70,8 @@ class Scope:
     breaks: list[GraphBreak] = field(default_factory=list)
     dynamic: list[BecameDynamic] = field(default_factory=list)
     specialized: list[Specialized] = field(default_factory=list)
+    profiles: dict[str, str] = field(default_factory=dict)  # by source of a symbol: the profile that made it symbolic
+    profile_misses: list[ProfileMiss] = field(default_factory=list)
     caches: list[CacheEvent] = field(default_factory=list)
     warnings: list[TorchWarning] = field(default_factory=list)
     failed_at: Location | None = None  # set if it failed, at a line that torch names
@@ -101,7 +105,8 @@ class Scope:
 
     def _specialized(self, source: str, stack: tuple[RawFrame, ...]) -> Specialized:
         line = user_location(stack, self.call_site)
-        return Specialized(source, *self.key, named(line) if line is not None else None, code_at(line))
+        place = named(line) if line is not None else None
+        return Specialized(source, *self.key, place, code_at(line), self.profiles.get(source))
 
     def add_break(self, raw: RawBreak) -> None:
         self.breaks.append(graph_break(raw, self.key, self.call_site, self.location))
@@ -125,6 +130,20 @@ class Scope:
         line = user_location(tracing_stack(), self.call_site)
         self.dynamic.append(BecameDynamic(raw.source, raw.dim, raw.first, raw.second, self.generation, self.call.id, line))
 
+    def add_known(self, raw: RawKnown, *, is_new: bool) -> None:
+        """Add a size or number that is symbolic because of a profile; its record only if it `is_new` in this process."""
+        dim = "scalar" if raw.dim is None else f"size {raw.dim}"
+        line = user_location(tracing_stack(), self.call_site)
+        change = BecameDynamic(raw.source, dim, *(raw.values or ("", "")), *self.key, line, raw.profile, raw.run)
+        self.profiles[_symbol_source(change)] = raw.profile
+        if is_new:
+            self.dynamic.append(change)
+
+    def add_profile_miss(self, profile: str) -> None:
+        """Add a record of a profile that has this function with another closure, once."""
+        if not self.profile_misses:
+            self.profile_misses.append(ProfileMiss(profile, *self.key, self.location))
+
     def _called_from(self) -> Location | None:
         """Return the line that called the function; a resume function is called by torch, after its graph break."""
         return self.call_site if resumed_at(self.call.code) is None else None
@@ -138,7 +157,14 @@ class Scope:
         self.elapsed = time.perf_counter() - self.started
         seconds = max(0.0, self.elapsed - self.nested_seconds)
         nodes, guards = metrics.sizes(self.call.id)
-        records: list[Record] = [*self.breaks, *self.dynamic, *self.specialized, *self.caches, *self.warnings]
+        records: list[Record] = [
+            *self.breaks,
+            *self.dynamic,
+            *self.profile_misses,
+            *self.specialized,
+            *self.caches,
+            *self.warnings,
+        ]
         if ending.limit is not None:
             allowed, fatal = limit_value(ending.limit), ending.outcome == "failed"
             records.append(

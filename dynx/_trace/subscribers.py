@@ -15,6 +15,7 @@ from dynx._torch.compilation.frame import compile_call, ending, is_compiled_itse
 from dynx._torch.compilation.messages import listen_to_messages
 from dynx._torch.compilation.metrics import global_state
 from dynx._torch.hooks import After, Before
+from dynx._torch.shapes.known_sizes import known_sizes, other_closure
 from dynx._torch.tracing.graph_breaks import read_break
 from dynx._trace.cache_keys import CompiledKeys
 from dynx._trace.compile_scope import CompileKey, Generations, Scope, function_location
@@ -40,6 +41,7 @@ _generations = Generations()
 _facts: dict[CompileKey, EntryFacts] = {}
 _seen_values = SeenValues()
 _compiled_keys = CompiledKeys()
+_known_sizes: set[tuple[int, int, str, int | None]] = set()  # dynamic from a profile: generation, frame, source and dim
 REFUSED = "fail_on_recompile: torch.compiler.set_stance does not allow this recompile"
 
 
@@ -58,6 +60,7 @@ def clear_facts() -> None:
     _facts.clear()
     _seen_values.clear()
     _compiled_keys.clear()
+    _known_sizes.clear()
 
 
 def _scopes() -> list[Scope]:
@@ -224,6 +227,22 @@ def _on_event(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         emit(CacheEvent(event.cache, event.result, _generation_of(compile_id), compile_id, None, event.reason))
 
 
+def _on_dynamic_update(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
+    scope, (tx, source) = _scope(), args[:2]
+
+    def after(result: Any, raised: BaseException | None) -> None:
+        if scope is None or raised is not None:
+            return
+        for known in known_sizes(tx, source, result):
+            key = scope.generation, scope.call.frame_number, known.source, known.dim
+            scope.add_known(known, is_new=key not in _known_sizes)
+            _known_sizes.add(key)
+        if profile := other_closure(tx):
+            scope.add_profile_miss(profile)
+
+    return after if scope is not None else None
+
+
 def _on_backward_start(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if compile_id := backward_of(args):
         _in_progress.backward = BackwardInProgress(compile_id, time.perf_counter())
@@ -308,6 +327,7 @@ SUBSCRIBERS: dict[str, Before] = {
     "graph_break": _on_graph_break,
     "guard_added": _on_guard_added,
     "event": _on_event,
+    "dynamic_update": _on_dynamic_update,
     "backward_start": _on_backward_start,
     "backward_end": _on_backward_end,
     "no_tensor": _on_no_tensor,

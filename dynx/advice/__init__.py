@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dynx.advice import break_rules, breaks, caches, cudagraphs, limits, recompile_rules, recompiles
-from dynx.advice.caches import renamed
+from dynx.advice.caches import profiles, renamed
 from dynx.advice.names import spoken
 from dynx.advice.pages import page
 from dynx.advice.rule import Rule, first_match
@@ -32,6 +32,8 @@ RULES: Mapping[str, Rule] = {
             *caches.RULES,
             renamed.RENAMED,
             renamed.SCHEMES,
+            profiles.CLOSURE,
+            profiles.SPECIALIZED,
             *cudagraphs.RULES,
         ),
         key=lambda rule: rule.id,
@@ -44,7 +46,8 @@ def advise(run: Run) -> tuple[Finding, ...]:
 
     A function that reached a recompile limit yields one finding, which includes the advice for the recompiles that caused it.
     """
-    causes = recompiles.causes(run.recompiles, run.dynamic, run.specialized, run.compiles, run.graph_breaks)
+    dynamic = tuple(change for change in run.dynamic if change.profile is None)
+    causes = recompiles.causes(run.recompiles, dynamic, run.specialized, run.compiles, run.graph_breaks)
     at_limit, included = limits.find_all(run.gave_up, causes)
     findings = [*at_limit, *limits.find_failures(run.compiles, run.graph_breaks)]
     inside = breaks.inside_libraries((cause for cause in causes if id(cause) not in included), run.graph_breaks)
@@ -53,6 +56,7 @@ def advise(run: Run) -> tuple[Finding, ...]:
     findings += breaks.find(run.graph_breaks, run.compiles, inside)
     findings += caches.find(run.caches, run.compiles)
     findings += renamed.find(run.cache_keys, run.cache_settings, run.caches, run.compiles)
+    findings += profiles.find(run.profile_misses, run.specialized)
     findings += cudagraphs.find(run.cudagraph_skips, run.address_changes)
     return tuple(sorted(findings, key=lambda finding: -finding.seconds))
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dynx._handle import Handle
 from dynx._torch.shapes.closure_hash import stabilize
 from dynx._torch.shapes.code_state import RawCodeId, has_compiled, seed_state
+from dynx._torch.shapes.known_sizes import Begun, CodeKey, begun, code_key
 from dynx._trace.user_location import user_stacklevel
 from dynx.errors import DynxWarning, UsageError
 from dynx.pgo._match import matches, present_frame
-from dynx.records.profile import FrameMatch, FrameProfile, ProfileData
+from dynx.records.location import short_path
+from dynx.records.profile import FrameMatch, FrameProfile, ProfileData, SourceProfile
 
 _SHOWN = 3  # functions in a message
 
@@ -31,6 +33,9 @@ class AppliedProfile(Handle):
         self._state = {_code_id(frame): frame.sources for frame in self.frames}
         self._closures = stabilize() if any(frame.closure is not None for frame in self.frames) else None
         self._seeding = seed_state(lambda: self._state)
+        unused = (match.frame for match in found if match.state == "not portable")
+        self._begun = Begun(short_path(profile.path) if profile.path else "a profile", _sizes(self.frames), _sizes(unused))
+        begun.append(self._begun)
         _applied.append(self)
 
     def remove(self) -> None:
@@ -40,6 +45,7 @@ class AppliedProfile(Handle):
             self._closures.remove()
         if self in _applied:
             _applied.remove(self)
+            begun.remove(self._begun)
 
     def __repr__(self) -> str:
         state = "applied" if self in _applied else "removed"
@@ -70,6 +76,10 @@ def apply(profile: ProfileData, *, strict: bool) -> AppliedProfile:
         text += "\n  moved and changed functions are used, the others are not: save a new profile"
         warnings.warn(text, DynxWarning, stacklevel=user_stacklevel())
     return AppliedProfile(profile, found)
+
+
+def _sizes(frames: Iterable[FrameProfile]) -> Mapping[CodeKey, Mapping[str, SourceProfile]]:
+    return {code_key(_code_id(frame)): frame.sources for frame in frames}
 
 
 def _code_id(frame: FrameProfile) -> RawCodeId:

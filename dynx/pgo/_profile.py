@@ -72,7 +72,7 @@ class Profile(ProfileData):
         except _pickled.InvalidProfile as error:
             hint = "read files of torch with Profile.from_pickle" if data[:1] == b"\x80" else "save the profile again"
             raise BadProfile(f"{path} is not a profile: {error}\n  {hint}") from None
-        return cls(join_frames(found.frames), found.runs, found.torch, extra=found.extra)
+        return cls(join_frames(found.frames), found.runs, found.torch, os.fspath(path), extra=found.extra)
 
     @classmethod
     def from_pickle(cls, path: str | os.PathLike[str]) -> Profile:
@@ -84,7 +84,8 @@ class Profile(ProfileData):
 
         try:
             written = cls._of_state(plain(_pickled.read(_bytes_of(path))), ())
-            return replace(written, frames=_json.read(_json.write(written).encode()).frames)  # checks every value
+            checked = _json.read(_json.write(written).encode())  # checks every value
+            return replace(written, frames=checked.frames, path=os.fspath(path))
         except (AttributeError, TypeError, ValueError, RecursionError) as error:
             raise BadProfile(f"{path} is not a profile of torch: {error}\n  pass a file code_state_….pkl of torch") from None
 

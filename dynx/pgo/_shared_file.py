@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from dynx.pgo._profile import Profile
@@ -18,7 +19,7 @@ def load_all(path: Path) -> Profile:
     An empty profile if there is no such file. Raises OSError and BadProfile as `Profile.load` does.
     """
     found = [one for one in (path, *_beside(path)) if one.is_file()]
-    return Profile().merge(*map(Profile.load, found))
+    return replace(Profile().merge(*map(Profile.load, found)), path=str(path))
 
 
 def update(path: Path, change: Callable[[Profile], Profile]) -> Path:

@@ -18,12 +18,12 @@ from dynx.records.cudagraphs import (
     Skip,
     Staging,
 )
-from dynx.records.detail import CodeLine, CompiledGuards, GraphCode
+from dynx.records.detail import CompiledGuards, GraphCode
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.guard_cost import CostNode, FrameCost, GuardCosts, GuardSetting
-from dynx.records.location import Location
-from dynx.records.observed import BecameDynamic, CacheEvent, Specialized, TorchWarning, Trouble
+from dynx.records.location import CodeLine, Location
+from dynx.records.observed import BecameDynamic, CacheEvent, ProfileMiss, Specialized, TorchWarning, Trouble
 from dynx.records.post_mortem import BreakState, FrameState
 from dynx.records.profile import (
     DynamicSize,
@@ -93,6 +93,7 @@ __all__ = [
     "ProfileData",
     "ProfileDiff",
     "ProfileMatches",
+    "ProfileMiss",
     "PrunableSize",
     "Reason",
     "Recompile",

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dynx.records.detail import CodeLine
-from dynx.records.location import Location
+from dynx.records.location import CodeLine, Location
 from dynx.records.record import Record
 from dynx.records.shown import Shown
 

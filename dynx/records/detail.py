@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dynx.records.cache import GuardInfo
-from dynx.records.location import Location
+from dynx.records.location import CodeLine, Location
 from dynx.records.record import Record
 from dynx.records.table import Cell, Function, Line, Source, Value
 
@@ -32,14 +32,6 @@ class CompiledGuards(Record):
     def key(self) -> tuple[int, str]:
         """The generation and the compile id, as in `Compile.key`."""
         return self.generation, self.id
-
-
-@dataclass(frozen=True, slots=True)
-class CodeLine(Record):
-    """One line of the Python code of an FX graph, with the user's line that it was traced from."""
-
-    text: str
-    location: Location | None = None  # None for the signature and the return statement
 
 
 @dataclass(frozen=True, slots=True)

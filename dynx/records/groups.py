@@ -13,7 +13,7 @@ from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
 from dynx.records.detail import CompiledGuards, GraphCode, code_cells, code_lines, guard_cells, guard_lines
 from dynx.records.graph_break import GraphBreak
 from dynx.records.kind import Kind
-from dynx.records.observed import BecameDynamic, CacheEvent, Specialized, TorchWarning, Trouble
+from dynx.records.observed import BecameDynamic, CacheEvent, ProfileMiss, Specialized, TorchWarning, Trouble
 from dynx.records.post_mortem import BreakState
 from dynx.records.recompile import Recompile
 from dynx.records.record import Record
@@ -51,6 +51,12 @@ def _break_lines(graph_break: GraphBreak) -> Iterable[Line]:
     lines = [f"{graph_break.reason}{callee}{then}", graph_break.code, graph_break.explanation]
     lines += [f"torch suggests: {hint}" for hint in graph_break.hints[:2]]
     yield Line(Times(graph_break.count), ("\n".join(line for line in lines if line),), graph_break.location)
+
+
+def _values_of(dynamic: BecameDynamic) -> Cell:
+    if dynamic.profile is None:
+        return Change(dynamic.first, dynamic.second)
+    return str(dynamic).partition(": ")[2]
 
 
 class Groups:
@@ -178,8 +184,8 @@ class Groups:
         table=Table(
             "Became dynamic",
             ("id", "what", "first, then", "first used at"),
-            lambda r: [(r.id, f"{r.source} {r.dim}", Change(r.first, r.second), r.location)],
-            lambda r: [Line(r.id, (f"{r.source} {r.dim}: {Change(r.first, r.second)}",), r.location)],
+            lambda r: [(r.id, f"{r.source} {r.dim}", _values_of(r), r.location)],
+            lambda r: [Line(r.id, (str(r),), r.location)],
             order=40,
         ),
     )
@@ -195,6 +201,7 @@ class Groups:
             order=45,
         ),
     )
+    profile_misses = Kind(ProfileMiss, "profile_miss", "Functions whose dynamic sizes a profile has under another closure.")
     warnings = Kind(
         TorchWarning,
         "warning",

@@ -1,4 +1,4 @@
-"""`Location`: a line of source code, with the line of the user's code that called it."""
+"""`Location`: a line of source code, with the line of the user's code that called it; `CodeLine`: a line of a graph's code."""
 
 from __future__ import annotations
 
@@ -35,6 +35,14 @@ class Location(Record):
             return text
         called = f", called from {self.caller}" if self.caller is not None else ""
         return f"{text} ({self.library}){called}"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLine(Record):
+    """One line of the Python code of an FX graph, with the user's line that it was traced from."""
+
+    text: str
+    location: Location | None = None  # None for the signature and the return statement
 
 
 def short_path(file: str) -> str:

@@ -24,7 +24,10 @@ class CacheEvent(Record):
 
 @dataclass(frozen=True, slots=True)
 class BecameDynamic(Record):
-    """A size, stride or number that torch made symbolic after two different values."""
+    """A size, stride or number that torch made symbolic after two different values.
+
+    With `profile`, it was symbolic from the start: the values are those of an earlier run, empty if the profile has none.
+    """
 
     source: str  # "L['x']"
     dim: str  # "size 1", "stride 0", "rank", "scalar"
@@ -33,6 +36,26 @@ class BecameDynamic(Record):
     generation: int
     id: str
     location: Location | None
+    profile: str | None = None  # "profile.json", or "torch's profile"
+    run: str | None = None  # of the profile, in which it had both values
+
+    def __str__(self) -> str:
+        """Return `L['x'] size 0: 4, then 5`; with a profile `L['x'] size 0: dynamic from profile.json, 4 then 5 in run A`."""
+        name = f"{self.source} {self.dim}"
+        if self.profile is None:
+            return f"{name}: {self.first}, then {self.second}"
+        values = f", {self.first} then {self.second}" if self.first else ""
+        return f"{name}: dynamic from {self.profile}{values}" + (f" in run {self.run}" if self.run else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileMiss(Record):
+    """A function that a profile has with dynamic sizes, but with another closure, so that it learns them again."""
+
+    profile: str  # "profile.json", or "torch's profile"
+    generation: int
+    id: str
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +70,7 @@ class Specialized(Record):
     id: str
     location: Location | None  # the line that needed the value
     code: str = ""  # the source line at `location.own`
+    profile: str | None = None  # the profile that made it symbolic
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from dynx.records.location import Location
-from dynx.records.record import Record
+from dynx.records.record import IN_PROCESS, Record
 from dynx.records.shown import Shown
 
 DYNAMIC = "dynamic"
@@ -91,6 +91,7 @@ class ProfileData(Shown):
     frames: tuple[FrameProfile, ...] = ()
     runs: Mapping[str, str] = field(default_factory=dict)  # by id: "2026-11-23T09:10:11 train.py"
     torch: tuple[str, ...] = ()
+    path: str | None = field(default=None, compare=False, repr=False, metadata=IN_PROCESS)  # of the file that it was read from
 
 
 class ProfileChange(NamedTuple):

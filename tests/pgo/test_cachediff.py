@@ -220,7 +220,7 @@ class TestOneDifference:
         x = torch.ones(2, 5, 6)
         torch._dynamo.maybe_mark_dynamic(x, [1, 2])
         found = pgo.cachediff(recorded(gram, (x,))[0], recorded(gram, (x,), within=symbols.install)[0])
-        assert {(cause.kind, cause.rule) for cause in found} == {("symbol name", "DX403")}
+        assert {(cause.kind, cause.rule) for cause in found} == {("symbol name", "DX406")}
         assert [cause.component for cause in found] == ["name of x.size(1)", "name of x.size(2)"]
 
 

@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from dynx.advice.names import spoken
 from dynx.records import Location
 from dynx.records.cache_key import CacheCause, CacheKey, CauseKind
-from dynx.records.detail import CodeLine
+from dynx.records.location import CodeLine
 
 _WORD = re.compile(r"\w+")
 _LITERAL = re.compile(r"\b([su]?\d+|torch\.b?float\w+|True|False)\b")

@@ -1,0 +1,117 @@
+"""Sizes and numbers that are dynamic from the start, because a profile of an earlier process says so.
+
+Torch: `pgo.update_automatic_dynamic(tx, name, entry)` and `pgo._INIT_CODE_STATE`, the profile that torch loaded itself; alike
+in 2.11, 2.13 and 2.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from dynx._torch.shapes.closure_hash import hashes_closures
+from dynx._torch.shapes.code_state import RawCodeId, plain, plain_sizes
+from dynx.records.profile import DYNAMIC, Seen, SourceProfile
+
+OF_TORCH = "torch's profile"  # the name of the profile that torch loads itself
+
+
+class CodeKey(NamedTuple):
+    """The identity of a function for torch, without its closure, and the hash of its closure."""
+
+    function: tuple[str, int, str]
+    closure: int | None
+
+
+Sizes = Mapping[CodeKey, Mapping[str, SourceProfile]]
+
+
+class Begun(NamedTuple):
+    """A profile that torch begins with: its name, and its functions as torch identifies them here."""
+
+    name: str
+    sizes: Sizes
+    unused: Sizes  # functions whose closure was hashed for another process
+
+
+class RawKnown(NamedTuple):
+    """A size or number that a profile has as dynamic; `values` are two that differed, in the run `run`."""
+
+    source: str
+    dim: int | None
+    profile: str
+    values: tuple[str, str] | None
+    run: str | None
+
+
+begun: list[Begun] = []  # with the profiles that dynx applied
+
+
+def known_sizes(tx: Any, source: str, result: Any) -> list[RawKnown]:
+    """Return the dims of one source that are dynamic because a profile has them so; `result` is that of the update."""
+    profiles = _profiles()
+    if not profiles:
+        return []
+    key, now = _key_of(tx), plain_sizes(result)
+    found = []
+    for dim, value in now.dims():
+        if value == DYNAMIC:
+            known = next((one for one in profiles if _has(one.sizes.get(key, {}).get(source), dim)), None)
+            if known is not None:
+                found.append(_known(known, known.sizes[key][source], source, dim))
+    return found
+
+
+def other_closure(tx: Any) -> str | None:
+    """Return the name of a profile that has dynamic sizes for this function, but with another closure; else None."""
+    key = _key_of(tx) if (profiles := _profiles()) and hashes_closures() else None
+    if key is None or key.closure is None or any(key in one.sizes for one in profiles):
+        return None
+    for one in profiles:
+        for other, sources in one.unused.items():
+            if other.function == key.function and any(_has_dynamic(sizes) for sizes in sources.values()):
+                return one.name
+    return None
+
+
+def code_key(code: RawCodeId) -> CodeKey:
+    """Return what `RawCodeId` says of a function, without its path, which torch leaves out."""
+    return CodeKey((code.file_hash, code.line, code.name), code.closure)
+
+
+def _profiles() -> list[Begun]:
+    """Return the profiles that this process began with, those of dynx first."""
+    from torch._dynamo import pgo
+
+    if not pgo._INIT_CODE_STATE:
+        return begun
+    sizes = {code_key(code): sizes for code, sizes in plain(pgo._INIT_CODE_STATE).items()}
+    return [*begun, Begun(OF_TORCH, sizes, sizes)]
+
+
+def _key_of(tx: Any) -> CodeKey:
+    from torch._dynamo import pgo
+
+    code = pgo.CodeId.make(tx.f_code, tx.closure) if hashes_closures() else pgo.CodeId.make(tx.f_code)
+    return CodeKey((code.file_hash, code.firstlineno, code.name), getattr(code, "closure_hash", None))
+
+
+def _has(sizes: SourceProfile | None, dim: int | None) -> bool:
+    return sizes is not None and dict(sizes.dims()).get(dim) == DYNAMIC
+
+
+def _has_dynamic(sizes: SourceProfile) -> bool:
+    return any(value == DYNAMIC for _, value in sizes.dims())
+
+
+def _known(profile: Begun, sizes: SourceProfile, source: str, dim: int | None) -> RawKnown:
+    pair = next(_pairs(sizes.values(dim)), None)
+    values = None if pair is None else (str(pair[0].value), str(pair[1].value))
+    runs = () if pair is None else dict.fromkeys(seen.run for seen in pair)
+    return RawKnown(source, dim, profile.name, values, " and ".join(runs) or None)
+
+
+def _pairs(values: tuple[Seen, ...]) -> Iterator[tuple[Seen, Seen]]:
+    """Yield pairs of different values, those of one run first."""
+    different = [(one, other) for one in values for other in values if one.value != other.value]
+    yield from sorted(different, key=lambda pair: (pair[0].run != pair[1].run, pair[0].run, pair[0].compile_id))
