@@ -177,14 +177,18 @@ class Profile(ProfileData):
         """
         return ProfileMatches(tuple(matches(self.frames)))
 
-    def to_dynamic_sources(self) -> str:
+    def to_dynamic_sources(self, *, dims: bool = False) -> str:
         """Return the sources with a dynamic size for `TORCH_COMPILE_DYNAMIC_SOURCES` (`torch.compiler.config.dynamic_sources`).
 
-        That setting has no functions and no dims: it makes all sizes of a tensor dynamic, in every function.
+        That setting has no functions: a source is dynamic in all of them.
+
+        Args:
+            dims: name the dims, as `L['x']:0`, for torch 2.13 or newer; without, all sizes of a tensor are dynamic.
         """
         sources = {(name, source) for frame in self.frames for name, source in frame.sources.items()}
-        names = {name for name, source in sources if DYNAMIC in dict(source.dims()).values()}
-        return ",".join(re.escape(name).replace(",", ".") if "," in name else name for name in sorted(names))
+        found = {(name, dim) for name, source in sources for dim, value in source.dims() if value == DYNAMIC}
+        names = {(name, dim if dims else None) for name, dim in found}
+        return ",".join(_dynamic_source(name, dim) for name, dim in sorted(names, key=lambda one: (one[0], one[1] or 0)))
 
     def to_json(self) -> str:
         """Return the profile as the JSON document that `save` writes."""
@@ -193,6 +197,12 @@ class Profile(ProfileData):
     @classmethod
     def _of(cls, data: ProfileData) -> Profile:
         return cls(data.frames, data.runs, data.torch, extra=data.extra)
+
+
+def _dynamic_source(name: str, dim: int | None) -> str:
+    """Return an entry of `dynamic_sources`; a name with a comma, which separates entries, as a regular expression."""
+    text = re.escape(name).replace(",", ".") if "," in name else name
+    return text if dim is None else f"{text}:{dim}"
 
 
 def _bytes_of(path: str | os.PathLike[str]) -> bytes:
