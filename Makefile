@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
 
-.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs mutations faults threads advice labels bench ci clean
+.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs mutations faults threads wide-ids laws advice labels bench ci clean
 
 demo: $(READY)
 	$(BIN)/dynx demo
@@ -81,6 +81,14 @@ CYCLES := 1000
 threads: $(READY)
 	DYNX_CYCLES=$(CYCLES) $(BIN)/python -m pytest -q tests/guards/test_threads.py
 
+# The tests of all other packages while symbols are named by `symbols.install()`.
+wide-ids: $(READY)
+	DYNX_SYMBOLS=blake63 $(BIN)/pytest -n 2 --dist worksteal -m "not slow" --ignore tests/symbols --ignore tests/seam
+
+# Merging profiles is commutative, associative, idempotent and equal to torch's own join: a thousand examples of each law.
+laws: $(READY)
+	DYNX_EXAMPLES=1000 $(BIN)/pytest -q tests/pgo/test_merge.py
+
 # The findings of `dynx run` on programs as users write them, against labels: causes, lines, and changes that remove the cost.
 advice: $(READY)
 	$(BIN)/python tests/advice_corpus/score.py
@@ -93,6 +101,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/observers.py
 	$(BIN)/python benchmarks/comptime.py
 	$(BIN)/python benchmarks/guards.py
+	$(BIN)/python benchmarks/symbols.py
+	$(BIN)/python benchmarks/warm_start.py
 
 # All tests on the oldest and the newest supported torch, each in its own environment (about 5 GB, cached by uv).
 MATRIX := 2.11.0 2.15.0

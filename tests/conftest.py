@@ -12,13 +12,23 @@ import torch._inductor.compile_fx
 from hypothesis import HealthCheck, settings
 from programs_runner import restored_torch
 
+from dynx import symbols
+
 logging.getLogger("torch").setLevel(logging.ERROR)
 
 # A loaded machine is slow to generate examples, which says nothing of the code under test. CI always tests the same examples.
 settings.register_profile(
-    "dynx", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ, print_blob=True
+    "dynx",
+    max_examples=int(os.environ.get("DYNX_EXAMPLES", "100")),  # `make laws` tests a thousand
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
+    print_blob=True,
 )
 settings.load_profile("dynx")
+
+if scheme := os.environ.get("DYNX_SYMBOLS"):  # `make wide-ids` runs the tests with names of symbols of that scheme
+    symbols.install(scheme)
 
 # torch with Dynamo and Inductor is 350,000 objects that live until the process ends. Frozen, they are visited neither by the
 # garbage collector nor by dynx when it looks through `gc.get_objects()` for modules: that was a third of the suite's CPU time.

@@ -66,7 +66,7 @@ def join(a: SourceProfile, b: SourceProfile) -> SourceProfile:
     >>> join(SourceProfile(size=(2, 4)), SourceProfile(size=(2, 6))).size
     (2, 'dynamic')
     """
-    seen = _kept({*a.seen, *b.seen})
+    seen = _kept((*a.seen, *b.seen))  # not a set: 1 and 1.0 are equal
     return SourceProfile(_atom(a.scalar, b.scalar), _atoms(a.size, b.size), _atoms(a.stride, b.stride), seen)
 
 
@@ -98,7 +98,7 @@ def _kept(seen: Iterable[Seen]) -> tuple[Seen, ...]:
 
 def with_seen(source: SourceProfile, seen: Iterable[Seen]) -> SourceProfile:
     """Return what is known of a source, with further values that were seen."""
-    return source._replace(seen=_kept({*source.seen, *seen}))
+    return source._replace(seen=_kept((*source.seen, *seen)))
 
 
 def changes(before: ProfileData, after: ProfileData) -> Iterator[ProfileChange]:

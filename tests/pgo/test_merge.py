@@ -37,6 +37,10 @@ class TestJoin:
     def test_the_order_does_not_matter(self, a, b):
         assert a.merge(b).to_json() == b.merge(a).to_json()
 
+    def test_equal_numbers_of_two_types_are_one_value(self):
+        whole, real = (profile_of(SourceProfile(scalar=one, seen=(Seen(None, one, "A", "0/0"),))) for one in (1, 1.0))
+        assert whole.merge(real).to_json() == real.merge(whole).to_json() == whole.to_json()
+
     @given(profiles, profiles, profiles)
     def test_the_grouping_does_not_matter(self, a, b, c):
         assert a.merge(b).merge(c).to_json() == a.merge(b.merge(c)).to_json() == a.merge(b, c).to_json()
