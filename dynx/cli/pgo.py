@@ -34,8 +34,9 @@ def add_to(commands: Subparsers) -> None:
     dump.add_argument("file", type=Path, help=file_help)
     kind = dump.add_mutually_exclusive_group()
     kind.add_argument("--json", action="store_true", help="as JSON, which also converts profiles of torch")
-    dump.add_argument("--dims", action="store_true", help="with --sources: name the dims, for torch 2.13 or newer")
     kind.add_argument("--sources", action="store_true", help="the dynamic sources, for TORCH_COMPILE_DYNAMIC_SOURCES")
+
+    kind.add_argument("--dims", action="store_true", help="likewise with their dims, for torch 2.13 or newer")
 
     diff = action("diff", _diff, "print the sizes in which two profiles differ; exit code 1 if there are any")
     diff.add_argument("before", type=Path, help=file_help)
@@ -84,7 +85,7 @@ def _dump(arguments: argparse.Namespace) -> int:
     profile = load(arguments.file)
     if arguments.json:
         print(profile.to_json(), end="")
-    elif arguments.sources:
+    elif arguments.sources or arguments.dims:
         print(profile.to_dynamic_sources(dims=arguments.dims))
     else:
         _show(profile)

@@ -58,6 +58,8 @@ class TestActions:
     def test_dump_sources(self, saved, capsys):
         assert main(["pgo", "dump", "--sources", str(saved)]) == 0
         assert capsys.readouterr().out == "L['x']\n"
+        assert main(["pgo", "dump", "--dims", str(saved)]) == 0
+        assert capsys.readouterr().out == "L['x']:1\n"
 
     def test_dump_reads_a_profile_of_torch(self, tmp_path, capsys):
         state = defaultdict(torch_pgo.CodeState)

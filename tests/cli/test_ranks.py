@@ -9,6 +9,7 @@ import textwrap
 
 import pytest
 
+from dynx.pgo import Profile
 from dynx.records import Run
 
 TRAIN = """
@@ -137,6 +138,24 @@ def test_each_rank_writes_its_own_run_file(start, tmp_path, command, parent):
     elif "watches.py" not in command:
         assert done.stderr.count("rank 0 of 2 · torch") == done.stderr.count("rank 1 of 2 · torch") == 1
         assert done.stderr.count("saved: dynx show .dynx/last.rank") == 2
+
+
+@pytest.mark.slow
+def test_ranks_share_a_profile(start, tmp_path):
+    """Rank 0 has one length only; it begins the next job with what rank 1 learned."""
+    train = TRAIN.replace("lambda x: x + 1", "add") + "\n"
+    source = f"def add(x):\n    return x + 1\n{train}"
+    command = (*TORCHRUN, "-m", "dynx", "run", "--pgo", "profile.json", "train.py")
+    start(*command, train=source)
+    assert [len(load(tmp_path, f"last.rank{rank}.dynx").compiles) for rank in (0, 1)] == [1, 2]
+    (size,) = Profile.load(tmp_path / "profile.json").explain()
+    assert (size.source, size.dim, {seen.value for seen in size.seen}) == ("L['x']", 0, {3, 4})
+
+    start(*command, train=source)
+    runs = [load(tmp_path, f"last.rank{rank}.dynx") for rank in (0, 1)]
+    assert [len(run.compiles) for run in runs] == [1, 1]
+    for run in runs:
+        assert str(run.dynamic[0]).startswith("L['x'] size 0: dynamic from profile.json, 3 then 4 in run ")
 
 
 @pytest.mark.slow
