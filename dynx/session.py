@@ -48,8 +48,9 @@ def watch(*, out: str | Path | None = None, detail: Detail = "normal") -> Watch:
         out: path of a run file, which grows while the program runs; None (the default) writes no file. A process that is rank
             3 of several writes `run.rank3.dynx` instead of `run.dynx`.
         detail: "normal", or "full", which adds the tracing cost of each line (`run.timeline`), the state of the trace at each
-            graph break (`run.post_mortem`), and the guards (`run.guards`) and the graph code (`run.graph_code`) of each
-            compilation; it makes tracing up to a fifth slower.
+            graph break (`run.post_mortem`), the guards (`run.guards`) and the graph code (`run.graph_code`) of each
+            compilation, and the keys of graphs in torch's caches on disk (`run.cache_keys`, for `pgo.cachediff`); it makes
+            tracing up to a fifth slower.
 
     Returns:
         A context manager and decorator with the members of `dynx.Run`, up to date at each access. A decorated function has the

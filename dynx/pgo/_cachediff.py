@@ -8,7 +8,8 @@ from os.path import basename
 from pathlib import Path
 from typing import Protocol
 
-from dynx.advice.caches.key_causes import causes_of, lines_apart
+from dynx.advice.caches.graph_change import lines_apart
+from dynx.advice.caches.key_causes import causes_of
 from dynx.records import CacheEvent, Run
 from dynx.records.cache_key import CacheCause, CacheDiff, CacheKey, KeySettings
 
@@ -108,7 +109,8 @@ class _Comparison:
         candidates = sorted(candidates, key=lambda other: _distance(other, key))[:_MAX_CANDIDATES]
         new = [other for other in candidates if (other.cache, other.digest) not in self._found_again]
         explained = [
-            (_weight(causes) + lines_apart(other, key), causes) for other, causes in self._compared_all(new or candidates, key)
+            (_weight(causes) + lines_apart(other.graph, key.graph), causes)
+            for other, causes in self._compared_all(new or candidates, key)
         ]
         return min(explained, key=lambda one: one[0], default=(0, (_not_compiled(key),)))[1]
 

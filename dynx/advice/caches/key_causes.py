@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 
+from dynx.advice.caches.graph_change import graph_change
 from dynx.advice.names import spoken
 from dynx.records import Location
 from dynx.records.cache_key import CacheCause, CacheKey, CauseKind
-from dynx.records.location import CodeLine
 
 _WORD = re.compile(r"\w+")
-_LITERAL = re.compile(r"\b([su]?\d+|torch\.b?float\w+|True|False)\b")
-_DELETION = re.compile(r";  [\w, =]+ = None$")  # at the last use of a value
 _SIZE = re.compile(r"\.(size|stride)\(\)\[(\d+)\]")
-_ASSERT = re.compile(r"_assert_scalar|_check\(|sym_constrain_range|_assert_async")
 _INPUT = re.compile(r"[LG]\[|example_inputs\[")  # beginning of the names of inputs
 _SYSTEM = ("torch_version", "system_info")
 _ABSENT, _OFF = "none", "off"
@@ -60,12 +55,6 @@ def causes_of(
     return _KeyPair(before, after, settings_before, settings_after).causes()
 
 
-def lines_apart(first: CacheKey, second: CacheKey) -> int:
-    """Return the number of lines that only one of two graphs has, whatever their literals and symbols are."""
-    before, after = (Counter(_without_literals([line.text for line in key.graph])) for key in (first, second))
-    return ((before - after) + (after - before)).total()
-
-
 @dataclass
 class _KeyPair:
     before: CacheKey
@@ -91,19 +80,19 @@ class _KeyPair:
             advice = "compare both with TORCH_LOGS=+torch._inductor.codecache, and report it to dynx"
             yield self._cause("state", "a part of the key that dynx does not compare", "", "", advice=advice)
 
-    def _cause(self, kind: CauseKind, name: str, before: str, after: str, **known: object) -> CacheCause:
-        location = known.get("location") or self.after.location
-        assert location is None or isinstance(location, Location)
-        rule = known.get("rule")
-        return CacheCause(
-            kind,
-            name,
-            _shortened(before),
-            _shortened(after),
-            location,
-            str(known.get("advice") or _ADVICE[kind]),
-            str(rule) if rule is not None else None,
-        )
+    def _cause(
+        self,
+        kind: CauseKind,
+        name: str,
+        before: str,
+        after: str,
+        *,
+        location: Location | None = None,
+        advice: str | None = None,
+        rule: str | None = None,
+    ) -> CacheCause:
+        place = location or self.after.location
+        return CacheCause(kind, name, _shortened(before), _shortened(after), place, advice or _ADVICE[kind], rule)
 
     def _system(self) -> Iterator[CacheCause]:
         for name, texts in self.changed.items():
@@ -171,39 +160,17 @@ class _KeyPair:
 
     def _graph(self, *, has_cause: bool) -> Iterator[CacheCause]:
         if self._has_sizes or any(_ABSENT in texts for texts in self._changed_inputs().values()):
+            return  # another number of inputs, from which the graph follows
+        change = graph_change(self.before.graph, self.after.graph, self._in_first_names, ignore_literals=has_cause)
+        if change is not None:
+            kind: CauseKind = "runtime assert" if change.is_assertion else "graph"
+            yield self._cause(kind, change.name, change.before, change.after, location=change.location)
+        elif self._renamed or has_cause:
             return
-        before = [_DELETION.sub("", line.text) for line in self.before.graph]
-        after = [_DELETION.sub("", self._in_first_names(line.text)) for line in self.after.graph]
-        if self._renamed and _words(before) == _words(after):
-            return  # the names change the order in which sympy writes them
-        if has_cause and _without_literals(before) == _without_literals(after):
-            return  # such as the sizes in a call of `view`, or the dtype under autocast
-        if before != after:
-            asserts = _asserts(self.before.graph) != _asserts(self.after.graph)
-            yield from self._changed_lines(before, after, "runtime assert" if asserts else "graph")
-        elif "order of inputs" in self.changed and not self._renamed:
+        elif "order of inputs" in self.changed:
             yield self._cause("input", "order of inputs", *self.changed["order of inputs"])
-        elif "gm" in self.changed and not self._renamed:
+        elif "gm" in self.changed:
             yield self._cause("graph", "constants of the graph", *self.changed["gm"])
-
-    def _changed_lines(self, before: list[str], after: list[str], kind: CauseKind) -> Iterator[CacheCause]:
-        """Yield the first change; of runtime assertions the first change that contains one."""
-        changes = [
-            change for change in SequenceMatcher(None, before, after, autojunk=False).get_opcodes() if change[0] != "equal"
-        ]
-        if kind == "runtime assert":
-            with_assert = [
-                one for one in changes if _ASSERT.search("\n".join((*before[one[1] : one[2]], *after[one[3] : one[4]])))
-            ]
-            changes = with_assert[:1] or changes
-        _, start, end, other_start, other_end = changes[0]
-        lines = (*self.after.graph[other_start:other_end], *self.before.graph[start:end])
-        location = next((line.location for line in lines if line.location is not None), None)
-        others = len(changes) - 1
-        more = f", and {others} more change{'s' if others > 1 else ''}" if others else ""
-        texts = ["\n".join(map(str.strip, part)) or _ABSENT for part in (before[start:end], after[other_start:other_end])]
-        name = "assertion on a size" if kind == "runtime assert" else f"line {other_start + 1}{more}"
-        yield self._cause(kind, name, *texts, location=location)
 
     @property
     def _has_sizes(self) -> bool:
@@ -260,18 +227,6 @@ def _tensor(text: str) -> str:
     """Return the type and shape of an input that only one of the graphs has."""
     facts = _facts_in(text)
     return f"{facts['dtype']} {facts['shape']}" if "dtype" in facts and "shape" in facts else text
-
-
-def _asserts(graph: tuple[CodeLine, ...]) -> int:
-    return sum(bool(_ASSERT.search(line.text)) for line in graph)
-
-
-def _words(lines: list[str]) -> Counter[str]:
-    return Counter(word for line in lines for word in _WORD.findall(line))
-
-
-def _without_literals(lines: list[str]) -> list[str]:
-    return [_LITERAL.sub("0", line) for line in lines]
 
 
 def _size(source: str) -> str:
