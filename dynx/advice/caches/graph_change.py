@@ -1,0 +1,84 @@
+"""Compare the code of a graph in two runs, line by line."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from dynx.records.location import CodeLine, Location
+
+_WORD = re.compile(r"\w+")
+_LITERAL = re.compile(r"\b([su]?\d+|torch\.b?float\w+|True|False)\b")  # also names of symbols
+_DELETION = re.compile(r";  [\w, =]+ = None$")  # at the last use of a value
+_ASSERT = re.compile(r"_assert_scalar|_check\(|sym_constrain_range|_assert_async")
+
+
+class GraphChange(NamedTuple):
+    """The first change of a graph's code, with the lines before and after it."""
+
+    name: str  # "line 11, and 6 more changes"
+    before: str
+    after: str
+    location: Location | None
+    is_assertion: bool  # whether the graphs differ in runtime assertions
+
+
+def graph_change(
+    before: Sequence[CodeLine], after: Sequence[CodeLine], renamed: Callable[[str], str], *, ignore_literals: bool
+) -> GraphChange | None:
+    """Return the first change between two graphs; None if there is none.
+
+    Args:
+        renamed: replaces the names of symbols in the second graph by those in the first.
+        ignore_literals: numbers, dtypes and flags may differ, as they follow from another difference: the sizes in a call of
+            `view`, the dtype under autocast.
+    """
+    first, second = _lines(before), [renamed(line) for line in _lines(after)]
+    if first == second or (_has_other_names(after, renamed) and _words(first) == _words(second)):
+        return None  # the names of symbols change the order in which sympy writes them
+    if ignore_literals and _without_literals(first) == _without_literals(second):
+        return None
+    changes = [change for change in SequenceMatcher(None, first, second, autojunk=False).get_opcodes() if change[0] != "equal"]
+    is_assertion = _assertions(first) != _assertions(second)
+    if is_assertion:
+        changes = [one for one in changes if _assertions((*first[one[1] : one[2]], *second[one[3] : one[4]]))][:1] or changes
+    _, start, end, other_start, other_end = changes[0]
+    lines = (*after[other_start:other_end], *before[start:end])
+    location = next((line.location for line in lines if line.location is not None), None)
+    others = len(changes) - 1
+    more = f", and {others} more change{'s' if others > 1 else ''}" if others else ""
+    name = "assertion on a size" if is_assertion else f"line {other_start + 1}{more}"
+    return GraphChange(name, _joined(first[start:end]), _joined(second[other_start:other_end]), location, is_assertion)
+
+
+def lines_apart(first: Sequence[CodeLine], second: Sequence[CodeLine]) -> int:
+    """Return the number of lines that only one of two graphs has, whatever their literals and symbols are."""
+    before, after = (Counter(_without_literals(_lines(graph))) for graph in (first, second))
+    return ((before - after) + (after - before)).total()
+
+
+def _lines(graph: Sequence[CodeLine]) -> list[str]:
+    return [_DELETION.sub("", line.text) for line in graph]
+
+
+def _joined(lines: Iterable[str]) -> str:
+    return "\n".join(map(str.strip, lines)) or "none"
+
+
+def _has_other_names(after: Sequence[CodeLine], renamed: Callable[[str], str]) -> bool:
+    return any(renamed(line.text) != line.text for line in after)
+
+
+def _assertions(lines: Iterable[str]) -> int:
+    return sum(_ASSERT.search(line) is not None for line in lines)
+
+
+def _words(lines: Iterable[str]) -> Counter[str]:
+    return Counter(word for line in lines for word in _WORD.findall(line))
+
+
+def _without_literals(lines: Iterable[str]) -> list[str]:
+    return [_LITERAL.sub("0", line) for line in lines]
