@@ -20,8 +20,8 @@ ones = torch.ones
 
 def bias_rows():  # bias.size(0) and ids.size(0) want the same number
     def total(bias, ids):
-        out = ids * 2.0
-        for row in range(bias.size(0)):
+        rows, out = bias.size(0), ids * 2.0  # bias is used first, and takes the number
+        for row in range(rows):
             out = out + bias[row]
         return out.sin()
 
@@ -54,8 +54,8 @@ class Layers(torch.nn.Module):
         self.layers = torch.nn.ModuleList(torch.nn.Linear(16, 16) for _ in range(4))
 
     def forward(self, d, pos):
-        x = pos
-        for row in range(d.size(0)):
+        rows, x = d.size(0), pos
+        for row in range(rows):
             x = x + d[row]
         for layer in self.layers:
             x = torch.nn.functional.gelu(layer(x))

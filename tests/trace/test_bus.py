@@ -191,14 +191,14 @@ def test_watch_keeps_no_tensor_frame_or_graph_of_torch_alive():
 
 
 def test_torch_hooks_are_installed_only_while_a_watch_is_open():
-    assert not installed()
+    before = installed()  # none, but under `make wide-ids`
     with dynx.watch():
         inside = installed()
         with dynx.watch():
             assert installed() == inside
         assert installed() == inside
-    assert inside
-    assert not installed()
+    assert set(inside) > set(before)
+    assert installed() == before
 
 
 def test_trace_bus_listener_that_raises_does_not_affect_other_listeners(count_compiles):
