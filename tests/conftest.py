@@ -11,8 +11,7 @@ import torch
 import torch._inductor.compile_fx
 from hypothesis import HealthCheck, settings
 from programs_runner import restored_torch
-
-from dynx import symbols
+from support.symbol_names import names_of_torch
 
 logging.getLogger("torch").setLevel(logging.ERROR)
 
@@ -27,9 +26,6 @@ settings.register_profile(
 )
 settings.load_profile("dynx")
 
-if scheme := os.environ.get("DYNX_SYMBOLS"):  # `make wide-ids` runs the tests with names of symbols of that scheme
-    symbols.install(scheme)
-
 # torch with Dynamo and Inductor is 350,000 objects that live until the process ends. Frozen, they are visited neither by the
 # garbage collector nor by dynx when it looks through `gc.get_objects()` for modules: that was a third of the suite's CPU time.
 gc.collect()
@@ -42,6 +38,13 @@ _deselected = pytest.StashKey[int]()
 def fresh_torch():
     """Reset torch.compile's caches and restore torch's settings after the test."""
     with restored_torch():
+        yield
+
+
+@pytest.fixture
+def torch_names():
+    """Let torch name symbols, under `make wide-ids` too."""
+    with names_of_torch():
         yield
 
 

@@ -8,6 +8,7 @@ import re
 import pytest
 
 import dynx
+from dynx import symbols
 from dynx._doctor import canaries
 from dynx._torch import hooks
 from dynx._torch.capabilities import (
@@ -26,6 +27,11 @@ def test_doctor_reports_the_installed_torch_as_healthy():
     assert report.healthy, [canary for canary in report.canaries if canary.failure]
     assert len(report.canaries) == len(canaries.CANARIES)
     assert repr(report).startswith("<DoctorReport torch 2.")
+
+
+def test_doctor_canaries_pass_while_other_parts_of_dynx_are_active():
+    with symbols.install(), dynx.watch():
+        canaries.hooks_are_removed()
 
 
 def test_doctor_canaries_do_not_evict_compiled_functions(count_compiles):

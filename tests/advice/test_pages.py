@@ -25,8 +25,8 @@ def program(rule: str, section: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def surroundings(monkeypatch, tmp_path):
-    """Make the library importable that the page of DX501 uses, and begin with empty caches on disk."""
+def surroundings(monkeypatch, tmp_path, torch_names):
+    """Make the library of DX501 importable, and begin with empty caches on disk, and torch's names of symbols."""
     monkeypatch.syspath_prepend(PROGRAMS / "site-packages")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "caches"))
 

@@ -14,6 +14,7 @@ def test_at_least_fifteen_debugger_transcripts_are_saved():
     assert len(CONVERSATIONS) >= 15
 
 
+@pytest.mark.usefixtures("torch_names")
 @pytest.mark.parametrize("file", CONVERSATIONS, ids=lambda file: file.stem)
 def test_debugger_session_prints_its_saved_transcript(file, tmp_path):
     program, call, expected = file.read_text().split("---\n")

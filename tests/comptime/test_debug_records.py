@@ -268,6 +268,7 @@ def test_debugger_session_keeps_no_tensor_alive():
     assert len(session.trail) > 100
 
 
+@pytest.mark.usefixtures("torch_names")
 def test_leaving_the_debugger_restores_the_step_method_of_the_instruction_translator():
     original = vars(symbolic_convert.InstructionTranslatorBase)["step"]
     with Session(["c"], internals=False):

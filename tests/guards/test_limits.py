@@ -63,6 +63,7 @@ def test_limit_warning_names_the_function_the_limit_and_the_reasons(backends):
     assert "per_backend_limit" in text
 
 
+@pytest.mark.usefixtures("torch_names")
 def test_limit_warning_installs_no_torch_hook(backends):
     dynx.compile(add, backend=backends.named("a"))(torch.ones(1))
     assert installed() == ()

@@ -299,6 +299,7 @@ class TestSourceThatChanged:
         monkeypatch.chdir(tmp_path / "new" / "src")
         assert set(self.states(profile).values()) == {"same"}
 
+    @pytest.mark.usefixtures("torch_names")
     def test_strict_raises_and_applies_nothing(self, profile, load):
         load("# a comment\n" + MODEL)
         with pytest.raises(UsageError, match="3 moved"):
@@ -307,6 +308,7 @@ class TestSourceThatChanged:
 
 
 class TestHandle:
+    @pytest.mark.usefixtures("torch_names")
     def test_after_a_compilation_it_is_too_late(self, load, count_compiles):
         run(count_compiles, load().plain)
         with pytest.raises(UsageError, match=r"already(.|\n)*torch._dynamo.reset"):

@@ -213,6 +213,7 @@ class TestOneDifference:
             ("not compiled", "graph of TestOneDifference.test_another_function.<locals>.other", "no such graph", "compiled")
         ]
 
+    @pytest.mark.usefixtures("torch_names")
     def test_scheme_of_names(self):
         def gram(x):
             return x.transpose(1, 2).bmm(x)

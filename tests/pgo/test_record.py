@@ -95,6 +95,7 @@ class TestExplain:
 
 
 class TestObserver:
+    @pytest.mark.usefixtures("torch_names")
     def test_torch_is_as_before(self):
         with record():
             assert hooks.installed()
@@ -275,6 +276,7 @@ class TestPrunable:
         both = Profile(join_frames((*profile.frames, other)))
         assert both.prune(drop=recorder.prunable()) == both
 
+    @pytest.mark.usefixtures("torch_names")
     @pytest.mark.parametrize("name", PROGRAMS)
     def test_the_warm_process_hits_every_cache(self, name, tmp_path, monkeypatch):
         """With torch's own names of symbols; beside it torch's own profile, which misses."""
