@@ -14,8 +14,12 @@ from dynx.records import CacheEvent, Run
 from dynx.records.cache_key import CacheCause, CacheDiff, CacheKey, KeySettings
 
 _KINDS = (  # causes before their consequences
-    "system", "setting", "state", "dynamic size", "symbol name", "runtime assert", "input", "graph", "entry", "not compiled",
+    "system", "setting", "state",
+    "dynamic size", "symbol name", "runtime assert", "input", "graph",
+    "entry", "bypass", "new graph",
 )  # fmt: skip
+_NOT_ENDED = "the first run was killed or is not over: let it end, so that it stores its graphs"
+_BYPASSED = {"fx_graph": ("FX graph cache", "DX401"), "aot_autograd": ("AOTAutograd cache", "DX402")}
 _MAX_CANDIDATES = 8  # graphs of one function that are compared in full
 _NO_KEYS = """has no keys of graphs
   record both runs with `dynx run --detail full` or dynx.watch(detail="full"), with the backend inductor and its caches on"""
@@ -45,7 +49,7 @@ def cachediff(a: HasCacheKeys | str | Path, b: HasCacheKeys | str | Path) -> Cac
 
     Returns:
         The causes, each with what it was in `a` and in `b`, the line, and one advice; those of all graphs are merged. It is
-        false if no graph of `b` missed.
+        false if no graph of `b` missed or bypassed the caches.
 
     Raises:
         BadRunFile: a file is not a run file.
@@ -65,8 +69,9 @@ def cachediff(a: HasCacheKeys | str | Path, b: HasCacheKeys | str | Path) -> Cac
         input x.dtype torch.float32 torch.float64
     """
     first, second = _side(a), _side(b)
+    bypassed = [event for event in second.caches if event.result == "bypass"]
     for name, side in (("first", first), ("second", second)):
-        if not side.cache_keys:
+        if not side.cache_keys and not bypassed:
             return CacheDiff(problem=f"the {name} run {_NO_KEYS}")
     return _Comparison(first, second).result()
 
@@ -91,15 +96,18 @@ class _Comparison:
         causes: list[CacheCause] = []
         same = different = 0
         for keys in _by_compilation(self.second.cache_keys):
-            found: list[CacheCause] = []
-            for key in keys:  # a graph of the FX graph cache is made from that of the AOTAutograd cache
-                if (key.cache, key.digest) in self._known:
-                    same += 1
-                    continue
-                different += 1
-                found = found or list(self._causes(key))
-            causes += found or self._lost(keys)
+            known = [key for key in keys if self._is_known(key)]
+            others = [key for key in keys if not self._is_known(key)]
+            if known and known[0].cache == "aot_autograd":
+                others = []  # found there, so that no graph is looked up in the FX graph cache
+            same, different = same + len(known), different + len(others)
+            # a graph of the FX graph cache is made from that of the AOTAutograd cache: the first key tells
+            causes += self._causes(others[0]) if others else self._lost(known)
+        causes += map(_bypassed, (event for event in self.second.caches if event.result == "bypass"))
         return CacheDiff(tuple(_merged(causes)), same, different)
+
+    def _is_known(self, key: CacheKey) -> bool:
+        return (key.cache, key.digest) in self._known
 
     def _causes(self, key: CacheKey) -> tuple[CacheCause, ...]:
         """Return how a key differs from the key of the first run that is most like it, with the fewest causes."""
@@ -112,12 +120,15 @@ class _Comparison:
             (_weight(causes) + lines_apart(other.graph, key.graph), causes)
             for other, causes in self._compared_all(new or candidates, key)
         ]
-        return min(explained, key=lambda one: one[0], default=(0, (_not_compiled(key),)))[1]
+        return min(explained, key=lambda one: one[0], default=(0, (_new_graph(key, has_ended=self._has_ended),)))[1]
+
+    @property
+    def _has_ended(self) -> bool:
+        return not isinstance(self.first, Run) or self.first.is_complete
 
     def _compared_all(self, candidates: list[CacheKey], key: CacheKey) -> Iterator[tuple[CacheKey, tuple[CacheCause, ...]]]:
-        now = self._settings.get(key.settings, {})
         for other in candidates:
-            yield other, tuple(causes_of(other, key, self._settings.get(other.settings, {}), now))
+            yield other, tuple(causes_of(other, key, self._settings.get(other.settings), self._settings.get(key.settings)))
 
     def _lost(self, keys: list[CacheKey]) -> list[CacheCause]:
         """Return why graphs were not found although their keys are those of the first run."""
@@ -129,14 +140,21 @@ class _Comparison:
         if key.directory != before.directory:
             advice = "set TORCHINDUCTOR_CACHE_DIR to the same directory in both runs"
             return [CacheCause("entry", "cache directory", before.directory, key.directory, key.location, advice)]
-        advice = "look whether the first run ended before it stored the graph, bypassed the cache, or the directory was emptied"
+        advice = "keep the directory of the caches between the runs" if self._has_ended else _NOT_ENDED
         return [CacheCause("entry", "entry of the same key", "looked up", "not in the cache", key.location, advice)]
 
 
-def _not_compiled(key: CacheKey) -> CacheCause:
+def _new_graph(key: CacheKey, *, has_ended: bool) -> CacheCause:
     name = key.location.function if key.location is not None else "the function"
-    advice = "run the program of the first run on the same inputs, so that it stores this graph"
-    return CacheCause("not compiled", f"graph of {name}", "no such graph", "compiled", key.location, advice)
+    advice = "let the first run compile this function too, on the same inputs" if has_ended else _NOT_ENDED
+    return CacheCause("new graph", f"graph of {name}", "not compiled", "compiled", key.location, advice)
+
+
+def _bypassed(event: CacheEvent) -> CacheCause:
+    """Return the cause of a graph that no run can store: not a difference, but a reason why the second run is not warm."""
+    cache, rule = _BYPASSED[event.cache]
+    reason = event.reason or "torch gives no reason"
+    return CacheCause("bypass", cache, reason, reason, event.location, f"see `dynx rule {rule}`", rule, event.count)
 
 
 def _distance(first: CacheKey, second: CacheKey) -> int:

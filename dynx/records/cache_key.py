@@ -46,7 +46,17 @@ class CacheKey(Record):
 
 
 CauseKind = Literal[
-    "not compiled", "entry", "system", "setting", "state", "input", "dynamic size", "symbol name", "runtime assert", "graph"
+    "new graph",
+    "bypass",
+    "entry",
+    "system",
+    "setting",
+    "state",
+    "input",
+    "dynamic size",
+    "symbol name",
+    "runtime assert",
+    "graph",
 ]
 
 
@@ -71,7 +81,7 @@ class CacheCause(Record):
 class CacheDiff(Shown):
     """The result of `pgo.cachediff`: why graphs of the second run miss the caches that the first run filled.
 
-    It is false if each key of the second run is one of the first and none missed.
+    It is false if each key of the second run is one of the first, none missed, and no graph bypassed the caches.
     """
 
     causes: tuple[CacheCause, ...] = ()

@@ -15,6 +15,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 import dynx
 from dynx import pgo, symbols
 from dynx.errors import BadRunFile
+from dynx.records import CacheEvent, CacheKey, KeySettings
 
 
 @pytest.fixture(autouse=True)
@@ -156,7 +157,7 @@ class TestOneDifference:
     def test_deterministic_algorithms(self, base):
         within = lambda: setting(torch.use_deterministic_algorithms, True, False)  # noqa: E731
         found = causes(base, recorded(product, (X, Y), within=within))
-        assert ("state", "torch.use_deterministic_algorithms") in [cause[:2] for cause in found]
+        assert [cause[:2] for cause in found] == [("state", "torch.use_deterministic_algorithms")]
 
     def test_mode(self, base):
         found = causes(base, recorded(product, (X, Y), mode="max-autotune-no-cudagraphs"))
@@ -166,6 +167,12 @@ class TestOneDifference:
     def test_dynamic_size(self, base):
         found = causes(base, recorded(product, (X, Y), dynamic=True))
         assert found == [("dynamic size", "x.size(0)", "static", "dynamic")]
+
+    def test_an_unbacked_size(self, base):
+        x = torch.ones(4, 4)
+        torch._dynamo.decorators.mark_unbacked(x, 0)
+        found = causes(base, recorded(product, (x, Y)))
+        assert found[0] == ("dynamic size", "x.size(0)", "static", "dynamic")
 
     def test_closure(self):
         def scaled(by):
@@ -194,10 +201,28 @@ class TestOneDifference:
         assert [kind for kind, *_ in found] == ["graph"]
         assert "dropout" in found[0][2]
 
+    def test_train_and_eval_with_other_inputs(self):
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+        with torch.no_grad():
+            first = recorded(model.eval(), (X,))
+            found = causes(first, recorded(model.train(), (X,)))
+        assert [kind for kind, *_ in found] == ["graph"]  # of which the counter of batches, a new input, is a consequence
+        assert "False" in found[0][2]
+        assert "True" in found[0][3]
+
+    def test_a_use_in_another_order(self):
+        def function(x, y, *, swapped):
+            return (y @ x, x @ y) if swapped else (x @ y, y @ x)
+
+        first = recorded(partial(function, swapped=False), (X, Y.double().float()))
+        found = causes(first, recorded(partial(function, swapped=True), (X, Y.double().float())))
+        assert [kind for kind, *_ in found] == ["graph"]
+        assert "def forward(" not in found[0][2] + found[0][3]
+
     def test_an_input_that_is_gone(self):
         first = recorded(torch.nn.Linear(4, 4), (X,))
         found = causes(first, recorded(torch.nn.Linear(4, 4, bias=False), (X,)))
-        assert [(kind, component.split(".")[-1], after) for kind, component, _, after in found] == [("input", "bias", "none")]
+        assert [(kind, component.split(".")[-1], after) for kind, component, _, after in found] == [("input", "bias", "absent")]
 
     def test_frozen_parameters(self):
         first = recorded(torch.nn.Linear(4, 4), (X,))
@@ -210,7 +235,7 @@ class TestOneDifference:
             return y @ x @ x
 
         assert causes(base, recorded(other, (X, Y))) == [
-            ("not compiled", "graph of TestOneDifference.test_another_function.<locals>.other", "no such graph", "compiled")
+            ("new graph", "graph of TestOneDifference.test_another_function.<locals>.other", "not compiled", "compiled")
         ]
 
     @pytest.mark.usefixtures("torch_names")
@@ -262,6 +287,58 @@ class TestProfiles:
         assert "y" in found[0][1]
 
 
+class TestHowRunsEnd:
+    """Graphs that the first run has not stored, or that no run can store."""
+
+    def test_a_bypassed_cache(self, base):
+        def chosen(x):
+            return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+
+        first = recorded(chosen, (X,))
+        found = pgo.cachediff(first[0], recorded(chosen, (X,))[0])
+        bypassed = [cause for cause in found if cause.kind == "bypass"]
+        events = [event for event in first[0].caches if event.result == "bypass"]
+        assert len(bypassed) == len({event.cache for event in events})
+        assert {cause.rule for cause in bypassed} <= {"DX401", "DX402"}
+
+    def test_every_graph_is_bypassed(self):
+        run = dynx.Run((CacheEvent("aot_autograd", "bypass", 0, "0/0", None, reason="Unsupported operation"),))
+        found = pgo.cachediff(run, run)
+        assert [(cause.kind, cause.component, cause.before, cause.rule) for cause in found] == [
+            ("bypass", "AOTAutograd cache", "Unsupported operation", "DX402")
+        ]
+        assert not found.problem
+
+    def test_a_graph_that_was_not_stored_in_time(self, base):
+        def other(x, y):
+            return y @ x @ x
+
+        killed = replace(base[0], end={})
+        (new,) = pgo.cachediff(killed, recorded(other, (X, Y))[0])
+        (lost,) = pgo.cachediff(killed, base[0])
+        assert new.advice == lost.advice
+        assert "killed" in new.advice
+
+    def test_the_graphs_of_a_key_that_was_found(self, base):
+        found = replace(base[0], events=tuple(_found_in_aot_autograd(base[0])))
+        assert not pgo.cachediff(base[0], found)
+
+    def test_settings_lost_with_their_line(self, base):
+        second = recorded(product, (X, Y), within=lambda: inductor_config.patch(max_autotune=True))[0]
+        damaged = replace(second, events=tuple(event for event in second.events if not isinstance(event, KeySettings)))
+        assert causes(base, (damaged,)) == [("setting", "torch's configuration", "known", "missing in the run file")]
+
+
+def _found_in_aot_autograd(run):
+    """Yield the events of a run whose graph is in the AOTAutograd cache, but not under its key of inductor."""
+    for event in run.events:
+        if isinstance(event, CacheEvent):
+            event = replace(event, result="hit")
+        elif isinstance(event, CacheKey) and event.cache == "fx_graph":
+            event = replace(event, digest="another", parts=event.parts | {"gm": "another"})
+        yield event
+
+
 class TestArguments:
     def test_files(self, base, tmp_path):
         base[0].save(tmp_path / "a.dynx")
@@ -283,7 +360,5 @@ class TestArguments:
     def test_misses_with_the_same_key(self, base):
         same = pgo.cachediff(base[0], base[0])
         assert [(cause.kind, cause.component) for cause in same] == [("entry", "entry of the same key")]
-        hits = [
-            replace(event, result="hit") if isinstance(event, dynx.records.CacheEvent) else event for event in base[0].events
-        ]
+        hits = [replace(event, result="hit") if isinstance(event, CacheEvent) else event for event in base[0].events]
         assert not pgo.cachediff(base[0], dynx.Run(tuple(hits)))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from dynx.records.location import CodeLine, Location
 _WORD = re.compile(r"\w+")
 _LITERAL = re.compile(r"\b([su]?\d+|torch\.b?float\w+|True|False)\b")  # also names of symbols
 _DELETION = re.compile(r";  [\w, =]+ = None$")  # at the last use of a value
+_CALL = re.compile(r"\s*(?P<name>\w+) = (?P<function>[\w.]+)\(.*")
 _ASSERT = re.compile(r"_assert_scalar|_check\(|sym_constrain_range|_assert_async")
 
 
@@ -27,17 +29,21 @@ class GraphChange(NamedTuple):
 
 
 def graph_change(
-    before: Sequence[CodeLine], after: Sequence[CodeLine], renamed: Callable[[str], str], *, ignore_literals: bool
+    before: Sequence[CodeLine], after: Sequence[CodeLine], *, has_other_names: bool, ignore_literals: bool
 ) -> GraphChange | None:
     """Return the first change between two graphs; None if there is none.
 
+    The signature, which only lists the inputs, counts if nothing else differs.
+
     Args:
-        renamed: replaces the names of symbols in the second graph by those in the first.
+        has_other_names: symbols had other names in the second graph, which were replaced.
         ignore_literals: numbers, dtypes and flags may differ, as they follow from another difference: the sizes in a call of
             `view`, the dtype under autocast.
     """
-    first, second = _lines(before), [renamed(line) for line in _lines(after)]
-    if first == second or (_has_other_names(after, renamed) and _words(first) == _words(second)):
+    if _without_signature(before) != _without_signature(after):
+        before, after = _without_signature(before), _without_signature(after)
+    first, second = _lines(before), _lines(after)
+    if first == second or (has_other_names and _words(first) == _words(second)):
         return None  # the names of symbols change the order in which sympy writes them
     if ignore_literals and _without_literals(first) == _without_literals(second):
         return None
@@ -54,6 +60,20 @@ def graph_change(
     return GraphChange(name, _joined(first[start:end]), _joined(second[other_start:other_end]), location, is_assertion)
 
 
+def flag_changed(before: Sequence[CodeLine], after: Sequence[CodeLine]) -> bool:
+    """Return whether a call in one graph has True where the same call in the other has False."""
+    calls = [{match["name"]: match for line in graph if (match := _CALL.match(line.text))} for graph in (before, after)]
+    for name, call in calls[0].items():
+        other = calls[1].get(name)
+        if other is not None and call["function"] == other["function"] and _flags(call[0]) != _flags(other[0]):
+            return True
+    return False
+
+
+def _flags(call: str) -> list[str]:
+    return re.findall(r"\b(?:True|False)\b", call)
+
+
 def lines_apart(first: Sequence[CodeLine], second: Sequence[CodeLine]) -> int:
     """Return the number of lines that only one of two graphs has, whatever their literals and symbols are."""
     before, after = (Counter(_without_literals(_lines(graph))) for graph in (first, second))
@@ -68,8 +88,9 @@ def _joined(lines: Iterable[str]) -> str:
     return "\n".join(map(str.strip, lines)) or "none"
 
 
-def _has_other_names(after: Sequence[CodeLine], renamed: Callable[[str], str]) -> bool:
-    return any(renamed(line.text) != line.text for line in after)
+def _without_signature(graph: Sequence[CodeLine]) -> list[CodeLine]:
+    """Return the graph with an empty line for its signature, so that the numbers of lines hold."""
+    return [replace(line, text="") if line.text.startswith("def forward(") else line for line in graph]
 
 
 def _assertions(lines: Iterable[str]) -> int:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from dynx.advice.caches.graph_change import graph_change
+from dynx.advice.caches.graph_change import flag_changed, graph_change
 from dynx.advice.names import spoken
-from dynx.records import Location
+from dynx.records import CodeLine, Location
 from dynx.records.cache_key import CacheCause, CacheKey, CauseKind
 
 _WORD = re.compile(r"\w+")
 _SIZE = re.compile(r"\.(size|stride)\(\)\[(\d+)\]")
 _INPUT = re.compile(r"[LG]\[|example_inputs\[")  # beginning of the names of inputs
 _SYSTEM = ("torch_version", "system_info")
-_ABSENT, _OFF = "none", "off"
-_MAX_TEXT = 160
+_ABSENT, _OFF = "absent", "off"
+_MAX_TEXT, _MAX_LINES = 160, 6
 
 _LONG_NAME = re.compile(r"[a-z]+\d{6,}")  # by dynx.symbols.install; torch's own names have two or three digits
 _SCHEME = "call dynx.symbols.install() with the same scheme in every process that shares the caches"
+
+_UNBACKED = re.compile(r"u\d+")
+_PLACEHOLDER = re.compile(r"\bp_(\d+)\b")  # of torch 2.13 and newer: the number of an input that is no size
+_DETERMINISTIC = "torch._inductor.config.deterministic"
 
 _STATE = {  # what the user calls a part of the key; several parts may be of one setting
     "grad_enabled": "torch.is_grad_enabled()",
@@ -49,9 +53,9 @@ _ADVICE: Mapping[CauseKind, str] = {
 
 
 def causes_of(
-    before: CacheKey, after: CacheKey, settings_before: Mapping[str, str], settings_after: Mapping[str, str]
+    before: CacheKey, after: CacheKey, settings_before: Mapping[str, str] | None, settings_after: Mapping[str, str] | None
 ) -> Iterator[CacheCause]:
-    """Yield what made the keys of one graph differ in two runs."""
+    """Yield what made the keys of one graph differ in two runs; settings are None if the run file has lost their line."""
     return _KeyPair(before, after, settings_before, settings_after).causes()
 
 
@@ -59,8 +63,8 @@ def causes_of(
 class _KeyPair:
     before: CacheKey
     after: CacheKey
-    settings_before: Mapping[str, str]
-    settings_after: Mapping[str, str]
+    settings_before: Mapping[str, str] | None
+    settings_after: Mapping[str, str] | None
     changed: dict[str, tuple[str, str]] = field(init=False)  # parts of the keys
 
     def __post_init__(self) -> None:
@@ -70,11 +74,18 @@ class _KeyPair:
         self._names = {source: (name, second[source]) for source, name in first.items() if second.get(source, name) != name}
         self._dynamic = {source: name for source, name in first.items() if source not in second}
         self._static = {source: name for source, name in second.items() if source not in first}
+        for name, (before, after) in self.changed.items():  # sizes of mark_unbacked are inputs only
+            if _INPUT.match(name) and _ABSENT in (before, after) and _UNBACKED.fullmatch(before if after == _ABSENT else after):
+                (self._dynamic if after == _ABSENT else self._static)[name] = name
 
     def causes(self) -> Iterator[CacheCause]:
-        found = [*self._system(), *self._settings(), *self._state(), *self._sizes(), *self._symbols(), *self._inputs()]
+        found = [*self._system(), *self._settings(), *self._state(), *self._sizes(), *self._symbols()]
+        inputs = list(self._inputs())
+        graph = list(self._graph(has_cause=bool(found) or (bool(inputs) and not self._has_other_inputs)))
+        if graph and self._has_other_inputs:
+            inputs = []  # a flag of the graph needs another input: the statistics of batch norm under train()
+        found += inputs
         yield from found
-        graph = list(self._graph(has_cause=bool(found)))
         yield from graph
         if not found and not graph:
             advice = "compare both with TORCH_LOGS=+torch._inductor.codecache, and report it to dynx"
@@ -100,8 +111,15 @@ class _KeyPair:
                 yield self._cause("system", name, *texts)
 
     def _settings(self) -> Iterator[CacheCause]:
-        for name, texts in _changes(self.settings_before, self.settings_after).items():
-            yield self._cause("setting", name, *texts)
+        before, after = self.settings_before, self.settings_after
+        if before is None or after is None:
+            if self.before.settings != self.after.settings:
+                first, second = ("known" if one is not None else "missing in the run file" for one in (before, after))
+                yield self._cause("setting", "torch's configuration", first, second, advice="record the run again")
+            return
+        for name, texts in _changes(before, after).items():
+            if name != _DETERMINISTIC or "deterministic_algorithms" not in self.changed:  # torch sets it then
+                yield self._cause("setting", name, *texts)
 
     def _state(self) -> Iterator[CacheCause]:
         others = (name for name in self.changed if not _is_of_graph(name) and not name.startswith(_SYSTEM))
@@ -159,9 +177,12 @@ class _KeyPair:
         yield from facts.items()
 
     def _graph(self, *, has_cause: bool) -> Iterator[CacheCause]:
-        if self._has_sizes or any(_ABSENT in texts for texts in self._changed_inputs().values()):
-            return  # another number of inputs, from which the graph follows
-        change = graph_change(self.before.graph, self.after.graph, self._in_first_names, ignore_literals=has_cause)
+        if self._has_sizes:
+            return
+        before, after = _with_sources(self.before), _with_sources(self.after, self._in_first_names)
+        if self._has_other_inputs and not flag_changed(before, after):
+            return
+        change = graph_change(before, after, has_other_names=bool(self._renamed), ignore_literals=has_cause)
         if change is not None:
             kind: CauseKind = "runtime assert" if change.is_assertion else "graph"
             yield self._cause(kind, change.name, change.before, change.after, location=change.location)
@@ -171,6 +192,11 @@ class _KeyPair:
             yield self._cause("input", "order of inputs", *self.changed["order of inputs"])
         elif "gm" in self.changed:
             yield self._cause("graph", "constants of the graph", *self.changed["gm"])
+
+    @property
+    def _has_other_inputs(self) -> bool:
+        """Whether an input is absent in one run, from which the graph follows."""
+        return any(_ABSENT in texts for texts in self._changed_inputs().values())
 
     @property
     def _has_sizes(self) -> bool:
@@ -200,6 +226,17 @@ def _used(key: CacheKey) -> dict[str, str]:
     """Return the symbols that the inputs or the graph of a key use, by source."""
     words = {word for text in (*key.parts.values(), *(line.text for line in key.graph)) for word in _WORD.findall(text)}
     return {source: name for name, source in key.symbols.items() if name in words}
+
+
+def _with_sources(key: CacheKey, renamed: Callable[[str], str] = str) -> list[CodeLine]:
+    """Return the code of a graph in which inputs have the names of their sources, so that their order does not matter."""
+    sources = [_size(name) for name, text in key.parts.items() if _INPUT.match(name) and not _SIZE.search(name)]
+
+    def named(match: re.Match[str]) -> str:
+        number = int(match[1])
+        return sources[number] if number < len(sources) else match[0]
+
+    return [replace(line, text=_PLACEHOLDER.sub(named, renamed(line.text))) for line in key.graph]
 
 
 def _is_of_graph(name: str) -> bool:
@@ -234,4 +271,5 @@ def _size(source: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "…"
+    lines = [line if len(line) <= _MAX_TEXT else line[:_MAX_TEXT] + "…" for line in text.splitlines()]
+    return "\n".join(lines if len(lines) <= _MAX_LINES else [*lines[:_MAX_LINES], f"… and {len(lines) - _MAX_LINES} more"])

@@ -44,7 +44,7 @@ def _names_of(key: CacheKey, earlier: list[CacheKey], values: Mapping[str, Mappi
     """Return the renamed symbols if there is an earlier key that differs in nothing else."""
     for other in reversed(earlier):
         if other.location == key.location and other.digest != key.digest:
-            causes = tuple(causes_of(other, key, values.get(other.settings, {}), values.get(key.settings, {})))
+            causes = tuple(causes_of(other, key, values.get(other.settings), values.get(key.settings)))
             if all(cause.kind == "symbol name" for cause in causes):
                 return causes
     return ()

@@ -15,19 +15,24 @@ def of_causes(diff: CacheDiff) -> Iterator[Block]:
         first, *rest = diff.problem.splitlines()
         yield Block(first, notes=tuple(map(str.strip, rest)))
         return
-    total = diff.same + diff.different
-    title = (
-        f"{diff.different} of {words.plural(total, 'key')} {'differs' if diff.different == 1 else 'differ'}"
-        if diff.different
-        else "all keys are the same"
-    )
-    yield Block(title, words.plural(len(diff.causes), "cause") if diff else "no graph missed the caches")
+    yield Block(_title(diff), words.plural(len(diff.causes), "cause") if diff else "no graph missed the caches")
     for cause in diff:
         yield Block(f"{cause.kind}: {cause.component}", _remark(cause), notes=(*_values(cause), f"→ {cause.advice}"))
 
 
+def _title(diff: CacheDiff) -> str:
+    total = diff.same + diff.different
+    if not total:
+        return "no graph has a key"
+    if not diff:
+        return "all keys are the same"
+    return f"{diff.different} of {words.plural(total, 'key')} {'differs' if diff.different == 1 else 'differ'}"
+
+
 def _values(cause: CacheCause) -> Iterator[str]:
-    if cause.kind in ("graph", "runtime assert"):
+    if cause.kind == "bypass":
+        yield cause.before
+    elif cause.kind in ("graph", "runtime assert"):
         yield from (f"- {line}" for line in cause.before.splitlines())
         yield from (f"+ {line}" for line in cause.after.splitlines())
     else:
