@@ -23,11 +23,11 @@ NAMES = ("bias_rows", "two_dims", "steps", "training", "nonzero", "sequential", 
 TIMED, PAIRS, BOUND = "training", 5, 0.5
 
 
-def process(script: str, *args: object, directory: str, seed: int) -> object:
+def process(script: str, *args: object, directory: str, seed: int, **variables: str) -> object:
     """Run a script in a process of its own, and return what it printed as JSON."""
-    caches = {"TORCHINDUCTOR_CACHE_DIR": directory, "TORCH_COMPILE_JOB_ID": "job", "PYTHONHASHSEED": str(seed)}
+    variables |= {"TORCHINDUCTOR_CACHE_DIR": directory, "PYTHONHASHSEED": str(seed)}
     command = [sys.executable, str(HERE / script), *map(str, args)]
-    done = subprocess.run(command, env=os.environ | caches, text=True, capture_output=True, check=False)
+    done = subprocess.run(command, env=os.environ | variables, text=True, capture_output=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -37,8 +37,9 @@ def second_process(name: str, scheme: str) -> dict[str, float]:
     """Run a program twice, and return what the second process compiled."""
     with tempfile.TemporaryDirectory() as directory:
         profile = "torch" if scheme == "torch" else f"{directory}/profile.json"
-        process("programs.py", name, 0, profile, directory=directory, seed=1)
-        return process("programs.py", name, 1, profile, directory=directory, seed=2)
+        job = {"TORCH_COMPILE_JOB_ID": "job"} if scheme == "torch" else {}  # torch keeps a profile of its own
+        process("programs.py", name, 0, profile, directory=directory, seed=1, **job)
+        return process("programs.py", name, 1, profile, directory=directory, seed=2, **job)
 
 
 def matching(amount: int, programs: int, scheme: str) -> int:

@@ -8,6 +8,8 @@ from typing import Literal
 from dynx.records.location import Location
 from dynx.records.record import Record
 
+TORCHS_PROFILE = "torch's profile"  # what records call the profile that torch loads itself
+
 
 @dataclass(frozen=True, slots=True)
 class CacheEvent(Record):

@@ -141,6 +141,29 @@ class TestFilesOfTorch:
             torch._dynamo.reset()
             assert run(4, 6) == (1, [("size 0", "torch's profile")])  # which learned it from the one of dynx
 
+    def test_the_job_id_keeps_a_size_of_no_use(self, caches):
+        def total(x, y):
+            out = y
+            for row in range(x.size(0)):
+                out = out + x[row]
+            return out
+
+        def run(*sizes):
+            compiled = torch.compile(total, backend="eager")
+            with dynx.watch() as watch, pgo.record() as recorder:
+                for rows, length in sizes:
+                    compiled(torch.ones(rows, 1), torch.ones(length))
+            torch._dynamo.reset()
+            return watch, recorder.profile()
+
+        with torch.compiler.config.patch(job_id="of no use"):
+            _, pruned = run((3, 4), (3, 6), (5, 9))
+            with pruned.apply():
+                watch, _ = run((3, 8))
+        (finding,) = [finding for finding in watch.findings if finding.rule == "DX405"]
+        assert finding.title == "x.size()[0] is dynamic in torch's profile, and this line needs its value"
+        assert "TORCH_COMPILE_JOB_ID" in finding.advice
+
     def test_the_file_of_a_job_is_converted(self, caches):
         with torch.compiler.config.patch(job_id="job"):
             run(4, 6)

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 from dynx._torch.shapes.closure_hash import hashes_closures
 from dynx._torch.shapes.code_state import RawCodeId, plain, plain_sizes
+from dynx.records.observed import TORCHS_PROFILE
 from dynx.records.profile import DYNAMIC, Seen, SourceProfile
-
-OF_TORCH = "torch's profile"  # the name of the profile that torch loads itself
 
 
 class CodeKey(NamedTuple):
@@ -86,7 +85,7 @@ def _profiles() -> list[Begun]:
     if not pgo._INIT_CODE_STATE:
         return begun
     sizes = {code_key(code): sizes for code, sizes in plain(pgo._INIT_CODE_STATE).items()}
-    return [*begun, Begun(OF_TORCH, sizes, sizes)]
+    return [*begun, Begun(TORCHS_PROFILE, sizes, sizes)]
 
 
 def _key_of(tx: Any) -> CodeKey:

@@ -47,7 +47,8 @@ _ADVICE: Mapping[CauseKind, str] = {
     "input": "compile this input in the first run too, or pass it as in the first run",
     "dynamic size": "begin both runs with one profile: dynx run --pgo profile.json, or mark the size as dynamic in both",
     "symbol name": "call dynx.symbols.install() in both runs, before the first compilation",
-    "runtime assert": "save the profile with dynx run --pgo or pgo.record().profile(), which leave out what is specialized",
+    "runtime assert": "use a profile of dynx run --pgo or pgo.record().profile(), which leave out what is specialized, "
+    "and unset TORCH_COMPILE_JOB_ID: torch's own profile keeps it",
     "graph": "the function was traced to another graph: look at its source, constants and flags such as train() at this line",
 }
 

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from dynx.advice.names import spoken
 from dynx.advice.rule import Rule, RuleAtLine
 from dynx.records.finding import Finding
-from dynx.records.observed import ProfileMiss, Specialized
+from dynx.records.observed import TORCHS_PROFILE, ProfileMiss, Specialized
 
 CLOSURE = Rule("DX404", "the profile has this function with another closure")
 SPECIALIZED = Rule("DX405", "a size that is dynamic in the profile is specialized")
 
 _PORTABLE = "save the profile with dynx run --pgo, or under dynx.pgo.stable_closure_hash(), and use it in the same way"
 _PRUNED = "leave it out of the profile: save it with dynx run --pgo or pgo.record().profile(), or use dynx pgo prune"
+_OF_TORCH = "unset TORCH_COMPILE_JOB_ID and use dynx run --pgo profile.json, which leaves such sizes out"
 
 
 def find(misses: Iterable[ProfileMiss], specialized: Iterable[Specialized]) -> Iterator[Finding]:
@@ -35,4 +36,5 @@ def find(misses: Iterable[ProfileMiss], specialized: Iterable[Specialized]) -> I
         if place not in seen:
             seen.add(place)
             title = f"{spoken(fixed.source)} is dynamic in {fixed.profile}, and this line needs its value"
-            yield Finding(SPECIALIZED.id, title, fixed.location, 0.0, (fixed.source,), _PRUNED)
+            advice = _OF_TORCH if fixed.profile == TORCHS_PROFILE else _PRUNED
+            yield Finding(SPECIALIZED.id, title, fixed.location, 0.0, (fixed.source,), advice)
