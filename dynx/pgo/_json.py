@@ -17,6 +17,9 @@ from dynx.records.profile import DYNAMIC, NOT_FINITE, Atom, Atoms, FrameProfile,
 
 SCHEMA = 1
 _MAX_DIMS = 64  # of a tensor in torch
+_MIN, _MAX = -(2**63), 2**63 - 1  # of a size
+_MAX_COUNT = 2**31  # lines and dims are less
+_SHORT = 100  # characters of a compile id
 _MAX_TEXT = 10_000  # characters of a path or source
 _FRAME = ("file", "file_hash", "name", "line", "closure", "qualname", "source_hash", "offset", "sources")
 
@@ -111,20 +114,25 @@ def _closure(value: Any) -> int | None:
 def _source(name: str, data: Any) -> SourceProfile:
     try:
         get = _object(data).get
-        seen = tuple(map(_seen, _list(get("seen", []))))
-        return SourceProfile(_atom(get("scalar"), NOT_FINITE), _atoms(get("size"), ()), _atoms(get("stride"), _PRODUCTS), seen)
+        size, stride = get("size"), get("stride")
+        seen = tuple([_seen(item) for item in _list(get("seen", []))])
+        return SourceProfile(_atom(get("scalar"), NOT_FINITE), _atoms(size, ()), _atoms(stride, _PRODUCTS), seen)
     except InvalidProfile as error:
         raise InvalidProfile(f"{name:.80}: {error}") from None
 
 
 def _seen(data: Any) -> Seen:
-    if not isinstance(data, list) or len(data) != 4:
+    if type(data) is not list or len(data) != 4:
         raise InvalidProfile("a value is no list of dim, value, run and compile id")
     dim, value, run, compile_id = data
-    number = _atom(value, NOT_FINITE)
-    if number is None or number == DYNAMIC:
-        raise InvalidProfile("a value is no number")
-    return Seen(None if dim is None else _count(dim), number, _text(run), _text(compile_id))
+    if type(dim) is not int or type(value) is not int or not (0 <= dim < _MAX_COUNT and _MIN <= value <= _MAX):
+        number = _atom(value, NOT_FINITE)  # few are no sizes
+        if number is None or number == DYNAMIC:
+            raise InvalidProfile("a value is no number")
+        dim, value = None if dim is None else _count(dim), number
+    if type(compile_id) is not str or len(compile_id) > _SHORT or not compile_id.isprintable():
+        compile_id = _text(compile_id)
+    return Seen(dim, value, _text(run), compile_id)
 
 
 def _atoms(value: Any, texts: Container[str]) -> Atoms:
@@ -133,12 +141,12 @@ def _atoms(value: Any, texts: Container[str]) -> Atoms:
     sizes = _list(value)
     if len(sizes) > _MAX_DIMS:
         raise InvalidProfile(f"it has {len(sizes)} dims, torch allows {_MAX_DIMS}")
-    return tuple([_atom(size, texts) for size in sizes])
+    return tuple([size if type(size) is int and 0 <= size <= _MAX else _atom(size, texts) for size in sizes])
 
 
 def _atom(value: Any, texts: Container[str]) -> Atom:
     """Return a size, stride or number; `texts` are those that it may be besides `"dynamic"`."""
-    if type(value) is int and -(2**63) <= value < 2**63:
+    if type(value) is int and _MIN <= value <= _MAX:
         return value
     if value is None or value == DYNAMIC:
         return DYNAMIC if value else None
@@ -151,15 +159,17 @@ _PRODUCTS = frozenset(f"size({dim})*stride({dim})" for dim in range(_MAX_DIMS))
 
 
 def _text(value: Any) -> str:
+    if type(value) is str and len(value) <= _MAX_TEXT and value.isprintable():  # nearly all
+        return value
     if not isinstance(value, str):
         raise InvalidProfile("a text is missing, or no text")
     if len(value) > _MAX_TEXT:
         raise InvalidProfile(f"a text has {len(value)} characters, more than the {_MAX_TEXT} that dynx reads")
-    return value if value.isprintable() else visible(value)
+    return visible(value)
 
 
 def _count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 2**31:
+    if type(value) is not int or not 0 <= value < _MAX_COUNT:
         raise InvalidProfile("a line or dim is missing, or no number")
     return value
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from dynx._handle import Handle
 from dynx._torch.shapes.symbol_ids import replace_ids
-from dynx.symbols._schemes import Scheme, allocated, scheme_of
+from dynx.symbols._schemes import Scheme, allocator, scheme_of
 
 _installed: list[InstalledScheme] = []
 
@@ -16,7 +14,7 @@ class InstalledScheme(Handle):
 
     def __init__(self, name: str, scheme: Scheme) -> None:
         self.name, self.scheme = name, scheme
-        self._wrapping = replace_ids(partial(allocated, scheme))
+        self._wrapping = replace_ids(allocator(scheme))
         _installed.append(self)
 
     def remove(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import blake2b
 
 from dynx.errors import UsageError
@@ -33,6 +34,7 @@ def blake31(source: str, attempt: int) -> int:
 
 
 SCHEMES: Mapping[str, Scheme] = {"blake63": blake63, "blake31": blake31}
+_BITS: Mapping[Scheme, int] = {blake63: 63, blake31: 31}
 
 
 def scheme_of(scheme: str | Scheme) -> Scheme:
@@ -54,6 +56,20 @@ def scheme_of(scheme: str | Scheme) -> Scheme:
                 "  names have to be equal in every process: compute them from the source alone"
             )
     return scheme
+
+
+def allocator(scheme: Scheme) -> Callable[[str, set[int]], tuple[int, bool]]:
+    """Return a function that returns the number of a source, and whether its own number (of attempt 0) was in use."""
+    bits = _BITS.get(scheme)
+    if bits is None:
+        return partial(allocated, scheme)
+    unused_bits = 64 - bits
+
+    def allocate(source: str, used: set[int]) -> tuple[int, bool]:  # `hashed` without its calls: it runs for each symbol
+        number = int.from_bytes(blake2b(source.encode(), digest_size=8).digest()) >> unused_bits
+        return (number, False) if number not in used else allocated(scheme, source, used)
+
+    return allocate
 
 
 def allocated(scheme: Scheme, source: str, used: set[int]) -> tuple[int, bool]:
