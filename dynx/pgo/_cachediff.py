@@ -69,11 +69,12 @@ def cachediff(a: HasCacheKeys | str | Path, b: HasCacheKeys | str | Path) -> Cac
         input x.dtype torch.float32 torch.float64
     """
     first, second = _side(a), _side(b)
-    bypassed = [event for event in second.caches if event.result == "bypass"]
-    for name, side in (("first", first), ("second", second)):
-        if not side.cache_keys and not bypassed:
-            return CacheDiff(problem=f"the {name} run {_NO_KEYS}")
-    return _Comparison(first, second).result()
+    comparison = _Comparison(first, second)
+    if second.cache_keys or not comparison.bypassed:  # a run whose graphs all bypassed the caches has no keys
+        for name, side in (("first", first), ("second", second)):
+            if not side.cache_keys:
+                return CacheDiff(problem=f"the {name} run {_NO_KEYS}")
+    return comparison.result()
 
 
 def _side(run: HasCacheKeys | str | Path) -> HasCacheKeys:
@@ -103,8 +104,12 @@ class _Comparison:
             same, different = same + len(known), different + len(others)
             # a graph of the FX graph cache is made from that of the AOTAutograd cache: the first key tells
             causes += self._causes(others[0]) if others else self._lost(known)
-        causes += map(_bypassed, (event for event in self.second.caches if event.result == "bypass"))
+        causes += map(_bypassed, self.bypassed)
         return CacheDiff(tuple(_merged(causes)), same, different)
+
+    @property
+    def bypassed(self) -> list[CacheEvent]:
+        return [event for event in self.second.caches if event.result == "bypass"]
 
     def _is_known(self, key: CacheKey) -> bool:
         return (key.cache, key.digest) in self._known

@@ -34,7 +34,7 @@ def blake31(source: str, attempt: int) -> int:
 
 
 SCHEMES: Mapping[str, Scheme] = {"blake63": blake63, "blake31": blake31}
-_BITS: Mapping[Scheme, int] = {blake63: 63, blake31: 31}
+_BITS: tuple[tuple[Scheme, int], ...] = ((blake63, 63), (blake31, 31))
 
 
 def scheme_of(scheme: str | Scheme) -> Scheme:
@@ -60,7 +60,7 @@ def scheme_of(scheme: str | Scheme) -> Scheme:
 
 def allocator(scheme: Scheme) -> Callable[[str, set[int]], tuple[int, bool]]:
     """Return a function that returns the number of a source, and whether its own number (of attempt 0) was in use."""
-    bits = _BITS.get(scheme)
+    bits = next((bits for known, bits in _BITS if known is scheme), None)  # a scheme of the user may have no hash
     if bits is None:
         return partial(allocated, scheme)
     unused_bits = 64 - bits

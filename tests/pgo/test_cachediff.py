@@ -352,6 +352,11 @@ class TestArguments:
         assert found.problem.startswith("the second run has no keys of graphs\n")
         assert not found
 
+    def test_a_first_run_without_keys_beside_a_bypass(self, base):
+        bypass = CacheEvent("aot_autograd", "bypass", 0, "1/0", None, reason="Unsupported operation")
+        found = pgo.cachediff(dynx.Run(), replace(base[0], events=(*base[0].events, bypass)))
+        assert found.problem.startswith("the first run has no keys of graphs\n")
+
     def test_a_file_of_something_else(self, base, tmp_path):
         (tmp_path / "x").write_text("{}")
         with pytest.raises(BadRunFile):

@@ -97,6 +97,14 @@ class TestCollisions:
             for order in itertools.permutations([f"L['x{index}']" for index in range(4)]):
                 assert names_of(ShapeEnv(), order) == names_of(ShapeEnv(), order)
 
+    def test_a_scheme_without_a_hash(self):
+        class Lengths(list):  # lists are not hashable
+            def __call__(self, source, attempt):
+                return len(source) + attempt
+
+        with symbols.install(Lengths()):
+            assert ShapeEnv()._generate_unique_id("L['x'].size()[0]") == 16
+
     def test_a_scheme_with_one_number_ends(self):
         with symbols.install(lambda source, attempt: 3):
             assert sorted(names_of(ShapeEnv(), map(str, range(50))).values()) == list(range(3, 53))
