@@ -1,6 +1,7 @@
 """Every exception that dynx raises.
 
 DynxError
+├── BadCodec            a codec does not give back the tensor that it stored
 ├── BadProfile          a file is not a profile of dynamic sizes
 ├── BadRunFile          a file is not a dynx run file
 ├── CaptureError        a graph cannot be captured as a CUDA graph, with or_error=True
@@ -19,6 +20,7 @@ DynxError
 from __future__ import annotations
 
 __all__ = [
+    "BadCodec",
     "BadProfile",
     "BadRunFile",
     "CaptureError",
@@ -41,6 +43,13 @@ class DynxError(Exception):
     """Base class of all errors of dynx.
 
     The first line of the message says what happened, where and why; an indented second line says what to do next.
+    """
+
+
+class BadCodec(DynxError):
+    """Raised when a codec of `dynx.saved` cannot store a tensor, or gives back another shape, dtype or device.
+
+    Raised while the graph is compiled, so no gradient is computed from such a tensor.
     """
 
 

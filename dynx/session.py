@@ -32,6 +32,7 @@ from dynx.records.runfile import RunWriter
 if TYPE_CHECKING:
     from dynx.comptime import PostMortem, Timeline
     from dynx.pgo import CacheKeys
+    from dynx.saved import SavedGraphs
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,8 +50,8 @@ def watch(*, out: str | Path | None = None, detail: Detail = "normal") -> Watch:
             3 of several writes `run.rank3.dynx` instead of `run.dynx`.
         detail: "normal", or "full", which adds the tracing cost of each line (`run.timeline`), the state of the trace at each
             graph break (`run.post_mortem`), the guards (`run.guards`) and the graph code (`run.graph_code`) of each
-            compilation, and the keys of graphs in torch's caches on disk (`run.cache_keys`, for `pgo.cachediff`); it makes
-            tracing up to a fifth slower.
+            compilation, what graphs save for backward (`run.saved`), and the keys of graphs in torch's caches on disk
+            (`run.cache_keys`, for `pgo.cachediff`); it makes tracing up to a fifth slower.
 
     Returns:
         A context manager and decorator with the members of `dynx.Run`, up to date at each access. A decorated function has the
@@ -100,6 +101,7 @@ class Watch(RunMembers):
         self._cache_keys: CacheKeys | None = None
         self._timeline: Timeline | None = None
         self._post_mortem: PostMortem | None = None
+        self._saved: SavedGraphs | None = None
         self._started = 0.0
 
     @property
@@ -152,9 +154,11 @@ class Watch(RunMembers):
         if self._detail == "full":
             from dynx.comptime import PostMortem, Timeline
             from dynx.pgo import CacheKeys
+            from dynx.saved import SavedGraphs
 
             self._details, self._cache_keys = CompileDetails(self._record), CacheKeys(self._record)
             self._listening = listen(self._record, on_start=self._cache_keys.on_start, on_end=self._details.on_end)
+            self._saved = SavedGraphs(lambda graph: None)  # adds them to the records of their compilation
             self._timeline, self._post_mortem = Timeline().__enter__(), PostMortem().__enter__()
         else:
             self._listening = listen(self._record)
@@ -179,6 +183,9 @@ class Watch(RunMembers):
             self._details.remove()
         if self._cache_keys is not None:
             self._cache_keys.remove()
+        if self._saved is not None:
+            self._saved.remove()
+            self._saved = None
         if self._children is not None:
             self._children.remove()
             self._children = None

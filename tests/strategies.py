@@ -28,6 +28,8 @@ from dynx.records import (
     ProfileMiss,
     Reason,
     Recompile,
+    SavedGraph,
+    SavedTensor,
     Skip,
     Skipped,
     Specialized,
@@ -100,6 +102,22 @@ states = st.builds(
     counts,
     guards,
 )
+saved_tensors = st.builds(
+    SavedTensor,
+    texts,
+    st.sampled_from(["activation", "param"]),
+    texts,
+    texts,
+    st.lists(counts, max_size=3).map(tuple),
+    counts,
+    counts,
+    st.none() | texts,
+    st.none() | texts,
+    st.booleans(),
+    st.booleans(),
+    texts,
+    st.none() | locations(),
+)
 guard_infos = st.builds(
     GuardInfo,
     st.sampled_from(["size", "value", "global_state"]),
@@ -133,6 +151,9 @@ by_class = {  # every kind of record that a run may hold
     GraphRecorded: st.builds(GraphRecorded, parts, seconds, counts, counts, counts),
     AddressChange: st.builds(AddressChange, texts, counts, counts, counts, st.none() | locations(0), st.booleans()),
     CompiledGuards: st.builds(CompiledGuards, counts, ids, locations(), st.lists(guard_infos, max_size=3).map(tuple), counts),
+    SavedGraph: st.builds(
+        SavedGraph, counts, ids, st.none() | locations(), st.lists(saved_tensors, max_size=3).map(tuple), st.booleans()
+    ),
     KeySettings: st.builds(KeySettings, texts, st.dictionaries(texts, texts, max_size=3)),
     CacheKey: st.builds(
         CacheKey,

@@ -22,7 +22,7 @@ EXPORTED = {
         Config RawGraph RecordedCallable backend explain fast_path graphed raw_graphs reset stats train_step
     """,
     "dynx.errors": """
-        BadProfile BadRunFile CaptureError CaptureFailed CheckFailed ComptimeFailed DynxError DynxWarning NoSuchLocal
+        BadCodec BadProfile BadRunFile CaptureError CaptureFailed CheckFailed ComptimeFailed DynxError DynxWarning NoSuchLocal
         NotConstant ProbeFailed StaleEntry UnknownRule UnsupportedTorch UsageError
     """,
     "dynx.guards": "compile count_hits evict inspect keyed pin profile recompiles reset would_recompile",
@@ -30,15 +30,20 @@ EXPORTED = {
     "dynx.records": """
         AddressChange Attempt Backward BecameDynamic BreakState CacheCause CacheDiff CacheEvent CacheKey
         CacheReport CodeLine Compile CompiledGuards CostNode CudagraphReport CudagraphStats DynamicSize
-        DynamicSizes Effect Entry Finding FrameCost FrameMatch FrameProfile FrameState GaveUp GraphBreak
-        GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts GuardInfo GuardNode
-        GuardSetting KeySettings LineCost Location Logged NameCollision ProfileChange ProfileData ProfileDiff
-        ProfileMatches ProfileMiss PrunableSize Reason Recompile Record Run Seen Shown Skip Skipped
-        SourceProfile Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard
-        Trouble Verdict
+        DynamicSizes Effect Entry Finding FrameCost FrameMatch FrameProfile FrameState GaveUp GradError
+        GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts GuardInfo
+        GuardNode GuardSetting KeySettings LineCost Location Logged NameCollision ParameterError
+        ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize Reason Recompile
+        Record Run SavedGraph SavedPlan SavedReport SavedTensor Seen Shown Skip Skipped SourceProfile
+        Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard
+        TriedRule Trouble Verdict
     """,
     "dynx.report": """
         dot html perfetto post_mortem post_mortem_html processes record record_html terminal timeline timeline_html
+    """,
+    "dynx.saved": """
+        Codec GradError Rule SavedGraph SavedGraphs SavedHooks SavedPlan SavedReport SavedTensor codecs grad_error hooks
+        inlineable_hooks plan report rule
     """,
     "dynx.symbols": "InstalledScheme audit install report",
 }
@@ -49,6 +54,7 @@ API = [
     "dynx.errors",
     "dynx.guards",
     "dynx.records",
+    "dynx.saved",
     "dynx.symbols",
 ]  # what users import from
 IMPORTED = {"dynx.cudagraphs": {"close_all", "reset_stats"}}  # the package imports them for its own `reset`

@@ -74,6 +74,7 @@ class Scope:
     profile_misses: list[ProfileMiss] = field(default_factory=list)
     caches: list[CacheEvent] = field(default_factory=list)
     warnings: list[TorchWarning] = field(default_factory=list)
+    further: list[Record] = field(default_factory=list)  # of features, as of tensors that a graph saves
     failed_at: Location | None = None  # set if it failed, at a line that torch names
     nested_seconds: float = 0.0  # of compilations started by this one, which have records of their own
     elapsed: float = 0.0
@@ -164,6 +165,7 @@ class Scope:
             *self.specialized,
             *self.caches,
             *self.warnings,
+            *self.further,
         ]
         if ending.limit is not None:
             allowed, fatal = limit_value(ending.limit), ending.outcome == "failed"

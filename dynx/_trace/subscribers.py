@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from dynx._torch.cache.entries import guards_of_result
 from dynx._torch.cache.guard_failures import recompile_call, refused_call
@@ -17,6 +17,7 @@ from dynx._torch.compilation.metrics import global_state
 from dynx._torch.hooks import After, Before
 from dynx._torch.shapes.known_sizes import known_sizes, other_closure
 from dynx._torch.tracing.graph_breaks import read_break
+from dynx._torch.tracing.translator import trace_id
 from dynx._trace.cache_keys import CompiledKeys
 from dynx._trace.compile_scope import CompileKey, Generations, Scope, function_location
 from dynx._trace.dispatch import CompileEnd, StartListener, emit, end_listeners, start_listeners
@@ -26,7 +27,21 @@ from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, expla
 from dynx._trace.safe_read import described
 from dynx._trace.source_names import in_words_of_the_user
 from dynx._trace.user_location import call_site, first_line, owner_of_file, user_location
-from dynx.records import Backward, CacheEvent, Compile, GraphBreak, Location, Reason, Recompile, Skipped, TorchWarning, Trouble
+from dynx.records import (
+    Backward,
+    CacheEvent,
+    Compile,
+    GraphBreak,
+    Location,
+    Reason,
+    Recompile,
+    Record,
+    Skipped,
+    TorchWarning,
+    Trouble,
+)
+
+R = TypeVar("R", bound=Record)
 
 
 class BackwardInProgress(NamedTuple):
@@ -53,6 +68,18 @@ def facts_of(compile_id: str) -> EntryFacts | None:
 def generation() -> int:
     """Return the number of calls of `torch._dynamo.reset()` that were detected so far."""
     return _generations.current
+
+
+def add_record(make: Callable[[int, str, Location | None], R], *, is_emitted: bool = True) -> R:
+    """Make a record of the compilation in progress on this thread; it is emitted with the compilation's other records.
+
+    `make` gets the generation, the compile id, and the location of the function, which is None where nothing listens.
+    """
+    scope = _scope()
+    record = make(*scope.key, scope.location) if scope is not None else make(generation(), trace_id().compile_id, None)
+    if scope is not None and is_emitted:
+        scope.further.append(record)
+    return record
 
 
 def clear_facts() -> None:

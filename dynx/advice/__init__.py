@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dynx.advice import break_rules, breaks, caches, cudagraphs, limits, recompile_rules, recompiles
+from dynx.advice import break_rules, breaks, caches, cudagraphs, limits, recompile_rules, recompiles, saved
 from dynx.advice.caches import profiles, renamed
 from dynx.advice.names import spoken
 from dynx.advice.pages import page
@@ -35,6 +35,7 @@ RULES: Mapping[str, Rule] = {
             profiles.CLOSURE,
             profiles.SPECIALIZED,
             *cudagraphs.RULES,
+            *saved.RULES,
         ),
         key=lambda rule: rule.id,
     )
@@ -58,6 +59,7 @@ def advise(run: Run) -> tuple[Finding, ...]:
     findings += renamed.find(run.cache_keys, run.cache_settings, run.caches, run.compiles)
     findings += profiles.find(run.profile_misses, run.specialized)
     findings += cudagraphs.find(run.cudagraph_skips, run.address_changes)
+    findings += saved.find(run.saved)
     return tuple(sorted(findings, key=lambda finding: -finding.seconds))
 
 

@@ -16,6 +16,7 @@ FAMILIES = {
     "DX4": "Compile caches on disk",
     "DX5": "Graph breaks in libraries",
     "DX6": "CUDA graphs",
+    "DX7": "Saved tensors",
 }
 
 

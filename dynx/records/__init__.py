@@ -41,6 +41,8 @@ from dynx.records.profile import (
 from dynx.records.recompile import Reason, Recompile
 from dynx.records.record import Record
 from dynx.records.run import Run
+from dynx.records.saved import SavedGraph, SavedTensor
+from dynx.records.saved_report import GradError, ParameterError, SavedPlan, SavedReport, TriedRule
 from dynx.records.shown import Shown
 from dynx.records.symbols import NameCollision, Symbol, SymbolReport
 from dynx.records.timeline import LineCost, TracedCompile
@@ -73,6 +75,7 @@ __all__ = [
     "FrameProfile",
     "FrameState",
     "GaveUp",
+    "GradError",
     "GraphBreak",
     "GraphCode",
     "GraphInput",
@@ -89,6 +92,7 @@ __all__ = [
     "Location",
     "Logged",
     "NameCollision",
+    "ParameterError",
     "ProfileChange",
     "ProfileData",
     "ProfileDiff",
@@ -99,6 +103,10 @@ __all__ = [
     "Recompile",
     "Record",
     "Run",
+    "SavedGraph",
+    "SavedPlan",
+    "SavedReport",
+    "SavedTensor",
     "Seen",
     "Shown",
     "Skip",
@@ -112,6 +120,7 @@ __all__ = [
     "TraceState",
     "TracedCompile",
     "TracedGuard",
+    "TriedRule",
     "Trouble",
     "Verdict",
 ]

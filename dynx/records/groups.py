@@ -17,7 +17,8 @@ from dynx.records.observed import BecameDynamic, CacheEvent, ProfileMiss, Specia
 from dynx.records.post_mortem import BreakState
 from dynx.records.recompile import Recompile
 from dynx.records.record import Record
-from dynx.records.table import Cell, Change, Function, Line, Seconds, Strong, Table, Times, Value
+from dynx.records.saved import SavedGraph
+from dynx.records.table import Bytes, Cell, Change, Function, Line, Seconds, Strong, Table, Times, Value
 from dynx.records.timeline import LineCost, TracedCompile
 
 _CUDA_GRAPHS = "CUDA graphs: not captured, and recorded"
@@ -199,6 +200,17 @@ class Groups:
             lambda r: [(r.id, Value(r.source), r.code, r.location)],
             lambda r: [Line(r.id, (Value(r.source), r.code), r.location)],
             order=45,
+        ),
+    )
+    saved = Kind(
+        SavedGraph,
+        "saved_graph",
+        'What graphs save for backward: those under `dynx.saved.hooks`; with `watch(detail="full")` all.',
+        table=Table(
+            "Saved for backward",
+            ("id", "function", "tensors", "bytes", "stored in"),
+            lambda r: [(r.id, r.location and Function(r.location), len(r.activations), Bytes(r.bytes), Bytes(r.saved_bytes))],
+            order=75,
         ),
     )
     profile_misses = Kind(ProfileMiss, "profile_miss", "Functions whose dynamic sizes a profile has under another closure.")

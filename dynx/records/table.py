@@ -22,6 +22,12 @@ class Seconds(NamedTuple):
     value: float
 
 
+class Bytes(NamedTuple):
+    """A table cell with an amount of memory."""
+
+    value: int
+
+
 class Times(NamedTuple):
     """A table cell with the number of times that the same thing was observed."""
 
@@ -63,7 +69,7 @@ class Source(NamedTuple):
 
 
 # None is an empty cell
-Cell = str | int | Location | Reason | Seconds | Times | Change | Function | Strong | Value | Source | None
+Cell = str | int | Location | Reason | Seconds | Bytes | Times | Change | Function | Strong | Value | Source | None
 
 
 class Line(NamedTuple):

@@ -12,7 +12,7 @@ from dynx.advice import spoken
 from dynx.advice.recompiles import subject_of
 from dynx.records import Location, Reason, Record, Run
 from dynx.records.kind import kinds_of
-from dynx.records.table import Cell, Change, Function, Seconds, Source, Strong, Table, Times, Value
+from dynx.records.table import Bytes, Cell, Change, Function, Seconds, Source, Strong, Table, Times, Value
 from dynx.report import _words as words
 
 
@@ -36,6 +36,8 @@ def plain(cell: Cell) -> str:
             return words.function(cell.location)
         case Seconds():
             return words.seconds(cell.value)
+        case Bytes():
+            return words.size(cell.value)
         case Times():
             return str(cell.number)
         case Strong():

@@ -51,6 +51,17 @@ def shape_env_in(values: Iterable[Any]) -> Any | None:
     return None
 
 
+def known_size(size: Any) -> int:
+    """Return a size as a number: a symbolic one as in the call that is being compiled, 0 if only a run decides it.
+
+    Torch: `SymNode.expr` and `ShapeEnv.backed_var_to_val`, alike in 2.11, 2.13 and 2.15. Nothing is evaluated.
+    """
+    if type(size) is int:
+        return size
+    value = size.node.expr.xreplace(size.node.shape_env.backed_var_to_val)
+    return int(value) if value.is_number else 0
+
+
 def symbols_in(shape_env: Any) -> Iterator[RawSymbol]:
     """Yield the symbols of a `ShapeEnv` that have a source, in the order of their creation.
 

@@ -12,6 +12,7 @@ from torch.fx import GraphModule
 
 from dynx._torch.autograd import aot
 from dynx._torch.autograd.inductor import keeping_saved_tensors, with_inductor
+from dynx._torch.autograd.saved_tensors import hooks_are_set
 from dynx._trace.guard_requests import short_source
 from dynx.advice import spoken
 from dynx.cudagraphs._compiled.address_changes import SharedFacts
@@ -84,6 +85,11 @@ class _Backend:
             )
         compilation = _Compilation(self.config, runtime, aot.input_sources(gm))
         if self.config.gradients == "in_place" and runtime is not None and torch.is_grad_enabled():
+            if hooks_are_set():
+                raise UsageError(
+                    "gradients='in_place' computes gradients without saved-tensor hooks\n"
+                    "  leave gradients out, or call the model outside of saved.hooks(...)"
+                )
             inner: Callable[..., Any] = gm
             if self.config.inner == "inductor":
                 with keeping_saved_tensors():

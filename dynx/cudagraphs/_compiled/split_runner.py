@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx import GraphModule, Node
 
+from dynx._fx.effects import mutated_inputs
+from dynx._fx.nodes import location_of, placeholders, value_of
 from dynx._torch.autograd import aot
 from dynx._torch.autograd.saved_tensors import hooks_are_set
 from dynx.cudagraphs._compiled.address_changes import SharedFacts
 from dynx.cudagraphs._compiled.runner import Runner
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._graph.effects import mutated_inputs
-from dynx.cudagraphs._graph.fx import location_of, placeholders, value_of
 from dynx.cudagraphs._graph.partition import partition
 from dynx.cudagraphs._graph.split import Piece, split
 from dynx.cudagraphs._recording.inputs import own_copy

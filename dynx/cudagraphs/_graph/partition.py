@@ -10,7 +10,7 @@ from operator import getitem
 import torch
 from torch.fx import GraphModule, Node
 
-from dynx.cudagraphs._graph.effects import effects_of
+from dynx._fx.effects import effects_of
 
 
 def partition(gm: GraphModule, unsafe: Collection[Node]) -> list[list[Node]]:

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx import GraphModule, Node
 
+from dynx._fx.effects import mutated_inputs
+from dynx._fx.nodes import location_of, placeholders, tensors_of, value_of
 from dynx._torch.autograd.aot import count_saved, graph_facts
 from dynx._torch.tracing.shape_facts import is_unbacked, symbols_of
 from dynx._trace.guard_requests import short_source
 from dynx.advice import spoken
-from dynx.cudagraphs._graph.effects import mutated_inputs
-from dynx.cudagraphs._graph.fx import location_of, placeholders, tensors_of, value_of
 from dynx.records.cudagraphs import GraphInput, GraphPlan, InputClass, Part, Skip, SkipKind
 
 

@@ -14,10 +14,10 @@ from uuid import uuid4
 import torch
 from torch.fx import GraphModule
 
+from dynx._fx.nodes import placeholders, value_of
 from dynx._torch.autograd.aot import graph_facts
 from dynx._torch.ops.schemas import schema_of
 from dynx._trace.user_location import user_stacklevel
-from dynx.cudagraphs._graph.fx import placeholders, value_of
 from dynx.errors import DynxWarning
 from dynx.records.cudagraphs import GraphPlan
 

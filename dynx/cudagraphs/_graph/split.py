@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from dynx._fx.nodes import placeholders, tensors_of, value_of
 from dynx._torch.ops.schemas import schema_of
-from dynx.cudagraphs._graph.fx import placeholders, tensors_of, value_of
 
 
 @dataclass(frozen=True, slots=True)

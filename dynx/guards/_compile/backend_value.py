@@ -8,9 +8,8 @@ as a list in a closure, is equal only to itself.
 from __future__ import annotations
 
 import dis
-import inspect
 import sys
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -18,6 +17,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, Modul
 from typing import Any
 from weakref import ref
 
+from dynx._bytecode.globals_read import codes_in, globals_read
 from dynx._trace.user_location import owner_of_file
 
 _PLAIN = frozenset({type(None), bool, int, str, bytes, type(Ellipsis)})
@@ -155,7 +155,7 @@ class _Reader:
             tuple((attribute, self.read(value, f"{name}.{attribute}")) for attribute, value in attributes),
             tuple(
                 (path, self.read(value, f"{'.'.join(path)!r}, which {name} reads"))
-                for path, value in sorted(_globals_read(fn).items())
+                for path, value in sorted(globals_read(fn).items())
             ),
         )
 
@@ -202,42 +202,10 @@ def _is_library_file(file: str) -> bool:
     return owner != "user" or library is not None
 
 
-def _globals_read(fn: Any) -> Mapping[tuple[str, ...], Any]:
-    """Return the globals that a function and its inner functions read, by name, and attributes of global modules and classes.
-
-    The names form a path: `("math", "pi")` for `math.pi`.
-    """
-    builtins = fn.__builtins__
-    values: dict[tuple[str, ...], Any] = {}
-    for code in _codes(fn.__code__):
-        path: tuple[str, ...] = ()
-        value: Any = _ABSENT
-        for instruction in dis.get_instructions(code):
-            name = instruction.argval
-            if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                path, value = (name,), fn.__globals__.get(name, builtins.get(name, _ABSENT))
-            elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and path and isinstance(value, (ModuleType, type)):
-                path, value = (*path, name), inspect.getattr_static(value, name, _ABSENT)
-            else:
-                path = ()
-                continue
-            if value is not _ABSENT:
-                values[path] = value
-    return values
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield a code object and, recursively, the code objects nested in it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _codes(constant)
-
-
 def _writes_outside(code: CodeType) -> bool:
     """Return whether a function assigns a global or a variable of its closure, or imports a module of the user."""
     closure = set(code.co_freevars)
-    for inner in _codes(code):
+    for inner in codes_in(code):
         for instruction in dis.get_instructions(inner):
             if instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
                 return True
@@ -284,5 +252,5 @@ def _assigns_attributes(code: CodeType) -> bool:
     return any(
         not _WRITERS.isdisjoint(inner.co_names)
         or any(instruction.opname in ("STORE_ATTR", "DELETE_ATTR") for instruction in dis.get_instructions(inner))
-        for inner in _codes(code)
+        for inner in codes_in(code)
     )

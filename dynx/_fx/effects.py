@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from torch.fx import GraphModule, Node
 
+from dynx._fx.nodes import placeholders
 from dynx._torch.ops.schemas import effects_on, schema_of
-from dynx.cudagraphs._graph.fx import placeholders
 
 Memory = frozenset[Node]  # the nodes that allocated it
 
@@ -31,6 +31,15 @@ def effects_of(gm: GraphModule) -> dict[Node, NodeEffects]:
 
     Follows the schemas of the operators; a higher-order operator without a schema counts as writing to all of its arguments.
     """
+    return _analyze(gm)[1]
+
+
+def memory_of(gm: GraphModule) -> dict[Node, Memory]:
+    """Return the nodes whose memory the result of each node is in: the node itself unless it returns a view."""
+    return _analyze(gm)[0]
+
+
+def _analyze(gm: GraphModule) -> tuple[dict[Node, Memory], dict[Node, NodeEffects]]:
     memory_of: dict[Node, Memory] = {}  # of a node's result
     effects: dict[Node, NodeEffects] = {}
     for node in gm.graph.nodes:
@@ -42,7 +51,7 @@ def effects_of(gm: GraphModule) -> dict[Node, NodeEffects]:
             shares |= memory if is_shared else set()
         memory_of[node] = frozenset(shares or {node})
         effects[node] = NodeEffects(frozenset(reads), frozenset(writes))
-    return effects
+    return memory_of, effects
 
 
 def _arguments(node: Node) -> Iterator[tuple[Any, bool, bool]]:

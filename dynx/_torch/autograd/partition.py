@@ -1,0 +1,105 @@
+"""Read and edit the forward and backward graph of a compilation, after AOTAutograd split them and before they are compiled.
+
+Torch: `maybe_inline_graph_saved_tensors_hooks`, which inlines saved-tensor hooks that are GraphModules, and `prepare_hook_gm`,
+which traces them; `top_saved_tensors_hooks` and `saved_tensors_hooks_are_inlineable`; alike in 2.11, 2.13 and 2.15. Torch
+inlines only tensors of its mode `saved_tensors_hooks_filtering_mode`: "donated" leaves out all of them for a backend that keeps
+saved tensors, and those of activation checkpointing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.fx import Graph, GraphModule
+
+from dynx._torch import hooks
+from dynx._torch.capabilities import hook_point, require
+
+
+class Partition(NamedTuple):
+    """The forward and backward graph of one compilation.
+
+    The forward graph returns what the user gets, then saved tensors, then saved sizes; the backward graph takes the sizes, then
+    the tensors, each under the name of its node in the forward graph.
+    """
+
+    forward: GraphModule
+    backward: GraphModule
+    user_outputs: int  # of the forward graph; all further outputs are saved
+    static: frozenset[int]  # inputs of the forward graph that are parameters or buffers
+    trainable: frozenset[int]  # inputs that require a gradient
+    hooks: tuple[Any, Any] | None  # the GraphModules that are the current saved-tensor hooks
+    trace: Callable[[Callable[..., Any], tuple[Any, ...]], GraphModule]  # of a function of fake tensors
+    is_inductor: bool  # the graphs are compiled by inductor, which orders operators itself
+
+
+OnPartition = Callable[[Partition], bool]
+
+
+def on_partition(callback: OnPartition) -> hooks.Wrapping:
+    """Call `callback` with the graphs of each compilation; where it returns True, torch does not inline hooks itself.
+
+    What it raises ends the compilation.
+    """
+    require("inline_hooks", "trace_hook", "top_hooks", "inlineable_hooks", "compiled_autograd_region")
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def inline(
+            forward: GraphModule, backward: GraphModule, outputs: int, metadata: Any, config: Any, static: Sequence[int]
+        ) -> Any:
+            partition = _partition(forward, backward, outputs, metadata, config, static)
+            if partition is not None and callback(partition):
+                return None
+            return original(forward, backward, outputs, metadata, config, static)
+
+        return inline
+
+    return hooks.wrap(hook_point("inline_hooks"), make)
+
+
+def _partition(
+    forward: GraphModule, backward: GraphModule, outputs: int, metadata: Any, config: Any, static: Sequence[int]
+) -> Partition | None:
+    from torch._dynamo import compiled_autograd
+    from torch._functorch._aot_autograd.graph_compile import prepare_hook_gm
+    from torch._functorch._aot_autograd.utils import saved_tensors_hooks_are_inlineable, top_saved_tensors_hooks
+
+    if compiled_autograd.in_compiled_autograd_region:
+        return None  # it has no backward graph of its own
+    top = top_saved_tensors_hooks()
+    trainable = (index for index, info in enumerate(metadata.input_info) if info.requires_grad)
+    return Partition(
+        forward,
+        backward,
+        outputs,
+        frozenset(static),
+        frozenset(trainable),
+        tuple(top) if saved_tensors_hooks_are_inlineable(top) else None,
+        lambda fn, args: prepare_hook_gm(config, fn, args),
+        type(config.fw_compiler).__name__ == "SerializableAOTDispatchCompiler",
+    )
+
+
+def hook_module(fn: Callable[..., Any], cache_hash: str) -> GraphModule:
+    """Return a GraphModule that calls `fn`, which torch takes for a hook that can be inlined.
+
+    AOTAutograd's cache looks up `fn` by its module and name, and has `cache_hash` in its keys.
+    """
+    graph = Graph()
+    value = graph.placeholder("value")
+    call = graph.call_function(fn, (value,))
+    call.meta.update(is_wrapped=True, user_cache_hash=cache_hash)
+    graph.output(call)
+    module = GraphModule(torch.nn.Module(), graph)
+    module.forward = torch.compiler.disable(fn)  # eager code calls it, between two graphs too, where Dynamo would compile it
+    return module
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor has no data, since torch is tracing."""
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch._subclasses.functional_tensor import FunctionalTensor
+
+    return isinstance(tensor, (FakeTensor, FunctionalTensor))

@@ -1,0 +1,65 @@
+"""Compile a function anew, whatever is in the caches, and leave the function's own cache entries as they are.
+
+Torch: `torch._dynamo.optimize` with `isolate_recompiles` where torch has it; the settings `recompile_limit` and
+`accumulated_recompile_limit`, and `enable_autograd_cache` of AOTAutograd; alike in 2.11, 2.13 and 2.15.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+from dynx._torch.capabilities import require
+from dynx._torch.compilation.backend_key import keyed_backend, torch_backend
+from dynx._torch.compilation.isolation import compiler
+
+_NO_LIMIT = 1 << 30
+
+
+def backend_of(compiled: Any) -> Any | None:
+    """Return the backend of a function that torch.compile returned; None for other functions."""
+    from torch._dynamo.eval_frame import innermost_backend
+
+    code = getattr(compiled, "__code__", None)
+    cells = dict(zip(code.co_freevars, compiled.__closure__ or (), strict=True)) if code is not None else {}
+    return innermost_backend(cells["callback"].cell_contents) if "callback" in cells else None
+
+
+def compile_anew(fn: Callable[..., Any], backend: Any) -> Callable[..., Any]:
+    """Compile a function with a new backend object, so that it has no cache entries yet.
+
+    Args:
+        fn: A function or module that is not compiled.
+        backend: The name of a backend, a backend, or one that `backend_of` returned.
+    """
+    require("optimize", "optimize_context", "innermost_backend")
+    key = SimpleNamespace(value=object())
+    inner = backend if hasattr(backend, "compiler_name") else torch_backend(backend)
+    unequal = keyed_backend(inner, key, lambda: key.value)
+    return compiler(
+        unequal, fullgraph=False, dynamic=None, guard_filter_fn=None, recompile_limit=None, prepare=lambda context: None
+    )(_with_code_of_its_own(fn))
+
+
+def _with_code_of_its_own(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    # globals of its own too: Dynamo adds names to them, and removes them when the code object is freed, at exit at the latest
+    return FunctionType(
+        call.__code__.replace(), {"__name__": __name__, "__builtins__": builtins}, "call", None, call.__closure__
+    )
+
+
+@contextmanager
+def without_limits() -> Iterator[None]:
+    """Let functions be compiled any number of times, and AOTAutograd's cache be neither read nor written."""
+    import torch
+    from torch._functorch import config as functorch_config
+
+    limits = {"recompile_limit": _NO_LIMIT, "accumulated_recompile_limit": _NO_LIMIT}
+    with torch._dynamo.config.patch(**limits), functorch_config.patch(enable_autograd_cache=False):
+        yield

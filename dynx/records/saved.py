@@ -1,0 +1,82 @@
+"""Records of tensors that a forward graph saves for backward, and of how they are stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dynx.records.location import Location
+from dynx.records.record import Record
+
+SavedKind = Literal[
+    "activation",  # computed in the graph
+    "param",
+    "buffer",
+    "input",  # another input of the graph
+    "constant",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTensor(Record):
+    """A tensor that a forward graph saves for backward."""
+
+    name: str  # of its node in the forward graph
+    kind: SavedKind  # also of a view of a parameter, buffer or input
+    op: str  # "aten.gelu.default"; empty for an input
+    dtype: str
+    shape: tuple[int, ...]  # a dynamic size as in the call that was compiled
+    bytes: int
+    saved_bytes: int  # as stored between forward and backward
+    codec: str | None = None  # "fp8(row)"; None if it is stored as it is
+    rule: str | None = None  # "rule(fp8(row), min_numel=1024)"
+    is_exact: bool = True  # every element is the same in backward
+    keeps_mask: bool = True  # an element is 0 in backward only if it was 0 in forward
+    why: str = ""  # why no rule applies
+    location: Location | None = None  # the line that computed it
+    module: str | None = None  # "layers.0.mlp: MLP"
+    used_by: tuple[str, ...] = ()  # the operators of backward that read it: "aten.mm.default"
+    reads_as_mask: bool = False  # backward reads which elements are 0, or their signs
+    computed_from: tuple[str, ...] = ()  # with recompute(): the saved tensors and inputs it is computed from
+    enlarged_by: tuple[str, ...] = ()  # what backward computes again from it and enlarges an error, such as exp or sin
+
+    @property
+    def is_activation(self) -> bool:
+        return self.kind == "activation"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedGraph(Record):
+    """What one forward graph saves for backward."""
+
+    generation: int
+    id: str  # compile id "0/0"
+    location: Location | None  # the function
+    tensors: tuple[SavedTensor, ...]
+    hooks: bool = False  # compiled under `saved.hooks`
+    rules: tuple[str, ...] = ()  # of those hooks, in their order
+    forward_peak: int = 0  # most bytes allocated at once, simulated in the order of the graph, without its inputs
+    backward_peak: int = 0  # the same of backward, with the saved tensors
+    forward_peak_before: int = 0  # before tensors were packed
+    backward_peak_before: int = 0
+
+    @property
+    def activations(self) -> tuple[SavedTensor, ...]:
+        """The saved tensors that are neither parameters nor buffers nor inputs: those that take memory of their own."""
+        return tuple(tensor for tensor in self.tensors if tensor.is_activation)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the activations before they are packed."""
+        return sum(tensor.bytes for tensor in self.activations)
+
+    @property
+    def saved_bytes(self) -> int:
+        """The bytes of the activations as they are stored."""
+        return sum(tensor.saved_bytes for tensor in self.activations)
+
+    @property
+    def unused_rules(self) -> tuple[str, ...]:
+        """The rules that apply to no tensor of the graph."""
+        used = {tensor.rule for tensor in self.tensors}
+        return tuple(rule for rule in self.rules if rule not in used)

@@ -1,0 +1,97 @@
+"""What functions of `dynx.saved` return: what a function saves, the error of its gradients, and a plan for a budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dynx.records.record import Record
+from dynx.records.saved import SavedGraph, SavedTensor
+from dynx.records.shown import Shown
+
+
+@dataclass(frozen=True, slots=True)
+class SavedReport(Shown):
+    """The result of `saved.report`: what the graphs of a function save, and what eager code beside them does.
+
+    Peaks are the most bytes that are allocated at once, above what was allocated before: measured on CUDA, else simulated in
+    the order of the graphs, the largest of any graph.
+    """
+
+    graphs: tuple[SavedGraph, ...]
+    eager: tuple[SavedTensor, ...] = ()  # saved under hooks of dynx outside of graphs
+    forward_peak: int = 0
+    backward_peak: int = 0
+    peaks: Literal["simulated", "measured"] = "simulated"
+    rules: tuple[str, ...] = ()
+
+    @property
+    def tensors(self) -> tuple[SavedTensor, ...]:
+        """All saved tensors, those of graphs first."""
+        return tuple(tensor for graph in self.graphs for tensor in graph.tensors) + self.eager
+
+    @property
+    def activations(self) -> tuple[SavedTensor, ...]:
+        """The saved tensors that are neither parameters nor buffers nor inputs, the largest first."""
+        return tuple(sorted((one for one in self.tensors if one.is_activation), key=lambda one: -one.bytes))
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the activations before they are packed."""
+        return sum(tensor.bytes for tensor in self.activations)
+
+    @property
+    def saved_bytes(self) -> int:
+        """The bytes of the activations as they are stored."""
+        return sum(tensor.saved_bytes for tensor in self.activations)
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterError(Record):
+    """How far the gradient of one parameter is from that without hooks."""
+
+    name: str
+    cosine: float  # 1 for the same direction
+    relative: float  # norm of the difference, relative to the norm of the gradient
+    numel: int
+
+
+@dataclass(frozen=True, slots=True)
+class GradError(Shown):
+    """The result of `saved.grad_error`: how far gradients under hooks are from those without."""
+
+    cosine: float  # of all gradients as one vector
+    relative: float
+    parameters: tuple[ParameterError, ...]  # the largest relative error first
+    bytes: int = 0  # of the activations before they are packed
+    saved_bytes: int = 0
+    rules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TriedRule(Record):
+    """A rule that `saved.plan` tried by itself."""
+
+    rule: str
+    freed_bytes: int
+    relative: float  # error of all gradients
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlan(Shown):
+    """The result of `saved.plan`: the rules that fit the budget, and what was tried for them."""
+
+    code: str  # Python code that makes the hooks
+    rules: tuple[str, ...]
+    bytes: int  # of the activations without rules
+    saved_bytes: int  # with them
+    budget: int  # in bytes
+    relative: float  # error of all gradients with the rules
+    cosine: float
+    tried: tuple[TriedRule, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether the budget is kept."""
+        return self.saved_bytes <= self.budget

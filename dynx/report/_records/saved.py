@@ -1,0 +1,118 @@
+"""Blocks of what `dynx.saved` returns: what a function saves, the error of gradients, and a plan for a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from dynx.records.location import Location
+from dynx.records.saved import SavedTensor
+from dynx.records.saved_report import GradError, SavedPlan, SavedReport
+from dynx.report import _words as words
+from dynx.report._records.block import Block
+
+_BAR = 24  # characters of the longest bar
+_ROWS = 12  # of bars
+
+
+def of_report(report: SavedReport) -> Iterator[Block]:
+    """Yield totals, bars of bytes by module and by line, then every tensor."""
+    yield Block(
+        f"{words.size(report.bytes)} of activations" + _stored(report.bytes, report.saved_bytes),
+        words.plural(len(report.activations), "tensor"),
+        notes=tuple(_notes(report)),
+    )
+    for title, group_of in (("by module", _module), ("by line", _line)):
+        rows = list(_bars(report.activations, group_of))
+        if len(rows) > 1:
+            yield Block(title, "", ("", "#bytes", "#stored", ""), rows)
+    columns = ("tensor", "computed by", "#bytes", "#stored", "codec", "where", "read by")
+    yield Block("saved tensors", "", columns, [_row(tensor) for tensor in report.activations])
+    others = [tensor for tensor in report.tensors if not tensor.is_activation]
+    if others:
+        kinds = ", ".join(
+            words.plural(count, kind) for kind in dict.fromkeys(one.kind for one in others) if (count := _count(others, kind))
+        )
+        yield Block(f"{words.size(sum(one.bytes for one in others))} in memory anyway", kinds)
+
+
+def _stored(before: int, after: int) -> str:
+    return "" if before == after else f", stored in {words.size(after)} ({100 * after / before:.0f} %)" if before else ""
+
+
+def _notes(report: SavedReport) -> Iterator[str]:
+    how = "measured" if report.peaks == "measured" else "simulated in the order of the graphs"
+    yield f"peak of forward {words.size(report.forward_peak)}, of backward {words.size(report.backward_peak)}, {how}"
+    used = {tensor.rule for tensor in report.tensors}
+    yield from (f"{rule} applies to no tensor" for rule in report.rules if rule not in used)
+    if report.eager:
+        yield "eager code saves tensors too, since a graph break split the function; one that it saves twice counts twice"
+
+
+def _bars(tensors: Sequence[SavedTensor], group_of: Callable[[SavedTensor], str]) -> Iterator[tuple[str, ...]]:
+    """Yield the groups with the most bytes, each with a bar: filled what is stored, light what was freed."""
+    groups: dict[str, list[SavedTensor]] = {}
+    for tensor in tensors:
+        groups.setdefault(group_of(tensor), []).append(tensor)
+    sizes = {name: (sum(one.bytes for one in group), sum(one.saved_bytes for one in group)) for name, group in groups.items()}
+    largest = max((before for before, _ in sizes.values()), default=0) or 1
+    for name, (before, after) in sorted(sizes.items(), key=lambda item: -item[1][0])[:_ROWS]:
+        whole = max(1, round(_BAR * before / largest))
+        filled = min(whole, round(_BAR * after / largest)) if after else 0
+        yield name, words.size(before), words.size(after), "█" * filled + "░" * (whole - filled)
+
+
+def _module(tensor: SavedTensor) -> str:
+    return tensor.module or "no module"
+
+
+def _line(tensor: SavedTensor) -> str:
+    return _where(tensor.location) or "no line"
+
+
+def _where(location: Location | None) -> str:
+    return words.line(location) if location is not None else ""
+
+
+def _row(tensor: SavedTensor) -> tuple[str, ...]:
+    shape = "x".join(map(str, tensor.shape)) or "number"
+    codec = tensor.codec or (f"none: {tensor.why}" if tensor.why else "")
+    reads = ", ".join(op.removeprefix("aten.") for op in tensor.used_by[:3]) + (" …" if len(tensor.used_by) > 3 else "")
+    return (
+        f"{tensor.name} {shape} {tensor.dtype}",
+        tensor.op.removeprefix("aten."),
+        words.size(tensor.bytes),
+        words.size(tensor.saved_bytes),
+        codec,
+        _where(tensor.location),
+        reads,
+    )
+
+
+def _count(tensors: Sequence[SavedTensor], kind: str) -> int:
+    return sum(tensor.kind == kind for tensor in tensors)
+
+
+def of_error(error: GradError) -> Iterator[Block]:
+    """Yield the error of all gradients, then of each parameter."""
+    rows = [(one.name, f"{one.relative:.2g}", f"{one.cosine:.6f}", f"{one.numel:,}") for one in error.parameters]
+    yield Block(
+        f"relative error {error.relative:.2g}, cosine {error.cosine:.6f}",
+        "of all gradients",
+        ("parameter", "#relative", "#cosine", "#elements"),
+        rows,
+        (f"activations {words.size(error.bytes)}{_stored(error.bytes, error.saved_bytes)}",),
+    )
+
+
+def of_plan(plan: SavedPlan) -> Iterator[Block]:
+    """Yield the code of the plan, what it reaches, and what was tried."""
+    state = "fits" if plan.fits else "does not fit"
+    yield Block(
+        f"{words.size(plan.bytes)} of activations{_stored(plan.bytes, plan.saved_bytes)}, "
+        f"relative error {plan.relative:.2g}, cosine {plan.cosine:.6f}",
+        f"{state} the budget of {words.size(plan.budget)}",
+        notes=(*plan.code.splitlines(), *plan.notes),
+    )
+    rows = [(one.rule, words.size(one.freed_bytes), f"{one.relative:.2g}") for one in plan.tried]
+    if rows:
+        yield Block("tried, each by itself", "", ("rule", "#frees", "#relative error"), rows)

@@ -1,0 +1,50 @@
+"""Activation memory: store what graphs save for backward in fewer bytes, and see what they save.
+
+Training keeps the tensors that backward needs: for large models most of the memory. `saved.hooks` stores them in another form,
+which the compiled forward graph computes and the backward graph undoes:
+
+    with saved.hooks(saved.rule(saved.codecs.fp8(), min_numel=1024)):
+        loss = compiled_model(batch)
+    loss.backward()
+
+- `saved.hooks(*rules)`: the context manager; `saved.rule(codec, ...)`: what a codec packs; `saved.codecs`: how.
+- `saved.report(fn, *args, hooks=)`: what is saved, tensor by tensor; `saved.grad_error`: what it does to the gradients;
+  `saved.plan(fn, *args, budget="60%")`: rules for a budget.
+- `saved.inlineable_hooks`: the same for a pack and unpack function of your own.
+
+How it works. torch inlines a pair of saved-tensor hooks that are GraphModules, but only for tensors that its mode selects, at
+the end of forward and the beginning of backward, and without checks. dynx passes torch a pair that stands for the rules
+(`_published`), and edits the two graphs itself (`_graphs`) where AOTAutograd has just split them. Outside of graphs, the same
+pair packs eagerly (`_eager`). The pair has the same name and hash in every process, so that AOTAutograd's cache is hit.
+"""
+
+from dynx.records.saved import SavedGraph, SavedTensor
+from dynx.records.saved_report import GradError, SavedPlan, SavedReport
+from dynx.saved import codecs
+from dynx.saved._codec import Codec
+from dynx.saved._hooks import SavedHooks, hooks
+from dynx.saved._measure.grad_error import grad_error
+from dynx.saved._measure.plan import plan
+from dynx.saved._measure.report import report
+from dynx.saved._observe import SavedGraphs
+from dynx.saved._own_hooks import inlineable_hooks
+from dynx.saved._rules import Rule, rule
+
+__all__ = [
+    "Codec",
+    "GradError",
+    "Rule",
+    "SavedGraph",
+    "SavedGraphs",
+    "SavedHooks",
+    "SavedPlan",
+    "SavedReport",
+    "SavedTensor",
+    "codecs",
+    "grad_error",
+    "hooks",
+    "inlineable_hooks",
+    "plan",
+    "report",
+    "rule",
+]

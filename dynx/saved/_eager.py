@@ -1,0 +1,124 @@
+"""Pack saved tensors where no graph is compiled: in eager code, and between the graphs of a function with graph breaks.
+
+Without a graph, the module and name of a tensor are not known, nor how backward will read it: rules with these options do not
+apply, and a tensor that only an operation such as ReLU saves is taken for a mask by the name of that operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from dynx._trace.user_location import call_site
+from dynx.errors import BadCodec
+from dynx.records.saved import SavedKind
+from dynx.saved._codec import Codec
+from dynx.saved._rules import Candidate, Rule
+from dynx.saved.codecs._recompute import NAME as RECOMPUTE
+
+_MASKS = ("ReluBackward0", "ThresholdBackward0", "ReluBackward1", "LeakyReluBackward0")  # operations whose result is their mask
+
+
+class Packed(NamedTuple):
+    """What is stored for a tensor, with what unpack has to return."""
+
+    stored: Any
+    codec: Codec
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+    validate: bool
+
+
+class EagerTensor(NamedTuple):
+    """A tensor that eager code saved, for `saved.report`."""
+
+    tensor: torch.Tensor
+    candidate: Candidate
+    rule: Rule | None
+    stored: Any
+
+
+_watching: list[list[EagerTensor]] = []
+
+
+def pack_eagerly(tensor: torch.Tensor, rules: Sequence[Rule], *, validate: bool) -> Any:
+    """Return what is stored for a tensor that eager code saves: the tensor, or a `Packed`."""
+    if torch.compiler.is_compiling() or torch.is_inference(tensor):
+        return tensor.detach()
+    candidate = _candidate(tensor, needs_line=any(rule.line is not None for rule in rules) or bool(_watching))
+    for rule in rules:
+        if rule.codec.name == RECOMPUTE or rule.why_not(candidate):
+            continue
+        codec = rule.codec
+        with torch.no_grad():
+            packed = Packed(codec.pack(tensor.detach()), codec, tensor.shape, tensor.dtype, tensor.device, validate)
+        _note(EagerTensor(tensor, candidate, rule, packed.stored))
+        return packed
+    _note(EagerTensor(tensor, candidate, None, tensor))
+    return tensor.detach()  # autograd attaches its history again; the tensor itself would be kept alive by its own graph
+
+
+def unpack_eagerly(packed: Any) -> torch.Tensor:
+    """Return the tensor for what `pack_eagerly` returned."""
+    if not isinstance(packed, Packed):
+        return packed
+    with torch.no_grad():
+        tensor = packed.codec.unpack(packed.stored)
+    if packed.validate:
+        _check(tensor, packed)
+    return tensor
+
+
+def _check(tensor: Any, packed: Packed) -> None:
+    advice = "let pack store what unpack needs, such as (tensor.dtype, tensor.shape, ...)"
+    for what in ("shape", "dtype", "device"):
+        expected, actual = getattr(packed, what), getattr(tensor, what, None)
+        if expected != actual:
+            text = f"{packed.codec.name}: unpack returns the {what} {actual}, the tensor had {expected}"
+            raise BadCodec(f"{text}\n  {advice}")
+
+
+def _note(found: EagerTensor) -> None:
+    for tensors in _watching:
+        tensors.append(found)
+
+
+def watch_eager(tensors: list[EagerTensor]) -> None:
+    """Append every tensor that eager code saves under hooks of dynx to a list, until `unwatch_eager`."""
+    _watching.append(tensors)
+
+
+def unwatch_eager(tensors: list[EagerTensor]) -> None:
+    _watching[:] = [other for other in _watching if other is not tensors]
+
+
+def _candidate(tensor: torch.Tensor, *, needs_line: bool) -> Candidate:
+    is_mask = tensor.dtype is torch.bool
+    name = tensor.grad_fn.name() if tensor.grad_fn is not None else ""
+    return Candidate(
+        _kind(tensor),
+        tensor,
+        tensor.numel(),
+        location=call_site() if needs_line else None,
+        reads_as_mask=not is_mask and name in _MASKS,
+        only_as_zero_mask=is_mask,
+    )
+
+
+def _kind(tensor: torch.Tensor) -> SavedKind:
+    base = tensor._base if tensor._base is not None else tensor
+    if base.grad_fn is not None or (tensor.dtype is torch.bool and not base.requires_grad):
+        return "activation"  # masks, as of dropout, need no gradient
+    if base.requires_grad:
+        return "param"
+    return "buffer" if isinstance(base, torch.nn.Buffer) else "input"
+
+
+def stored_bytes(stored: Any, device: torch.device) -> int:
+    """Return the bytes of the tensors in what a codec stores, on one device."""
+    leaves: Iterable[Any] = torch.utils._pytree.tree_leaves(stored)
+    tensors = {id(leaf): leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.device == device}
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())

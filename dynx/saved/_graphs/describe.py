@@ -1,0 +1,178 @@
+"""Find what a forward graph saves for backward, and how the backward graph reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from operator import getitem
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from dynx._fx.effects import Memory, memory_of
+from dynx._fx.nodes import location_of, module_of, nbytes, placeholders, value_of
+from dynx._torch.autograd.partition import Partition
+from dynx._torch.shapes.symbol_facts import known_size
+from dynx.records.saved import SavedKind, SavedTensor
+from dynx.saved._rules import Candidate
+
+_ATEN = torch.ops.aten
+# which argument an operator of backward reads only for its sign, or for whether it is 0
+_MASK_ARGUMENT: dict[Any, int] = {
+    _ATEN.threshold_backward.default: 1,
+    _ATEN.leaky_relu_backward.default: 1,
+    **{
+        overload: 0
+        for packet in (_ATEN.le, _ATEN.lt, _ATEN.ge, _ATEN.gt, _ATEN.eq, _ATEN.ne)
+        for overload in (packet.Scalar, packet.Tensor)
+    },
+    _ATEN.sign.default: 0,
+    _ATEN.sgn.default: 0,
+    _ATEN.logical_not.default: 0,
+}
+# operators whose result changes by more than a given multiple of what their argument changes
+_ENLARGING = {
+    packet.default for packet in (_ATEN.exp, _ATEN.exp2, _ATEN.expm1, _ATEN.sin, _ATEN.cos, _ATEN.tan, _ATEN.sinh, _ATEN.cosh)
+}
+_THRESHOLD: dict[Any, int] = {_ATEN.threshold_backward.default: 2, _ATEN.le.Scalar: 1, _ATEN.gt.Scalar: 1}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A tensor that a forward graph saves: its node there, and the input of the backward graph that receives it."""
+
+    node: Node
+    input: Node
+    kind: SavedKind
+    graphs: Graphs
+
+    @property
+    def value(self) -> torch.Tensor:
+        return self.node.meta["val"]
+
+    @cached_property
+    def readers(self) -> tuple[Node, ...]:
+        """The nodes of backward that read it, directly or through views."""
+        return tuple(dict.fromkeys(_readers(self.input, self.graphs.backward_memory)))
+
+    @cached_property
+    def candidate(self) -> Candidate:
+        """What rules look at."""
+        tensor, node = self.value, self.node
+        is_bool = tensor.dtype is torch.bool
+        as_mask = [_is_mask(reader, self.input, self.graphs.backward_memory) for reader in self.readers]
+        return Candidate(
+            self.kind,
+            tensor,
+            known_size(tensor.numel()),
+            node.name,
+            module_of(node),
+            location_of(node),
+            any(as_mask) and not is_bool,
+            is_bool or (bool(as_mask) and all(as_mask) and all(map(_is_zero_mask, self.readers))),
+        )
+
+    def record(self) -> SavedTensor:
+        """Return the record of the tensor as it is stored without rules."""
+        tensor, candidate = self.value, self.candidate
+        size = nbytes(tensor)
+        return SavedTensor(
+            self.node.name,
+            self.kind,
+            _operator(self.node),
+            str(tensor.dtype).removeprefix("torch."),
+            tuple(map(known_size, tensor.shape)),
+            size,
+            size,
+            location=candidate.location,
+            module=candidate.module,
+            used_by=tuple(dict.fromkeys(str(reader.target) for reader in self.readers)),
+            reads_as_mask=candidate.reads_as_mask,
+            enlarged_by=tuple(dict.fromkeys(str(node.target) for node in self._recomputed() if _enlarges(node))),
+        )
+
+    def _recomputed(self) -> Iterator[Node]:
+        """Yield the nodes that the partitioner copied from forward to backward, and that compute from this tensor there."""
+        waiting, found = list(self.readers), set[Node]()
+        while waiting:
+            node = waiting.pop()
+            if node not in found and node.name in self.graphs.forward_names:
+                found.add(node)
+                yield node
+                waiting += [user for user in node.users if user.op == "call_function"]
+
+
+class Graphs:
+    """The two graphs of a compilation with their views resolved."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.forward_memory, self.backward_memory = memory_of(partition.forward), memory_of(partition.backward)
+        self.forward_names = {node.name for node in partition.forward.graph.nodes if node.op == "call_function"}
+
+    def saved(self) -> list[Saved]:
+        """Return the saved tensors in the order of the forward graph's outputs; each once."""
+        partition = self.partition
+        inputs = {node.name: node for node in placeholders(partition.backward)}
+        positions = {node: index for index, node in enumerate(placeholders(partition.forward))}
+        outputs = partition.forward.graph.output_node().args[0][partition.user_outputs :]
+        return [
+            Saved(node, inputs[node.name], self._kind(node, positions), self)
+            for node in dict.fromkeys(outputs)
+            if isinstance(node, Node) and isinstance(value_of(node), torch.Tensor) and node.name in inputs
+        ]
+
+    def _kind(self, node: Node, positions: dict[Node, int]) -> SavedKind:
+        kinds = {self._kind_of_allocator(allocator, positions) for allocator in self.forward_memory[node]}
+        return kinds.pop() if len(kinds) == 1 else "activation"
+
+    def _kind_of_allocator(self, node: Node, positions: dict[Node, int]) -> SavedKind:
+        if node.op == "get_attr":
+            return "constant"
+        if node.op != "placeholder":
+            return "activation"
+        index, partition = positions[node], self.partition
+        if index not in partition.static:
+            return "input"
+        return "param" if index in partition.trainable else "buffer"
+
+
+def _operator(node: Node) -> str:
+    """Return the operator that computed a node, also one of several results; an empty string for an input."""
+    while node.target is getitem and isinstance(node.args[0], Node):
+        node = node.args[0]
+    return str(node.target) if node.op == "call_function" else ""
+
+
+def _readers(source: Node, memory: dict[Node, Memory]) -> Iterator[Node]:
+    """Yield the nodes that read a node or views of it; a view itself reads nothing."""
+    for user in source.users:
+        if user.op == "call_function" and memory[user] & memory[source]:
+            yield from _readers(user, memory)
+        elif user.op == "call_function":
+            yield user
+
+
+def _is_mask(reader: Node, source: Node, memory: dict[Node, Memory]) -> bool:
+    """Return whether a node reads a tensor only for signs or zeros."""
+    position = _MASK_ARGUMENT.get(reader.target)
+    if position is None:
+        return False
+    reading = [index for index, arg in enumerate(reader.args) if isinstance(arg, Node) and memory[arg] & memory[source]]
+    return reading == [position]
+
+
+def _is_zero_mask(reader: Node) -> bool:
+    """Return whether a node compares with 0, so that it needs only which elements are greater."""
+    position = _THRESHOLD.get(reader.target)
+    return position is not None and reader.args[position] == 0
+
+
+def _enlarges(node: Node) -> bool:
+    """Return whether an operator enlarges the error of its argument; `exp` in `1 / (1 + exp(-x))` does not."""
+    if node.target not in _ENLARGING:
+        return False
+    is_sigmoid = bool(node.users) and all(user.target is _ATEN.add.Tensor and 1 in user.args for user in node.users)
+    return not is_sigmoid

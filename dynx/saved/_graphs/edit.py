@@ -1,0 +1,157 @@
+"""Insert traced functions into the forward and backward graph, and pass on what they store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+
+from dynx._fx.nodes import placeholders, value_of
+from dynx._torch.autograd.partition import Partition
+
+_KEPT_META = ("stack_trace", "nn_module_stack")  # of the tensor that is packed: its lines are those of the user
+
+
+class Edit:
+    """An edit of both graphs; `finish` makes the outputs of forward and the inputs of backward agree again.
+
+    `slots` maps each input of the backward graph that the forward graph saves to the node that it saves.
+    """
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.forward, self.backward = partition.forward.graph, partition.backward.graph
+        inputs = {node.name: node for node in placeholders(partition.backward)}
+        self._first_input = next(iter(inputs.values()))
+        self._outputs: list[Any] = list(self.forward.output_node().args[0])
+        saved = [node for node in self._outputs[partition.user_outputs :] if isinstance(node, Node)]
+        self.slots: dict[Node, Node] = {inputs[node.name]: node for node in saved if node.name in inputs}
+        self._replaced: set[Node] = set()  # inputs of the backward graph that were packed
+        self._names = {node.name for graph in (self.forward, self.backward) for node in graph.nodes}
+
+    def input_of(self, node: Node) -> Node | None:
+        """Return the input of the backward graph that receives a node of the forward graph; None if it is not saved."""
+        return next((slot for slot, source in self.slots.items() if source is node), None)
+
+    def save(self, node: Node, near: Node) -> Node:
+        """Return the input of the backward graph for a node of the forward graph, a new one in front of the input `near`."""
+        if (slot := self.input_of(node)) is not None:
+            return slot
+        is_tensor = isinstance(value_of(node), torch.Tensor)
+        with self.backward.inserting_before(near if is_tensor else self._first_input):  # sizes come first
+            slot = self.backward.placeholder(node.name)
+        slot.meta = {key: value for key, value in node.meta.items() if key in ("val", "tensor_meta", *_KEPT_META)}
+        if near in self.slots and self.slots[near].meta.get("saved_tensor_with_no_vc_check"):
+            node.meta["saved_tensor_with_no_vc_check"] = True
+        self.slots[slot] = node
+        return slot
+
+    def insert_forward(self, gm: GraphModule, source: Node, after: Node, prefix: str) -> list[Any]:
+        """Insert `gm`, a function of `source`, into the forward graph; return its results: nodes and constants."""
+        env = {placeholders(gm)[0]: source}
+        results = {node for node in gm.graph.output_node().all_input_nodes if node.op != "placeholder"}
+        numbers = iter(range(len(results)))
+        with self.forward.inserting_before(after.next):
+            for node in _body(gm):
+                name = self._unused(f"{prefix}_{next(numbers)}") if node in results else None
+                env[node] = self._copy(node, gm, self.forward, self.partition.forward, env, source, name)
+        return _mapped_outputs(gm, env)
+
+    def insert_backward(self, gm: GraphModule, stored: Sequence[Node], before: Node, source: Node) -> Any:
+        """Insert `gm`, a function of what was stored, into the backward graph; return its result."""
+        env = dict(zip(placeholders(gm), stored, strict=True))
+        with self.backward.inserting_before(before):
+            for node in _body(gm):
+                env[node] = self._copy(node, gm, self.backward, self.partition.backward, env, source, None)
+        return _mapped_outputs(gm, env)[0]
+
+    def copy_to_backward(self, nodes: Sequence[Node], env: dict[Node, Node], before: Node) -> None:
+        """Copy nodes of the forward graph into the backward graph; `env` maps nodes of forward to nodes of backward."""
+        with self.backward.inserting_before(before):
+            for node in nodes:
+                env[node] = self._copy(node, self.partition.forward, self.backward, self.partition.backward, env, node, None)
+
+    def finish(self) -> None:
+        """Remove inputs that nothing reads, order the outputs of forward like the inputs of backward, and recompile."""
+        for slot in list(self.slots):
+            if not slot.users and isinstance(value_of(slot), torch.Tensor) and slot in self._replaced:
+                del self.slots[slot]
+                self.backward.erase_node(slot)
+        ordered = [node for node in placeholders(self.partition.backward) if node in self.slots]
+        saved = [self.slots[node] for node in ordered]
+        before = [node for node in self._outputs[self.partition.user_outputs :] if not _is_tensor(node)]
+        new_sizes = [node for node in saved if not _is_tensor(node) and node not in before]
+        others = [node for node in before if not _is_size(node)], [node for node in before if _is_size(node)]
+        outputs = [node for node in saved if _is_tensor(node)] + others[0] + new_sizes + others[1]
+        self.forward.output_node().args = ((*self._outputs[: self.partition.user_outputs], *outputs),)
+        for gm in (self.partition.forward, self.partition.backward):
+            gm.graph.eliminate_dead_code(_is_needed)
+            gm.graph.lint()
+            gm.recompile()
+
+    def replace_uses(self, slot: Node, users: Sequence[Node], result: Node) -> None:
+        """Let nodes of the backward graph read `result` instead of an input."""
+        for user in users:
+            user.replace_input_with(slot, result)
+        self._replaced.add(slot)
+
+    def _unused(self, name: str) -> str:
+        while name in self._names:
+            name += "_"
+        self._names.add(name)
+        return name
+
+    def _copy(
+        self,
+        node: Node,
+        gm: GraphModule,
+        graph: Graph,
+        owner: GraphModule,
+        env: dict[Node, Node],
+        source: Node,
+        name: str | None,
+    ) -> Node:
+        target = self._constant(node, gm, owner) if node.op == "get_attr" else node.target
+        lookup: Callable[[Node], Any] = env.__getitem__
+        args, kwargs = map_arg(node.args, lookup), map_arg(node.kwargs, lookup)
+        name = name or self._unused(f"{node.name}_")
+        copied = graph.create_node(node.op, target, args, kwargs, name)
+        self._names.add(copied.name)
+        copied.meta = {**node.meta, **{key: source.meta[key] for key in _KEPT_META if key in source.meta}}
+        return copied
+
+    def _constant(self, node: Node, gm: GraphModule, owner: GraphModule) -> str:
+        """Copy a constant of a traced function to the graph's module, and return its name there."""
+        value, name = getattr(gm, str(node.target)), f"_dynx{node.target}"
+        while hasattr(owner, name):
+            name += "_"
+        if isinstance(value, torch.Tensor):
+            owner.register_buffer(name, value, persistent=False)
+        else:
+            setattr(owner, name, value)
+        return name
+
+
+def _body(gm: GraphModule) -> Iterator[Node]:
+    return (node for node in gm.graph.nodes if node.op not in ("placeholder", "output"))
+
+
+def _mapped_outputs(gm: GraphModule, env: dict[Node, Node]) -> list[Any]:
+    outputs = torch.utils._pytree.tree_leaves(gm.graph.output_node().args[0])
+    return [env[output] if isinstance(output, Node) else output for output in outputs]
+
+
+def _is_tensor(node: Any) -> bool:
+    return isinstance(node, Node) and isinstance(value_of(node), torch.Tensor)
+
+
+def _is_size(node: Any) -> bool:
+    return isinstance(node, Node) and isinstance(value_of(node), (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _is_needed(node: Node) -> bool:
+    """Return whether a node has to stay though nothing uses its result: anything but an operator without side effects."""
+    return node.op != "call_function" or node.is_impure()

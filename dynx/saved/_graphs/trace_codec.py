@@ -1,0 +1,117 @@
+"""Trace the functions of a codec for one tensor, and check what they return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from dynx._fx.nodes import value_of
+from dynx._torch.autograd.partition import Partition
+from dynx.errors import BadCodec, DynxError
+from dynx.records.location import Location
+
+_SCALARS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class TracedCodec(NamedTuple):
+    """The graphs of `pack` and `unpack` for one tensor, and the values between them."""
+
+    pack: GraphModule
+    unpack: GraphModule
+    leaves: tuple[Any, ...]  # what `pack` returns, flat: fake tensors, symbolic sizes, constants
+    outputs: tuple[Any, ...]  # the same as arguments of the output node of `pack`: nodes and constants
+
+
+class Subject(NamedTuple):
+    """The tensor that is packed, for error messages."""
+
+    name: str
+    codec: str
+    location: Location | None
+
+    def error(self, what: str, advice: str) -> BadCodec:
+        where = f" at {self.location}" if self.location is not None else ""
+        return BadCodec(f"{self.codec} cannot store {self.name}{where}: {what}\n  {advice}")
+
+
+def trace_codec(
+    partition: Partition, value: torch.Tensor, pack: Callable[..., Any], unpack: Callable[..., Any], subject: Subject
+) -> TracedCodec:
+    """Trace `pack` on a saved tensor, and `unpack` on what it returns.
+
+    Raises:
+        BadCodec: one of them cannot be traced, or returns what cannot be stored.
+    """
+    packing = _traced(partition, pack, (value,), "pack", subject)
+    outputs, spec = pytree.tree_flatten(packing.graph.output_node().args[0])
+    leaves = tuple(value_of(output) if isinstance(output, Node) else output for output in outputs)
+    if any(is_traceable_wrapper_subclass(leaf) for leaf in leaves):
+        raise subject.error("pack returns a tensor subclass", "return its inner tensors, and build it again in unpack")
+    varying = [index for index, leaf in enumerate(leaves) if isinstance(leaf, (torch.Tensor, *_SCALARS))]
+    if not varying and not leaves:
+        raise subject.error("pack returns nothing", "return a tensor")
+
+    def unpack_stored(*stored: Any) -> Any:
+        values = list(leaves)
+        for index, item in zip(varying, stored, strict=True):
+            values[index] = item
+        return unpack(pytree.tree_unflatten(values, spec))
+
+    unpacking = _traced(partition, unpack_stored, tuple(leaves[index] for index in varying), "unpack", subject)
+    return TracedCodec(packing, unpacking, leaves, tuple(outputs))
+
+
+def check_unpacked(unpacked: Any, value: torch.Tensor, subject: Subject) -> None:
+    """Raise BadCodec unless `unpacked` is a tensor like the one that was packed."""
+    advice = "let pack store what unpack needs, such as (tensor.dtype, tensor.shape, ...)"
+    if not isinstance(unpacked, torch.Tensor):
+        raise subject.error(f"unpack returns a {type(unpacked).__name__}, no tensor", advice)
+    for what in ("shape", "dtype", "device"):
+        expected, actual = getattr(value, what), getattr(unpacked, what)
+        if expected != actual:
+            raise subject.error(f"unpack returns the {what} {_text(actual)}, the tensor had {_text(expected)}", advice)
+
+
+def check_deterministic(traced: TracedCodec, subject: Subject) -> None:
+    """Raise BadCodec if one of the functions draws random numbers."""
+    for which, gm in (("pack", traced.pack), ("unpack", traced.unpack)):
+        for node in gm.graph.nodes:
+            if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+                raise subject.error(
+                    f"{which} draws random numbers ({node.target}), which would change those of the model",
+                    "round deterministically; or pass validate=False",
+                )
+
+
+def _traced(partition: Partition, fn: Callable[..., Any], args: tuple[Any, ...], which: str, subject: Subject) -> GraphModule:
+    try:
+        return partition.trace(fn, args)
+    except DynxError:
+        raise
+    except Exception as error:
+        raise _explained(error, which, subject) from error
+
+
+def _explained(error: Exception, which: str, subject: Subject) -> BadCodec:
+    text, kind = str(error).partition("\n")[0], type(error).__name__
+    if kind in ("DataDependentOutputException", "GuardOnDataDependentSymNode", "DynamicOutputShapeException"):
+        return subject.error(
+            f"{which} depends on values of the tensor ({text})",
+            "use torch.where instead of a branch, and outputs of fixed sizes",
+        )
+    if "FakeTensor" in text or "Fake" in kind:
+        return subject.error(
+            f"{which} uses a tensor from outside ({text[:120]})", f"create it in {which}, with torch.arange or full"
+        )
+    if "mutation" in text.lower():
+        return subject.error(f"{which} changes the tensor in place", "return new tensors")
+    return subject.error(f"{which} raised {kind}: {text[:200]}", f"call {which} with such a tensor in eager code to see it")
+
+
+def _text(value: Any) -> str:
+    return str(tuple(value)) if isinstance(value, torch.Size) else str(value)

@@ -1,0 +1,113 @@
+"""`hooks`: store what graphs save for backward as rules say."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, get_args
+
+import torch
+
+from dynx._torch.capabilities import require
+from dynx.errors import UsageError
+from dynx.saved._digest import digest
+from dynx.saved._graphs.inline import Schedule
+from dynx.saved._observe import SavedGraphs
+from dynx.saved._published import publish
+from dynx.saved._rules import Rule
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SavedHooks:
+    """The context manager and decorator that `saved.hooks` returns; it can be entered again, also from another thread."""
+
+    def __init__(self, key: str, rules: tuple[Rule, ...], *, validate: bool, schedule: Schedule) -> None:
+        self.rules = rules
+        self._published = publish(key, rules, validate=validate, schedule=schedule)
+        self._entered = threading.local()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(SavedGraphs())
+            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(self._published.pack, self._published.unpack))
+            self._stacks().append(stack.pop_all())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._stacks().pop().close()
+
+    def __call__(self, fn: Callable[P, T]) -> Callable[P, T]:
+        """Decorate a function: each call runs under the hooks."""
+
+        @functools.wraps(fn)
+        def hooked(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self:
+                return fn(*args, **kwargs)
+
+        return hooked
+
+    def _stacks(self) -> list[ExitStack]:
+        stacks: list[ExitStack] = self._entered.__dict__.setdefault("stacks", [])
+        return stacks
+
+    def __repr__(self) -> str:
+        return f"hooks({', '.join(map(str, self.rules))})"
+
+
+def hooks(*rules: Rule, cache_hash: str | None = None, validate: bool = True, schedule: Schedule = "auto") -> SavedHooks:
+    """Store the tensors that are saved for backward as rules say: a context manager around the forward pass.
+
+    A function of torch.compile that is called in this context is compiled with the codecs in its forward and backward graph, by
+    every backend that has AOTAutograd (inductor, aot_eager, dynx_cudagraphs); eager code packs while it runs. A tensor is
+    packed by the first rule that applies to it. New contexts with equal rules compile nothing again, and hit AOTAutograd's
+    cache on disk in a later process.
+
+    Enter the context around the call of the compiled function, not in it: there it breaks the graph.
+
+    Args:
+        rules: `saved.rule(codec, ...)`, in order.
+        cache_hash: A text that changes whenever a codec does. It replaces the hash of the code, closures and globals of the
+            codecs, for codecs of your own that refer to objects which cannot be hashed.
+        validate: Check at compile time that each codec gives back the shape, dtype and device, and draws no random numbers;
+            warn where rounding changes a mask, or what backward computes again.
+        schedule: `"graph"` packs a tensor after its last use in forward, and unpacks it before its first use in backward;
+            `"none"` does so at the end of forward and the beginning of backward, as torch; `"auto"` is `"graph"`, except for
+            inductor, which orders operators itself.
+
+    Returns:
+        A context manager, which is a decorator too.
+
+    Raises:
+        UsageError: an argument is of another type, or a codec cannot be hashed.
+        UnsupportedTorch: torch has no `maybe_inline_graph_saved_tensors_hooks`.
+        BadCodec: from a compiled call, if a codec does not give back what it was given.
+
+    Example:
+        >>> import torch
+        >>> from dynx import saved
+        >>> model = torch.compile(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU()), backend="aot_eager")
+        >>> with saved.hooks(saved.rule(saved.codecs.fp8(), min_numel=1024)):
+        ...     loss = model(torch.randn(32, 64)).sum()
+        >>> loss.backward()
+    """
+    for rule in rules:
+        if not isinstance(rule, Rule):
+            raise UsageError(f"{rule!r} is no rule\n  pass saved.rule(codec, ...), such as saved.rule(saved.codecs.fp8())")
+    if schedule not in get_args(Schedule):
+        raise UsageError(f"schedule={schedule!r} is not known\n  pass one of {', '.join(map(repr, get_args(Schedule)))}")
+    if cache_hash is not None and not isinstance(cache_hash, str):
+        raise UsageError(f"cache_hash={cache_hash!r} is no text\n  pass a text that changes whenever a codec does")
+    require("inline_hooks", "trace_hook", "top_hooks", "inlineable_hooks", "compiled_autograd_region")
+    return SavedHooks(
+        _key(rules, cache_hash, validate=validate, schedule=schedule), rules, validate=validate, schedule=schedule
+    )
+
+
+def _key(rules: tuple[Any, ...], cache_hash: str | None, *, validate: bool, schedule: str) -> str:
+    described = tuple(map(str, rules)) if cache_hash is not None else rules
+    return digest(described, cache_hash, validate, schedule)

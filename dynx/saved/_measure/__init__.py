@@ -1,0 +1,1 @@
+"""Run a function with and without hooks, and compare memory and gradients."""

@@ -1,0 +1,204 @@
+"""Run the forward and backward pass of a function once, compiled anew, and leave the program as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from dynx._bytecode.globals_read import globals_read
+from dynx._torch.compilation.anew import backend_of, compile_anew, without_limits
+from dynx._torch.compilation.unwrap import unwrap
+from dynx.errors import UsageError
+from dynx.records.saved import SavedGraph, SavedTensor
+from dynx.saved._eager import EagerTensor, stored_bytes, unwatch_eager, watch_eager
+from dynx.saved._hooks import SavedHooks
+from dynx.saved._observe import SavedGraphs
+
+
+class Peaks(NamedTuple):
+    """The most bytes that were allocated on CUDA at once, above what was allocated before."""
+
+    forward: int
+    backward: int
+
+
+class Trial(NamedTuple):
+    """What one forward and backward pass saved, and its gradients by name of the parameter or input."""
+
+    graphs: tuple[SavedGraph, ...]
+    eager: tuple[SavedTensor, ...]
+    gradients: Mapping[str, torch.Tensor]
+    peaks: Peaks | None  # None without CUDA
+
+
+class Program:
+    """A function with the arguments of a call; `run` calls it under hooks, each time with the same random numbers.
+
+    Args:
+        fn: A function or module, compiled or not; a compiled one keeps its backend.
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        backend: Used instead.
+
+    Raises:
+        UsageError: `fn` is not callable.
+    """
+
+    def __init__(self, fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], backend: Any = None) -> None:
+        if not callable(fn):
+            raise UsageError(f"{fn!r} is not callable\n  pass a module or a function that returns a loss")
+        unwrapped = unwrap(fn)
+        compiled = backend_of(unwrapped.compiled) if unwrapped.compiled is not None else None
+        original = unwrapped.original if compiled is not None else fn  # it may be under torch.compiler.disable
+        self.original = unwrapped.module if unwrapped.module is not None else original
+        self.backend = backend if backend is not None else compiled if compiled is not None else "inductor"
+        self._args, self._kwargs = args, kwargs
+        self._modules = _modules_of(self.original, (args, dict(kwargs)))
+        self.names = _names(self._modules, args, kwargs)
+
+    def run(self, hooks: SavedHooks | None) -> Trial:
+        """Compile, run forward and backward, and return what happened; raises what the function raises.
+
+        Raises:
+            UsageError: the function returns nothing that needs a gradient.
+        """
+        graphs: list[SavedGraph] = []
+        eager: list[EagerTensor] = []
+        watch_eager(eager)
+        try:
+            with _restored(self._modules), without_limits(), SavedGraphs(graphs.append):
+                compiled = compile_anew(self.original, self.backend)
+                gradients, peaks = self._train(compiled, hooks)
+        finally:
+            unwatch_eager(eager)
+        return Trial(tuple(graphs), tuple(map(_eager_record, eager)), gradients, peaks)
+
+    def _train(self, compiled: Callable[..., Any], hooks: SavedHooks | None) -> tuple[dict[str, torch.Tensor], Peaks | None]:
+        meter = _Meter()
+        with hooks if hooks is not None else nullcontext(), torch.enable_grad():
+            results = _need_gradients(compiled(*self._args, **self._kwargs))
+        forward = meter.peak()
+        if not results:
+            raise UsageError(
+                f"{_name_of(self.original)} returns no tensor that requires a gradient\n"
+                "  pass a function that returns a loss, or a module that is being trained"
+            )
+        leaves = _leaves_of(results)
+        gradients = torch.autograd.grad(results, leaves, [torch.ones_like(result) for result in results], allow_unused=True)
+        peaks = Peaks(forward, meter.peak()) if meter.has_cuda else None
+        named = zip(leaves, gradients, strict=True)
+        return {self._name(leaf, index): grad for index, (leaf, grad) in enumerate(named) if grad is not None}, peaks
+
+    def _name(self, leaf: torch.Tensor, index: int) -> str:
+        return self.names.get(id(leaf), f"tensor {index} of shape {tuple(leaf.shape)}")
+
+
+class _Meter:
+    """Measures the most bytes allocated on the current CUDA device since the last call of `peak`; 0 without CUDA."""
+
+    def __init__(self) -> None:
+        self.has_cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
+        self._base = 0
+        if self.has_cuda:
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+            self._base = torch.cuda.memory_allocated()
+
+    def peak(self) -> int:
+        if not self.has_cuda:
+            return 0
+        torch.cuda.synchronize()
+        found = torch.cuda.max_memory_allocated() - self._base
+        torch.cuda.reset_peak_memory_stats()
+        return found
+
+
+@contextmanager
+def _restored(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Restore the buffers of modules and the state of random numbers; a block runs with the same random numbers each time."""
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    buffers = [buffer for module in modules for buffer in module.buffers()]
+    values = [buffer.detach().clone() for buffer in buffers]
+    with torch.random.fork_rng(devices):
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for buffer, value in zip(buffers, values, strict=True):
+                    buffer.copy_(value)
+
+
+def _need_gradients(values: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+
+
+def _leaves_of(results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the leaf tensors that get a gradient from results, in the order in which the autograd graph reaches them."""
+    leaves: dict[int, torch.Tensor] = {}
+    waiting: list[Any] = [result.grad_fn for result in results]
+    seen: set[Any] = set()
+    while waiting:
+        node = waiting.pop(0)
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if (variable := getattr(node, "variable", None)) is not None:
+            leaves[id(variable)] = variable
+        waiting += [following for following, _ in node.next_functions]
+    return list(leaves.values())
+
+
+def _modules_of(fn: Any, arguments: Any) -> list[nn.Module]:
+    """Return the modules that a function is, is bound to, closes over, reads as globals, or is called with."""
+    found: list[Any] = [fn, getattr(fn, "__self__", None), *tree_leaves(arguments)]
+    if hasattr(fn, "__code__"):
+        function = getattr(fn, "__func__", fn)
+        found += [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+        found += globals_read(function).values()
+    modules = {id(value): value for value in found if isinstance(value, nn.Module)}
+    return list(modules.values())
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - raises if the variable has no value
+    except ValueError:
+        return False
+    return True
+
+
+def _names(modules: Sequence[nn.Module], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[int, str]:
+    """Return names of parameters and of tensors among the arguments, by the id of the tensor."""
+    arguments = [(f"argument {index}", value) for index, value in enumerate(args)] + list(kwargs.items())
+    names = {id(value): name for name, value in arguments if isinstance(value, torch.Tensor)}
+    for module in modules:
+        names.update((id(parameter), name) for name, parameter in module.named_parameters())
+    return names
+
+
+def _name_of(fn: Any) -> str:
+    return getattr(fn, "__qualname__", None) or type(fn).__qualname__
+
+
+def _eager_record(saved: EagerTensor) -> SavedTensor:
+    tensor, candidate, rule = saved.tensor, saved.candidate, saved.rule
+    size = tensor.numel() * tensor.element_size()
+    return SavedTensor(
+        "eager",
+        candidate.kind,
+        tensor.grad_fn.name() if tensor.grad_fn is not None else "",
+        str(tensor.dtype).removeprefix("torch."),
+        tuple(tensor.shape),
+        size,
+        size if rule is None else stored_bytes(saved.stored, tensor.device),
+        codec=rule.codec.name if rule is not None else None,
+        rule=str(rule) if rule is not None else None,
+        is_exact=rule is None or rule.codec.is_exact,
+        location=candidate.location,
+        reads_as_mask=candidate.reads_as_mask,
+    )

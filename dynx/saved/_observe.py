@@ -1,0 +1,118 @@
+"""Handle each compilation while hooks of dynx are entered, or while something observes what graphs save."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from dynx._fx.nodes import placeholders
+from dynx._fx.peak import peak_bytes
+from dynx._handle import Handle
+from dynx._torch.autograd.partition import Partition, on_partition
+from dynx._torch.hooks import Wrapping
+from dynx._trace.subscribers import add_record
+from dynx._trace.user_location import call_site
+from dynx.records.location import Location
+from dynx.records.saved import SavedGraph, SavedTensor
+from dynx.saved._graphs.describe import Graphs
+from dynx.saved._graphs.inline import inline
+from dynx.saved._messages import warn_of_losses
+from dynx.saved._published import Published, published_by
+
+Observer = Callable[[SavedGraph], None]
+
+_lock = threading.RLock()
+_uses: list[object] = []  # handles for which torch is hooked
+_wrapping: list[Wrapping] = []
+_observers: list[Observer] = []
+
+
+class SavedGraphs(Handle):
+    """Handle that keeps torch hooked: until it is removed, graphs are edited for hooks of dynx.
+
+    With an observer, every graph that is compiled and saves tensors is passed to it as a `SavedGraph`, with or without hooks,
+    and is part of the records of a `dynx.watch()`.
+    """
+
+    __slots__ = ("_observer",)
+
+    def __init__(self, observer: Observer | None = None) -> None:
+        self._observer = observer
+        with _lock:
+            if not _uses:
+                _wrapping.append(on_partition(_on_partition))
+            _uses.append(self)
+            if observer is not None:
+                _observers.append(observer)
+
+    def remove(self) -> None:
+        with _lock:
+            if self not in _uses:
+                return
+            _uses.remove(self)
+            if self._observer is not None:
+                _observers.remove(self._observer)
+            if not _uses:
+                _wrapping.pop().remove()
+
+
+def _on_partition(partition: Partition) -> bool:
+    """Edit the graphs for hooks of dynx; return whether that happened, so that torch does not inline the hooks too."""
+    published = published_by(partition.hooks)
+    if published is None and not _observers:
+        return False
+    peaks = _Peaks(partition) if _observers else None
+    if published is not None:
+        tensors = inline(partition, published.rules, validate=published.validate, schedule=published.schedule)
+    else:
+        tensors = [saved.record() for saved in Graphs(partition).saved()]
+    if any(tensor.location is None for tensor in tensors):  # as in modules of torch that no code of the user calls
+        site = call_site()
+        tensors = [tensor if tensor.location is not None else replace(tensor, location=site) for tensor in tensors]
+    graph = _record(tensors, published, peaks)
+    if published is not None and published.validate:
+        warn_of_losses(graph)
+    return published is not None
+
+
+def _record(tensors: list[SavedTensor], published: Published | None, peaks: _Peaks | None) -> SavedGraph:
+    """Make the record of a graph; pass it to observers, and to the compilation that is in progress."""
+    rules = tuple(map(str, published.rules)) if published is not None else ()
+    further: dict[str, Any] = peaks.after(tensors) if peaks is not None else {}
+
+    def make(generation: int, compile_id: str, location: Location | None) -> SavedGraph:
+        return SavedGraph(generation, compile_id, location, tuple(tensors), published is not None, rules, **further)
+
+    graph = add_record(make, is_emitted=published is not None or bool(_observers))
+    for observer in tuple(_observers):
+        observer(graph)
+    return graph
+
+
+class _Peaks:
+    """The simulated peaks of both graphs, before and after they are edited."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        kinds = {saved.node.name: saved.kind for saved in Graphs(partition).saved()}
+        self._held = {name for name, kind in kinds.items() if kind != "activation"}
+        self._before = self._simulate()
+
+    def _simulate(self) -> tuple[int, int]:
+        forward, backward = self._partition.forward, self._partition.backward
+        held = [node for node in placeholders(backward) if node.name in self._held]
+        return peak_bytes(forward, placeholders(forward)), peak_bytes(backward, held)
+
+    def after(self, tensors: list[SavedTensor]) -> dict[str, Any]:
+        """Return the fields of the record; sources of computed tensors are inputs of the graph, which are held too."""
+        names = {node.name for node in placeholders(self._partition.forward)}
+        self._held |= {source for tensor in tensors for source in tensor.computed_from if source in names}
+        forward, backward = self._simulate()
+        return {
+            "forward_peak": forward,
+            "backward_peak": backward,
+            "forward_peak_before": self._before[0],
+            "backward_peak_before": self._before[1],
+        }

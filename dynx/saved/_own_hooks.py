@@ -1,0 +1,70 @@
+"""`inlineable_hooks`: a pair of saved-tensor hooks of the user that is compiled into the graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, overload
+
+import torch
+
+from dynx.errors import UsageError
+from dynx.saved._codec import Codec
+from dynx.saved._hooks import SavedHooks, hooks
+from dynx.saved._rules import rule
+
+Pack = Callable[[torch.Tensor], Any]
+Unpack = Callable[[Any], torch.Tensor]
+
+
+@overload
+def inlineable_hooks(pack: Pack, /, *, unpack: Unpack, cache_hash: str | None = None, validate: bool = True) -> SavedHooks: ...
+@overload
+def inlineable_hooks(
+    pack: None = None, /, *, unpack: Unpack, cache_hash: str | None = None, validate: bool = True
+) -> Callable[[Pack], SavedHooks]: ...
+def inlineable_hooks(
+    pack: Pack | None = None, /, *, unpack: Unpack, cache_hash: str | None = None, validate: bool = True
+) -> SavedHooks | Callable[[Pack], SavedHooks]:
+    """Make a context manager of a pair of hooks, as `torch.autograd.graph.saved_tensors_hooks`, that compiled graphs contain.
+
+    `pack` gets every saved tensor, parameters and inputs too, as in torch; return the tensor itself for what is to stay as it
+    is. Both functions are traced: they consist of operators of torch.
+
+    Args:
+        pack: Takes a tensor; returns what is stored, such as a tuple of tensors, sizes and constants. Left out, the result is
+            a decorator for it.
+        unpack: Takes what `pack` returned; returns a tensor of the shape, dtype and device that was packed.
+        cache_hash: A text that changes whenever one of them does, where they refer to objects that cannot be hashed.
+        validate: Check what `unpack` returns, and that no random numbers are drawn.
+
+    Returns:
+        A context manager, like that of `saved.hooks`.
+
+    Raises:
+        UsageError: one of them is not callable, or cannot be hashed.
+
+    Example:
+        >>> import torch
+        >>> from dynx import saved
+        >>> @saved.inlineable_hooks(unpack=lambda stored: stored.float())
+        ... def half(tensor):
+        ...     return tensor.to(torch.bfloat16)
+        >>> square = torch.compile(lambda x: x * x, backend="aot_eager")
+        >>> x = torch.tensor([1.001], requires_grad=True)
+        >>> with half:
+        ...     y = square(x)
+        >>> y.backward()
+        >>> x.grad
+        tensor([2.])
+    """
+    if not callable(unpack):
+        raise UsageError(f"unpack={unpack!r} is not callable\n  pass a function of what pack returns")
+
+    def make(pack: Pack) -> SavedHooks:
+        if not callable(pack):
+            raise UsageError(f"pack={pack!r} is not callable\n  pass a function of a tensor")
+        name = getattr(pack, "__qualname__", type(pack).__name__)
+        codec = Codec(name, pack, unpack, "any")
+        return hooks(rule(codec, skip=()), cache_hash=cache_hash, validate=validate)
+
+    return make if pack is None else make(pack)

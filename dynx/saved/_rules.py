@@ -1,0 +1,181 @@
+"""`rule`: which saved tensors a codec packs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import torch
+
+from dynx.errors import UsageError
+from dynx.records.location import Location
+from dynx.records.saved import SavedKind
+from dynx.saved._codec import Codec
+
+_SKIPPABLE: tuple[SavedKind, ...] = ("param", "buffer", "input")
+_LINE = re.compile(r"(?P<file>.+):(?P<line>\d+)")
+
+
+class Candidate(NamedTuple):
+    """A saved tensor, as far as rules look at it; None for what is not known in eager code."""
+
+    kind: SavedKind
+    tensor: torch.Tensor  # fake while a graph is compiled
+    numel: int
+    name: str | None = None  # of its node in the forward graph
+    module: str | None = None  # "layers.0.mlp: MLP"
+    location: Location | None = None
+    reads_as_mask: bool = False  # an operator of backward reads only which elements are 0, or their signs
+    only_as_zero_mask: bool = False  # backward reads only which elements are greater than 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A codec, and the saved tensors that it packs; see `saved.rule`."""
+
+    codec: Codec
+    dtype: tuple[torch.dtype, ...] | None = None
+    min_numel: int = 0
+    name: str | None = None
+    module: str | None = None
+    line: str | None = None
+    mask_only: bool | None = None
+    skip: tuple[SavedKind, ...] = _SKIPPABLE
+
+    def why_not(self, candidate: Candidate) -> str:
+        """Return why the rule does not pack a tensor, or an empty string if it does."""
+        return self._why_not_matched(candidate) or self._why_not_packed(candidate)
+
+    def _why_not_matched(self, candidate: Candidate) -> str:
+        if candidate.kind in self.skip or candidate.kind == "constant":
+            return f"it is {_KINDS[candidate.kind]}, which is in memory anyway"
+        if self.dtype is not None and candidate.tensor.dtype not in self.dtype:
+            return f"dtype is {', '.join(map(_short, self.dtype))}"
+        if candidate.numel < self.min_numel:
+            return f"min_numel is {self.min_numel}; it has {candidate.numel}"
+        patterns = ((self.name, candidate.name, "name"), (self.module, candidate.module, "module"))
+        for pattern, text, option in patterns:
+            if pattern is not None and (text is None or re.search(pattern, text) is None):
+                return f"{option} is {pattern!r}" + ("" if text is not None else ", which only compiled graphs know")
+        if self.line is not None and not _is_at(candidate.location, self.line):
+            return f"line is {self.line}"
+        if self.mask_only is not None and self.mask_only is not candidate.only_as_zero_mask:
+            return "mask_only=True, and backward reads its values" if self.mask_only else "mask_only=False, and it is a mask"
+        return ""
+
+    def _why_not_packed(self, candidate: Candidate) -> str:
+        codec = self.codec
+        if codec.zero_mask_only and candidate.tensor.dtype is not torch.bool and not candidate.only_as_zero_mask:
+            return f"{codec.name} keeps only what is greater than 0, and backward reads the values"
+        if reason := codec.why_not(candidate.tensor):
+            return reason
+        if candidate.reads_as_mask and not codec.keeps_zeros:
+            return f"{codec.name} does not keep zeros and signs, and backward reads it as a mask"
+        return ""
+
+    def __str__(self) -> str:
+        options = ((field.name, getattr(self, field.name), field.default) for field in fields(self) if field.name != "codec")
+        shown = [f"{name}={_text(value)}" for name, value, default in options if value != default]
+        return f"rule({', '.join([str(self.codec), *shown])})"
+
+
+_KINDS: dict[SavedKind, str] = {
+    "param": "a parameter",
+    "buffer": "a buffer",
+    "input": "an input of the graph",
+    "constant": "a constant of the graph",
+    "activation": "an activation",
+}
+
+
+def rule(
+    codec: Codec,
+    *,
+    dtype: torch.dtype | Iterable[torch.dtype] | None = None,
+    min_numel: int = 0,
+    name: str | None = None,
+    module: str | None = None,
+    line: str | None = None,
+    mask_only: bool | None = None,
+    skip: Collection[SavedKind] = _SKIPPABLE,
+) -> Rule:
+    """Return a rule for `saved.hooks`: pack with this codec the saved tensors for which all that is given is true.
+
+    Of several rules the first packs a tensor that has both its options and a dtype and shape that its codec takes.
+
+    Args:
+        codec: How they are stored; see `saved.codecs`.
+        dtype: Only tensors of this dtype, or of these.
+        min_numel: Only tensors of at least so many elements.
+        name: A regular expression that is found in the name of the node in the forward graph, such as `"gelu"`.
+        module: A regular expression that is found in the path and class of the innermost module, such as
+            `"layers.0.mlp: MLP"`.
+        line: The line that computed it, as `"model.py:12"`.
+        mask_only: True for tensors that backward reads only as `x > 0`, such as the output of ReLU where nothing else needs it;
+            False for all others.
+        skip: Kinds of tensors that stay as they are: `"param"`, `"buffer"`, `"input"`, also through views. They are in memory
+            anyway, so packing one of them adds bytes.
+
+    Raises:
+        UsageError: an argument is of another type, or no regular expression.
+
+    Example:
+        >>> from dynx import saved
+        >>> print(saved.rule(saved.codecs.fp8(), min_numel=1024))
+        rule(fp8(row), min_numel=1024)
+    """
+    if not isinstance(codec, Codec):
+        raise UsageError(f"{codec!r} is no codec\n  pass one of dynx.saved.codecs, such as saved.codecs.fp8()")
+    if type(min_numel) is not int or min_numel < 0:
+        raise UsageError(f"min_numel={min_numel!r} is no number of elements\n  pass an int, such as 1024")
+    for option, pattern in (("name", name), ("module", module)):
+        _check_pattern(option, pattern)
+    if line is not None and (not isinstance(line, str) or _LINE.fullmatch(line) is None):
+        raise UsageError(f"line={line!r} is no line of a file\n  pass 'model.py:12'")
+    if mask_only not in (None, True, False):
+        raise UsageError(f"mask_only={mask_only!r} is not True, False or None")
+    skipped = (skip,) if isinstance(skip, str) else tuple(skip)
+    if unknown := [kind for kind in skipped if kind not in _SKIPPABLE]:
+        raise UsageError(f"skip has {unknown[0]!r}\n  pass some of {', '.join(map(repr, _SKIPPABLE))}")
+    return Rule(codec, _dtypes(dtype), min_numel, name, module, line, mask_only, skipped)  # type: ignore[arg-type]
+
+
+def _dtypes(dtype: Any) -> tuple[torch.dtype, ...] | None:
+    if dtype is None:
+        return None
+    given = (dtype,) if isinstance(dtype, torch.dtype) else tuple(dtype) if isinstance(dtype, Iterable) else (dtype,)
+    if wrong := [one for one in given if not isinstance(one, torch.dtype)]:
+        raise UsageError(f"dtype has {wrong[0]!r}, which is no dtype\n  pass torch.float32, or several")
+    return given
+
+
+def _check_pattern(option: str, pattern: object) -> None:
+    if pattern is None:
+        return
+    try:
+        if not isinstance(pattern, str):
+            raise TypeError(f"it is of type {type(pattern).__name__}")
+        re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise UsageError(f"{option}={pattern!r} is no regular expression: {error}") from None
+
+
+def _is_at(location: Location | None, line: str) -> bool:
+    """Return whether a location, or the user's line that called it, is the line `file:number`."""
+    wanted = _LINE.fullmatch(line)
+    if wanted is None or location is None:
+        return False
+    lines = (location, location.own)
+    return any(one.line == int(wanted["line"]) and f"/{one.file}".endswith(f"/{wanted['file']}") for one in lines)
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple) and value and isinstance(value[0], torch.dtype):
+        return " or ".join(map(str, value))
+    return repr(value)

@@ -1,0 +1,24 @@
+"""How saved tensors are stored: each function returns a `Codec` for `saved.rule`.
+
+| codec | stores | error |
+|---|---|---|
+| `bf16()` | bfloat16 | relative 2^-8 |
+| `fp8(format, per)` | 8-bit floating point and a scale for each tensor, row or block | relative 2^-4 (e4m3), 2^-3 (e5m2) |
+| `int8(per)` | 8-bit integers and a scale | 1/254 of the largest element that shares the scale |
+| `int4()` | 4-bit integers and a scale for each row | 1/14 of the largest element of the row |
+| `bits()` | one bit for each element of a mask | none |
+| `offload()` | the tensor in pinned memory of the host | none |
+| `recompute()` | nothing: backward computes the tensor again | none |
+
+A row or block that contains an infinity or NaN is NaN afterwards in fp8, int8 and int4, so that it is noticed.
+"""
+
+from dynx.saved.codecs._bf16 import bf16
+from dynx.saved.codecs._bits import bits
+from dynx.saved.codecs._fp8 import fp8
+from dynx.saved.codecs._int4 import int4
+from dynx.saved.codecs._int8 import int8
+from dynx.saved.codecs._offload import offload
+from dynx.saved.codecs._recompute import recompute
+
+__all__ = ["bf16", "bits", "fp8", "int4", "int8", "offload", "recompute"]

@@ -1,0 +1,61 @@
+"""Store masks with one bit for each element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from dynx.saved._codec import Codec
+
+_BITS = 8
+
+
+def bits() -> Codec:
+    """Store a mask with one bit for each element: an eighth of a bool tensor, exactly.
+
+    Also takes a floating-point tensor that backward reads only as `x > 0`, such as the output of ReLU where nothing else needs
+    it; unpacked it is 1 where it was greater than 0, else 0. Eight neighbours of the last dim share a byte, so a last size
+    that is not a multiple of 8 is padded; with a dynamic last size, torch compiles multiples of 8 and others apart.
+
+    Example:
+        >>> import torch
+        >>> from dynx.saved import codecs
+        >>> codec = codecs.bits()
+        >>> codec.pack(torch.tensor([True, False, True]))[-1]
+        tensor([5], dtype=torch.uint8)
+        >>> codec.unpack(codec.pack(torch.tensor([True, False, True])))
+        tensor([ True, False,  True])
+    """
+    return Codec(
+        "bits", _pack, _unpack, "bool", is_exact=True, zero_mask_only=True, refuses=_refuses, code="saved.codecs.bits()"
+    )
+
+
+def _pack(tensor: torch.Tensor) -> Any:
+    mask = tensor if tensor.dtype is torch.bool else tensor > 0
+    last = tensor.shape[-1]
+    padded = _padded(mask.to(torch.uint8), last)
+    weights = 1 << torch.arange(_BITS, dtype=torch.uint8, device=tensor.device)
+    return tensor.dtype, last, (padded.unflatten(-1, (-1, _BITS)) * weights).sum(-1, dtype=torch.uint8)
+
+
+def _padded(mask: torch.Tensor, last: Any) -> torch.Tensor:
+    """Return a mask whose last size is a multiple of 8; what is added has any value, and is not read."""
+    if type(last) is int:
+        return torch.nn.functional.pad(mask, (0, -last % _BITS))
+    blocks = (last + _BITS - 1) // _BITS  # `pad` would compile one graph for multiples of 8 and one for others
+    return mask.index_select(-1, torch.arange(blocks * _BITS, device=mask.device).clamp(max=last - 1))
+
+
+def _unpack(packed: Any) -> torch.Tensor:
+    dtype, last, stored = packed
+    places = torch.arange(_BITS, dtype=torch.uint8, device=stored.device)
+    mask = ((stored.unsqueeze(-1) >> places) & 1).flatten(-2)
+    return mask[..., :last].to(dtype)
+
+
+def _refuses(tensor: torch.Tensor) -> str:
+    if tensor.dim() == 0 or any(type(size) is int and size == 0 for size in tensor.shape):
+        return "it is a single element" if tensor.dim() == 0 else "it has no elements"
+    return ""

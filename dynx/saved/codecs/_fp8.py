@@ -1,0 +1,53 @@
+"""Store tensors in 8-bit floating point."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Literal
+
+import torch
+
+from dynx.errors import UsageError
+from dynx.saved._codec import Codec
+from dynx.saved.codecs._scales import Per, checked, name_of, options_of, refuses, restored, scaled
+
+_FORMATS = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+
+
+def fp8(format: Literal["e4m3", "e5m2"] = "e4m3", *, per: Per = "row", block: int = 128) -> Codec:
+    """Store floating-point tensors in 8 bits: a quarter of float32, half of bfloat16, and a float32 scale.
+
+    Elements that are far smaller than the largest one of their row become 0: below 2^-18 of it (e4m3), 2^-32 (e5m2).
+
+    Args:
+        format: `"e4m3"` with 3 bits of mantissa, or `"e5m2"` with 2 and a larger range.
+        per: What shares a scale: the `"tensor"`, each `"row"` along the last dim, or each `"block"` of a row.
+        block: Elements in a block; the last size has to be a multiple of it.
+
+    Raises:
+        UsageError: the format or `per` does not exist, or `block` is not a positive number.
+
+    Example:
+        >>> import torch
+        >>> from dynx.saved import codecs
+        >>> codec = codecs.fp8()
+        >>> codec.unpack(codec.pack(torch.tensor([[1.0, 0.51, 0.0]])))
+        tensor([[1.0000, 0.5000, 0.0000]])
+    """
+    if format not in _FORMATS:
+        raise UsageError(f"format={format!r} is not known\n  pass 'e4m3' or 'e5m2'")
+    checked(per, block)
+    name = name_of("fp8" if format == "e4m3" else "fp8 e5m2", per, block)
+    pack = partial(_pack, stored_as=_FORMATS[format], per=per, block=block)
+    code = f'saved.codecs.fp8("{format}", {options_of(per, block)})'
+    return Codec(name, pack, partial(_unpack, per=per), refuses=partial(refuses, per=per, block=block), code=code)
+
+
+def _pack(tensor: torch.Tensor, *, stored_as: torch.dtype, per: Per, block: int) -> Any:
+    scale, values = scaled(tensor, torch.finfo(stored_as).max, per=per, block=block)
+    return tensor.dtype, scale, values.to(stored_as)
+
+
+def _unpack(packed: Any, *, per: Per) -> torch.Tensor:
+    dtype, scale, stored = packed
+    return restored(stored, scale, dtype, per)

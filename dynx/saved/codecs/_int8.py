@@ -1,0 +1,52 @@
+"""Store tensors as 8-bit integers."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+
+from dynx.saved._codec import Codec
+from dynx.saved.codecs._scales import Per, checked, name_of, options_of, refuses, restored, scaled
+
+_LARGEST = 127
+
+
+def int8(*, per: Per = "row", block: int = 128) -> Codec:
+    """Store floating-point tensors as 8-bit integers and a float32 scale: evenly spaced values, unlike `fp8`.
+
+    An element is off by at most 1/254 of the largest one that shares its scale, and 0 below that.
+
+    Args:
+        per: What shares a scale: the `"tensor"`, each `"row"` along the last dim, or each `"block"` of a row.
+        block: Elements in a block; the last size has to be a multiple of it.
+
+    Raises:
+        UsageError: `per` does not exist, or `block` is not a positive number.
+
+    Example:
+        >>> import torch
+        >>> from dynx.saved import codecs
+        >>> codec = codecs.int8()
+        >>> codec.unpack(codec.pack(torch.tensor([[127.0, 1.2, -0.3]])))
+        tensor([[127.,   1.,   0.]])
+    """
+    checked(per, block)
+    return Codec(
+        name_of("int8", per, block),
+        partial(_pack, per=per, block=block),
+        partial(_unpack, per=per),
+        refuses=partial(refuses, per=per, block=block),
+        code=f"saved.codecs.int8({options_of(per, block)})",
+    )
+
+
+def _pack(tensor: torch.Tensor, *, per: Per, block: int) -> Any:
+    scale, values = scaled(tensor, _LARGEST, per=per, block=block)
+    return tensor.dtype, scale, values.round().to(torch.int8)
+
+
+def _unpack(packed: Any, *, per: Per) -> torch.Tensor:
+    dtype, scale, stored = packed
+    return restored(stored, scale, dtype, per)
