@@ -77,7 +77,7 @@ def hooks(*rules: Rule, cache_hash: str | None = None, validate: bool = True, sc
             warn where rounding changes a mask, or what backward computes again.
         schedule: `"graph"` packs a tensor after its last use in forward, and unpacks it before its first use in backward;
             `"none"` does so at the end of forward and the beginning of backward, as torch; `"auto"` is `"graph"`, except for
-            inductor, which orders operators itself.
+            inductor, which orders operators itself, and leaves those of `offload` where they are.
 
     Returns:
         A context manager, which is a decorator too.

@@ -17,7 +17,7 @@ from dynx.records.saved import SavedTensor
 from dynx.saved._graphs.describe import Graphs, Saved
 from dynx.saved._graphs.edit import Edit
 from dynx.saved._graphs.recompute import Chain, chain_of
-from dynx.saved._graphs.trace_codec import Subject, check_deterministic, check_unpacked, trace_codec
+from dynx.saved._graphs.trace_codec import Subject, TracedCodec, check_deterministic, check_unpacked, trace_codec
 from dynx.saved._graphs.views import save_bases
 from dynx.saved._rules import Rule
 from dynx.saved.codecs._recompute import NAME as RECOMPUTE
@@ -43,7 +43,8 @@ def inline(partition: Partition, rules: Sequence[Rule], *, validate: bool, sched
         rules: Of several rules that apply to a tensor the first is used.
         validate: Raise BadCodec for a codec that draws random numbers or returns something else than it was given.
         schedule: `"graph"` packs a tensor after its last use in forward, and unpacks it before its first use in backward;
-            `"none"` at the end and the beginning, as torch does; `"auto"` leaves the order to inductor where it compiles.
+            `"none"` at the end and the beginning, as torch does; `"auto"` leaves the order to inductor where it compiles,
+            except for codecs with operators of their own.
     """
     save_bases(partition)
     graphs = Graphs(partition)
@@ -122,7 +123,7 @@ class _Writer:
         slot = choice.saved.input
         users = list(slot.users)
         env = {source: self.edit.save(source, slot) for source in chain.sources}
-        self.edit.copy_to_backward(chain.nodes, env, self._first_use(users))
+        self.edit.copy_to_backward(chain.nodes, env, self._first_use(users, is_ordered=self._is_ordered))
         self.edit.replace_uses(slot, users, env[choice.saved.node])
         names = tuple(source.name for source in chain.sources)
         return replace(record, saved_bytes=0, codec=RECOMPUTE, rule=str(choice.rule), computed_from=names)
@@ -146,11 +147,13 @@ class _Writer:
         size = sum(nbytes(leaf) for leaf in _distinct(traced.outputs) if leaf.device == value.device)
         if size > record.bytes and not codec.is_exact:
             return replace(record, why=f"{codec.name} would store {size} bytes for {record.bytes}")
+        is_ordered = self._is_ordered or _has_own_operators(traced)
         users = list(slot.users)
-        results = self.edit.insert_forward(traced.pack, saved.node, self._pack_after(saved.node), f"{saved.node.name}_packed")
+        after = self._pack_after(saved.node, is_ordered=is_ordered)
+        results = self.edit.insert_forward(traced.pack, saved.node, after, f"{saved.node.name}_packed")
         stored = [self.edit.save(result, slot) for result in results if isinstance(result, Node)]
         varying = [slot for slot, leaf in zip(stored, filter(_varies, traced.leaves), strict=True)]
-        unpacked = self.edit.insert_backward(traced.unpack, varying, self._first_use(users), saved.node)
+        unpacked = self.edit.insert_backward(traced.unpack, varying, self._first_use(users, is_ordered=is_ordered), saved.node)
         if unpacked is not slot:
             self.edit.replace_uses(slot, users, unpacked)
         return replace(
@@ -162,20 +165,26 @@ class _Writer:
             keeps_mask=codec.keeps_mask or codec.is_exact,
         )
 
-    def _pack_after(self, node: Node) -> Node:
+    def _pack_after(self, node: Node, *, is_ordered: bool) -> Node:
         """Return the node of the forward graph after which a tensor is packed."""
-        if not self._is_ordered:
+        if not is_ordered:
             return self._forward_end
         memory = self._graphs.forward_memory[node]
         reads = [self._last_reads[allocator] for allocator in memory if allocator in self._last_reads]
         return max((self._last_forward_input, node, *reads), key=self._order.__getitem__)
 
-    def _first_use(self, users: Sequence[Node]) -> Node:
+    def _first_use(self, users: Sequence[Node], *, is_ordered: bool) -> Node:
         """Return the node of the backward graph before which a tensor is unpacked."""
-        if not self._is_ordered or not users:
+        if not is_ordered or not users:
             return self._after_inputs
         reading = set(users)
         return next(node for node in self._partition.backward.graph.nodes if node in reading)
+
+
+def _has_own_operators(traced: TracedCodec) -> bool:
+    """Return whether a codec calls operators that inductor does not compile, and so leaves where they are."""
+    nodes = (node for node in traced.pack.graph.nodes if node.op == "call_function")
+    return any(getattr(node.target, "namespace", "aten") not in ("aten", "prims") for node in nodes)
 
 
 def _varies(leaf: Any) -> bool:
