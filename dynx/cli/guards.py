@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, redirect_stdout
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from dynx.cli import program
+from dynx.cli.program import function
 from dynx.errors import DynxError, UsageError
 from dynx.records import CacheReport
 
@@ -21,66 +20,15 @@ def add_to(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "guards",
         help="run a program, then list the cache entries and guards of one function",
-        usage="dynx guards [--json] script.py::function [arguments of the program …]\n"
-        "       dynx guards [--json] --function NAME [-m | -c] program [arguments of the program …]",
+        usage=function.usage_of("guards"),
     )
-    parser.add_argument("--json", action="store_true", help="print the records as JSON; output of the program goes to stderr")
-    parser.add_argument(
-        "--function", metavar="NAME", help="a compiled function in the program: train_step, Model.forward, model"
-    )
-    program.add_to(parser)
+    function.add_to(parser)
     parser.set_defaults(act=act)
 
 
 def act(arguments: argparse.Namespace) -> Callable[[], int]:
     """Load the program, and return the function that runs it and then prints the cache entries."""
-    target, name = _target(arguments)
-    load, module = program.prepare(
-        target, arguments.rest, option=arguments.option, usage="dynx guards path/to/file.py::function"
-    )
-    script = target if target is not None and target != "-" and not arguments.option else "the program"
-
-    def run() -> int:
-        from dynx.session import watch
-
-        sys.modules["__main__"] = module
-        if arguments.option == "-m":
-            sys.argv[0] = module.__file__ or ""
-        code: object = 0
-        with watch():  # records every line that requested a guard
-            try:
-                # with --json, stdout holds the records only
-                with redirect_stdout(sys.stderr) if arguments.json else nullcontext():
-                    exec(load(), module.__dict__)
-            except SystemExit as error:
-                code = error.code
-            except BaseException:
-                _print_entries(module, name, script, as_json=arguments.json)
-                sys.excepthook = program.without_our_frames(sys.excepthook)
-                raise
-            own_code = _print_entries(module, name, script, as_json=arguments.json)
-        if code not in (None, 0):
-            sys.exit(code)  # type: ignore[arg-type]
-        return own_code
-
-    return run
-
-
-def _target(arguments: argparse.Namespace) -> tuple[str | None, str]:
-    """Return the program and the name of the function; raise UsageError if one of them is missing."""
-    if arguments.function:
-        return arguments.target, arguments.function
-    target = arguments.target
-    if target is None:
-        raise UsageError("no program to run\n  for example: dynx guards script.py::function")
-    if arguments.option:
-        raise UsageError(f"no function for {arguments.option}\n  for example: dynx guards --function step {arguments.option} …")
-    script, _, name = target.rpartition("::")
-    if not script or not name:
-        file, _, function = target.rstrip(":").partition(":")
-        example = f"dynx guards {file}::{function or 'function'}"
-        raise UsageError(f"the target {target} is not of the form script.py::function\n  for example: {example}")
-    return script, name
+    return function.watched(arguments, "guards", _print_entries)
 
 
 def _print_entries(module: ModuleType, name: str, script: str, *, as_json: bool) -> int:

@@ -73,7 +73,7 @@ def split(argv: list[str]) -> tuple[list[str], list[str]]:
 
     The code after `-c` may begin with a dash: `--` before it keeps argparse from reading it as an option.
     """
-    position = {"run": 1, "guards": 1, "pgo": 3}.get(argv[0] if argv else "")
+    position = {"run": 1, "guards": 1, "memory": 1, "pgo": 3}.get(argv[0] if argv else "")
     if position is None or (argv[0] == "pgo" and argv[1:2] != ["apply"]):
         return list(argv), []
     while position < len(argv) and argv[position].startswith("-") and not program.is_stdin(argv[position]):

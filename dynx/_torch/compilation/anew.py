@@ -55,11 +55,19 @@ def _with_code_of_its_own(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
+def without_autograd_cache() -> Iterator[None]:
+    """Let AOTAutograd's cache be neither read nor written, so that every graph is traced."""
+    from torch._functorch import config as functorch_config
+
+    with functorch_config.patch(enable_autograd_cache=False):
+        yield
+
+
+@contextmanager
 def without_limits() -> Iterator[None]:
     """Let functions be compiled any number of times, and AOTAutograd's cache be neither read nor written."""
     import torch
-    from torch._functorch import config as functorch_config
 
     limits = {"recompile_limit": _NO_LIMIT, "accumulated_recompile_limit": _NO_LIMIT}
-    with torch._dynamo.config.patch(**limits), functorch_config.patch(enable_autograd_cache=False):
+    with torch._dynamo.config.patch(**limits), without_autograd_cache():
         yield

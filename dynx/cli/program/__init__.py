@@ -20,8 +20,8 @@ from dynx.errors import UsageError
 
 Hook = Callable[[type[BaseException], BaseException, types.TracebackType | None], Any]
 
-_COMMANDS = str(Path(__file__).parent)
-_PACKAGE = Path(__file__).parent.parent
+_COMMANDS = (str(Path(__file__).parent.parent), str(Path(__file__).parent))  # not the demo, whose program is a user's
+_PACKAGE = Path(__file__).parent.parent.parent
 _HOOKS = (str(_PACKAGE / "_torch" / "hooks.py"), str(_PACKAGE / "_child_processes.py"))
 
 
@@ -89,7 +89,7 @@ def without_our_frames(hook: Hook) -> Hook:
 
 
 def _is_ours(traceback: types.TracebackType) -> bool:
-    return os.path.dirname(traceback.tb_frame.f_code.co_filename) == _COMMANDS
+    return os.path.dirname(traceback.tb_frame.f_code.co_filename) in _COMMANDS
 
 
 def _without_hooks(traceback: types.TracebackType | None) -> types.TracebackType | None:
