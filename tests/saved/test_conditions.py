@@ -146,13 +146,6 @@ WITH_INDUCTOR = ("slices of one tensor", "transposed", "expanded", "Function wit
     ("name", "backend"), [*((name, "aot_eager") for name in PROGRAMS), *((name, "inductor") for name in WITH_INDUCTOR)]
 )
 def test_programs(name, backend):
-    if backend == "inductor" and name not in (
-        "slices of one tensor",
-        "transposed",
-        "expanded",
-        "Function with attributes of ctx",
-    ):
-        pytest.skip("aot_eager runs the same graphs; inductor is tested where layouts and order matter")
     fn, inputs = PROGRAMS[name]
     expected = gradients(torch.compile(fn, backend=backend), *inputs)
     torch._dynamo.reset()

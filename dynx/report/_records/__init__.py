@@ -21,7 +21,7 @@ from dynx.records.saved_report import GradError, SavedPlan, SavedReport
 from dynx.records.shown import Shown
 from dynx.records.symbols import SymbolReport
 from dynx.report._records import cache_keys, cudagraphs, guards, profiles, saved, symbols
-from dynx.report._records.block import PLACE, Block
+from dynx.report._records.block import PLACES, Block
 
 _SHOWN = 12  # rows of a table on a terminal; in a notebook, a click shows the others
 
@@ -55,11 +55,11 @@ def _table(block: Block, width: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in block.columns:
         number = name.startswith("#")
-        whole = number or name == PLACE
+        whole = number or name in PLACES
         table.add_column(name.lstrip("#"), justify="right" if number else "left", no_wrap=whole, overflow="fold")
     for row in block.rows[:_SHOWN]:
         cells = zip(block.columns, row, strict=True)
-        table.add_row(*(Text(_in_lines(text, width * 2 // 5) if name == PLACE else text) for name, text in cells))
+        table.add_row(*(Text(_in_lines(text, width * 2 // 5) if name in PLACES else text) for name, text in cells))
     return table
 
 

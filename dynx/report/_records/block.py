@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-PLACE = "asked for at"  # the column of source locations
+PLACE = "asked for at"
+PLACES = (PLACE, "where")  # columns of source locations
 
 
 class Block(NamedTuple):

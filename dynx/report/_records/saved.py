@@ -25,7 +25,7 @@ def of_report(report: SavedReport) -> Iterator[Block]:
         rows = list(_bars(report.activations, group_of))
         if len(rows) > 1:
             yield Block(title, "", ("", "#bytes", "#stored", ""), rows)
-    columns = ("tensor", "computed by", "#bytes", "#stored", "codec", "where", "read by")
+    columns = ("tensor", "#bytes", "#stored", "codec", "where", "computed by, read by")
     yield Block("saved tensors", "", columns, [_row(tensor) for tensor in report.activations])
     others = [tensor for tensor in report.tensors if not tensor.is_activation]
     if others:
@@ -76,16 +76,21 @@ def _where(location: Location | None) -> str:
 def _row(tensor: SavedTensor) -> tuple[str, ...]:
     shape = "x".join(map(str, tensor.shape)) or "number"
     codec = tensor.codec or (f"none: {tensor.why}" if tensor.why else "")
-    reads = ", ".join(op.removeprefix("aten.") for op in tensor.used_by[:3]) + (" …" if len(tensor.used_by) > 3 else "")
+    reads = ", ".join(map(_operator, tensor.used_by[:3])) + (" …" if len(tensor.used_by) > 3 else "")
+    module = f" in {tensor.module}" if tensor.module else ""
     return (
         f"{tensor.name} {shape} {tensor.dtype}",
-        tensor.op.removeprefix("aten."),
         words.size(tensor.bytes),
         words.size(tensor.saved_bytes),
         codec,
         _where(tensor.location),
-        reads,
+        f"{_operator(tensor.op)}{module}; {reads}",
     )
+
+
+def _operator(name: str) -> str:
+    """Return the name of an operator without what nearly all have: `gelu` for `aten.gelu.default`."""
+    return name.removeprefix("aten.").removesuffix(".default")
 
 
 def _count(tensors: Sequence[SavedTensor], kind: str) -> int:
