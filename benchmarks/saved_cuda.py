@@ -1,6 +1,6 @@
 """Activation memory and step time of GPT-2 124M (8 x 512) on a GPU, with and without hooks, beside what torch has.
 
-python benchmarks/saved_cuda.py [--dtype bfloat16|float32] [--backend inductor|dynx_cudagraphs] [--rows fp8,int8]
+python benchmarks/saved_cuda.py [--dtype bfloat16|float32] [--backend inductor|dynx_cudagraphs|train_step] [--rows fp8,int8]
     [--out benchmarks/results/saved-h200.json]
 Memory is what is allocated above parameters and optimizer: after forward, and at the peak of the step; CUDA graphs keep it in
 pools, so with them only times are measured. Step times are paired with those without hooks.
@@ -39,6 +39,10 @@ class Row:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, foreach=True)
         self.tokens = torch.randint(0, config.vocab_size, (8, 512), device="cuda")
         self.context = context
+        self.train = None
+        if backend == "train_step":
+            self._record(torch.compile(self._loss))
+            return
         chosen = cudagraphs.backend(cudagraphs.Config(inner="inductor")) if backend == "dynx_cudagraphs" else backend
         self.loss = torch.compile(self._loss, backend=chosen) if backend != "eager" else self._loss
         with functorch_config.patch(**settings):
@@ -49,8 +53,24 @@ class Row:
         logits = self.model(tokens, use_cache=False).logits
         return functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
 
+    def _record(self, loss) -> None:
+        """Record forward, backward and optimizer as one CUDA graph."""
+
+        def loss_under_hooks(tokens):
+            with self.context:
+                return loss(tokens)
+
+        parameters = list(self.model.parameters())
+        self.optimizer = torch.optim.AdamW(parameters, lr=1e-4, foreach=True, capturable=True)
+        self.train = cudagraphs.train_step(loss_under_hooks, parameters, self.tokens, optimizer=self.optimizer)
+        for _ in range(4):
+            self.step()
+
     def step(self) -> tuple[int, int]:
         """Train once; return the bytes after forward and at the peak, above what was allocated before."""
+        if self.train is not None:
+            self.train(self.tokens)
+            return 1, 1
         torch.cuda.synchronize()
         base = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
@@ -111,7 +131,7 @@ def main() -> int:
         label = f"{name}, {arguments.dtype}, {arguments.backend}"
         bounds = BOUNDS[arguments.dtype] if name.startswith("fp8") else (1.0, 1.0)
         memory = (("saved", held, before[0], bounds[0]), ("peak", peak, before[1], bounds[1]))
-        for what, value, base, bound in memory if arguments.backend != "dynx_cudagraphs" else ():
+        for what, value, base, bound in memory if arguments.backend not in ("dynx_cudagraphs", "train_step") else ():
             share = value / base
             measured.append(Measured(f"{label}: {what}", share, share, share, 1, bound))
         times = ratio(f"{label}: time", row.seconds, plain.seconds, bound=TIME, pairs=9)
