@@ -40,7 +40,8 @@ def losses(graph: SavedGraph) -> Iterator[Loss]:
             masks,
             f"{masks[0].name} is stored as {masks[0].codec}, and backward reads which elements are 0:"
             " small ones become 0, and their gradient is lost",
-            "put rule(codecs.bits(), mask_only=True) before, or leave the tensor out with line= or name=",
+            "store it as bf16, or leave it out with line= or name=; where backward reads nothing else of it,"
+            " rule(codecs.bits(), mask_only=True) before this one stores it exactly",
         )
     if sources := [tensor for tensor in rounded if tensor.enlarged_by]:
         ops = ", ".join(sources[0].enlarged_by[:3])

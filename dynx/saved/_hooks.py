@@ -85,7 +85,8 @@ def hooks(*rules: Rule, cache_hash: str | None = None, validate: bool = True, sc
     Raises:
         UsageError: an argument is of another type, or a codec cannot be hashed.
         UnsupportedTorch: torch has no `maybe_inline_graph_saved_tensors_hooks`.
-        BadCodec: from a compiled call, if a codec does not give back what it was given.
+        BadCodec: if a codec does not give back what it was given; from a compiled call inside of torch's
+            `BackendCompilerFailed`, as its `inner_exception`.
 
     Example:
         >>> import torch

@@ -96,8 +96,8 @@ class _Peaks:
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
-        kinds = {saved.node.name: saved.kind for saved in Graphs(partition).saved()}
-        self._held = {name for name, kind in kinds.items() if kind != "activation"}
+        held = (saved for saved in Graphs(partition).saved() if saved.kind != "activation")
+        self._held = {name for saved in held for name in (saved.node.name, saved.input.name)}
         self._before = self._simulate()
 
     def _simulate(self) -> tuple[int, int]:

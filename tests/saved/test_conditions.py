@@ -319,6 +319,43 @@ def test_hooks_of_torch_in_the_context():
     torch.testing.assert_close(actual, gradients(mlp, x))
 
 
+class Counting(nn.Module):
+    """Changes a buffer after it was read."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(16))
+
+    def forward(self, x):
+        y = (x @ WEIGHT + self.count).tanh()
+        self.count.add_(1.0)
+        return y
+
+
+@pytest.mark.parametrize("make", [Counting, lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(16, 16))])
+def test_nothing_is_computed_again_from_a_buffer_that_changes(make):
+    """In backward it has another value."""
+    torch.manual_seed(0)
+    module = make()
+    hooks = saved.hooks(saved.rule(saved.codecs.recompute()))
+    fn = lambda x: module(x).tanh().sum()  # noqa: E731
+    assert saved.grad_error(fn, normal(4, 16), hooks=hooks, backend="aot_eager").relative == 0
+
+
+def dropout_in_checkpoint(x):
+    return checkpoint(lambda y: F.dropout(y.exp(), 0.3), x, use_reentrant=False).sin().cos()
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "aot_eager_decomp_partition"])
+@pytest.mark.parametrize("rules", [(), (saved.rule(EXACT, dtype=torch.float32),), (saved.rule(saved.codecs.recompute()),)])
+def test_dropout_in_a_checkpoint(rules, backend):
+    """The RNG state is saved under one name and taken under another."""
+    expected = gradients(torch.compile(dropout_in_checkpoint, backend=backend), normal(4, 16))
+    torch._dynamo.reset()
+    actual = gradients(torch.compile(dropout_in_checkpoint, backend=backend), normal(4, 16), hooks=saved.hooks(*rules))
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+
+
 def test_tensor_subclass():
     from torch.testing._internal.two_tensor import TwoTensor
 

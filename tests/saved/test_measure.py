@@ -10,7 +10,7 @@ from support.saved_training import EXACT, graphs_saved
 from torch import nn
 
 from dynx import saved
-from dynx.errors import UsageError
+from dynx.errors import BadCodec, UsageError
 
 
 class Block(nn.Module):
@@ -151,6 +151,17 @@ def test_nothing_to_plan():
 def test_invalid_budgets(budget):
     with pytest.raises(UsageError, match="budget="):
         saved.plan(nn.Linear(2, 2), torch.ones(1, 2), budget=budget, backend="aot_eager")
+
+
+def test_errors_of_codecs_are_raised_as_they_are():
+    """torch puts them in an error of its own."""
+    wrong = saved.Codec("wrong", lambda x: x, lambda x: x.reshape(-1))
+    with pytest.raises(BadCodec, match="the shape"):
+        saved.report(model_of(), torch.randn(16, 32), hooks=saved.hooks(saved.rule(wrong)), backend="aot_eager")
+    plan = saved.plan(
+        model_of(), torch.randn(16, 32), codecs=[saved.Codec("w", torch.neg, lambda x: x.half())], backend="aot_eager"
+    )
+    assert plan.saved_bytes == plan.bytes
 
 
 def test_what_cannot_be_measured():

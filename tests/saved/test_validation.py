@@ -69,6 +69,7 @@ WORKING = {
     "a size": (lambda x: (x.shape, x.reshape(-1)), lambda packed: packed[1].reshape(packed[0])),
     "a constant tensor": (lambda x: x * torch.tensor(2.0), lambda x: x / torch.tensor(2.0)),
     "other strides": (lambda x: x.T.contiguous(), lambda x: x.T),
+    "parameters with defaults": (lambda x, by=2.0: x * by, lambda x, by=2.0: x / by),
     "two tensors": (lambda x: (x[:4], x[4:]), lambda packed: torch.cat(packed)),
     "nothing but constants": (lambda x: 0.0, lambda value: torch.zeros(8, 8)),
 }

@@ -30,6 +30,7 @@ class Partition(NamedTuple):
     user_outputs: int  # of the forward graph; all further outputs are saved
     static: frozenset[int]  # inputs of the forward graph that are parameters or buffers
     trainable: frozenset[int]  # inputs that require a gradient
+    mutated: frozenset[int]  # inputs whose data the function changes: backward would read the new values
     hooks: tuple[Any, Any] | None  # the GraphModules that are the current saved-tensor hooks
     trace: Callable[[Callable[..., Any], tuple[Any, ...]], GraphModule]  # of a function of fake tensors
     is_inductor: bool  # the graphs are compiled by inductor, which orders operators itself
@@ -76,6 +77,7 @@ def _partition(
         outputs,
         frozenset(static),
         frozenset(trainable),
+        frozenset(index for index, info in enumerate(metadata.input_info) if info.mutates_data),
         tuple(top) if saved_tensors_hooks_are_inlineable(top) else None,
         lambda fn, args: prepare_hook_gm(config, fn, args),
         type(config.fw_compiler).__name__ == "SerializableAOTDispatchCompiler",

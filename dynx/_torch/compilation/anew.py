@@ -15,6 +15,7 @@ from typing import Any
 from dynx._torch.capabilities import require
 from dynx._torch.compilation.backend_key import keyed_backend, torch_backend
 from dynx._torch.compilation.isolation import compiler
+from dynx.errors import DynxError
 
 _NO_LIMIT = 1 << 30
 
@@ -52,6 +53,20 @@ def _with_code_of_its_own(fn: Callable[..., Any]) -> Callable[..., Any]:
     return FunctionType(
         call.__code__.replace(), {"__name__": __name__, "__builtins__": builtins}, "call", None, call.__closure__
     )
+
+
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """Raise an error of dynx from a compilation itself, instead of torch's `BackendCompilerFailed` around it."""
+    require("backend_error")
+    from torch._dynamo.exc import BackendCompilerFailed
+
+    try:
+        yield
+    except BackendCompilerFailed as error:
+        if isinstance(error.inner_exception, DynxError):
+            raise error.inner_exception from None
+        raise
 
 
 @contextmanager

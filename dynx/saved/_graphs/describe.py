@@ -16,6 +16,7 @@ from dynx._fx.nodes import location_of, module_of, nbytes, placeholders, value_o
 from dynx._torch.autograd.partition import Partition
 from dynx._torch.shapes.symbol_facts import known_size
 from dynx.records.saved import SavedKind, SavedTensor
+from dynx.saved._graphs.pairs import saved_inputs
 from dynx.saved._rules import Candidate
 
 _ATEN = torch.ops.aten
@@ -114,14 +115,13 @@ class Graphs:
 
     def saved(self) -> list[Saved]:
         """Return the saved tensors in the order of the forward graph's outputs; each once."""
-        partition = self.partition
-        inputs = {node.name: node for node in placeholders(partition.backward)}
-        positions = {node: index for index, node in enumerate(placeholders(partition.forward))}
-        outputs = partition.forward.graph.output_node().args[0][partition.user_outputs :]
+        positions = {node: index for index, node in enumerate(placeholders(self.partition.forward))}
+        inputs = {source: slot for slot, source in saved_inputs(self.partition).items()}
+        outputs = self.partition.forward.graph.output_node().args[0][self.partition.user_outputs :]
         return [
-            Saved(node, inputs[node.name], self._kind(node, positions), self)
+            Saved(node, inputs[node], self._kind(node, positions), self)
             for node in dict.fromkeys(outputs)
-            if isinstance(node, Node) and isinstance(value_of(node), torch.Tensor) and node.name in inputs
+            if isinstance(node, Node) and isinstance(value_of(node), torch.Tensor) and node in inputs
         ]
 
     def _kind(self, node: Node, positions: dict[Node, int]) -> SavedKind:

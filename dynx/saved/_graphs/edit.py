@@ -11,6 +11,7 @@ from torch.fx.node import map_arg
 
 from dynx._fx.nodes import placeholders, value_of
 from dynx._torch.autograd.partition import Partition
+from dynx.saved._graphs.pairs import saved_inputs
 
 _KEPT_META = ("stack_trace", "nn_module_stack")  # of the tensor that is packed: its lines are those of the user
 
@@ -24,11 +25,9 @@ class Edit:
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.forward, self.backward = partition.forward.graph, partition.backward.graph
-        inputs = {node.name: node for node in placeholders(partition.backward)}
-        self._first_input = next(iter(inputs.values()))
+        self._first_input = placeholders(partition.backward)[0]
         self._outputs: list[Any] = list(self.forward.output_node().args[0])
-        saved = [node for node in self._outputs[partition.user_outputs :] if isinstance(node, Node)]
-        self.slots: dict[Node, Node] = {inputs[node.name]: node for node in saved if node.name in inputs}
+        self.slots: dict[Node, Node] = saved_inputs(partition)
         self._replaced: set[Node] = set()  # inputs of the backward graph that were packed
         self._names = {node.name for graph in (self.forward, self.backward) for node in graph.nodes}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -50,7 +50,8 @@ def inline(partition: Partition, rules: Sequence[Rule], *, validate: bool, sched
     graphs = Graphs(partition)
     is_ordered = schedule == "graph" or (schedule == "auto" and not partition.is_inductor)
     writer = _Writer(graphs, validate=validate, is_ordered=is_ordered)
-    choices = _choose(graphs.saved(), rules)
+    inputs = placeholders(partition.forward)
+    choices = _choose(graphs.saved(), rules, {inputs[index] for index in partition.mutated})
     records = {choice.saved: choice.saved.record() for choice in choices}
     for choice in choices:
         if choice.chain is not None:
@@ -64,7 +65,7 @@ def inline(partition: Partition, rules: Sequence[Rule], *, validate: bool, sched
     return list(records.values())
 
 
-def _choose(saved: Sequence[Saved], rules: Sequence[Rule]) -> list[Choice]:
+def _choose(saved: Sequence[Saved], rules: Sequence[Rule], mutated: Collection[Node]) -> list[Choice]:
     """Return the choice for each tensor; tensors that are computed again are no sources for one another."""
     refused: dict[Saved, str] = {}
     while True:
@@ -75,7 +76,7 @@ def _choose(saved: Sequence[Saved], rules: Sequence[Rule]) -> list[Choice]:
             if choice.rule is None or choice.rule.codec.name != RECOMPUTE:
                 result.append(choice)
                 continue
-            chain = chain_of(choice.saved.node, kept)
+            chain = chain_of(choice.saved.node, kept, mutated)
             if isinstance(chain, str):
                 refused[choice.saved] = chain
                 break

@@ -20,8 +20,11 @@ class Chain(NamedTuple):
     sources: tuple[Node, ...]  # saved tensors, and inputs of the forward graph
 
 
-def chain_of(node: Node, saved: Collection[Node]) -> Chain | str:
-    """Return how to compute a node from saved tensors and inputs of the graph; why not, where that is impossible."""
+def chain_of(node: Node, saved: Collection[Node], mutated: Collection[Node]) -> Chain | str:
+    """Return how to compute a node from saved tensors and inputs of the graph; why not, where that is impossible.
+
+    Inputs that the function changes, such as running statistics, have other values in backward.
+    """
     order = {other: index for index, other in enumerate(node.graph.nodes)}
     found, sources, waiting = {node}, set[Node](), [node]
     while waiting:
@@ -29,6 +32,8 @@ def chain_of(node: Node, saved: Collection[Node]) -> Chain | str:
         if reason := _why_not(current):
             return reason
         for source in current.all_input_nodes:
+            if source in mutated:
+                return f"it is computed from {source.name}, an input that the function changes in place"
             if source.op == "placeholder" or source in saved:
                 sources.add(source)
             elif source not in found:
@@ -51,6 +56,6 @@ def _why_not(node: Node) -> str:
         return f"{node.target} writes to memory"
     if "c10d" in family:
         return f"{node.target} communicates with other ranks"
-    if schema is None and type(node.target).__module__.startswith("torch._higher_order_ops"):
+    if isinstance(node.target, torch._ops.HigherOrderOperator):  # some draw random numbers, and save the state for backward
         return f"{node.target} is a higher-order operator"
     return ""

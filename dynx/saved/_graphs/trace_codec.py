@@ -47,7 +47,11 @@ def trace_codec(
     Raises:
         BadCodec: one of them cannot be traced, or returns what cannot be stored.
     """
-    packing = _traced(partition, pack, (value,), "pack", subject)
+
+    def pack_one(tensor: torch.Tensor) -> Any:  # torch's tracer refuses further parameters, even with a default
+        return pack(tensor)
+
+    packing = _traced(partition, pack_one, (value,), "pack", subject)
     outputs, spec = pytree.tree_flatten(packing.graph.output_node().args[0])
     leaves = tuple(value_of(output) if isinstance(output, Node) else output for output in outputs)
     if any(is_traceable_wrapper_subclass(leaf) for leaf in leaves):

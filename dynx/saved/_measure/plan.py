@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from dynx._trace.user_location import call_site
-from dynx.errors import BadCodec, UsageError
+from dynx.errors import BadCodec, DynxWarning, UsageError
 from dynx.records.saved import SavedTensor
 from dynx.records.saved_report import SavedPlan, TriedRule
 from dynx.saved import codecs as known
@@ -143,7 +144,9 @@ def _tried(program: Program, without: Trial, tensors: Sequence[SavedTensor], can
                 continue
             tried = rule(codec, line=group.value) if group.option == "line" else rule(codec, module=group.value)
             try:
-                trial = program.run(hooks(tried, validate=False))
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DynxWarning)  # of errors that are measured here
+                    trial = program.run(hooks(tried))
             except BadCodec:
                 continue  # it does not take a tensor of this group
             freed = sum(graph.bytes - graph.saved_bytes for graph in trial.graphs)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from dynx._bytecode.globals_read import globals_read
-from dynx._torch.compilation.anew import backend_of, compile_anew, without_limits
+from dynx._torch.compilation.anew import backend_of, compile_anew, own_errors, without_limits
 from dynx._torch.compilation.unwrap import unwrap
 from dynx.errors import UsageError
 from dynx.records.saved import SavedGraph, SavedTensor
@@ -71,7 +71,7 @@ class Program:
         eager: list[EagerTensor] = []
         watch_eager(eager)
         try:
-            with _restored(self._modules), without_limits(), SavedGraphs(graphs.append):
+            with _restored(self._modules), without_limits(), SavedGraphs(graphs.append), own_errors():
                 compiled = compile_anew(self.original, self.backend)
                 gradients, peaks = self._train(compiled, hooks)
         finally:
