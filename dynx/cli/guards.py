@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Subparsers) -> None:
-    parser = commands.add_parser(
-        "guards",
-        help="run a program, then list the cache entries and guards of one function",
-        usage=function.usage_of("guards"),
-    )
-    function.add_to(parser)
-    parser.set_defaults(act=act)
+    function.add_command(commands, "guards", "run a program, then list the cache entries and guards of one function", act)
 
 
 def act(arguments: argparse.Namespace) -> Callable[[], int]:

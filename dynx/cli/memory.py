@@ -33,13 +33,7 @@ class Compiled(NamedTuple):
 
 
 def add_to(commands: Subparsers) -> None:
-    parser = commands.add_parser(
-        "memory",
-        help="run a program, then list what the graphs of one function saved for backward",
-        usage=function.usage_of("memory"),
-    )
-    function.add_to(parser)
-    parser.set_defaults(act=act)
+    function.add_command(commands, "memory", "run a program, then list what the graphs of one function saved for backward", act)
 
 
 def act(arguments: argparse.Namespace) -> Callable[[], int]:

@@ -7,10 +7,13 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from types import ModuleType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dynx.cli import program
 from dynx.errors import UsageError
+
+if TYPE_CHECKING:
+    from dynx.cli.command import Subparsers
 
 
 class Print(Protocol):
@@ -19,21 +22,19 @@ class Print(Protocol):
     def __call__(self, module: ModuleType, name: str, script: str, *, as_json: bool) -> int: ...
 
 
-def usage_of(command: str) -> str:
-    """Return the usage of a command."""
-    return (
+def add_command(commands: Subparsers, command: str, summary: str, act: Callable[[argparse.Namespace], object]) -> None:
+    """Add a command whose arguments name a program and one of its functions."""
+    usage = (
         f"dynx {command} [--json] script.py::function [arguments of the program …]\n"
         f"       dynx {command} [--json] --function NAME [-m | -c] program [arguments of the program …]"
     )
-
-
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that name a program and one of its functions."""
+    parser = commands.add_parser(command, help=summary, usage=usage)
     parser.add_argument("--json", action="store_true", help="print the records as JSON; output of the program goes to stderr")
     parser.add_argument(
         "--function", metavar="NAME", help="a compiled function in the program: train_step, Model.forward, model"
     )
     program.add_to(parser)
+    parser.set_defaults(act=act)
 
 
 def watched(arguments: argparse.Namespace, command: str, print_found: Print) -> Callable[[], int]:
