@@ -1,6 +1,6 @@
 """Activation memory and step time of GPT-2 124M (8 x 512) on a GPU, with and without hooks, beside what torch has.
 
-python benchmarks/saved_cuda.py [--dtype bfloat16|float32] [--backend inductor|dynx_cudagraphs|train_step] [--rows fp8,int8]
+python benchmarks/saved_cuda.py [--dtype bfloat16|float32] [--backend inductor|dynx_cudagraphs|train_step] [--rows 'fp8;int8']
     [--out benchmarks/results/saved-h200.json]
 Memory is what is allocated above parameters and optimizer: after forward, and at the peak of the step; CUDA graphs keep it in
 pools, so with them only times are measured. Step times are paired with those without hooks.
@@ -13,13 +13,19 @@ import argparse
 import statistics
 import sys
 import time
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from pairs import Measured, ratio, report
 from torch._functorch import config as functorch_config
+from torch._inductor import config as inductor_config
+from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.nn import functional
+from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from dynx import cudagraphs, saved
@@ -29,23 +35,33 @@ TIME = 1.10
 STEPS = 12
 
 
-class Row:
-    """A model, its optimizer, and a compiled training step under a context."""
+class How(NamedTuple):
+    """How a row saves memory."""
 
-    def __init__(self, dtype: torch.dtype, backend: str, context, settings: dict[str, object]) -> None:
+    context: AbstractContextManager[object] = nullcontext()  # around forward
+    compiling: Callable[[], AbstractContextManager[object]] = nullcontext  # settings, which are no part of Dynamo's guards
+    checkpointing: Callable[[], object] | None = None  # the context_fn of torch.utils.checkpoint
+
+
+class Row:
+    """A model, its optimizer, and a compiled training step."""
+
+    def __init__(self, dtype: torch.dtype, backend: str, how: How) -> None:
         torch.manual_seed(0)
         config = GPT2Config(attn_implementation="sdpa")
         self.model = GPT2LMHeadModel(config).to("cuda", dtype).train()
+        if how.checkpointing is not None:
+            self.model.gradient_checkpointing_enable({"use_reentrant": False, "context_fn": how.checkpointing})
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, foreach=True)
         self.tokens = torch.randint(0, config.vocab_size, (8, 512), device="cuda")
-        self.context = context
+        self.context = how.context
         self.train = None
         if backend == "train_step":
             self._record(torch.compile(self._loss))
             return
         chosen = cudagraphs.backend(cudagraphs.Config(inner="inductor")) if backend == "dynx_cudagraphs" else backend
         self.loss = torch.compile(self._loss, backend=chosen) if backend != "eager" else self._loss
-        with functorch_config.patch(**settings):
+        with how.compiling():
             for _ in range(4):  # optimizer state, compilation, capture
                 self.step()
 
@@ -92,41 +108,83 @@ class Row:
         return time.perf_counter() - start
 
 
-def contexts() -> dict[str, tuple[object, dict[str, object]]]:
-    """Return the rows: a context around forward, and settings of AOTAutograd."""
+def rows() -> dict[str, How]:
+    """Return how each row saves memory."""
     rule, codecs = saved.rule, saved.codecs
-    masks = rule(codecs.bits())
+    masks, fp8 = rule(codecs.bits()), rule(codecs.fp8(), min_numel=1024)
+    cheap = rule(codecs.recompute(), module="GELU|LayerNorm", min_numel=10_000)  # not the means, which are small
+    blocks = rule(codecs.fp8(), min_numel=1024, module="transformer")  # not the logits
     return {
-        "fp8": (saved.hooks(masks, rule(codecs.fp8(), min_numel=1024), validate=False), {}),
-        "fp8 tensor": (saved.hooks(masks, rule(codecs.fp8(per="tensor"), min_numel=1024), validate=False), {}),
-        "int8": (saved.hooks(masks, rule(codecs.int8(), min_numel=1024), validate=False), {}),
-        "bits": (saved.hooks(masks), {}),
-        "fp8 schedule=graph": (saved.hooks(masks, rule(codecs.fp8(), min_numel=1024), validate=False, schedule="graph"), {}),
-        "offload schedule=graph": (saved.hooks(rule(codecs.offload(), min_numel=1024), schedule="graph"), {}),
-        "offload": (saved.hooks(rule(codecs.offload(), min_numel=1024)), {}),
-        "activation_memory_budget=0.5": (nullcontext(), {"activation_memory_budget": 0.5}),
-        "save_on_cpu": (torch.autograd.graph.save_on_cpu(pin_memory=True), {}),
+        "fp8": How(saved.hooks(masks, fp8, validate=False)),
+        "fp8, GELU and LayerNorm computed again": How(saved.hooks(masks, cheap, blocks, validate=False)),
+        "fp8 block": How(saved.hooks(masks, rule(codecs.fp8(per="block"), min_numel=1024), validate=False)),
+        "fp8 tensor": How(saved.hooks(masks, rule(codecs.fp8(per="tensor"), min_numel=1024), validate=False)),
+        "int8": How(saved.hooks(masks, rule(codecs.int8(), min_numel=1024), validate=False)),
+        "bits": How(saved.hooks(masks)),
+        "fp8 schedule=graph": How(saved.hooks(masks, fp8, validate=False, schedule="graph")),
+        "offload schedule=graph": How(saved.hooks(rule(codecs.offload(), min_numel=1024), schedule="graph")),
+        "offload": How(saved.hooks(rule(codecs.offload(), min_numel=1024))),
+        "save_on_cpu": How(torch.autograd.graph.save_on_cpu(pin_memory=True)),
+        "activation_memory_budget=0.5": How(compiling=partial(functorch_config.patch, activation_memory_budget=0.5)),
+        "activation_quantization_aten_pass": How(compiling=quantizing),
+        "enable_activation_offloading": How(compiling=offloading),
+        "selective checkpointing": How(checkpointing=partial(create_selective_checkpoint_contexts, saves_products)),
     }
+
+
+def quantizing() -> AbstractContextManager[object]:
+    """Return torch's settings for saved tensors in fp8 with scales, of at least 1 MiB as here."""
+    options = {
+        "quant_type": "torch.float8_e4m3fn",
+        "use_scaling": True,
+        "size_in_mb": 1,
+        "exclude_primals": True,
+        "allowed_dtypes": "torch.bfloat16;torch.float32",
+    }
+    return inductor_config.patch(post_grad_fusion_options={"activation_quantization_aten_pass": options})
+
+
+@contextmanager
+def offloading() -> Iterator[None]:
+    """Patch torch's settings for saved tensors on the host; it offloads what a pass over the joint graph marks."""
+
+    class Mark(CustomGraphPass):
+        def __call__(self, graph: torch.fx.Graph) -> None:
+            for node in graph.nodes:
+                node.meta["should_offload"] = True
+
+        def uuid(self) -> None:
+            return None
+
+    with functorch_config.patch(enable_activation_offloading=True), inductor_config.patch(joint_custom_post_pass=Mark()):
+        yield
+
+
+def saves_products(_, operator, *args, **kwargs) -> CheckpointPolicy:
+    """Save what matrix products and attention return, and compute the rest again."""
+    products = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
+    is_saved = operator in products or "scaled_dot_product" in str(operator)
+    return CheckpointPolicy.MUST_SAVE if is_saved else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dtype", choices=BOUNDS, default="bfloat16")
     parser.add_argument("--backend", default="inductor")
-    parser.add_argument("--rows", default="fp8,int8,bits")
+    parser.add_argument("--rows", default="fp8;int8;bits")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     dtype = getattr(torch, arguments.dtype)
     torch._dynamo.config.recompile_limit = 64  # all rows compile one function
-    plain = Row(dtype, arguments.backend, nullcontext(), {})
+    plain = Row(dtype, arguments.backend, How())
     before = memory_of(plain)
     print(f"no hooks: saved {before[0] / 2**20:.0f} MiB, peak {before[1] / 2**20:.0f} MiB", flush=True)
     measured: list[Measured] = []
-    for name in arguments.rows.split(","):
-        context, settings = contexts()[name]
-        if settings:  # which are no part of Dynamo's guards
+    for name in arguments.rows.split(";"):
+        how = rows()[name]
+        if how.compiling is not nullcontext:
             torch._dynamo.reset()
-        row = Row(dtype, "eager" if name == "save_on_cpu" else arguments.backend, context, settings)
+        row = Row(dtype, "eager" if name == "save_on_cpu" else arguments.backend, how)
         held, peak = memory_of(row)
         label = f"{name}, {arguments.dtype}, {arguments.backend}"
         bounds = BOUNDS[arguments.dtype] if name.startswith("fp8") else (1.0, 1.0)

@@ -25,6 +25,7 @@ from dynx.records import (
     LineCost,
     Location,
     Logged,
+    PeakTensor,
     ProfileMiss,
     Reason,
     Recompile,
@@ -118,6 +119,9 @@ saved_tensors = st.builds(
     texts,
     st.none() | locations(),
 )
+peak_tensors = st.builds(
+    PeakTensor, texts, texts, counts, st.sampled_from(["saved", "output", "temporary"]), st.none() | locations()
+)
 guard_infos = st.builds(
     GuardInfo,
     st.sampled_from(["size", "value", "global_state"]),
@@ -152,7 +156,13 @@ by_class = {  # every kind of record that a run may hold
     AddressChange: st.builds(AddressChange, texts, counts, counts, counts, st.none() | locations(0), st.booleans()),
     CompiledGuards: st.builds(CompiledGuards, counts, ids, locations(), st.lists(guard_infos, max_size=3).map(tuple), counts),
     SavedGraph: st.builds(
-        SavedGraph, counts, ids, st.none() | locations(), st.lists(saved_tensors, max_size=3).map(tuple), st.booleans()
+        SavedGraph,
+        counts,
+        ids,
+        st.none() | locations(),
+        st.lists(saved_tensors, max_size=3).map(tuple),
+        st.booleans(),
+        at_peak=st.lists(peak_tensors, max_size=2).map(tuple),
     ),
     KeySettings: st.builds(KeySettings, texts, st.dictionaries(texts, texts, max_size=3)),
     CacheKey: st.builds(

@@ -33,8 +33,8 @@ EXPORTED = {
         DynamicSizes Effect Entry Finding FrameCost FrameMatch FrameProfile FrameState GaveUp GradError
         GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts GuardInfo
         GuardNode GuardSetting KeySettings LineCost Location Logged NameCollision ParameterError
-        ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize Reason Recompile
-        Record Run SavedGraph SavedPlan SavedReport SavedTensor Seen Shown Skip Skipped SourceProfile
+        PeakTensor ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize Reason
+        Recompile Record Run SavedGraph SavedPlan SavedReport SavedTensor Seen Shown Skip Skipped SourceProfile
         Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard
         TriedRule Trouble Verdict
     """,
@@ -42,8 +42,8 @@ EXPORTED = {
         dot html perfetto post_mortem post_mortem_html processes record record_html terminal timeline timeline_html
     """,
     "dynx.saved": """
-        Codec GradError Rule SavedGraph SavedGraphs SavedHooks SavedPlan SavedReport SavedTensor codecs grad_error hooks
-        inlineable_hooks plan report rule
+        Codec GradError PeakTensor Rule SavedGraph SavedGraphs SavedHooks SavedPlan SavedReport SavedTensor codecs
+        grad_error hooks inlineable_hooks plan report rule
     """,
     "dynx.symbols": "InstalledScheme audit install report",
 }

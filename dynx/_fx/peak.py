@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 import torch
 from torch.fx import GraphModule, Node
@@ -11,8 +12,15 @@ from dynx._fx.effects import Memory, effects_of, memory_of
 from dynx._fx.nodes import nbytes, tensors_of
 
 
-def peak_bytes(gm: GraphModule, held: Collection[Node] = ()) -> int:
-    """Return the most bytes that are allocated at once while a graph runs node by node.
+class Peak(NamedTuple):
+    """The moment at which the most bytes are allocated."""
+
+    bytes: int
+    nodes: tuple[Node, ...]  # whose results are allocated then, in the order of the graph
+
+
+def peak_of(gm: GraphModule, held: Collection[Node] = ()) -> Peak:
+    """Return when the most bytes are allocated while a graph runs node by node.
 
     A result is allocated by its node and freed after the last node that reads it or a view of it, as a boxed call does with
     its arguments; outputs are kept. Views need no memory. Memory that an operator needs only while it runs is not counted.
@@ -28,13 +36,16 @@ def peak_bytes(gm: GraphModule, held: Collection[Node] = ()) -> int:
     for allocator, index in last.items():
         freed_at.setdefault(index, []).append(allocator)
     is_counted = {node for node in nodes if node not in held and node in memory.get(node, ())}
-    live = sum(_bytes_of(node) for node in nodes if node.op == "placeholder" and node in is_counted)
-    peak = live
+    live = {node: _bytes_of(node) for node in nodes if node.op == "placeholder" and node in is_counted}
+    total = sum(live.values())
+    peak = Peak(total, tuple(live))
     for index, node in enumerate(nodes):
         if node.op == "call_function" and node in is_counted:
-            live += _bytes_of(node)
-            peak = max(peak, live)
-        live -= sum(_bytes_of(allocator) for allocator in freed_at.get(index, ()) if allocator in is_counted)
+            live[node] = _bytes_of(node)
+            total += live[node]
+            if total > peak.bytes:
+                peak = Peak(total, tuple(live))
+        total -= sum(live.pop(allocator, 0) for allocator in freed_at.get(index, ()))
     return peak
 
 

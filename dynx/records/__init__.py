@@ -41,7 +41,7 @@ from dynx.records.profile import (
 from dynx.records.recompile import Reason, Recompile
 from dynx.records.record import Record
 from dynx.records.run import Run
-from dynx.records.saved import SavedGraph, SavedTensor
+from dynx.records.saved import PeakTensor, SavedGraph, SavedTensor
 from dynx.records.saved_report import GradError, ParameterError, SavedPlan, SavedReport, TriedRule
 from dynx.records.shown import Shown
 from dynx.records.symbols import NameCollision, Symbol, SymbolReport
@@ -93,6 +93,7 @@ __all__ = [
     "Logged",
     "NameCollision",
     "ParameterError",
+    "PeakTensor",
     "ProfileChange",
     "ProfileData",
     "ProfileDiff",

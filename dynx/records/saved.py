@@ -46,6 +46,17 @@ class SavedTensor(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class PeakTensor(Record):
+    """A tensor that is allocated when a forward or backward graph has the most memory allocated."""
+
+    name: str  # of its node in that graph
+    op: str  # "aten.mm.default"; empty for an input
+    bytes: int
+    role: Literal["saved", "output", "temporary"]  # "saved" by forward, and returned from backward, such as gradients
+    location: Location | None = None  # the line of forward that it belongs to
+
+
+@dataclass(frozen=True, slots=True)
 class SavedGraph(Record):
     """What one forward graph saves for backward."""
 
@@ -59,6 +70,7 @@ class SavedGraph(Record):
     backward_peak: int = 0  # the same of backward, with the saved tensors
     forward_peak_before: int = 0  # before tensors were packed
     backward_peak_before: int = 0
+    at_peak: tuple[PeakTensor, ...] = ()  # with the most bytes first, those of at least 1 % of the larger of the two peaks
 
     @property
     def activations(self) -> tuple[SavedTensor, ...]:

@@ -18,7 +18,7 @@ the end of forward and the beginning of backward, and without checks. dynx passe
 pair packs eagerly (`_eager`). The pair has the same name and hash in every process, so that AOTAutograd's cache is hit.
 """
 
-from dynx.records.saved import SavedGraph, SavedTensor
+from dynx.records.saved import PeakTensor, SavedGraph, SavedTensor
 from dynx.records.saved_report import GradError, SavedPlan, SavedReport
 from dynx.saved import codecs
 from dynx.saved._codec import Codec
@@ -33,6 +33,7 @@ from dynx.saved._rules import Rule, rule
 __all__ = [
     "Codec",
     "GradError",
+    "PeakTensor",
     "Rule",
     "SavedGraph",
     "SavedGraphs",

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from dynx._fx.nodes import placeholders
-from dynx._fx.peak import peak_bytes
 from dynx._handle import Handle
 from dynx._torch.autograd.partition import Partition, on_partition
 from dynx._torch.hooks import Wrapping
@@ -18,6 +16,7 @@ from dynx.records.location import Location
 from dynx.records.saved import SavedGraph, SavedTensor
 from dynx.saved._graphs.describe import Graphs
 from dynx.saved._graphs.inline import inline
+from dynx.saved._graphs.peaks import Peaks
 from dynx.saved._messages import warn_of_losses
 from dynx.saved._published import Published, published_by
 
@@ -63,7 +62,7 @@ def _on_partition(partition: Partition) -> bool:
     published = published_by(partition.hooks)
     if published is None and not _observers:
         return False
-    peaks = _Peaks(partition) if _observers else None
+    peaks = Peaks(partition) if _observers else None
     if published is not None:
         tensors = inline(partition, published.rules, validate=published.validate, schedule=published.schedule)
     else:
@@ -77,7 +76,7 @@ def _on_partition(partition: Partition) -> bool:
     return published is not None
 
 
-def _record(tensors: list[SavedTensor], published: Published | None, peaks: _Peaks | None) -> SavedGraph:
+def _record(tensors: list[SavedTensor], published: Published | None, peaks: Peaks | None) -> SavedGraph:
     """Make the record of a graph; pass it to observers, and to the compilation that is in progress."""
     rules = tuple(map(str, published.rules)) if published is not None else ()
     further: dict[str, Any] = peaks.after(tensors) if peaks is not None else {}
@@ -89,30 +88,3 @@ def _record(tensors: list[SavedTensor], published: Published | None, peaks: _Pea
     for observer in tuple(_observers):
         observer(graph)
     return graph
-
-
-class _Peaks:
-    """The simulated peaks of both graphs, before and after they are edited."""
-
-    def __init__(self, partition: Partition) -> None:
-        self._partition = partition
-        held = (saved for saved in Graphs(partition).saved() if saved.kind != "activation")
-        self._held = {name for saved in held for name in (saved.node.name, saved.input.name)}
-        self._before = self._simulate()
-
-    def _simulate(self) -> tuple[int, int]:
-        forward, backward = self._partition.forward, self._partition.backward
-        held = [node for node in placeholders(backward) if node.name in self._held]
-        return peak_bytes(forward, placeholders(forward)), peak_bytes(backward, held)
-
-    def after(self, tensors: list[SavedTensor]) -> dict[str, Any]:
-        """Return the fields of the record; sources of computed tensors are inputs of the graph, which are held too."""
-        names = {node.name for node in placeholders(self._partition.forward)}
-        self._held |= {source for tensor in tensors for source in tensor.computed_from if source in names}
-        forward, backward = self._simulate()
-        return {
-            "forward_peak": forward,
-            "backward_peak": backward,
-            "forward_peak_before": self._before[0],
-            "backward_peak_before": self._before[1],
-        }

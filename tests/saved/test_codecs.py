@@ -15,6 +15,7 @@ LOSSY = {  # the largest error, relative to the largest element of a row
     "fp8 e5m2": (codecs.fp8("e5m2"), 2**-3),
     "fp8 tensor": (codecs.fp8(per="tensor"), 2**-4),
     "fp8 block": (codecs.fp8(per="block", block=4), 2**-4),
+    "fp8 block with padding": (codecs.fp8(per="block", block=3), 2**-4),
     "int8": (codecs.int8(), 1 / 254),
     "int8 tensor": (codecs.int8(per="tensor"), 1 / 254),
     "int8 block": (codecs.int8(per="block", block=4), 1 / 254),

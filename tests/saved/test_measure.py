@@ -186,3 +186,14 @@ def test_views(width):
     text = console.export_text()
     assert "of activations, stored in" in text
     assert "█" in text
+
+
+def test_what_is_allocated_at_the_peak():
+    def grow(x):
+        return (x.expand(64, 16).sin() @ torch.ones(16, 256)).cos()
+
+    graph = saved.report(grow, torch.randn(64, 16, requires_grad=True), backend="aot_eager").graphs[0]
+    assert sum(tensor.bytes for tensor in graph.at_peak) <= max(graph.forward_peak, graph.backward_peak)
+    largest = graph.at_peak[0]
+    assert (largest.bytes, largest.location.line) == (64 * 256 * 4, grow.__code__.co_firstlineno + 1)
+    assert "saved" in {tensor.role for tensor in graph.at_peak}

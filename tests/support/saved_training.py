@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 
 import torch
+from torch._functorch import config as functorch_config
 
 from dynx import saved
 
@@ -22,7 +23,8 @@ def exact_hooks(**options):
 def graphs_saved():
     """Yield a list to which the record of each graph that is compiled in this context is appended."""
     graphs: list[saved.SavedGraph] = []
-    with saved.SavedGraphs(graphs.append):
+    # on a hit in the cache on disk there is no graph to see
+    with functorch_config.patch(enable_autograd_cache=False), saved.SavedGraphs(graphs.append):
         yield graphs
 
 

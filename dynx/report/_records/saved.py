@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from dynx.records.location import Location
-from dynx.records.saved import SavedTensor
+from dynx.records.saved import SavedGraph, SavedTensor
 from dynx.records.saved_report import GradError, SavedPlan, SavedReport
 from dynx.report import _words as words
 from dynx.report._records.block import Block
@@ -25,6 +25,7 @@ def of_report(report: SavedReport) -> Iterator[Block]:
         rows = list(_bars(report.activations, group_of))
         if len(rows) > 1:
             yield Block(title, "", ("", "#bytes", "#stored", ""), rows)
+    yield from _at_peak(report.graphs)
     columns = ("tensor", "#bytes", "#stored", "codec", "where", "computed by, read by")
     yield Block("saved tensors", "", columns, [_row(tensor) for tensor in report.activations])
     others = [tensor for tensor in report.tensors if not tensor.is_activation]
@@ -33,6 +34,23 @@ def of_report(report: SavedReport) -> Iterator[Block]:
             words.plural(count, kind) for kind in dict.fromkeys(one.kind for one in others) if (count := _count(others, kind))
         )
         yield Block(f"{words.size(sum(one.bytes for one in others))} in memory anyway", kinds)
+
+
+def _at_peak(graphs: Sequence[SavedGraph]) -> Iterator[Block]:
+    """Yield what is allocated at the peak of the graph that needs most memory."""
+    graph = max(graphs, key=lambda graph: max(graph.forward_peak, graph.backward_peak), default=None)
+    if graph is None or not graph.at_peak:
+        return
+    which, peak = max(("forward", graph.forward_peak), ("backward", graph.backward_peak), key=lambda item: item[1])
+    largest = graph.at_peak[: _ROWS - 1]
+    rows: list[tuple[str, ...]] = [
+        (one.name, words.size(one.bytes), one.role, _where(one.location), _operator(one.op)) for one in largest
+    ]
+    if rest := peak - sum(tensor.bytes for tensor in largest):
+        rows.append(("others", words.size(rest), "", "", ""))
+    columns = ("tensor", "#bytes", "role", "where", "computed by")
+    notes = ("a backend that fuses operators allocates fewer temporaries",)
+    yield Block(f"at the simulated peak of {which}", words.size(peak), columns, rows, notes)
 
 
 def _stored(before: int, after: int) -> str:
@@ -99,7 +117,9 @@ def _count(tensors: Sequence[SavedTensor], kind: str) -> int:
 
 def of_error(error: GradError) -> Iterator[Block]:
     """Yield the error of all gradients, then of each parameter."""
-    rows = [(one.name, f"{one.relative:.2g}", f"{one.cosine:.6f}", f"{one.numel:,}") for one in error.parameters]
+    rows: list[tuple[str, ...]] = [
+        (one.name, f"{one.relative:.2g}", f"{one.cosine:.6f}", f"{one.numel:,}") for one in error.parameters
+    ]
     yield Block(
         f"relative error {error.relative:.2g}, cosine {error.cosine:.6f}",
         "of all gradients",

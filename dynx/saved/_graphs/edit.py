@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import torch
@@ -98,10 +99,11 @@ class Edit:
         self._replaced.add(slot)
 
     def _unused(self, name: str) -> str:
-        while name in self._names:
-            name += "_"
-        self._names.add(name)
-        return name
+        unused, numbers = name, count(1)
+        while unused in self._names:
+            unused = f"{name}{next(numbers)}"
+        self._names.add(unused)
+        return unused
 
     def _copy(
         self,

@@ -116,7 +116,6 @@ class _Writer:
         self._last_reads = _last_reads(self._partition)
         self._order = {node: index for index, node in enumerate(self._partition.forward.graph.nodes)}
         self._last_forward_input = placeholders(self._partition.forward)[-1]
-        self._after_inputs = placeholders(self._partition.backward)[-1].next
         self._forward_end = self._partition.forward.graph.output_node().prev
 
     def recompute(self, choice: Choice, chain: Chain, record: SavedTensor) -> SavedTensor:
@@ -177,7 +176,7 @@ class _Writer:
     def _first_use(self, users: Sequence[Node], *, is_ordered: bool) -> Node:
         """Return the node of the backward graph before which a tensor is unpacked."""
         if not is_ordered or not users:
-            return self._after_inputs
+            return placeholders(self._partition.backward)[-1].next  # in front of what is already computed again from it
         reading = set(users)
         return next(node for node in self._partition.backward.graph.nodes if node in reading)
 

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from operator import getitem
+
 from torch.fx import Node
 
 from dynx._fx.effects import Memory
-from dynx._fx.nodes import value_of
+from dynx._fx.nodes import nbytes, value_of
 from dynx._torch.autograd.partition import Partition
 from dynx._torch.ops.schemas import schema_of
 from dynx._torch.shapes.symbol_facts import known_size
-from dynx.saved._graphs.describe import Graphs
+from dynx.saved._graphs.describe import Graphs, Saved
 from dynx.saved._graphs.edit import Edit
 
 
 def save_bases(partition: Partition) -> None:
-    """Replace each saved view of an activation by the activation, from which backward makes the view.
+    """Replace saved views of an activation by the activation, from which backward makes the views.
 
-    As after `relu`, whose output is saved as a mask, and again transposed by a matmul that needs its values. A view of a part
-    of an activation, such as a slice, stays as it is.
+    As after `relu`, whose output is saved as a mask, and again transposed by a matmul that needs its values; or query, key and
+    value, which are parts of the result of one matmul. Views that together have fewer bytes than the activation, such as one
+    slice, stay parts.
     """
     graphs, edit = Graphs(partition), Edit(partition)
     has_changed = False
-    for saved in graphs.saved():
-        views = _views_to(saved.node, graphs.forward_memory)
-        if not views or not saved.input.users:
+    for saved, base, views in _with_bases(graphs):
+        if not views or base.op != "call_function":  # parameters and inputs are in memory anyway
             continue
         users = list(saved.input.users)
         reading = set(users)
-        env = {views[0].all_input_nodes[0]: edit.save(views[0].all_input_nodes[0], saved.input)}
+        env = {base: edit.save(base, saved.input)}
         first = next(node for node in partition.backward.graph.nodes if node in reading)
         edit.copy_to_backward(views, env, first)
         edit.replace_uses(saved.input, users, env[saved.node])
@@ -36,17 +39,40 @@ def save_bases(partition: Partition) -> None:
         edit.finish()
 
 
+def _with_bases(graphs: Graphs) -> Iterator[tuple[Saved, Node, Sequence[Node]]]:
+    """Yield saved tensors that backward reads, the node to save instead, and the operators that make the one from the other."""
+    chains = {saved: _views_to(saved.node, graphs.forward_memory) for saved in graphs.saved() if saved.input.users}
+    parts = {saved: _last_part(chain) for saved, chain in chains.items()}
+    saved_of: dict[Node, set[Node]] = {}
+    for saved, chain in chains.items():
+        saved_of.setdefault(chain[0], set()).add(chain[parts[saved]])
+    for saved, chain in chains.items():
+        whole = chain[0]
+        is_whole = sum(nbytes(value_of(part)) for part in saved_of[whole]) >= nbytes(value_of(whole))
+        start = 0 if is_whole else parts[saved]
+        yield saved, chain[start], chain[start + 1 :]
+
+
 def _views_to(node: Node, memory: dict[Node, Memory]) -> list[Node]:
-    """Return the operators that make a view from an activation with as many elements, in their order."""
-    views: list[Node] = []
-    while _is_view(node, memory) and _elements(node) == _elements(node.all_input_nodes[0]):
-        views.insert(0, node)
-        node = node.all_input_nodes[0]
-    return views if node.op == "call_function" else []  # parameters and inputs are in memory anyway
+    """Return the operators that make a view, in their order, behind the activation that they begin with."""
+    chain = [node]
+    while _is_view(chain[0], memory):
+        chain.insert(0, chain[0].all_input_nodes[0])
+    return chain
+
+
+def _last_part(chain: Sequence[Node]) -> int:
+    """Return the index of the first node from which on no element is left out."""
+    last = len(chain) - 1
+    while last and _elements(chain[last - 1]) == _elements(chain[-1]):
+        last -= 1
+    return last
 
 
 def _is_view(node: Node, memory: dict[Node, Memory]) -> bool:
-    """Return whether a node is a view of its only argument that is no constant."""
+    """Return whether a node is a view of its only argument that is no constant, or several such views."""
+    if node.target is getitem:
+        return _is_view(node.all_input_nodes[0], memory)
     schema = schema_of(node.target) if node.op == "call_function" else None
     sources = node.all_input_nodes
     return schema is not None and not schema.is_mutable and len(sources) == 1 and bool(memory[node] & memory[sources[0]])

@@ -9,7 +9,7 @@ import torch
 
 from dynx.errors import UsageError
 from dynx.saved._codec import Codec
-from dynx.saved.codecs._scales import Per, checked, name_of, options_of, refuses, restored, scaled
+from dynx.saved.codecs._scales import Per, checked, last_size, name_of, options_of, refuses, restored, scaled
 
 _FORMATS = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 
@@ -22,7 +22,7 @@ def fp8(format: Literal["e4m3", "e5m2"] = "e4m3", *, per: Per = "row", block: in
     Args:
         format: `"e4m3"` with 3 bits of mantissa, or `"e5m2"` with 2 and a larger range.
         per: What shares a scale: the `"tensor"`, each `"row"` along the last dim, or each `"block"` of a row.
-        block: Elements in a block; the last size has to be a multiple of it.
+        block: Elements in a block. Rows that are not multiples of it are stored with up to an eighth of padding.
 
     Raises:
         UsageError: the format or `per` does not exist, or `block` is not a positive number.
@@ -45,9 +45,9 @@ def fp8(format: Literal["e4m3", "e5m2"] = "e4m3", *, per: Per = "row", block: in
 
 def _pack(tensor: torch.Tensor, *, stored_as: torch.dtype, per: Per, block: int) -> Any:
     scale, values = scaled(tensor, torch.finfo(stored_as).max, per=per, block=block)
-    return tensor.dtype, scale, values.to(stored_as)
+    return tensor.dtype, scale, values.to(stored_as), last_size(tensor, per)
 
 
 def _unpack(packed: Any, *, per: Per) -> torch.Tensor:
-    dtype, scale, stored = packed
-    return restored(stored, scale, dtype, per)
+    dtype, scale, stored, last = packed
+    return restored(stored, scale, dtype, per, last)

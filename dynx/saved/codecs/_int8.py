@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from dynx.saved._codec import Codec
-from dynx.saved.codecs._scales import Per, checked, name_of, options_of, refuses, restored, scaled
+from dynx.saved.codecs._scales import Per, checked, last_size, name_of, options_of, refuses, restored, scaled
 
 _LARGEST = 127
 
@@ -20,7 +20,7 @@ def int8(*, per: Per = "row", block: int = 128) -> Codec:
 
     Args:
         per: What shares a scale: the `"tensor"`, each `"row"` along the last dim, or each `"block"` of a row.
-        block: Elements in a block; the last size has to be a multiple of it.
+        block: Elements in a block. Rows that are not multiples of it are stored with up to an eighth of padding.
 
     Raises:
         UsageError: `per` does not exist, or `block` is not a positive number.
@@ -44,9 +44,9 @@ def int8(*, per: Per = "row", block: int = 128) -> Codec:
 
 def _pack(tensor: torch.Tensor, *, per: Per, block: int) -> Any:
     scale, values = scaled(tensor, _LARGEST, per=per, block=block)
-    return tensor.dtype, scale, values.round().to(torch.int8)
+    return tensor.dtype, scale, values.round().to(torch.int8), last_size(tensor, per)
 
 
 def _unpack(packed: Any, *, per: Per) -> torch.Tensor:
-    dtype, scale, stored = packed
-    return restored(stored, scale, dtype, per)
+    dtype, scale, stored, last = packed
+    return restored(stored, scale, dtype, per, last)
