@@ -3,6 +3,7 @@
 - `dynx.watch` records what torch.compile does: compilations, recompiles, graph breaks, and advice on how to avoid them.
 - `dynx.compile` is torch.compile with backends that are compared by value.
 - `dynx.would_recompile` checks whether a call would recompile, without compiling or running the function.
+- `dynx.check` checks that a compiled function does what eager code does.
 - `dynx.doctor` checks that the installed torch has everything that dynx needs.
 
 `import dynx` does not import torch: a function is imported when it is first used.
@@ -15,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dynx._doctor.doctor import doctor
+    from dynx.effects import check
     from dynx.guards import compile, would_recompile
     from dynx.records import Run
     from dynx.session import watch
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "compile", "doctor", "watch", "would_recompile"]
+__all__ = ["Run", "__version__", "check", "compile", "doctor", "watch", "would_recompile"]
 
 _MODULES = {
     "Run": "dynx.records",
+    "check": "dynx.effects",
     "compile": "dynx.guards",
     "doctor": "dynx._doctor.doctor",
     "watch": "dynx.session",

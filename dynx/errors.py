@@ -6,6 +6,7 @@ DynxError
 ├── BadRunFile          a file is not a dynx run file
 ├── CaptureError        a graph cannot be captured as a CUDA graph, with or_error=True
 │   └── CaptureFailed   CUDA rejected an operation during a capture
+├── CompiledDiffers     a compiled function does something else than eager code (also an AssertionError)
 ├── ComptimeFailed      a comptime callback or probe raised while Dynamo traced
 │   ├── CheckFailed     a condition of ctx.check or ctx.assume is false
 │   ├── NoSuchLocal     the traced frame has no such local variable (also a KeyError)
@@ -26,6 +27,7 @@ __all__ = [
     "CaptureError",
     "CaptureFailed",
     "CheckFailed",
+    "CompiledDiffers",
     "ComptimeFailed",
     "DynxError",
     "DynxWarning",
@@ -80,6 +82,10 @@ class CaptureFailed(CaptureError):
     Typical causes: a synchronization with the device, a read of a tensor's value, a stream that was not joined, or a tensor on
     the CPU that a replay could not update.
     """
+
+
+class CompiledDiffers(DynxError, AssertionError):
+    """Raised by `CheckReport.assert_ok`: a compiled function does something else than eager code, or nothing was compiled."""
 
 
 class ComptimeFailed(DynxError):

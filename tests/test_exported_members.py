@@ -12,7 +12,7 @@ import dynx.records
 from dynx.records import Record
 
 EXPORTED = {
-    "dynx": "Run __version__ compile doctor watch would_recompile",
+    "dynx": "Run __version__ check compile doctor watch would_recompile",
     "dynx.advice": "RULES advise page rule_of_break rule_of_reason spoken",
     "dynx.cli": "main",
     "dynx.comptime": """
@@ -22,15 +22,16 @@ EXPORTED = {
         Config RawGraph RecordedCallable backend explain fast_path graphed raw_graphs reset stats train_step
     """,
     "dynx.errors": """
-        BadCodec BadProfile BadRunFile CaptureError CaptureFailed CheckFailed ComptimeFailed DynxError DynxWarning NoSuchLocal
-        NotConstant ProbeFailed StaleEntry UnknownRule UnsupportedTorch UsageError
+        BadCodec BadProfile BadRunFile CaptureError CaptureFailed CheckFailed CompiledDiffers ComptimeFailed DynxError
+        DynxWarning NoSuchLocal NotConstant ProbeFailed StaleEntry UnknownRule UnsupportedTorch UsageError
     """,
+    "dynx.effects": "CheckReport Diff check",
     "dynx.guards": "compile count_hits evict inspect keyed pin profile recompiles reset would_recompile",
     "dynx.pgo": "AppliedProfile CacheKeys Profile Recorder StableClosureHash cachediff record stable_closure_hash",
     "dynx.records": """
         AddressChange Attempt Backward BecameDynamic BreakState CacheCause CacheDiff CacheEvent CacheKey
-        CacheReport CodeLine Compile CompiledGuards CostNode CudagraphReport CudagraphStats DynamicSize
-        DynamicSizes Effect Entry Finding FrameCost FrameMatch FrameProfile FrameState GaveUp GradError
+        CacheReport CheckReport CodeLine Compile CompiledGuards CostNode CudagraphReport CudagraphStats Diff
+        DynamicSize DynamicSizes Effect Entry Finding FrameCost FrameMatch FrameProfile FrameState GaveUp GradError
         GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts GuardInfo
         GuardNode GuardSetting KeySettings LineCost Location Logged NameCollision ParameterError
         PeakTensor ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize Reason
@@ -51,6 +52,7 @@ API = [
     "dynx",
     "dynx.comptime",
     "dynx.cudagraphs",
+    "dynx.effects",
     "dynx.errors",
     "dynx.guards",
     "dynx.records",

@@ -18,8 +18,8 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the `dynx` command with the arguments `argv`.
 
-    `dynx run`, `dynx guards` and `dynx memory` run the user's program in this process: exceptions of the program are raised
-    from here. The report of `dynx run` is printed when the interpreter exits.
+    `dynx run`, `dynx guards`, `dynx memory` and `dynx check` run the user's program in this process: exceptions of the program
+    are raised from here. The report of `dynx run` is printed when the interpreter exits.
 
     Args:
         argv: The arguments after `dynx`; those of the process by default.
@@ -69,11 +69,12 @@ def _show_warning(
 def _parser() -> argparse.ArgumentParser:
     from dynx import __version__
     from dynx.cli import asserts, cache, demo, doctor, guards, memory, pgo, rule, show, trace
+    from dynx.cli.program import check
 
     parser = argparse.ArgumentParser(prog="dynx", description="Show what torch.compile does with your code.")
     parser.add_argument("--version", action="version", version=f"dynx {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    modules: tuple[Command, ...] = (run, show, trace, guards, memory, pgo, cache, asserts, rule, doctor, demo)
+    modules: tuple[Command, ...] = (run, show, trace, guards, memory, check, pgo, cache, asserts, rule, doctor, demo)
     for command in modules:
         command.add_to(commands)
     return parser

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dynx.records.cache import CacheReport, Entry, GuardInfo, GuardNode, Verdict
 from dynx.records.cache_key import CacheCause, CacheDiff, CacheKey, KeySettings
+from dynx.records.check import CheckReport, Diff
 from dynx.records.compile import Attempt, Backward, Compile, GaveUp, Skipped
 from dynx.records.comptime import Effect, Logged, TracedGuard
 from dynx.records.cudagraphs import (
@@ -59,12 +60,14 @@ __all__ = [
     "CacheEvent",
     "CacheKey",
     "CacheReport",
+    "CheckReport",
     "CodeLine",
     "Compile",
     "CompiledGuards",
     "CostNode",
     "CudagraphReport",
     "CudagraphStats",
+    "Diff",
     "DynamicSize",
     "DynamicSizes",
     "Effect",

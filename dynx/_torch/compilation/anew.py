@@ -37,7 +37,7 @@ def compile_anew(fn: Callable[..., Any], backend: Any) -> Callable[..., Any]:
         backend: The name of a backend, a backend, or one that `backend_of` returned.
     """
     require("optimize", "optimize_context", "innermost_backend")
-    key = SimpleNamespace(value=object())
+    key = SimpleNamespace(value=object(), settings={})
     inner = backend if hasattr(backend, "compiler_name") else torch_backend(backend)
     unequal = keyed_backend(inner, key, lambda: key.value)
     return compiler(
@@ -75,6 +75,15 @@ def without_autograd_cache() -> Iterator[None]:
     from torch._functorch import config as functorch_config
 
     with functorch_config.patch(enable_autograd_cache=False):
+        yield
+
+
+@contextmanager
+def random_numbers_of_eager_code() -> Iterator[None]:
+    """Let inductor draw the random numbers that eager code draws, slower than its own."""
+    from torch._inductor import config as inductor_config
+
+    with inductor_config.patch(fallback_random=True):
         yield
 
 

@@ -15,12 +15,13 @@ from rich.text import Text
 
 from dynx.records import CacheReport, Entry, GuardCosts, Verdict
 from dynx.records.cache_key import CacheDiff
+from dynx.records.check import CheckReport
 from dynx.records.cudagraphs import CudagraphReport
 from dynx.records.profile import DynamicSizes, ProfileData, ProfileDiff, ProfileMatches
 from dynx.records.saved_report import GradError, SavedPlan, SavedReport
 from dynx.records.shown import Shown
 from dynx.records.symbols import SymbolReport
-from dynx.report._records import cache_keys, cudagraphs, guards, profiles, saved, symbols
+from dynx.report._records import cache_keys, check, cudagraphs, guards, profiles, saved, symbols
 from dynx.report._records.block import PLACES, Block
 
 _SHOWN = 12  # rows of a table on a terminal; in a notebook, a click shows the others
@@ -139,4 +140,5 @@ _BLOCKS: dict[type[Shown], Callable[[Any], Iterator[Block]]] = {
     SavedReport: saved.of_report,
     GradError: saved.of_error,
     SavedPlan: saved.of_plan,
+    CheckReport: check.of_check,
 }

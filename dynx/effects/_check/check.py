@@ -1,0 +1,155 @@
+"""`check`: does a compiled function do what eager code does?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, Literal
+
+import torch
+
+from dynx._torch.cache.temporary import nothing_remains
+from dynx._torch.compilation.anew import backend_of, compile_anew, random_numbers_of_eager_code, without_limits
+from dynx._torch.compilation.unwrap import unwrap
+from dynx._torch.tracing.stack import RawFrame
+from dynx._trace.bus import listen
+from dynx._trace.user_location import first_line, location_of
+from dynx.effects._check.compare import Difference, Tolerance, differences
+from dynx.effects._check.reference import beyond_rounding
+from dynx.effects._check.run import Side, random_restored, random_states
+from dynx.effects._world.code import own_code
+from dynx.effects._world.world import Call, World
+from dynx.errors import UsageError
+from dynx.records.check import CheckReport
+from dynx.records.compile import Compile
+from dynx.records.graph_break import GraphBreak
+from dynx.records.location import Location
+from dynx.records.record import Record
+
+
+def check(
+    fn: Callable[..., Any],
+    /,
+    *args: Any,
+    inputs: Iterable[Any] | None = None,
+    calls: int = 2,
+    isolate: Literal["copy"] = "copy",
+    state: Mapping[str, Any] | None = None,
+    backend: Any = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    **kwargs: Any,
+) -> CheckReport:
+    """Call a function eagerly and compiled, and compare everything that the calls did.
+
+    Both sides run in copies of the function's arguments, closure, globals, class attributes and modules, so that the program is
+    left as it was: objects, cache entries, counters, random numbers. After each call these are compared: the result; what the
+    function changed in all of them; which objects and which memory of tensors are shared; the exception; what was printed; the
+    random number generators; and the gradients of the result.
+
+    Args:
+        fn: A function, method or module, compiled or not; one that is compiled keeps its backend.
+        args: Positional arguments.
+        inputs: Arguments of further calls: a tuple of positional arguments, or a single one. Other sizes and values find
+            guards that are missing.
+        calls: Calls with each of them; the second one finds what a compiled function does only while it is traced.
+        isolate: `"copy"`: the copies are made without calling the user's code. What cannot be copied, such as an open file, is
+            used by both sides and listed in `shared`.
+        state: Further objects that the function changes, by name, that neither its code nor its arguments lead to: modules,
+            classes, dicts, or objects with attributes.
+        backend: A backend of torch.compile to use instead; "eager" for a function that is not compiled.
+        rtol: Relative tolerance for numbers; with `atol` None the defaults of `torch.testing.assert_close` for the dtype.
+        atol: Absolute tolerance.
+        kwargs: Keyword arguments.
+
+    Returns:
+        A `CheckReport`: `ok`, `diffs`, `graph_breaks`, `is_vacuous` if nothing was compiled, `assert_ok()`.
+
+    Raises:
+        UsageError: an argument is of the wrong type.
+
+    Example:
+        >>> import torch, dynx
+        >>> class Items(list):
+        ...     pass
+        >>> def extend(items, x):
+        ...     items += [1]
+        ...     return x * 2
+        >>> report = dynx.check(extend, Items(), torch.ones(3))  # torch before 2.15 loses the change
+        >>> report.calls
+        2
+    """
+    all_calls = _calls_of(args, kwargs, inputs, calls)
+    if isolate != "copy":
+        raise UsageError(f"isolate={isolate!r} is not known\n  pass 'copy'")
+    if not callable(fn):
+        raise UsageError(f"{fn!r} is not callable\n  pass a function, a method or a module")
+    original, chosen = _original_and_backend(fn, backend)
+    tolerance = Tolerance(rtol, atol)
+    records: list[Record] = []
+    found: list[Difference] = []
+    with random_restored(), _as_before(records), ExitStack() as stack:
+        states = random_states()
+        eager_world, compiled_world = (World(original, all_calls, state or {}) for _ in range(2))
+        stack.enter_context(own_code(compiled_world.functions))
+        compiled = Side(compiled_world, compile_anew(compiled_world.fn, chosen), states)
+        eager = Side(eager_world, eager_world.fn, states)
+        for index in range(len(all_calls)):
+            with torch.compiler.set_stance("force_eager"):
+                expected = eager.run(index)
+            found += differences(expected, compiled.run(index), index, tolerance)
+
+        def make_side(*, in_double: bool) -> Side:
+            world = World(original, all_calls, state or {}, in_double=in_double)
+            return Side(world, world.fn, states)
+
+        if rtol is None and atol is None:
+            with torch.compiler.set_stance("force_eager"):
+                found = beyond_rounding(found, make_side)
+    first = {one.diff.path: one.diff for one in reversed(found)}
+    return CheckReport(
+        getattr(original, "__qualname__", type(original).__qualname__),
+        tuple(sorted(first.values(), key=lambda diff: diff.call)),
+        len(all_calls),
+        sum(isinstance(record, Compile) and bool(record.nodes) for record in records),
+        tuple(record for record in records if isinstance(record, GraphBreak)),
+        chosen if isinstance(chosen, str) else getattr(chosen, "compiler_name", type(chosen).__qualname__),
+        _location_of(original),
+        eager_world.shared,
+    )
+
+
+def _calls_of(args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Any, calls: int) -> list[Call]:
+    if type(calls) is not int or calls < 1:
+        raise UsageError(f"calls={calls!r} is not a positive number\n  pass the number of calls with the same arguments")
+    first = [Call(args, kwargs)] if args or kwargs or inputs is None else []
+    further = [Call(each if isinstance(each, tuple) else (each,), kwargs) for each in inputs or ()]
+    if not first and not further:
+        raise UsageError("inputs is empty, and there are no other arguments\n  pass the arguments of at least one call")
+    return [call for call in (*first, *further) for _ in range(calls)]
+
+
+def _original_and_backend(fn: Any, backend: Any) -> tuple[Any, Any]:
+    unwrapped = unwrap(fn)
+    compiled = backend_of(unwrapped.compiled) if unwrapped.compiled is not None else None
+    original = unwrapped.original if compiled is not None else fn
+    original = unwrapped.module if compiled is not None and unwrapped.module is not None else original
+    return original, backend if backend is not None else compiled if compiled is not None else "eager"
+
+
+def _location_of(fn: Any) -> Location | None:
+    """Return the first line of the function that a callable ends at."""
+    function = unwrap(fn).function
+    code = getattr(function, "__code__", None)
+    return location_of(RawFrame(code.co_filename, first_line(code), code.co_qualname)) if code is not None else None
+
+
+@contextmanager
+def _as_before(records: list[Record]) -> Iterator[None]:
+    """Record compilations; let nothing of them remain in torch."""
+    with ExitStack() as stack:
+        stack.enter_context(without_limits())
+        stack.enter_context(nothing_remains())
+        stack.enter_context(random_numbers_of_eager_code())
+        stack.enter_context(listen(records.append))
+        yield

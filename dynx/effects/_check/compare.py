@@ -1,0 +1,169 @@
+"""Compare what an eager call did with what the compiled call did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from dynx.effects._check.facts import Fact, shown
+from dynx.effects._check.run import Outcome
+from dynx.records.check import Diff, DiffKind
+
+
+class Tolerance(NamedTuple):
+    """How far numbers may differ; None for the tolerances of `torch.testing.assert_close`."""
+
+    rtol: float | None = None
+    atol: float | None = None
+
+
+class Difference(NamedTuple):
+    """A difference, with both tensors if it is one of their elements."""
+
+    diff: Diff
+    eager: torch.Tensor | None = None
+    compiled: torch.Tensor | None = None
+
+
+def _plain(path: str, eager: str, compiled: str, kind: DiffKind, call: int) -> Difference:
+    return Difference(Diff(path, eager, compiled, kind, call))
+
+
+def differences(eager: Outcome, compiled: Outcome, call: int, tolerance: Tolerance) -> Iterator[Difference]:
+    """Yield the differences of a call: exception, result and state, output, random numbers, gradients."""
+    yield from _of_errors(eager.error, compiled.error, call)
+    yield from _of_facts(eager, compiled, call, tolerance)
+    if eager.output != compiled.output:
+        yield _plain(
+            "stdout",
+            _first_line_that_differs(eager.output, compiled.output),
+            _first_line_that_differs(compiled.output, eager.output),
+            "output",
+            call,
+        )
+    for name, state in eager.random.items():
+        if not _is_same_state(state, compiled.random.get(name)):
+            yield _plain(f"random numbers of {name}", "", "another state", "random", call)
+    yield from _of_gradients(eager.gradients, compiled.gradients, call, tolerance)
+
+
+def _of_errors(eager: BaseException | None, compiled: BaseException | None, call: int) -> Iterator[Difference]:
+    if eager is None and compiled is None:
+        return
+    is_same = (
+        eager is not None
+        and compiled is not None
+        and (type(eager) is type(compiled) or isinstance(compiled, type(eager)))
+        and str(eager) in str(compiled)
+    )
+    if not is_same:
+        yield _plain("exception", _error_text(eager), _error_text(compiled), "exception", call)
+
+
+def _error_text(error: BaseException | None) -> str:
+    if error is None:
+        return "none"
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
+
+
+def _of_facts(eager: Outcome, compiled: Outcome, call: int, tolerance: Tolerance) -> Iterator[Difference]:
+    reported: list[str] = []  # paths; what is below them differs for the same reason
+    for path in dict.fromkeys([*eager.facts, *compiled.facts]):
+        one, other = eager.facts.get(path), compiled.facts.get(path)
+        if path == "result" and (eager.error is not None or compiled.error is not None):
+            reported.append(path)
+        if any(_is_below(path, outer) for outer in reported):
+            continue
+        difference = _of_fact(one, other, tolerance)
+        if difference is None:
+            continue
+        reported.append(path)
+        diff = Diff(path, *_texts(one, other, difference), difference[0], call)
+        values = [_numbers(fact) for fact in (one, other)] if difference[0] in ("tensor", "value") else [None, None]
+        yield Difference(diff, *values)
+
+
+def _is_below(path: str, outer: str) -> bool:
+    """Return whether a path leads through another one."""
+    return path.removeprefix("attributes of ") == outer or (path.startswith(outer) and path[len(outer)] in ".[{ ")
+
+
+def _of_fact(eager: Fact | None, compiled: Fact | None, tolerance: Tolerance) -> tuple[DiffKind, str] | None:
+    """Return the kind of a difference, and how the compiled tensor differs; None if both are the same."""
+    if eager is None or compiled is None:
+        return ("sharing" if "memory" in (getattr(eager, "kind", ""), getattr(compiled, "kind", "")) else "missing"), ""
+    if eager.kind != compiled.kind or eager.kind in ("same", "memory"):
+        is_sharing = {"same", "memory"} & {eager.kind, compiled.kind}
+        return None if eager[1:3] == compiled[1:3] else ("sharing" if is_sharing else "class", "")
+    if eager.cls != compiled.cls:
+        return "class", ""
+    if eager.kind == "tensor":
+        reason = _tensors_differ(eager.value, compiled.value, tolerance)
+        return None if reason is None else ("tensor", reason)
+    return None if _equal(eager.value, compiled.value, tolerance) else ("items" if eager.kind == "items" else "value", "")
+
+
+def _numbers(fact: Fact | None) -> torch.Tensor | None:
+    """Return the tensor or number of a fact as a tensor of its own."""
+    if fact is not None and fact.kind == "tensor":
+        return fact.value.clone()
+    return torch.tensor(fact.value) if fact is not None and isinstance(fact.value, (float, complex)) else None
+
+
+def _texts(eager: Fact | None, compiled: Fact | None, difference: tuple[DiffKind, str]) -> tuple[str, str]:
+    one, other = ("absent" if fact is None else fact.text for fact in (eager, compiled))
+    if one == other and eager is not None and compiled is not None:
+        one, other = f"{eager.cls} {one}", f"{compiled.cls} {other}"
+    return one, difference[1] or other
+
+
+def _equal(eager: Any, compiled: Any, tolerance: Tolerance) -> bool:
+    if isinstance(eager, (float, complex)) and isinstance(compiled, (float, complex)):
+        return _tensors_differ(torch.tensor(eager), torch.tensor(compiled), tolerance) is None
+    return type(eager) is type(compiled) and eager == compiled
+
+
+def _tensors_differ(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> str | None:
+    """Return how the compiled tensor differs; None if it is close enough."""
+    if eager.device.type == "meta":
+        return None if eager.shape == compiled.shape else shown(compiled)
+    try:
+        torch.testing.assert_close(compiled, eager, rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True)
+    except AssertionError as error:
+        lines = [line for line in str(error).splitlines() if line and not line.startswith("Tensor-likes are not")]
+        return "; ".join(lines)
+    return None
+
+
+def _of_gradients(eager: Any, compiled: Any, call: int, tolerance: Tolerance) -> Iterator[Difference]:
+    if isinstance(eager, str):
+        return  # eager code has no gradients either
+    if isinstance(compiled, str):
+        yield _plain("gradients", f"of {len(eager)} tensors", compiled.splitlines()[0], "gradient", call)
+        return
+    for path in dict.fromkeys([*eager, *compiled]):
+        one, other = eager.get(path), compiled.get(path)
+        if one is None or other is None:
+            texts = ["none" if value is None else shown(value) for value in (one, other)]
+            yield _plain(f"gradient of {path}", texts[0], texts[1], "gradient", call)
+        elif (reason := _tensors_differ(one, other, tolerance)) is not None:
+            yield Difference(Diff(f"gradient of {path}", shown(one), reason, "gradient", call), one, other)
+
+
+def _is_same_state(eager: Any, compiled: Any) -> bool:
+    if isinstance(eager, torch.Tensor):
+        return torch.equal(eager, compiled)
+    if isinstance(eager, (list, tuple)):
+        return len(eager) == len(compiled) and all(map(_is_same_state, eager, compiled))
+    return bool((eager == compiled).all()) if hasattr(eager, "all") else eager == compiled
+
+
+def _first_line_that_differs(text: str, other: str) -> str:
+    lines, others = text.splitlines(), other.splitlines()
+    for index, line in enumerate(lines):
+        if index >= len(others) or line != others[index]:
+            return line
+    return "nothing more" if lines else "nothing"

@@ -1,0 +1,190 @@
+"""Describe objects as facts by path, which two runs have in common if they did the same; no code of the user runs."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Mapping
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from dynx._trace.safe_read import text_of
+from dynx.effects._world.layout import CONTAINERS, attributes_of, built_in_base, is_constant, slots_of
+
+_MODULE_DICTS = ("_parameters", "_buffers", "_modules")
+_OF_COMPILATION = re.compile(r"_dynamo_|_compiled_call_impl$|_is_torch_compile")  # attributes that torch.compile adds
+_MAX_SHOWN = 6  # items of a container
+_NUMBERS = (float, complex)
+
+
+class Fact(NamedTuple):
+    """What is at one path: the class and value of an object, or the path of the same object."""
+
+    cls: str
+    value: Any  # a number or text; the keys or the length of a container; a tensor; the path of the same object
+    kind: Literal["value", "items", "tensor", "same", "memory"]  # the same object, or memory of a tensor, as at another path
+    text: str  # for the user
+
+
+Facts = dict[str, Fact]
+
+
+class Description:
+    """Facts about all objects that are reachable from roots, and the tensors at which gradients end."""
+
+    def __init__(self, roots: Mapping[str, Any]) -> None:
+        self.facts: Facts = {}
+        self.leaves: dict[str, torch.Tensor] = {}
+        self.values: dict[str, torch.Tensor] = {}  # tensors that need no gradient, such as buffers
+        self._seen: dict[int, tuple[str, Any]] = {}
+        self._memory: dict[int, str] = {}
+        for path, value in roots.items():
+            self._describe(path, value)
+
+    def _describe(self, path: str, value: Any) -> None:
+        cls = _name_of(type(value))
+        if issubclass(type(value), torch.Tensor) and id(value) not in self._seen:
+            self._seen[id(value)] = path, value
+            self._describe_tensor(path, value)
+        elif is_constant(value) or type(value) is BuiltinFunctionType:
+            self.facts[path] = Fact(cls, value if type(value) in _NUMBERS else _constant(value), "value", text_of(value))
+        elif id(value) in self._seen:
+            self.facts[path] = _same(cls, self._seen[id(value)][0])
+        else:
+            self._seen[id(value)] = path, value
+            self._describe_object(path, value)
+
+    def _describe_tensor(self, path: str, tensor: torch.Tensor) -> None:
+        self.facts[path] = Fact(_name_of(type(tensor)), tensor.detach(), "tensor", shown(tensor))
+        self.facts[f"{path}.requires_grad"] = Fact("bool", tensor.requires_grad, "value", str(tensor.requires_grad))
+        if not tensor.requires_grad:
+            self.values[path] = tensor
+        elif tensor.is_leaf:
+            self.leaves[path] = tensor
+        if (memory := _memory_of(tensor)) is not None:
+            owner = self._memory.setdefault(memory, path)
+            if owner != path:
+                self.facts[f"{path} shares memory"] = Fact("", owner, "memory", f"shares memory with {owner}")
+        if tensor.is_leaf and tensor.grad is not None:
+            self._describe(f"{path}.grad", tensor.grad)
+        self._describe_attributes(path, tensor)
+
+    def _describe_object(self, path: str, value: Any) -> None:
+        cls = type(value)
+        base = built_in_base(cls)
+        if cls is FunctionType:
+            names = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+            self.facts[path] = Fact("function", value.__qualname__, "value", value.__qualname__)
+            for name, cell in names:
+                if _is_filled(cell):
+                    self._describe(f"closure.{name}" if path == "function" else f"{path}.closure.{name}", cell.cell_contents)
+            for index, default in enumerate(value.__defaults__ or ()):
+                self._describe(f"{path}.__defaults__[{index}]", default)
+            for name, default in (value.__kwdefaults__ or {}).items():
+                self._describe(f"{path}.__kwdefaults__[{name!r}]", default)
+        elif cls is MethodType:
+            self.facts[path] = Fact("method", value.__func__.__qualname__, "value", value.__func__.__qualname__)
+            self._describe(f"{path}.__self__", value.__self__)
+        elif base in CONTAINERS:
+            self._describe_container(path, value, base)
+        else:
+            self.facts[path] = Fact(_name_of(cls), "", "value", _name_of(cls))
+        self._describe_attributes(path, value)
+
+    def _describe_container(self, path: str, value: Any, base: Any) -> None:
+        cls = _name_of(type(value))
+        if issubclass(base, dict):
+            items = list((OrderedDict if base is OrderedDict else dict).items(value))
+            keys = [text_of(key) for key, _ in items]
+            self.facts[path] = Fact(cls, tuple(keys), "items", shown(value))
+            for (key, item), text in zip(items, keys, strict=True):
+                if not is_constant(key):
+                    self._describe(f"key {text} of {path}", key)
+                self._describe(f"{path}[{text}]", item)
+            if base is defaultdict:
+                self._describe(f"{path}.default_factory", value.default_factory)
+            return
+        items = list(base.__iter__(value))
+        if base in (set, frozenset):
+            known = [self._seen[id(item)][0] if id(item) in self._seen and not is_constant(item) else "" for item in items]
+            members = sorted((text_of(item), same) for item, same in zip(items, known, strict=True))
+            self.facts[path] = Fact(cls, tuple(members), "items", shown(value))
+            others = [item for item in items if not is_constant(item) and id(item) not in self._seen]
+            for index, item in enumerate(sorted(others, key=text_of)):
+                self._describe(f"{path}{{{index}}}", item)
+            return
+        self.facts[path] = Fact(cls, len(items), "items", shown(value))
+        if base is deque:
+            self.facts[f"{path}.maxlen"] = Fact("int", value.maxlen, "value", str(value.maxlen))
+        for index, item in enumerate(items):
+            self._describe(f"{path}[{index}]", item)
+
+    def _describe_attributes(self, path: str, value: Any) -> None:
+        attributes = attributes_of(value)
+        is_module = issubclass(type(value), torch.nn.Module)
+        names = [
+            name for name in attributes if _OF_COMPILATION.match(name) is None and not (is_module and name in _MODULE_DICTS)
+        ]
+        if names:
+            self.facts[f"attributes of {path}"] = Fact("", tuple(sorted(names)), "items", ", ".join(sorted(names)))
+        for name in names:
+            self._describe(f"{path}.{name}", attributes[name])
+        if is_module:
+            for part in _MODULE_DICTS:
+                for name, item in (attributes.get(part) or {}).items():
+                    self._describe(f"{path}.{name}", item)
+        for name, _, item in slots_of(value):
+            self._describe(f"{path}.{name}", item)
+
+
+def _same(cls: str, path: str) -> Fact:
+    return Fact(cls, path, "same", f"the same object as {path}")
+
+
+def shown(value: Any, depth: int = 0) -> str:
+    """Render an object for a difference: containers with their items, tensors with sizes and first elements."""
+    if issubclass(type(value), torch.Tensor):
+        sizes = "x".join(map(str, value.shape)) or "number"
+        return f"tensor {sizes} {str(value.dtype).removeprefix('torch.')}"
+    base = built_in_base(type(value))
+    if base not in CONTAINERS or depth > 1 or is_constant(value):
+        return text_of(value)
+    if issubclass(base, dict):
+        pairs = list((OrderedDict if base is OrderedDict else dict).items(value))
+        items = [f"{text_of(key)}: {shown(item, depth + 1)}" for key, item in pairs[:_MAX_SHOWN]]
+    else:
+        pairs: list[Any] = list(base.__iter__(value))  # type: ignore[attr-defined, no-redef]
+        items = [shown(item, depth + 1) for item in pairs[:_MAX_SHOWN]]
+        items = sorted(items) if base in (set, frozenset) else items
+    more = ", …" if len(pairs) > _MAX_SHOWN else ""
+    opening, closing = "()" if base is tuple else "[]" if base in (list, deque) else "{}"
+    text = f"{opening}{', '.join(items)}{more}{closing}"
+    return text if type(value) in (list, tuple, set, dict) else f"{_name_of(type(value))}({text})"
+
+
+def _name_of(cls: type) -> str:
+    """Return the qualified name of a class without the function that it is defined in."""
+    return cls.__qualname__.rpartition("<locals>.")[2]
+
+
+def _constant(value: Any) -> Any:
+    return value if type(value) in (int, bool, str, bytes, type(None)) else text_of(value)
+
+
+def _memory_of(tensor: torch.Tensor) -> int | None:
+    """Return what identifies the storage of a tensor; None if it has no elements or no storage."""
+    try:
+        storage = tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
+    return storage.data_ptr() or None
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - raises if the variable has no value
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,89 @@
+"""Tell rounding from error: compare with what eager code computes in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+import torch
+
+from dynx.effects._check.compare import Difference
+from dynx.effects._check.draws import RecordDraws, ReplayDraws
+from dynx.effects._check.run import Outcome, Side
+
+_MARGIN = 3.0  # how much larger than that of eager code the error may be
+_ROUNDINGS = 16.0  # of the largest element
+_USABLE = {torch.float32: 1e-3, torch.float64: 1e-9, torch.bfloat16: 0.1, torch.float16: 0.05}  # error of eager code
+
+
+class MakeSide(Protocol):
+    def __call__(self, *, in_double: bool) -> Side: ...
+
+
+def beyond_rounding(found: Sequence[Difference], make_side: MakeSide) -> list[Difference]:
+    """Return the differences that are more than the rounding of eager code itself.
+
+    Args:
+        found: All differences.
+        make_side: Makes a side that runs eager code, in single or double precision; called only if numbers differ.
+    """
+    numeric = {one.diff.call for one in found if _is_rounded(one)}
+    if not numeric:
+        return list(found)
+    outcomes: dict[int, dict[str, torch.Tensor]] = {}
+    try:
+        with RecordDraws() as recorded:
+            single = make_side(in_double=False)
+            for index in range(max(numeric) + 1):
+                single.run(index)
+        double = make_side(in_double=True)
+        with _double_by_default(), ReplayDraws(recorded.draws):
+            for index in range(max(numeric) + 1):
+                outcome = double.run(index)
+                outcomes[index] = _tensors(outcome) if index in numeric else {}
+    except Exception:  # noqa: BLE001 - the function does not take double precision
+        return list(found)
+    return [one for one in found if not (_is_rounded(one) and _is_close(one, outcomes[one.diff.call].get(one.diff.path)))]
+
+
+def _is_rounded(difference: Difference) -> bool:
+    return (
+        difference.eager is not None
+        and difference.compiled is not None
+        and difference.eager.dtype is difference.compiled.dtype
+        and difference.eager.shape == difference.compiled.shape
+        and (difference.eager.is_floating_point() or difference.eager.is_complex())
+    )
+
+
+def _tensors(outcome: Outcome) -> dict[str, torch.Tensor]:
+    tensors = {path: fact.value for path, fact in outcome.facts.items() if fact.kind == "tensor"}
+    tensors |= {path: torch.tensor(fact.value) for path, fact in outcome.facts.items() if isinstance(fact.value, float)}
+    if not isinstance(outcome.gradients, str):
+        tensors |= {f"gradient of {path}": value for path, value in outcome.gradients.items()}
+    return {path: tensor.clone() for path, tensor in tensors.items()}
+
+
+def _is_close(difference: Difference, exact: torch.Tensor | None) -> bool:
+    """Return whether the compiled tensor is about as close to the exact one as that of eager code."""
+    eager, compiled = difference.eager, difference.compiled
+    if exact is None or eager is None or compiled is None or exact.shape != eager.shape or not exact.numel():
+        return False
+    if not (eager.isfinite().all() and compiled.isfinite().all() and exact.isfinite().all()):
+        return False
+    error, error_of_eager = ((value.to(exact.dtype) - exact).abs().max().item() for value in (compiled, eager))
+    largest = exact.abs().max().item()
+    if error_of_eager > largest * _USABLE.get(eager.dtype, 0.0):
+        return False  # it computes something else in double precision, such as other random numbers
+    return error <= _MARGIN * error_of_eager + _ROUNDINGS * torch.finfo(eager.dtype).eps * largest
+
+
+@contextmanager
+def _double_by_default() -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

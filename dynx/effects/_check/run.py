@@ -1,0 +1,136 @@
+"""Call a function in its world, eagerly or compiled, and keep what each call did."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from dynx.effects._check.facts import Description, Facts
+from dynx.effects._world.world import World
+
+_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+
+
+class Outcome(NamedTuple):
+    """What one call did."""
+
+    facts: Facts
+    error: BaseException | None
+    output: str  # on stdout
+    random: dict[str, Any]  # states of the random number generators
+    gradients: dict[str, torch.Tensor] | str  # of the leaves by path; a text if they cannot be computed
+
+
+class Side:
+    """Calls a function in its world, one call after the other, each with the random numbers that the call before left.
+
+    Args:
+        world: The copy in which it runs.
+        call: Calls the world's function.
+        random: The states of the random number generators before the first call.
+    """
+
+    def __init__(self, world: World, call: Callable[..., Any], random: dict[str, Any]) -> None:
+        self.world, self._call, self._random = world, call, random
+
+    def run(self, index: int) -> Outcome:
+        """Call the function with the arguments of this index."""
+        call = self.world.calls[index]
+        error: BaseException | None = None
+        result = None
+        output = io.StringIO()
+        modes = _modes()
+        with self.world.entered():
+            set_random_states(self._random)
+            try:
+                with contextlib.redirect_stdout(output):
+                    result = self._call(*call.args, **call.kwargs)
+            except Exception as raised:  # noqa: BLE001 - an exception is one of the results that are compared
+                error = raised
+            self._random = random_states()
+            roots = {**self.world.roots(call), "result": result, "modes of torch": _modes()}
+            _set_modes(modes)
+            description = Description(roots)
+            gradients = _gradients(result, description) if error is None else {}
+        return Outcome(description.facts, error, _ADDRESS.sub("0x…", output.getvalue()), self._random, gradients)
+
+
+def _gradients(result: Any, description: Description) -> dict[str, torch.Tensor] | str:
+    """Return the gradients of what a call returned, with respect to all leaves, without accumulating them."""
+    results = [
+        leaf for leaf in torch.utils._pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad
+    ]
+    if not results or not description.leaves:
+        return {}
+    weights = [_weights(result) for result in results]
+    # backward of activation checkpointing runs parts of the function once more, which may change buffers
+    before = [(tensor, tensor.clone()) for tensor in description.values.values()]
+    try:
+        values = torch.autograd.grad(results, list(description.leaves.values()), weights, allow_unused=True)
+    except RuntimeError as error:  # such as a graph that the function has already gone through
+        return str(error)
+    finally:
+        for tensor, content in before:
+            if not torch.equal(tensor, content):  # batch_norm counts up no version
+                tensor.copy_(content)
+    return {path: value for path, value in zip(description.leaves, values, strict=True) if value is not None}
+
+
+def _weights(result: torch.Tensor) -> torch.Tensor:
+    """Return different weights for the elements of a result: with equal ones the gradients of a softmax are 0."""
+    steps = torch.arange(result.numel(), device=result.device, dtype=torch.float64).reshape(result.shape)
+    return (0.5 + (steps * 0.618034) % 1).to(result.dtype)
+
+
+def random_states() -> dict[str, Any]:
+    """Return the states of the random number generators of torch, Python and NumPy."""
+    states: dict[str, Any] = {"torch": torch.get_rng_state(), "random": random.getstate()}
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        states["torch.cuda"] = torch.cuda.get_rng_state_all()
+    if (numpy := sys.modules.get("numpy")) is not None:
+        states["numpy.random"] = numpy.random.get_state()
+    return states
+
+
+def set_random_states(states: dict[str, Any]) -> None:
+    """Restore what `random_states` returned."""
+    torch.set_rng_state(states["torch"])
+    random.setstate(states["random"])
+    if "torch.cuda" in states:
+        torch.cuda.set_rng_state_all(states["torch.cuda"])
+    if "numpy.random" in states:
+        sys.modules["numpy"].random.set_state(states["numpy.random"])
+
+
+def _modes() -> dict[str, Any]:
+    return {
+        "grad enabled": torch.is_grad_enabled(),
+        "inference": torch.is_inference_mode_enabled(),
+        "default dtype": torch.get_default_dtype(),
+        "autocast on cpu": torch.is_autocast_enabled("cpu"),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+def _set_modes(modes: dict[str, Any]) -> None:
+    torch.set_grad_enabled(modes["grad enabled"])
+    torch.set_default_dtype(modes["default dtype"])
+    torch.set_autocast_enabled("cpu", modes["autocast on cpu"])
+    torch.use_deterministic_algorithms(modes["deterministic"])
+
+
+@contextlib.contextmanager
+def random_restored() -> Iterator[None]:
+    """Restore the random number generators at the end."""
+    states = random_states()
+    try:
+        yield
+    finally:
+        set_random_states(states)

@@ -1,0 +1,80 @@
+"""What `dynx.check` returns: where a compiled function did something else than eager code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dynx.records.graph_break import GraphBreak
+from dynx.records.location import Location
+from dynx.records.record import Record
+from dynx.records.shown import Shown
+
+DiffKind = Literal[
+    "value",
+    "tensor",  # its elements, sizes, dtype or device
+    "class",
+    "items",  # of a container, or the names of attributes
+    "missing",  # on one side
+    "sharing",  # the same object, or memory of tensors
+    "exception",
+    "output",  # on stdout
+    "random",  # the state of a random number generator
+    "gradient",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Diff(Record):
+    """One thing that differs after a call."""
+
+    path: str  # "result[0]", "args[0].weight", "self.count", "closure.total", "globals.seen", "Model.calls"
+    eager: str
+    compiled: str
+    kind: DiffKind
+    call: int = 0  # the first call at which it differs, from 0
+    location: Location | None = None  # of the function
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport(Shown):
+    """The result of `dynx.check`."""
+
+    name: str  # of the function
+    diffs: tuple[Diff, ...]
+    calls: int  # that were made, on each side
+    compiles: int  # graphs that were compiled
+    graph_breaks: tuple[GraphBreak, ...] = ()
+    backend: str = "eager"
+    location: Location | None = None  # of the function
+    shared: Mapping[str, int] = field(default_factory=dict)  # objects that both sides used, as they cannot be copied, by class
+
+    @property
+    def is_vacuous(self) -> bool:
+        """Whether nothing was compiled, so that eager code was compared with eager code."""
+        return self.compiles == 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether something was compiled and nothing differs."""
+        return not self.diffs and not self.is_vacuous
+
+    def assert_ok(self) -> None:
+        """Raise `CompiledDiffers` with all differences, also if nothing was compiled."""
+        if not self.ok:
+            from dynx.errors import CompiledDiffers
+
+            raise CompiledDiffers(self.text)
+
+    @property
+    def text(self) -> str:
+        """The differences as plain text, one in a line."""
+        if self.ok:
+            return f"{self.name}: compiled with {self.backend}, {self.calls} calls do the same as eager code"
+        if self.is_vacuous:
+            reason = f"{self.name}: VACUOUS, nothing was compiled: the calls ran eagerly on both sides"
+            return f"{reason}\n  pass arguments with tensors, or look for graph breaks with dynx.watch()"
+        lines = [f"{self.name}: compiled with {self.backend}, it does something else than eager code"]
+        lines += [f"  {diff.path}: eager {diff.eager}, compiled {diff.compiled} (call {diff.call})" for diff in self.diffs]
+        return "\n".join(lines)

@@ -1,0 +1,34 @@
+"""Blocks of what `dynx.check` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dynx.records.check import CheckReport
+from dynx.report import _words as words
+from dynx.report._records.block import Block
+
+
+def of_check(report: CheckReport) -> Iterator[Block]:
+    """Yield whether both sides do the same, the differences, and what stands behind the statement."""
+    calls = f"{words.plural(report.calls, 'call')}, {words.plural(report.compiles, 'graph')} compiled with {report.backend}"
+    if report.is_vacuous:
+        notes = ("pass arguments with tensors; functions that raise, or that torch.compile skips, cannot be compared",)
+        yield Block(f"{report.name}: VACUOUS, nothing was compiled", calls, notes=(*notes, *_notes(report)))
+    elif report.ok:
+        yield Block(f"{report.name} does the same compiled", calls, notes=tuple(_notes(report)))
+    else:
+        yield Block(f"{report.name} does something else compiled", calls, notes=tuple(_notes(report)))
+    if report.diffs:
+        rows = [(diff.path, diff.eager, diff.compiled, str(diff.call)) for diff in report.diffs]
+        yield Block(words.plural(len(rows), "difference"), "", ("what", "eager", "compiled", "#call"), rows)
+
+
+def _notes(report: CheckReport) -> Iterator[str]:
+    if report.location is not None:
+        yield f"defined at {words.line(report.location)}"
+    for graph_break in report.graph_breaks:
+        yield f"graph break at {words.line(graph_break.location)}: {graph_break.reason}"
+    if report.shared:
+        classes = ", ".join(report.shared)
+        yield f"both sides used the same objects of {classes}, which cannot be copied"
