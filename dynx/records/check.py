@@ -49,6 +49,9 @@ class CheckReport(Shown):
     backend: str = "eager"
     location: Location | None = None  # of the function
     shared: Mapping[str, int] = field(default_factory=dict)  # objects that both sides used, as they cannot be copied, by class
+    stage: str = ""  # at which a difference begins: "Dynamo", "AOTAutograd", "decompositions and partition", or the backend
+    node: str = ""  # the first node of a graph that makes it, with `bisect=True`
+    node_location: Location | None = None
 
     @property
     def is_vacuous(self) -> bool:
@@ -75,6 +78,7 @@ class CheckReport(Shown):
         if self.is_vacuous:
             reason = f"{self.name}: VACUOUS, nothing was compiled: the calls ran eagerly on both sides"
             return f"{reason}\n  pass arguments with tensors, or look for graph breaks with dynx.watch()"
-        lines = [f"{self.name}: compiled with {self.backend}, it does something else than eager code"]
+        where = f"; it begins in {self.stage}" + (f" at {self.node}" if self.node else "") if self.stage else ""
+        lines = [f"{self.name}: compiled with {self.backend}, it does something else than eager code{where}"]
         lines += [f"  {diff.path}: eager {diff.eager}, compiled {diff.compiled} (call {diff.call})" for diff in self.diffs]
         return "\n".join(lines)

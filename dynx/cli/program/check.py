@@ -25,7 +25,7 @@ def add_to(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "check",
         help="call a function eagerly and compiled, and list everything that differs",
-        usage="dynx check [--json] [--inputs FACTORY] [--calls N] [--backend NAME] module:function",
+        usage="dynx check [--json] [--inputs FACTORY] [--calls N] [--backend NAME] [--bisect] module:function",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -33,6 +33,7 @@ def add_to(commands: Subparsers) -> None:
     parser.add_argument("--inputs", metavar="FACTORY", help="a function that returns the arguments of each call: make_inputs")
     parser.add_argument("--calls", type=int, default=2, metavar="N", help="calls with each of them (default: 2)")
     parser.add_argument("--backend", metavar="NAME", help="the backend of torch.compile (default: eager)")
+    parser.add_argument("--bisect", action="store_true", help="find the first node of a graph that makes a difference")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.set_defaults(act=act)
 
@@ -53,6 +54,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
                 inputs=_inputs(module, arguments.inputs, arguments.target),
                 calls=arguments.calls,
                 backend=arguments.backend,
+                bisect=arguments.bisect,
             )
         except UsageError as error:
             print(f"dynx: {error}", file=sys.stderr)

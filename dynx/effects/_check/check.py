@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-import torch
-
-from dynx._torch.cache.temporary import nothing_remains
-from dynx._torch.compilation.anew import backend_of, compile_anew, random_numbers_of_eager_code, without_limits
+from dynx._torch.compilation.anew import backend_of
 from dynx._torch.compilation.unwrap import unwrap
 from dynx._torch.tracing.stack import RawFrame
-from dynx._trace.bus import listen
 from dynx._trace.user_location import first_line, location_of
-from dynx.effects._check.compare import Difference, Tolerance, differences
-from dynx.effects._check.reference import beyond_rounding
-from dynx.effects._check.run import Side, random_restored, random_states
-from dynx.effects._world.code import own_code
-from dynx.effects._world.world import Call, World
+from dynx.effects._check.compare import Tolerance
+from dynx.effects._check.stages import first_node, first_stage, name_of
+from dynx.effects._check.trial import Program, compare
+from dynx.effects._world.world import Call
 from dynx.errors import UsageError
 from dynx.records.check import CheckReport
 from dynx.records.compile import Compile
 from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
-from dynx.records.record import Record
 
 
 def check(
@@ -38,6 +31,7 @@ def check(
     backend: Any = None,
     rtol: float | None = None,
     atol: float | None = None,
+    bisect: bool = False,
     **kwargs: Any,
 ) -> CheckReport:
     """Call a function eagerly and compiled, and compare everything that the calls did.
@@ -60,10 +54,13 @@ def check(
         backend: A backend of torch.compile to use instead; "eager" for a function that is not compiled.
         rtol: Relative tolerance for numbers; with `atol` None the defaults of `torch.testing.assert_close` for the dtype.
         atol: Absolute tolerance.
+        bisect: Find the first node of a graph that makes a difference, by compiling some of the nodes: about as many further
+            comparisons as the number of nodes has binary digits.
         kwargs: Keyword arguments.
 
     Returns:
-        A `CheckReport`: `ok`, `diffs`, `graph_breaks`, `is_vacuous` if nothing was compiled, `assert_ok()`.
+        A `CheckReport`: `ok`, `diffs`, `stage` at which a difference begins, `graph_breaks`, `is_vacuous` if nothing was
+        compiled, `assert_ok()`.
 
     Raises:
         UsageError: an argument is of the wrong type.
@@ -85,37 +82,22 @@ def check(
     if not callable(fn):
         raise UsageError(f"{fn!r} is not callable\n  pass a function, a method or a module")
     original, chosen = _original_and_backend(fn, backend)
-    tolerance = Tolerance(rtol, atol)
-    records: list[Record] = []
-    found: list[Difference] = []
-    with random_restored(), _as_before(records), ExitStack() as stack:
-        states = random_states()
-        eager_world, compiled_world = (World(original, all_calls, state or {}) for _ in range(2))
-        stack.enter_context(own_code(compiled_world.functions))
-        compiled = Side(compiled_world, compile_anew(compiled_world.fn, chosen), states)
-        eager = Side(eager_world, eager_world.fn, states)
-        for index in range(len(all_calls)):
-            with torch.compiler.set_stance("force_eager"):
-                expected = eager.run(index)
-            found += differences(expected, compiled.run(index), index, tolerance)
-
-        def make_side(*, in_double: bool) -> Side:
-            world = World(original, all_calls, state or {}, in_double=in_double)
-            return Side(world, world.fn, states)
-
-        if rtol is None and atol is None:
-            with torch.compiler.set_stance("force_eager"):
-                found = beyond_rounding(found, make_side)
-    first = {one.diff.path: one.diff for one in reversed(found)}
+    program = Program(original, all_calls, state or {}, Tolerance(rtol, atol))
+    trial = compare(program, chosen)
+    stage = first_stage(program, chosen, trial.diffs) if trial.diffs else None
+    node = first_node(program, stage.backend, trial.diffs) if bisect and stage is not None and stage.name != "Dynamo" else None
     return CheckReport(
         getattr(original, "__qualname__", type(original).__qualname__),
-        tuple(sorted(first.values(), key=lambda diff: diff.call)),
+        trial.diffs,
         len(all_calls),
-        sum(isinstance(record, Compile) and bool(record.nodes) for record in records),
-        tuple(record for record in records if isinstance(record, GraphBreak)),
-        chosen if isinstance(chosen, str) else getattr(chosen, "compiler_name", type(chosen).__qualname__),
+        sum(isinstance(record, Compile) and bool(record.nodes) for record in trial.records),
+        tuple(record for record in trial.records if isinstance(record, GraphBreak)),
+        name_of(chosen),
         _location_of(original),
-        eager_world.shared,
+        trial.shared,
+        stage.name if stage is not None else "",
+        node.text if node is not None else "",
+        node.location if node is not None else None,
     )
 
 
@@ -142,14 +124,3 @@ def _location_of(fn: Any) -> Location | None:
     function = unwrap(fn).function
     code = getattr(function, "__code__", None)
     return location_of(RawFrame(code.co_filename, first_line(code), code.co_qualname)) if code is not None else None
-
-
-@contextmanager
-def _as_before(records: list[Record]) -> Iterator[None]:
-    """Record compilations; let nothing of them remain in torch."""
-    with ExitStack() as stack:
-        stack.enter_context(without_limits())
-        stack.enter_context(nothing_remains())
-        stack.enter_context(random_numbers_of_eager_code())
-        stack.enter_context(listen(records.append))
-        yield

@@ -25,6 +25,10 @@ def of_check(report: CheckReport) -> Iterator[Block]:
 
 
 def _notes(report: CheckReport) -> Iterator[str]:
+    if report.stage:
+        yield f"it begins in {report.stage}" + (f", at {report.node}" if report.node else "")
+    if report.node_location is not None:
+        yield f"computed at {words.line(report.node_location)}"
     if report.location is not None:
         yield f"defined at {words.line(report.location)}"
     for graph_break in report.graph_breaks:
