@@ -55,8 +55,8 @@ class CheckReport(Shown):
 
     @property
     def is_vacuous(self) -> bool:
-        """Whether nothing was compiled, so that eager code was compared with eager code."""
-        return self.compiles == 0
+        """Whether nothing was compiled and nothing differs: eager code was compared with eager code."""
+        return self.compiles == 0 and not self.diffs
 
     @property
     def ok(self) -> bool:
@@ -81,4 +81,6 @@ class CheckReport(Shown):
         where = f"; it begins in {self.stage}" + (f" at {self.node}" if self.node else "") if self.stage else ""
         lines = [f"{self.name}: compiled with {self.backend}, it does something else than eager code{where}"]
         lines += [f"  {diff.path}: eager {diff.eager}, compiled {diff.compiled} (call {diff.call})" for diff in self.diffs]
+        if self.shared:
+            lines.append(f"  both sides used the same objects of {', '.join(self.shared)}, which cannot be copied")
         return "\n".join(lines)

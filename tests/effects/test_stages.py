@@ -113,7 +113,9 @@ def test_a_fault_behind_autograd(monkeypatch):
     def compiler(gm, _):
         return scaled(gm, lambda node: node.target is aten.sin.default).forward
 
-    monkeypatch.setitem(registry._COMPILER_FNS, "aot_eager", aot_autograd(fw_compiler=compiler))
+    planted = aot_autograd(fw_compiler=compiler)
+    planted._tags = ()
+    monkeypatch.setitem(registry._COMPILER_FNS, "aot_eager", planted)
     assert found(waves, backend="aot_eager") == ("AOTAutograd", "sin", 3)
 
 

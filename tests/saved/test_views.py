@@ -34,8 +34,8 @@ def test_query_key_and_value_of_one_product(backend):
         return nn.functional.scaled_dot_product_attention(query, key, value)
 
     tensors = packed(attention, leaf(2, 5, 16), backend=backend, parameters=tuple(linear.parameters()))
-    assert [tensor.op for tensor in tensors].count("aten.addmm.default") == 1
-    assert sum(tensor.bytes for tensor in tensors if "mm" in tensor.op) == 2 * 5 * 48 * 4
+    assert [tensor.bytes for tensor in tensors].count(2 * 5 * 48 * 4) == 1
+    assert not any("split" in tensor.op for tensor in tensors)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,9 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
         except UsageError as error:
             print(f"dynx: {error}", file=sys.stderr)
             return 2
+        except Exception:  # noqa: BLE001 - of the user's module or input factory; 1 would say that something differs
+            traceback.print_exc()
+            return 2
         if arguments.json:
             print(report.to_json())
         else:
@@ -71,7 +75,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
 def _load(target: str) -> tuple[Any, Any]:
     """Import a module from the current folder or the installed ones, and return it with the function that the target names."""
     name, colon, function = target.partition(":")
-    if not (name and colon and function):
+    if not (name and colon and function) or "/" in name or name.endswith(".py"):
         raise UsageError(f"{target} is no module:function\n  run dynx check package.module:train_step")
     if (folder := os.getcwd()) not in sys.path:
         sys.path.insert(0, folder)
@@ -99,4 +103,8 @@ def _inputs(module: Any, factory: str | None, target: str) -> list[Any]:
         raise UsageError(
             f"there are no arguments for {target}\n  write a function that returns a list of them, and name it with --inputs"
         )
-    return list(_attribute(module, factory or "inputs")())
+    make = _attribute(module, factory or "inputs")
+    made = make() if callable(make) else make
+    if not isinstance(made, (list, tuple)):
+        raise UsageError(f"{factory or 'inputs'} returned no list\n  return a list with the arguments of each call")
+    return list(made)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
+
+import torch
 
 from dynx._torch.compilation.anew import backend_of
 from dynx._torch.compilation.unwrap import unwrap
@@ -76,14 +79,18 @@ def check(
         >>> report.calls
         2
     """
+    _check_types(fn, inputs, state, backend)
     all_calls = _calls_of(args, kwargs, inputs, calls)
     if isolate != "copy":
         raise UsageError(f"isolate={isolate!r} is not known\n  pass 'copy'")
-    if not callable(fn):
-        raise UsageError(f"{fn!r} is not callable\n  pass a function, a method or a module")
     original, chosen = _original_and_backend(fn, backend)
     program = Program(original, all_calls, state or {}, Tolerance(rtol, atol))
-    trial = compare(program, chosen)
+    try:
+        trial = compare(program, chosen)
+    except RecursionError:
+        raise UsageError(
+            "the arguments or variables are nested deeper than Python's recursion limit\n  raise it with sys.setrecursionlimit"
+        ) from None
     stage = first_stage(program, chosen, trial.diffs) if trial.diffs else None
     node = first_node(program, stage.backend, trial.diffs) if bisect and stage is not None and stage.name != "Dynamo" else None
     return CheckReport(
@@ -99,6 +106,23 @@ def check(
         node.text if node is not None else "",
         node.location if node is not None else None,
     )
+
+
+def _check_types(fn: Any, inputs: Any, state: Any, backend: Any) -> None:
+    """Raise UsageError for arguments of the wrong type."""
+    if not callable(fn):
+        raise UsageError(f"{fn!r} is not callable\n  pass a function, a method or a module")
+    if inspect.iscoroutinefunction(fn):
+        raise UsageError(f"{fn.__qualname__} is a coroutine function\n  check a function that runs it")
+    if inputs is not None and (not isinstance(inputs, Iterable) or isinstance(inputs, (str, Mapping, torch.Tensor))):
+        raise UsageError("inputs is no list\n  pass a list with the arguments of each call: inputs=[(x, y), (x2, y2)]")
+    if state is not None and not isinstance(state, Mapping):
+        raise UsageError('state is no dict\n  pass the objects by name: state={"registry": registry}')
+    known = torch.compiler.list_backends(exclude_tags=())
+    if isinstance(backend, str) and backend not in known:
+        raise UsageError(f"there is no backend {backend!r}\n  valid choices: {', '.join(known)}")
+    if backend is not None and not isinstance(backend, str) and not callable(backend):
+        raise UsageError(f"backend={backend!r} is no backend\n  pass a name or a function of a GraphModule and its inputs")
 
 
 def _calls_of(args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Any, calls: int) -> list[Call]:

@@ -11,6 +11,8 @@ from dynx.effects._check.facts import Fact, shown
 from dynx.effects._check.run import Outcome
 from dynx.records.check import Diff, DiffKind
 
+_RTOL_OF_FLOATS = 1.3e-6  # that of float32
+
 
 class Tolerance(NamedTuple):
     """How far numbers may differ; None for the tolerances of `torch.testing.assert_close`."""
@@ -122,16 +124,24 @@ def _texts(eager: Fact | None, compiled: Fact | None, difference: tuple[DiffKind
 
 def _equal(eager: Any, compiled: Any, tolerance: Tolerance) -> bool:
     if isinstance(eager, (float, complex)) and isinstance(compiled, (float, complex)):
-        return _tensors_differ(torch.tensor(eager), torch.tensor(compiled), tolerance) is None
+        is_default = tolerance == Tolerance()
+        limits = Tolerance(_RTOL_OF_FLOATS, 0.0) if is_default else tolerance  # they often are elements of a tensor
+        one, other = (torch.tensor(value, dtype=torch.complex128) for value in (eager, compiled))
+        return _tensors_differ(one, other, limits) is None
     return type(eager) is type(compiled) and eager == compiled
 
 
 def _tensors_differ(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> str | None:
     """Return how the compiled tensor differs; None if it is close enough."""
+    if eager.device != compiled.device:
+        return f"{shown(compiled)} on {compiled.device}"
     if eager.device.type == "meta":
         return None if eager.shape == compiled.shape else shown(compiled)
+    rtol, atol = tolerance
+    if (rtol is None) != (atol is None):
+        rtol, atol = rtol or 0.0, atol or 0.0
     try:
-        torch.testing.assert_close(compiled, eager, rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True)
+        torch.testing.assert_close(compiled, eager, rtol=rtol, atol=atol, equal_nan=True)
     except AssertionError as error:
         lines = [line for line in str(error).splitlines() if line and not line.startswith("Tensor-likes are not")]
         return "; ".join(lines)

@@ -9,12 +9,14 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Literal, NamedTuple
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from dynx._trace.safe_read import text_of
 from dynx.effects._world.layout import CONTAINERS, attributes_of, built_in_base, is_constant, slots_of
 
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
 _OF_COMPILATION = re.compile(r"_dynamo_|_compiled_call_impl$|_is_torch_compile")  # attributes that torch.compile adds
+_LARGEST_NUMBER = 16  # bytes: complex128
 _MAX_SHOWN = 6  # items of a container
 _NUMBERS = (float, complex)
 
@@ -38,6 +40,7 @@ class Description:
         self.facts: Facts = {}
         self.leaves: dict[str, torch.Tensor] = {}
         self.values: dict[str, torch.Tensor] = {}  # tensors that need no gradient, such as buffers
+        self.computed: dict[str, torch.Tensor] = {}  # tensors that have a gradient function
         self._seen: dict[int, tuple[str, Any]] = {}
         self._memory: dict[int, str] = {}
         for path, value in roots.items():
@@ -57,12 +60,17 @@ class Description:
             self._describe_object(path, value)
 
     def _describe_tensor(self, path: str, tensor: torch.Tensor) -> None:
+        if is_lazy(tensor):
+            self.facts[path] = Fact(_name_of(type(tensor)), "", "value", "a parameter without a shape")
+            return
         self.facts[path] = Fact(_name_of(type(tensor)), tensor.detach(), "tensor", shown(tensor))
         self.facts[f"{path}.requires_grad"] = Fact("bool", tensor.requires_grad, "value", str(tensor.requires_grad))
         if not tensor.requires_grad:
             self.values[path] = tensor
         elif tensor.is_leaf:
             self.leaves[path] = tensor
+        else:
+            self.computed[path] = tensor
         if (memory := _memory_of(tensor)) is not None:
             owner = self._memory.setdefault(memory, path)
             if owner != path:
@@ -76,7 +84,7 @@ class Description:
         base = built_in_base(cls)
         if cls is FunctionType:
             names = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-            self.facts[path] = Fact("function", value.__qualname__, "value", value.__qualname__)
+            self.facts[path] = Fact("function", (value.__qualname__, value.__code__.co_code), "value", value.__qualname__)
             for name, cell in names:
                 if _is_filled(cell):
                     self._describe(f"closure.{name}" if path == "function" else f"{path}.closure.{name}", cell.cell_contents)
@@ -87,11 +95,25 @@ class Description:
         elif cls is MethodType:
             self.facts[path] = Fact("method", value.__func__.__qualname__, "value", value.__func__.__qualname__)
             self._describe(f"{path}.__self__", value.__self__)
+        elif cls.__module__ == "numpy" and hasattr(value, "dtype"):
+            self._describe_array(path, value)
         elif base in CONTAINERS:
             self._describe_container(path, value, base)
         else:
             self.facts[path] = Fact(_name_of(cls), "", "value", _name_of(cls))
         self._describe_attributes(path, value)
+
+    def _describe_array(self, path: str, value: Any) -> None:
+        """Describe an array or number of NumPy."""
+        name = f"{_name_of(type(value))} {value.dtype}"
+        if value.dtype.hasobject and value.dtype.names is None:
+            self.facts[path] = Fact(name, value.shape, "items", shown(list(value.flat)))
+            for index, item in enumerate(value.flat):
+                self._describe(f"{path}[{index}]", item)
+        elif value.dtype.kind in "fciub" and value.dtype.itemsize <= _LARGEST_NUMBER:
+            self.facts[path] = Fact(name, torch.tensor(value.tolist()).reshape(value.shape), "tensor", shown(value.tolist()))
+        else:
+            self.facts[path] = Fact(name, (value.shape, value.tobytes()), "value", shown(value.tolist()))
 
     def _describe_container(self, path: str, value: Any, base: Any) -> None:
         cls = _name_of(type(value))
@@ -146,6 +168,8 @@ def _same(cls: str, path: str) -> Fact:
 def shown(value: Any, depth: int = 0) -> str:
     """Render an object for a difference: containers with their items, tensors with sizes and first elements."""
     if issubclass(type(value), torch.Tensor):
+        if value.is_nested or is_lazy(value):
+            return f"a {type(value).__name__}"
         sizes = "x".join(map(str, value.shape)) or "number"
         return f"tensor {sizes} {str(value.dtype).removeprefix('torch.')}"
     base = built_in_base(type(value))
@@ -176,10 +200,9 @@ def _constant(value: Any) -> Any:
 def _memory_of(tensor: torch.Tensor) -> int | None:
     """Return what identifies the storage of a tensor; None if it has no elements or no storage."""
     try:
-        storage = tensor.untyped_storage()
+        return tensor.untyped_storage().data_ptr() or None
     except (NotImplementedError, RuntimeError):
         return None
-    return storage.data_ptr() or None
 
 
 def _is_filled(cell: Any) -> bool:

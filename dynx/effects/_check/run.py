@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import io
 import random
 import re
@@ -39,6 +40,7 @@ class Side:
 
     def __init__(self, world: World, call: Callable[..., Any], random: dict[str, Any]) -> None:
         self.world, self._call, self._random = world, call, random
+        self._context = contextvars.copy_context()
 
     def run(self, index: int) -> Outcome:
         """Call the function with the arguments of this index."""
@@ -51,29 +53,28 @@ class Side:
             set_random_states(self._random)
             try:
                 with contextlib.redirect_stdout(output):
-                    result = self._call(*call.args, **call.kwargs)
-            except Exception as raised:  # noqa: BLE001 - an exception is one of the results that are compared
+                    result = self._context.run(self._call, *call.args, **call.kwargs)
+            except (Exception, SystemExit) as raised:  # noqa: BLE001 - an exception is one of the results that are compared
                 error = raised
+            finally:
+                modes_after = _modes()
+                _set_modes(modes)
             self._random = random_states()
-            roots = {**self.world.roots(call), "result": result, "modes of torch": _modes()}
-            _set_modes(modes)
-            description = Description(roots)
-            gradients = _gradients(result, description) if error is None else {}
+            description = Description({**self.world.roots(call), "result": result, "modes of torch": modes_after})
+            gradients = _gradients(description) if error is None else {}
         return Outcome(description.facts, error, _ADDRESS.sub("0x…", output.getvalue()), self._random, gradients)
 
 
-def _gradients(result: Any, description: Description) -> dict[str, torch.Tensor] | str:
-    """Return the gradients of what a call returned, with respect to all leaves, without accumulating them."""
-    results = [
-        leaf for leaf in torch.utils._pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor) and leaf.requires_grad
-    ]
+def _gradients(description: Description) -> dict[str, torch.Tensor] | str:
+    """Return the gradients of all that was computed, with respect to all leaves, without accumulating them."""
+    results = list(description.computed.values())
     if not results or not description.leaves:
         return {}
     weights = [_weights(result) for result in results]
     # backward of activation checkpointing runs parts of the function once more, which may change buffers
-    before = [(tensor, tensor.clone()) for tensor in description.values.values()]
+    before = [(tensor, tensor.clone()) for tensor in description.values.values() if not tensor.is_meta]
     try:
-        values = torch.autograd.grad(results, list(description.leaves.values()), weights, allow_unused=True)
+        values = torch.autograd.grad(results, list(description.leaves.values()), weights, allow_unused=True, retain_graph=True)
     except RuntimeError as error:  # such as a graph that the function has already gone through
         return str(error)
     finally:

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import functools
+import io
 import random
 import weakref
 from collections import OrderedDict, defaultdict, deque
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType
+from copy import deepcopy
+from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MethodType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -40,6 +42,8 @@ class Copier:
     def copy(self, value: Any) -> Any:
         """Return the copy of a value."""
         if is_constant(value):
+            if issubclass(type(value), type):
+                self.classes.setdefault(value)
             return value
         if id(value) in self._copies:
             return self._copies[id(value)][0]
@@ -124,8 +128,33 @@ class Copier:
         if cls is torch.Generator and value is not torch.default_generator:
             return torch.Generator(value.device).set_state(value.get_state())
         if cls.__module__ == "numpy" and cls.__name__ == "ndarray":
-            return value.copy()
+            return self._copy_array(value)
+        if cls.__module__.startswith("numpy.random"):
+            return deepcopy(value)
+        if cls in (bytearray, io.BytesIO, io.StringIO):
+            return _copy_bytes(value)
+        if cls.__module__ in ("builtins", "itertools") and hasattr(cls, "__next__") and cls is not GeneratorType:
+            return self._copy_iterator(value)
         return None
+
+    def _copy_array(self, value: Any) -> Any:
+        """Copy an array of NumPy, and the objects in one of dtype object."""
+        array = value.copy()
+        if array.dtype.hasobject and array.dtype.names is None:
+            for index, item in enumerate(array.flat):
+                array.flat[index] = self.copy(item)
+        return array
+
+    def _copy_iterator(self, value: Any) -> Any | None:
+        """Copy a built-in iterator at its position; None if it does not tell it."""
+        try:
+            make, arguments, *state = value.__reduce__()
+        except TypeError:
+            return None
+        iterator = make(*map(self.copy, arguments))
+        if state and state[0] is not None:
+            iterator.__setstate__(self.copy(state[0]))
+        return iterator
 
     def _copy_object(self, value: Any) -> Any:
         cls = type(value)
@@ -135,7 +164,7 @@ class Copier:
         if base in CONTAINERS:
             return self._copy_container(value, base)
         try:
-            copy = BaseException.__new__(cls, *value.args) if issubclass(cls, BaseException) else object.__new__(cls)
+            copy = _empty(value)
         except TypeError:  # its state is in memory of an extension
             return self._share(value)
         self.classes.setdefault(cls)
@@ -177,6 +206,22 @@ class Copier:
             into = object.__getattribute__(copy, "__dict__")
             for name, item in list(attributes.items()):
                 into[name] = self.copy(item)
+
+
+def _empty(value: Any) -> Any:
+    """Return a new object of the same class without attributes."""
+    cls = type(value)
+    if issubclass(cls, BaseException):
+        return BaseException.__new__(cls, *value.args)
+    return SimpleNamespace.__new__(cls) if issubclass(cls, SimpleNamespace) else object.__new__(cls)
+
+
+def _copy_bytes(value: Any) -> Any:
+    if type(value) is bytearray:
+        return bytearray(value)
+    stream = type(value)(value.getvalue())
+    stream.seek(value.tell())
+    return stream
 
 
 def is_of_torch(value: Any) -> bool:

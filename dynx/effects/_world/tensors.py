@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 
@@ -23,9 +24,16 @@ class TensorCopier:
     def copy(self, tensor: torch.Tensor, copy_base: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
         """Return a tensor with the same elements, sizes, strides and class, a view of the copy of its base if it is a view.
 
-        One that an operator computed for autograd becomes a leaf; its graph is not copied.
+        One that an operator computed for autograd begins a new autograd graph, in memory of its own.
         """
-        cls = type(tensor)
+        cls: Any = type(tensor)
+        if is_lazy(tensor):
+            return cls(requires_grad=tensor.requires_grad, device=tensor.device, dtype=tensor.dtype)
+        if tensor.is_nested:
+            return torch.Tensor.clone(tensor.detach()).requires_grad_(tensor.requires_grad)
+        if tensor.requires_grad and not tensor.is_leaf and cls is torch.Tensor:
+            with torch.enable_grad():  # an operator may write to it, as it may not to a leaf
+                return tensor.detach().clone().to(self._dtype_of(tensor)).requires_grad_().clone()
         with torch.no_grad():
             if is_traceable_wrapper_subclass(tensor):
                 copy = self._copy_wrapper(tensor, copy_base)

@@ -11,6 +11,7 @@ from dynx._bytecode.globals_read import codes_in
 from dynx._trace.user_location import owner_of_file
 from dynx.effects._world.layout import ABSENT
 
+_NOT_OF_USER = ("__", "_abc_", "_torchdynamo", "_dynamo")
 _NEVER_STATE = (FunctionType, MethodType, staticmethod, classmethod, property)
 
 
@@ -44,10 +45,27 @@ class Variable:
             self.owner[self.name] = value
 
 
-def variables_of_function(fn: FunctionType) -> Iterator[Variable]:
-    """Yield the globals that the user's code of a function names, and attributes of the user's modules and classes."""
+@dataclass(frozen=True, eq=False)
+class Namespace:
+    """Where code may make new variables: a class, a module, or the attributes of a function."""
+
+    path: str
+    owner: dict[str, Any] | type
+
+    def names(self) -> set[str]:
+        """Return the names that it has, without those of Python and torch."""
+        names = self.owner.__dict__ if isinstance(self.owner, type) else self.owner
+        return {name for name in tuple(names) if isinstance(name, str) and not name.startswith(_NOT_OF_USER)}
+
+
+def variables_of_function(fn: FunctionType) -> Iterator[Variable | Namespace]:
+    """Yield the attributes of a function of the user, and the globals that its code names with those in modules and classes."""
     if not is_of_user(fn.__code__):
         return
+    namespace = Namespace(fn.__qualname__, fn.__dict__)
+    yield namespace
+    for name in sorted(namespace.names()):
+        yield Variable(f"{namespace.path}.{name}", fn.__dict__, name)
     names: set[str] = set()
     for code in codes_in(fn.__code__):
         names.update(code.co_names)
@@ -63,14 +81,15 @@ def variables_of_function(fn: FunctionType) -> Iterator[Variable]:
         yield Variable(f"globals.{name}", fn.__globals__, name)
 
 
-def variables_of_class(cls: type) -> Iterator[Variable]:
+def variables_of_class(cls: type) -> Iterator[Variable | Namespace]:
     """Yield the attributes of a class of the user that are neither methods nor set by Python."""
     for owner in cls.__mro__:
         if not _is_class_of_user(owner):
             continue
+        yield Namespace(owner.__qualname__, owner)
         for name, value in tuple(owner.__dict__.items()):
             is_data = not isinstance(value, _NEVER_STATE) and not hasattr(type(value), "__set__")
-            if is_data and not (name.startswith("__") and name.endswith("__")) and not name.startswith("_abc_"):
+            if is_data and not name.startswith(_NOT_OF_USER):
                 yield Variable(f"{owner.__qualname__}.{name}", owner, name)
 
 
@@ -89,10 +108,11 @@ def is_of_user(code: CodeType) -> bool:
     return owner_of_file(code.co_filename).kind == "user"
 
 
-def _variables_of_module(module: ModuleType, names: Iterable[str]) -> Iterator[Variable]:
+def _variables_of_module(module: ModuleType, names: Iterable[str]) -> Iterator[Variable | Namespace]:
     file = getattr(module, "__file__", None)
     if file is None or owner_of_file(file).kind != "user":
         return
+    yield Namespace(module.__name__, vars(module))
     for name in sorted(set(names) & vars(module).keys()):
         value = vars(module)[name]
         if isinstance(value, type):

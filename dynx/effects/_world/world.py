@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from dynx.effects._world.copier import Copier
 from dynx.effects._world.layout import ABSENT, attributes_of, is_constant
-from dynx.effects._world.variables import Variable, is_of_user, methods_of, variables_of_class, variables_of_function
+from dynx.effects._world.variables import Namespace, Variable, is_of_user, methods_of, variables_of_class, variables_of_function
 
 
 class Call(NamedTuple):
@@ -36,9 +36,13 @@ class World:
         self.fn = copier.copy(fn)
         self.calls = [Call(tuple(map(copier.copy, call.args)), copier.copy(call.kwargs)) for call in calls]
         self._values: dict[Variable, Any] = {}
+        self._names: dict[Namespace, set[str]] = {}
         known: set[tuple[int, str]] = set()
+        self._namespaces: dict[int, Namespace] = {}
         for variable in _variables(fn, copier, state):
-            if variable.key not in known:
+            if isinstance(variable, Namespace):
+                self._namespaces.setdefault(id(variable.owner), variable)
+            elif variable.key not in known:
                 known.add(variable.key)
                 value = variable.get()
                 self._values[variable] = value if is_constant(value) else copier.copy(value)
@@ -54,14 +58,26 @@ class World:
         try:
             for variable, value in self._values.items():
                 variable.set(value)
+            self._names = {namespace: namespace.names() for namespace in self._namespaces.values()}
             yield
         finally:
-            for variable, original in originals.items():
+            self._add_new_variables()
+            for variable in self._values:
                 self._values[variable] = variable.get()
-                variable.set(original)
+                variable.set(originals.get(variable, ABSENT))
+
+    def _add_new_variables(self) -> None:
+        """Add the attributes that the code has given to classes, modules and functions."""
+        known = {variable.key for variable in self._values}
+        for namespace, names in self._names.items():
+            for name in sorted(namespace.names() - names):
+                variable = Variable(f"{namespace.path}.{name}", namespace.owner, name)
+                if variable.key not in known:
+                    self._values[variable] = variable.get()
 
     def roots(self, call: Call) -> dict[str, Any]:
         """Return by path what a call may change, while the world is entered."""
+        self._add_new_variables()
         roots: dict[str, Any] = {}
         owner = getattr(self.fn, "__self__", None) if isinstance(self.fn, MethodType) else None
         if owner is not None or not isinstance(self.fn, FunctionType):
@@ -75,7 +91,7 @@ class World:
         return roots
 
 
-def _variables(fn: Any, copier: Copier, state: Mapping[str, Any]) -> Iterator[Variable]:
+def _variables(fn: Any, copier: Copier, state: Mapping[str, Any]) -> Iterator[Variable | Namespace]:
     """Yield the variables that a function names, and those that the functions and classes in their values name."""
     for name, value in state.items():
         yield from _variables_of_state(name, value)
@@ -94,7 +110,7 @@ def _variables(fn: Any, copier: Copier, state: Mapping[str, Any]) -> Iterator[Va
             yield from variables_of_function(function)
 
 
-def _variables_of_state(name: str, value: Any) -> Iterator[Variable]:
+def _variables_of_state(name: str, value: Any) -> Iterator[Variable | Namespace]:
     if isinstance(value, type):
         yield from variables_of_class(value)
         return
