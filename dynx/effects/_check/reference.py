@@ -55,6 +55,8 @@ def _is_rounded(difference: Difference) -> bool:
         and difference.compiled is not None
         and difference.eager.dtype is difference.compiled.dtype
         and difference.eager.shape == difference.compiled.shape
+        and difference.eager.device == difference.compiled.device
+        and not difference.eager.is_meta
         and (difference.eager.is_floating_point() or difference.eager.is_complex())
     )
 
