@@ -10,6 +10,7 @@ from collections import deque
 import numpy as np
 import pytest
 import torch
+from support.wrong_gradients import Doubled
 from torch import nn
 
 import dynx
@@ -177,17 +178,8 @@ def test_contents_of_arrays_are_compared():
 
 
 def test_gradients_of_tensors_in_objects():
-    class Wrong(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, value):
-            return value.clone()
-
-        @staticmethod
-        def backward(ctx, grad):
-            return grad * 2
-
     def wrong(gm, _):
-        return lambda *args: [Wrong.apply(gm(*args)[0])]
+        return lambda *args: [Doubled.apply(gm(*args)[0])]
 
     leaf = x().requires_grad_()
     report = dynx.check(lambda value, kept: (kept.append(value * 2), None)[1], leaf, deque(), calls=1, backend=wrong)

@@ -4,6 +4,7 @@ import operator
 
 import pytest
 import torch
+from support.wrong_gradients import Doubled
 from torch._dynamo.backends import registry
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor import config as inductor_config
@@ -150,20 +151,11 @@ def test_gradients():
         product = x @ weight
         return product.tanh()
 
-    class Wrong(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, value):
-            return value.clone()
-
-        @staticmethod
-        def backward(ctx, grad):
-            return grad * 2
-
     def wrong_backend(gm, _):
         for node in list(gm.graph.nodes):
             if node.target == "tanh":
                 with gm.graph.inserting_after(node):
-                    wrong = gm.graph.call_function(Wrong.apply, (node,))
+                    wrong = gm.graph.call_function(Doubled.apply, (node,))
                 node.replace_all_uses_with(wrong)
                 wrong.args = (node,)
         gm.recompile()

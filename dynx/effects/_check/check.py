@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -14,7 +15,7 @@ from dynx._torch.tracing.stack import RawFrame
 from dynx._trace.user_location import first_line, location_of
 from dynx.effects._check.compare import Tolerance
 from dynx.effects._check.stages import first_node, first_stage, name_of
-from dynx.effects._check.trial import Program, compare
+from dynx.effects._check.trial import Program, Trial, compare
 from dynx.effects._world.world import Call
 from dynx.errors import UsageError
 from dynx.records.check import CheckReport
@@ -91,21 +92,31 @@ def check(
         raise UsageError(
             "the arguments or variables are nested deeper than Python's recursion limit\n  raise it with sys.setrecursionlimit"
         ) from None
-    stage = first_stage(program, chosen, trial.diffs) if trial.diffs else None
-    node = first_node(program, stage.backend, trial.diffs) if bisect and stage is not None and stage.name != "Dynamo" else None
+    return _with_stage(_report(program, chosen, trial), program, chosen, bisect=bisect)
+
+
+def _report(program: Program, backend: Any, trial: Trial) -> CheckReport:
     return CheckReport(
-        getattr(original, "__qualname__", type(original).__qualname__),
+        getattr(program.fn, "__qualname__", type(program.fn).__qualname__),
         trial.diffs,
-        len(all_calls),
+        len(program.calls),
         sum(isinstance(record, Compile) and bool(record.nodes) for record in trial.records),
         tuple(record for record in trial.records if isinstance(record, GraphBreak)),
-        name_of(chosen),
-        _location_of(original),
+        name_of(backend),
+        _location_of(program.fn),
         trial.shared,
-        stage.name if stage is not None else "",
-        node.text if node is not None else "",
-        node.location if node is not None else None,
     )
+
+
+def _with_stage(report: CheckReport, program: Program, backend: Any, *, bisect: bool) -> CheckReport:
+    """Add the stage at which the differences begin, and the node."""
+    if not report.diffs:
+        return report
+    stage = first_stage(program, backend, report.diffs)
+    node = first_node(program, stage.backend, report.diffs) if bisect and stage.name != "Dynamo" else None
+    if node is None:
+        return replace(report, stage=stage.name)
+    return replace(report, stage=stage.name, node=node.text, node_location=node.location)
 
 
 def _check_types(fn: Any, inputs: Any, state: Any, backend: Any) -> None:

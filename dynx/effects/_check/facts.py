@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch.nn.parameter import is_lazy
 
+from dynx._bytecode.cells import is_filled
 from dynx._trace.safe_read import text_of
 from dynx.effects._world.layout import CONTAINERS, attributes_of, built_in_base, is_constant, slots_of
 
@@ -86,7 +87,7 @@ class Description:
             names = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
             self.facts[path] = Fact("function", (value.__qualname__, value.__code__.co_code), "value", value.__qualname__)
             for name, cell in names:
-                if _is_filled(cell):
+                if is_filled(cell):
                     self._describe(f"closure.{name}" if path == "function" else f"{path}.closure.{name}", cell.cell_contents)
             for index, default in enumerate(value.__defaults__ or ()):
                 self._describe(f"{path}.__defaults__[{index}]", default)
@@ -203,11 +204,3 @@ def _memory_of(tensor: torch.Tensor) -> int | None:
         return tensor.untyped_storage().data_ptr() or None
     except (NotImplementedError, RuntimeError):
         return None
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - raises if the variable has no value
-    except ValueError:
-        return False
-    return True

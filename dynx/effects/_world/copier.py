@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from dynx._bytecode.cells import is_filled
 from dynx.effects._world.layout import CONTAINERS, attributes_of, built_in_base, is_constant, slots_of
 from dynx.effects._world.tensors import TensorCopier
 
@@ -237,7 +238,7 @@ def has_state(value: Any, seen: set[int] | None = None) -> bool:
     seen.add(id(value))
     if type(value) is not FunctionType:
         return type(value) is not tuple or any(has_state(item, seen) for item in value)
-    contents = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
+    contents = [cell.cell_contents for cell in value.__closure__ or () if is_filled(cell)]
     parts = (*contents, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values(), *value.__dict__.values())
     return bool(_names_assigned(value)) or any(has_state(part, seen) for part in parts)
 
@@ -248,14 +249,6 @@ def _names_assigned(value: FunctionType) -> set[str]:
 
     free = set(value.__code__.co_freevars)
     return {step.argval for step in dis.get_instructions(value.__code__) if step.opname == "STORE_DEREF"} & free
-
-
-def _is_filled(cell: CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - raises if the variable has no value
-    except ValueError:
-        return False
-    return True
 
 
 def _is(one: Any, other: Any) -> bool:

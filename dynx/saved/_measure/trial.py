@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from dynx._bytecode.cells import is_filled
 from dynx._bytecode.globals_read import globals_read
 from dynx._torch.compilation.anew import backend_of, compile_anew, own_errors, without_limits
 from dynx._torch.compilation.unwrap import unwrap
@@ -158,18 +159,10 @@ def _modules_of(fn: Any, arguments: Any) -> list[nn.Module]:
     found: list[Any] = [fn, getattr(fn, "__self__", None), *tree_leaves(arguments)]
     if hasattr(fn, "__code__"):
         function = getattr(fn, "__func__", fn)
-        found += [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+        found += [cell.cell_contents for cell in function.__closure__ or () if is_filled(cell)]
         found += globals_read(function).values()
     modules = {id(value): value for value in found if isinstance(value, nn.Module)}
     return list(modules.values())
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - raises if the variable has no value
-    except ValueError:
-        return False
-    return True
 
 
 def _names(modules: Sequence[nn.Module], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[int, str]:
