@@ -103,6 +103,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/guards.py
 	$(BIN)/python benchmarks/symbols.py
 	$(BIN)/python benchmarks/saved.py
+	$(BIN)/python benchmarks/effects.py
 	$(BIN)/python benchmarks/warm_start.py
 
 # All tests on the oldest and the newest supported torch, each in its own environment (about 5 GB, cached by uv).

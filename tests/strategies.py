@@ -15,6 +15,8 @@ from dynx.records import (
     CodeLine,
     Compile,
     CompiledGuards,
+    Effect,
+    FrameEffects,
     FrameState,
     GaveUp,
     GraphBreak,
@@ -25,6 +27,7 @@ from dynx.records import (
     LineCost,
     Location,
     Logged,
+    Mutation,
     PeakTensor,
     ProfileMiss,
     Reason,
@@ -130,6 +133,22 @@ guard_infos = st.builds(
     st.none() | locations(0),
     st.lists(locations(0), max_size=2).map(tuple),
 )
+effect_kinds = st.sampled_from(["attribute", "items", "position", "cell", "global"])
+stacks = st.lists(locations(0), max_size=3).map(tuple)
+side_effects = st.builds(
+    Effect,
+    texts,
+    effect_kinds,
+    texts,
+    texts,
+    st.none() | locations(),
+    stacks,
+    st.none() | st.booleans(),
+    st.booleans(),
+    counts,
+    texts,
+)
+events = st.builds(Mutation, texts, effect_kinds, st.none() | locations(), stacks, st.booleans())
 code_lines = st.builds(CodeLine, texts, st.none() | locations(0))
 parts = st.sampled_from(["inference", "forward", "backward"])
 by_class = {  # every kind of record that a run may hold
@@ -141,6 +160,16 @@ by_class = {  # every kind of record that a run may hold
     Recompile: recompiles,
     GraphBreak: breaks,
     Backward: st.builds(Backward, counts, ids, seconds),
+    FrameEffects: st.builds(
+        FrameEffects,
+        counts,
+        ids,
+        locations(),
+        st.lists(side_effects, max_size=3).map(tuple),
+        st.lists(events, max_size=3).map(tuple),
+        texts,
+        st.booleans(),
+    ),
     GaveUp: st.builds(GaveUp, counts, ids, locations(), texts, st.none() | counts),
     Skipped: st.builds(Skipped, locations(), texts, counts),
     CacheEvent: st.builds(

@@ -13,6 +13,7 @@ from dynx.errors import UnsupportedTorch
 State = Literal["ok", "changed", "missing"]
 
 _CONVERT = "torch._dynamo.convert_frame"
+_SIDE_EFFECTS = "torch._dynamo.side_effects:SideEffects"
 
 HOOK_POINTS: tuple[HookPoint, ...] = (
     HookPoint(
@@ -84,6 +85,72 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
         ("tx", "name", "entry"),
         purpose="the values of sizes: profiles, and sizes that are dynamic because of a profile",
     ),
+    HookPoint(
+        "effect_track",
+        f"{_SIDE_EFFECTS}._track_obj",
+        ("self", "item", "variable"),
+        purpose="side effects: the contents of containers before they are mutated",
+    ),
+    HookPoint(
+        "effect_track_alias",
+        f"{_SIDE_EFFECTS}.track_mutable",
+        ("self", "item", "variable"),
+        purpose="side effects: the contents of containers before they are mutated",
+    ),
+    HookPoint(
+        "effect_create",
+        f"{_SIDE_EFFECTS}.track_object_new",
+        ("self",),
+        purpose="side effects: the lines that create objects",
+    ),
+    HookPoint(
+        "effect_create_object",
+        f"{_SIDE_EFFECTS}.track_new_user_defined_object",
+        ("self",),
+        purpose="side effects: the lines that create objects",
+    ),
+    HookPoint(
+        "effect_mutation",
+        f"{_SIDE_EFFECTS}.mutation",
+        ("self", "var"),
+        purpose="side effects: mutations of containers",
+    ),
+    HookPoint(
+        "effect_attribute",
+        f"{_SIDE_EFFECTS}.store_attr",
+        ("self", "item", "name"),
+        purpose="side effects: assignments to attributes, cells and globals",
+    ),
+    HookPoint(
+        "effect_list_method",
+        "torch._dynamo.variables.lists:BaseListVariable.call_method",
+        ("self", "tx", "name"),
+        purpose="side effects: the lines of mutations that Dynamo does not note",
+    ),
+    HookPoint(
+        "effect_deque_method",
+        "torch._dynamo.variables.lists:DequeVariable.call_method",
+        ("self", "tx", "name"),
+        purpose="side effects: what a deque with maxlen holds after each mutation",
+    ),
+    HookPoint(
+        "effect_code",
+        f"{_SIDE_EFFECTS}.codegen_update_mutated",
+        ("self", "cg", "log_side_effects"),
+        purpose="side effects: which ones compiled code repeats",
+    ),
+    HookPoint(
+        "effect_load",
+        "torch._dynamo.codegen:PyCodegen.__call__",
+        ("self", "value", "allow_cache"),
+        purpose="side effects: which ones compiled code repeats",
+    ),
+    HookPoint(
+        "effect_graph",
+        "torch._dynamo.output_graph:OutputGraph.compile_subgraph",
+        ("self", "tx"),
+        purpose="side effects of each graph",
+    ),
 )
 
 # hook points of tools, which are hooked only while the tool is in use
@@ -109,7 +176,7 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
     HookPoint(
         "donated_buffers",
         "torch._functorch._aot_autograd.graph_compile:collect_bw_donated_buffer_idxs",
-        purpose="dynx.cudagraphs with inner='inductor'",
+        purpose="dynx.cudagraphs with inner='inductor', and dynx.check",
     ),
     HookPoint(
         "inline_hooks",
@@ -158,6 +225,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "recompile_limit": ("torch._dynamo.config:recompile_limit", "the recompile limit"),
     "accumulated_limit": ("torch._dynamo.config:accumulated_recompile_limit", "the recompile limit"),
     "fail_on_limit": ("torch._dynamo.config:fail_on_recompile_limit_hit", "errors at the recompile limit"),
+    "replay_side_effects": ("torch._dynamo.config:replay_side_effects", "side effects: whether compiled code repeats any"),
     "restart": ("torch._dynamo.exc:RestartAnalysis", "attempts that restart"),
     "skip_frame": ("torch._dynamo.exc:SkipFrame", "functions that Dynamo skips"),
     "unsupported": ("torch._dynamo.exc:Unsupported", "errors that break a graph"),
@@ -261,7 +329,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "pinned": ("torch._C._dynamo.eval_frame:_debug_get_precompile_entries", "guards.pin"),
     "unpin": ("torch._C._dynamo.eval_frame:_reset_precompile_entries", "guards.pin"),
     "reset_code": ("torch._dynamo.eval_frame:reset_code", "guards.reset"),
-    "inductor_settings": ("torch._inductor.config:patch", "dynx.check with random numbers"),
+    "inductor_settings": ("torch._inductor.config:patch", "dynx.check with random numbers, and in a forked process"),
     "bytecode_hook": ("torch._dynamo.convert_frame:register_bytecode_hook", "dynx.check"),
     "counters": ("torch._dynamo.utils:counters", "dynx.check"),
     "deleted_guards": ("torch._dynamo.guards:DeletedGuardManagerWrapper", "guards.evict"),

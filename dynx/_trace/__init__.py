@@ -22,9 +22,10 @@ The path of a compilation, module by module:
    listener; the first one installs the hooks, and removing the last one restores torch. Optional callbacks run when
    a compilation begins (`on_start`) and when it ends, before its records (`on_end`: `compile_details` reads guards there).
 
-The other modules turn torch's data into readable values: `guard_text` parses messages of failed guards, `guard_requests` keeps
-the stacks that asked for a guard, `recompile_reason` joins both with the current values (`safe_read`), `guard_records` does it
-for guards that hold, `cache_keys` explains recompiles of `dynx.compile`, and `user_location` finds the line to show.
+The other modules turn torch's data into readable values: `guards.text` parses messages of failed guards, `guards.requests`
+keeps the stacks that asked for a guard, `recompile_reason` joins both with the current values (`safe_read`), `guards.records`
+does it for guards that hold, `effect_records` shows what traced code mutates, `cache_keys` explains recompiles of
+`dynx.compile`, and `user_location` finds the line to show.
 
 Invariants:
 

@@ -14,8 +14,8 @@ from dynx._torch.tracing.graph_code import GraphWatch, RawCodeLine
 from dynx._torch.tracing.stack import RawFrame
 from dynx._torch.tracing.translator import TraceId
 from dynx._trace.dispatch import CompileEnd, emit
-from dynx._trace.guard_records import read_guard
-from dynx._trace.guard_requests import by_short_source, lines_for_short_source
+from dynx._trace.guards.records import read_guard
+from dynx._trace.guards.requests import by_short_source, lines_for_short_source
 from dynx._trace.user_location import named, user_location
 from dynx.errors import UnsupportedTorch
 from dynx.records import Location, Record, Trouble

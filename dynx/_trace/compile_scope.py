@@ -21,11 +21,13 @@ from dynx._torch.compilation.frame import (
     user_name,
 )
 from dynx._torch.shapes.known_sizes import RawKnown
+from dynx._torch.side_effects.frame_effects import RawFrameEffects, frames_of
 from dynx._torch.tracing.failing_line import stack_of_failure
 from dynx._torch.tracing.graph_breaks import RawBreak, read_break
 from dynx._torch.tracing.specialized import specialized_sources
 from dynx._torch.tracing.stack import RawFrame, tracing_stack
-from dynx._trace.guard_requests import Requests
+from dynx._trace.effect_records import frame_record
+from dynx._trace.guards.requests import Requests
 from dynx._trace.qualname import enclosing_block
 from dynx._trace.user_location import chain_of, code_at, first_line, named, owner_of_file, user_location, uses_at
 from dynx.records import (
@@ -75,6 +77,7 @@ class Scope:
     caches: list[CacheEvent] = field(default_factory=list)
     warnings: list[TorchWarning] = field(default_factory=list)
     further: list[Record] = field(default_factory=list)  # of features, as of tensors that a graph saves
+    effects: tuple[RawFrameEffects, ...] = ()  # of the attempt that was committed
     failed_at: Location | None = None  # set if it failed, at a line that torch names
     nested_seconds: float = 0.0  # of compilations started by this one, which have records of their own
     elapsed: float = 0.0
@@ -96,6 +99,7 @@ class Scope:
             fixed = specialized_sources(result)
             self.dynamic = [change for change in self.dynamic if _symbol_source(change) not in fixed]
             self.specialized = [self._specialized(source, stack) for source, stack in fixed.items()]
+            self.effects = frames_of(result)
         seconds = time.perf_counter() - self.attempt_started
         outcome: AttemptOutcome = "committed"
         reason = None
@@ -167,6 +171,8 @@ class Scope:
             *self.warnings,
             *self.further,
         ]
+        if ending.outcome == "compiled":  # a function that is skipped runs eagerly
+            records += [frame_record(raw, *self.key, self.location, self.call_site) for raw in self.effects]
         if ending.limit is not None:
             allowed, fatal = limit_value(ending.limit), ending.outcome == "failed"
             records.append(

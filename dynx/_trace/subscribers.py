@@ -16,13 +16,14 @@ from dynx._torch.compilation.messages import listen_to_messages
 from dynx._torch.compilation.metrics import global_state
 from dynx._torch.hooks import After, Before
 from dynx._torch.shapes.known_sizes import known_sizes, other_closure
+from dynx._torch.side_effects.observers import OBSERVERS
 from dynx._torch.tracing.graph_breaks import read_break
 from dynx._torch.tracing.translator import trace_id
 from dynx._trace.cache_keys import CompiledKeys
 from dynx._trace.compile_scope import CompileKey, Generations, Scope, function_location
 from dynx._trace.dispatch import CompileEnd, StartListener, emit, end_listeners, start_listeners
-from dynx._trace.guard_requests import short_source
-from dynx._trace.guard_text import FailedEntry, parse_entry, parse_error
+from dynx._trace.guards.requests import short_source
+from dynx._trace.guards.text import FailedEntry, parse_entry, parse_error
 from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, explain, weak_self
 from dynx._trace.safe_read import described
 from dynx._trace.source_names import in_words_of_the_user
@@ -347,6 +348,7 @@ def _on_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None
 
 
 SUBSCRIBERS: dict[str, Before] = {
+    **OBSERVERS,
     "compile": _on_compile,
     "attempt": _on_attempt,
     "recompile": _on_recompile,

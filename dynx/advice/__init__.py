@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dynx.advice import break_rules, breaks, caches, cudagraphs, limits, recompile_rules, recompiles, saved
+from dynx.advice import breaks, caches, cudagraphs, effects, limits, recompile_rules, recompiles, saved
+from dynx.advice.breaks import rules as break_rules
 from dynx.advice.caches import profiles, renamed
 from dynx.advice.names import spoken
 from dynx.advice.pages import page
@@ -36,6 +37,7 @@ RULES: Mapping[str, Rule] = {
             profiles.SPECIALIZED,
             *cudagraphs.RULES,
             *saved.RULES,
+            *effects.RULES,
         ),
         key=lambda rule: rule.id,
     )
@@ -43,9 +45,10 @@ RULES: Mapping[str, Rule] = {
 
 
 def advise(run: Run) -> tuple[Finding, ...]:
-    """Apply all advice rules to a run and return a finding for each problem: location, cost and advice, most expensive first.
+    """Apply all advice rules to a run and return a finding for each problem: location, cost and advice.
 
-    A function that reached a recompile limit yields one finding, which includes the advice for the recompiles that caused it.
+    Findings of wrong values come first, then the most expensive. A function that reached a recompile limit yields one finding,
+    which includes the advice for the recompiles that caused it.
     """
     dynamic = tuple(change for change in run.dynamic if change.profile is None)
     causes = recompiles.causes(run.recompiles, dynamic, run.specialized, run.compiles, run.graph_breaks)
@@ -60,7 +63,8 @@ def advise(run: Run) -> tuple[Finding, ...]:
     findings += profiles.find(run.profile_misses, run.specialized)
     findings += cudagraphs.find(run.cudagraph_skips, run.address_changes)
     findings += saved.find(run.saved)
-    return tuple(sorted(findings, key=lambda finding: -finding.seconds))
+    findings += effects.find(run.side_effects)
+    return tuple(sorted(findings, key=lambda finding: finding.rank))
 
 
 def rule_of_reason(reason: Reason) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dynx.advice import libraries, recompiles
-from dynx.advice.resumed import frame_of
+from dynx.advice.breaks.resumed import frame_of
 from dynx.advice.rule import Cause, Rule
 from dynx.records.compile import Compile, GaveUp
 from dynx.records.finding import Finding

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from dynx.advice import libraries
-from dynx.advice.break_rules import rule_of
+from dynx.advice.breaks.rules import rule_of
 from dynx.advice.names import spoken
 from dynx.advice.rule import Cause, RecompileRule
 from dynx.advice.sizes import LOOP, size_advice

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from dynx.advice.breaks.resumed import Part, frame_of, parts_of
 from dynx.advice.names import LOCAL, SIZE, is_array, spoken
 from dynx.advice.recompile_rules import (
     DEVICES,
@@ -19,7 +20,6 @@ from dynx.advice.recompile_rules import (
     is_grad_mode,
     is_result,
 )
-from dynx.advice.resumed import Part, frame_of, parts_of
 from dynx.advice.rule import Cause, FrameKey, RecompileRule, first_match
 from dynx.records.compile import Compile
 from dynx.records.finding import Finding

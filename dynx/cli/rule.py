@@ -17,6 +17,7 @@ FAMILIES = {
     "DX5": "Graph breaks in libraries",
     "DX6": "CUDA graphs",
     "DX7": "Saved tensors",
+    "DX8": "Side effects",
 }
 
 

@@ -9,17 +9,20 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
+from dynx._torch.side_effects import pending as pending_effects
 from dynx._torch.tracing import pending, raising, shape_facts, translator
 from dynx._torch.tracing.render import show_value
-from dynx._torch.tracing.variables import cell_content, is_kind
+from dynx._torch.tracing.variables import cell_content, is_kind, settled
 from dynx._trace.custom_guards import remember
+from dynx._trace.effect_records import effect_record
 from dynx._trace.user_location import location_of, named, user_location
 from dynx.comptime import _output
 from dynx.comptime._debug_session import open_here
 from dynx.comptime._var import ComptimeVar
 from dynx.errors import CheckFailed, ComptimeFailed, NoSuchLocal
 from dynx.records import Location
-from dynx.records.comptime import Effect, Logged, TracedGuard
+from dynx.records.comptime import Logged, TracedGuard
+from dynx.records.effects import Effect, Modified
 
 if TYPE_CHECKING:
     import torch
@@ -143,9 +146,24 @@ class ComptimeContext:
         return tuple(TracedGuard(guard.kind, guard.source, user_location(guard.stack)) for guard in guards)
 
     def side_effects(self) -> tuple[Effect, ...]:
-        """Return the mutations of existing objects that the compiled code will apply after its graph has run."""
-        effects = pending.effects(self._tx)
-        return tuple(Effect(effect.source, effect.kind, effect.after) for effect in effects)  # type: ignore[arg-type]
+        """Return the mutations so far of objects that exist outside of the trace, in the order in which they will be repeated.
+
+        Compiled code repeats them after its graph has run; `effects.record` tells whether it really does.
+        """
+        effects = pending_effects.effects(self._tx)
+        return tuple(effect_record(effect) for effect in effects)
+
+    def is_modified(self, name: str, level: int = 0) -> Modified:
+        """Return what the traced code has changed so far of the object in a local variable: its items, and which attributes.
+
+        Args:
+            name: a local or closed-over variable, as for `local`.
+            level: how many frames up the stack.
+
+        Raises:
+            NoSuchLocal: the frame has no such variable here.
+        """
+        return Modified(*pending_effects.modified(self._tx, settled(self.local(name, level)._unrealized())))
 
     def check(self, cond: Any, msg: str | None = None) -> None:
         """Assert a condition on dynamic numbers and let Dynamo rely on it while tracing, as `torch._check` does.

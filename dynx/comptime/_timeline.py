@@ -13,7 +13,7 @@ from dynx._handle import Handle
 from dynx._torch.compilation.frame import user_name
 from dynx._torch.trace_log.line_timer import RawAttempt, RawLine, TracingClock
 from dynx._trace.dispatch import trouble
-from dynx._trace.guard_requests import short_source
+from dynx._trace.guards.requests import short_source
 from dynx._trace.user_location import first_line, is_visible, location_of, named, owner_of_file
 from dynx.errors import UsageError
 from dynx.records import Location, merge

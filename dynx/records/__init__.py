@@ -6,7 +6,7 @@ from dynx.records.cache import CacheReport, Entry, GuardInfo, GuardNode, Verdict
 from dynx.records.cache_key import CacheCause, CacheDiff, CacheKey, KeySettings
 from dynx.records.check import CheckReport, Diff
 from dynx.records.compile import Attempt, Backward, Compile, GaveUp, Skipped
-from dynx.records.comptime import Effect, Logged, TracedGuard
+from dynx.records.comptime import Logged, TracedGuard
 from dynx.records.cudagraphs import (
     AddressChange,
     CudagraphReport,
@@ -20,6 +20,7 @@ from dynx.records.cudagraphs import (
     Staging,
 )
 from dynx.records.detail import CompiledGuards, GraphCode
+from dynx.records.effects import Effect, EffectReport, FrameEffects, Modified, Mutation
 from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.guard_cost import CostNode, FrameCost, GuardCosts, GuardSetting
@@ -71,9 +72,11 @@ __all__ = [
     "DynamicSize",
     "DynamicSizes",
     "Effect",
+    "EffectReport",
     "Entry",
     "Finding",
     "FrameCost",
+    "FrameEffects",
     "FrameMatch",
     "FrameProfile",
     "FrameState",
@@ -94,6 +97,8 @@ __all__ = [
     "LineCost",
     "Location",
     "Logged",
+    "Modified",
+    "Mutation",
     "NameCollision",
     "ParameterError",
     "PeakTensor",

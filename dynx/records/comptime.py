@@ -1,4 +1,4 @@
-"""Records of what compile-time callbacks logged, and of the guards and side effects of a trace."""
+"""Records of what compile-time callbacks logged, and of the guards of a trace."""
 
 from __future__ import annotations
 
@@ -35,12 +35,3 @@ class TracedGuard(Record):
     kind: str  # torch's name, "TENSOR_MATCH"
     source: str  # "L['x']"; empty for guards on global state
     location: Location | None
-
-
-@dataclass(frozen=True, slots=True)
-class Effect(Record):
-    """A side effect of the traced code, which the compiled code applies at its end."""
-
-    source: str  # "L['self'].step"
-    kind: Literal["attribute", "items", "cell", "global"]
-    after: str

@@ -24,3 +24,9 @@ class Finding(Record):
     advice: str
     count: int = 1
     called_from: Location | None = None  # where an argument changes: the line that called the function
+    wrong: bool = False  # the compiled code leaves values that eager code does not, whatever it costs
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Sort key: findings of wrong values first, then the most expensive."""
+        return not self.wrong, -self.seconds

@@ -11,6 +11,7 @@ from dynx.records.compile import Backward, Compile, GaveUp, Skipped
 from dynx.records.comptime import Logged
 from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
 from dynx.records.detail import CompiledGuards, GraphCode, code_cells, code_lines, guard_cells, guard_lines
+from dynx.records.effects import FrameEffects
 from dynx.records.graph_break import GraphBreak
 from dynx.records.kind import Kind
 from dynx.records.observed import BecameDynamic, CacheEvent, ProfileMiss, Specialized, TorchWarning, Trouble
@@ -34,6 +35,12 @@ def _recompile_rows(recompile: Recompile) -> Iterable[tuple[Cell, ...]]:
     reason = recompile.reasons[0] if recompile.reasons else None
     guard = (reason.source, Change(reason.expected, reason.got), reason.location) if reason is not None else ("", "", "")
     yield recompile.id, recompile.location.function, *guard, Seconds(recompile.seconds)
+
+
+def _effect_rows(frame: FrameEffects) -> Iterable[tuple[Cell, ...]]:
+    for effect in frame.effects:
+        values = Value(effect.source), Change(effect.before, effect.after), "no" if effect.is_lost else "yes"
+        yield frame.id, frame.location.function, *values, effect.location
 
 
 def _recompile_lines(recompile: Recompile) -> Iterable[Line]:
@@ -211,6 +218,17 @@ class Groups:
             ("id", "function", "tensors", "bytes", "stored in"),
             lambda r: [(r.id, r.location and Function(r.location), len(r.activations), Bytes(r.bytes), Bytes(r.saved_bytes))],
             order=75,
+        ),
+    )
+    side_effects = Kind(
+        FrameEffects,
+        "side_effects",
+        "What each compiled graph mutates, and whether the compiled code repeats it.",
+        table=Table(
+            "Side effects",
+            ("id", "function", "what", "before, then", "repeated", "where"),
+            _effect_rows,
+            order=77,
         ),
     )
     profile_misses = Kind(ProfileMiss, "profile_miss", "Functions whose dynamic sizes a profile has under another closure.")

@@ -1,4 +1,4 @@
-"""Render findings for a terminal; fold those that differ only by their line, and keep the most expensive."""
+"""Render findings for a terminal: wrong values first, then the most expensive; fold those that differ only by their line."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _WIDE = 110  # terminal width in columns from which each finding fits on one lin
 class Row:
     """Findings with the same rule, title, advice and function (or class), which differ only by their line."""
 
-    findings: tuple[Finding, ...]  # most expensive first
+    findings: tuple[Finding, ...]  # in the order of `Finding.rank`
 
     @property
     def first(self) -> Finding:
-        """The most expensive finding."""
+        """The finding whose line and text stand for all."""
         return self.findings[0]
 
     @property
@@ -55,7 +55,7 @@ class Row:
 
 
 def rows(findings: Iterable[Finding]) -> tuple[Row, ...]:
-    """Fold findings that differ only by their line in one file and function, or class; most expensive row first.
+    """Fold findings that differ only by their line in one file and function, or class, in the order of `Finding.rank`.
 
     For example, three `print` calls in one `forward`, or the resume functions that one changed size recompiles. Findings with
     different titles or advice have different causes, and are never folded.
@@ -66,8 +66,8 @@ def rows(findings: Iterable[Finding]) -> tuple[Row, ...]:
         library = finding.location.library or ""
         key = (finding.rule, finding.title, finding.advice, own.file, _scope(own.function), library)
         groups.setdefault(key, []).append(finding)
-    folded = (Row(tuple(sorted(group, key=lambda finding: -finding.seconds))) for group in groups.values())
-    return tuple(sorted(folded, key=lambda row: -row.seconds))
+    folded = (Row(tuple(sorted(group, key=lambda finding: finding.rank))) for group in groups.values())
+    return tuple(sorted(folded, key=lambda row: (not row.first.wrong, -row.seconds)))
 
 
 def _scope(function: str) -> str:
@@ -77,7 +77,7 @@ def _scope(function: str) -> str:
 
 
 def split(run: Run, top: int | None) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    """Return the `top` most expensive rows of findings, all if None, and the remaining ones."""
+    """Return the `top` first rows of findings, all if None, and the remaining ones."""
     folded = rows(run.findings)
     return (folded, ()) if top is None else (folded[:top], folded[top:])
 
@@ -115,7 +115,7 @@ class Findings:
         table.add_column("do this")
         for row in self._rows:
             table.add_row(
-                words.seconds(row.seconds),
+                _cost(row),
                 Text(row.first.rule, style="bold"),
                 _at(row),
                 self._title(row),
@@ -130,7 +130,7 @@ class Findings:
         for number, row in enumerate(self._rows):
             if number:
                 table.add_row("", "")
-            table.add_row(words.seconds(row.seconds), Text.assemble((row.first.rule, "bold"), "  ", _at(row)))
+            table.add_row(_cost(row), Text.assemble((row.first.rule, "bold"), "  ", _at(row)))
             table.add_row("", self._title(row))
             table.add_row("", Text(f"→ {row.first.advice}", style="green"))
         return table
@@ -151,6 +151,11 @@ def numbers_of(row: Row, states: dict[tuple[str, int], int]) -> tuple[int, ...]:
     """Return the numbers of the post-mortems at the lines of a row."""
     lines = ((finding.location.file, finding.location.line) for finding in row.findings)
     return tuple(sorted({states[line] for line in lines if line in states}))
+
+
+def _cost(row: Row) -> Text:
+    """Render the compile time that a finding costs, or that it leaves wrong values."""
+    return Text("wrong", style="bold red") if row.first.wrong else Text(words.seconds(row.seconds))
 
 
 def _at(row: Row) -> Text:

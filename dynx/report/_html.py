@@ -45,7 +45,8 @@ body[data-jp-theme-light="false"] .dynx .do, .vscode-dark .dynx .do { color: #4c
 {% for problem in problems %}<div class="warn">damaged: {{ problem }}</div>{% endfor %}
 {% macro listed(rows) %}
 <table><tr><th class="n">lost</th><th>rule</th><th>where</th><th>what happened</th><th>do this</th></tr>
-{% for row in rows %}{% set f = row.first %}<tr><td class="n">{{ seconds(row.seconds) }}</td>
+{% for row in rows %}{% set f = row.first %}<tr><td class="n">
+{%- if f.wrong %}<b class="warn">wrong</b>{% else %}{{ seconds(row.seconds) }}{% endif %}</td>
 <td title="{{ evidence(row) }}"><b>{{ f.rule }}</b></td>
 <td><code>{{ where(f.location) }}{% if row.also_at %} {{ row.also_at }}{% endif %}
 {%- if row.called_from %} ({{ row.called_from }}){% endif %}</code></td>

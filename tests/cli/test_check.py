@@ -85,3 +85,8 @@ def test_usage_errors(dynx, arguments, message):
     assert (code, out) == (2, "")
     assert message in err
     assert "Traceback" not in err
+
+
+def test_in_forked_processes(dynx):
+    code, out, _ = dynx("--isolate", "fork", "--inputs", "slots", "steps:forget")
+    assert (code, "error" in out, "deleted" in out) == (1, True, True)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support.effects_programs import PROGRAMS
+from support.effects_programs import PROGRAMS, same_on_this_torch
 
 import dynx
 
@@ -13,14 +13,6 @@ WITH_INDUCTOR = (
     "transformer_layer",
     "checkpointed",
 )
-
-
-LOST_BY_TORCH_2_11 = ("method", "mutable_default")  # what the second call reads has changed, and there is no guard
-
-
-def same_on_this_torch():
-    is_2_11 = torch.__version__.startswith("2.11.")
-    return [name for name in PROGRAMS if not (is_2_11 and name in LOST_BY_TORCH_2_11)]
 
 
 @pytest.mark.parametrize("name", same_on_this_torch())

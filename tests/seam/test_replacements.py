@@ -26,6 +26,7 @@ EXCEPTIONS = {
     ("_torch/shapes/code_state.py", "setattr"): "of one entry of torch's profile",
     ("_torch/trace_log/line_timer.py", "setattr"): "a mark with a name of dynx on one OutputGraph",
     ("_torch/trace_log/log.py", "setattr"): "a mark with a name of dynx on one OutputGraph and InstructionTranslator",
+    ("_torch/side_effects/log.py", "setattr"): "a mark with a name of dynx on one OutputGraph",
     # one compiled function
     ("_torch/compilation/recompile_limit.py", "_inner_convert"): "of the ConvertFrame of one compiled function",
     ("_torch/compilation/isolation.py", "_isolate_recompiles_id"): "of the context of one compiled function",

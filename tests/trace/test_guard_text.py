@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynx._trace.guard_text import parse_entry, parse_error, parse_guard
+from dynx._trace.guards.text import parse_entry, parse_error, parse_guard
 
 RECORDED = [
     ("tensor 'x' size mismatch at index 0. expected 3, actual 5", "size", "x.size()[0]", "3", "5"),

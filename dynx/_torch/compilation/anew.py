@@ -79,11 +79,29 @@ def without_autograd_cache() -> Iterator[None]:
 
 
 @contextmanager
+def backward_as_often_as_eager_code() -> Iterator[None]:
+    """Let backward graphs keep what was saved for them, so that they can run with `retain_graph`. Torch: `donated_buffer`."""
+    from torch._functorch import config as functorch_config
+
+    with functorch_config.patch(donated_buffer=False):
+        yield
+
+
+@contextmanager
 def random_numbers_of_eager_code() -> Iterator[None]:
     """Let inductor draw the random numbers that eager code draws, slower than its own."""
     from torch._inductor import config as inductor_config
 
     with inductor_config.patch(fallback_random=True):
+        yield
+
+
+@contextmanager
+def without_worker_processes() -> Iterator[None]:
+    """Let inductor compile kernels in this process: a forked child has no connection to the workers of its parent."""
+    from torch._inductor import config as inductor_config
+
+    with inductor_config.patch(compile_threads=1):
         yield
 
 

@@ -6,6 +6,7 @@ Torch's own `debug_repr` differs between releases and realizes lazy variables, w
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
@@ -37,6 +38,7 @@ _BRACKETS: Mapping[str, tuple[str, str]] = {
     "torch.Size": ("torch.Size([", "])"),
     "deque": ("deque([", "])"),
 }
+_MAXLEN: Any = deque.__dict__["maxlen"]  # a subclass may override the attribute
 _CALLABLES: tuple[Any, ...] = (FunctionType, MethodType, BuiltinFunctionType)
 _MANNERS: Mapping[str, frozenset[str]] = {
     "lazy": frozenset({"LazyVariableTracker"}),
@@ -115,10 +117,12 @@ def show_value(value: Any, depth: int = 2) -> str:
         return f"class {value.__qualname__}"
     if cls.__module__ == "torch" and cls.__name__ in ("dtype", "device", "layout", "memory_format"):
         return str(value)
-    for base in (list, tuple, dict, set, frozenset):
+    for base in (list, tuple, dict, set, frozenset, deque):
         if issubclass(cls, base):
             items = {key: dict.__getitem__(value, key) for key in dict.keys(value)} if base is dict else base.__iter__(value)
-            return _show_items(show_value, items if base is dict else list(items), cls, depth)
+            text = _show_items(show_value, items if base is dict else list(items), cls, depth)
+            limit = _MAXLEN.__get__(value) if base is deque else None
+            return text if limit is None else f"{text[:-1]}, maxlen={limit})"
     if issubclass(cls, Enum):
         return f"{cls.__qualname__}.{object.__getattribute__(value, '_name_')}"
     if cls in _CALLABLES:

@@ -26,7 +26,7 @@ def add_to(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "check",
         help="call a function eagerly and compiled, and list everything that differs",
-        usage="dynx check [--json] [--inputs FACTORY] [--calls N] [--backend NAME] [--bisect] module:function",
+        usage="dynx check [--json] [--inputs FACTORY] [--calls N] [--backend NAME] [--isolate fork] [--bisect] module:function",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -34,6 +34,12 @@ def add_to(commands: Subparsers) -> None:
     parser.add_argument("--inputs", metavar="FACTORY", help="a function that returns the arguments of each call: make_inputs")
     parser.add_argument("--calls", type=int, default=2, metavar="N", help="calls with each of them (default: 2)")
     parser.add_argument("--backend", metavar="NAME", help="the backend of torch.compile (default: eager)")
+    parser.add_argument(
+        "--isolate",
+        choices=("copy", "fork"),
+        default="copy",
+        help="run in copies of all objects, or also in forked processes (default: copy)",
+    )
     parser.add_argument("--bisect", action="store_true", help="find the first node of a graph that makes a difference")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.set_defaults(act=act)
@@ -55,6 +61,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
                 inputs=_inputs(module, arguments.inputs, arguments.target),
                 calls=arguments.calls,
                 backend=arguments.backend,
+                isolate=arguments.isolate,
                 bisect=arguments.bisect,
             )
         except UsageError as error:

@@ -13,7 +13,7 @@ from torch.fx import GraphModule
 from dynx._torch.autograd import aot
 from dynx._torch.autograd.inductor import keeping_saved_tensors, with_inductor
 from dynx._torch.autograd.saved_tensors import hooks_are_set
-from dynx._trace.guard_requests import short_source
+from dynx._trace.guards.requests import short_source
 from dynx.advice import spoken
 from dynx.cudagraphs._compiled.address_changes import SharedFacts
 from dynx.cudagraphs._compiled.bypass import Bypass

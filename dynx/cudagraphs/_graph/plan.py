@@ -13,7 +13,7 @@ from dynx._fx.effects import mutated_inputs
 from dynx._fx.nodes import location_of, placeholders, tensors_of, value_of
 from dynx._torch.autograd.aot import count_saved, graph_facts
 from dynx._torch.tracing.shape_facts import is_unbacked, symbols_of
-from dynx._trace.guard_requests import short_source
+from dynx._trace.guards.requests import short_source
 from dynx.advice import spoken
 from dynx.records.cudagraphs import GraphInput, GraphPlan, InputClass, Part, Skip, SkipKind
 

@@ -13,6 +13,7 @@ from dynx._torch.compilation.anew import backend_of
 from dynx._torch.compilation.unwrap import unwrap
 from dynx._torch.tracing.stack import RawFrame
 from dynx._trace.user_location import first_line, location_of
+from dynx.effects._check.child import refuse_if_impossible
 from dynx.effects._check.compare import Tolerance
 from dynx.effects._check.stages import first_node, first_stage, name_of
 from dynx.effects._check.trial import Program, Trial, compare
@@ -30,7 +31,7 @@ def check(
     *args: Any,
     inputs: Iterable[Any] | None = None,
     calls: int = 2,
-    isolate: Literal["copy"] = "copy",
+    isolate: Literal["copy", "fork"] = "copy",
     state: Mapping[str, Any] | None = None,
     backend: Any = None,
     rtol: float | None = None,
@@ -52,7 +53,8 @@ def check(
             guards that are missing.
         calls: Calls with each of them; the second one finds what a compiled function does only while it is traced.
         isolate: `"copy"`: the copies are made without calling the user's code. What cannot be copied, such as an open file, is
-            used by both sides and listed in `shared`.
+            used by both sides and listed in `shared`. `"fork"`: each side also runs in a forked process of its own, with one
+            thread, so that nothing is shared and code that ends the process is a difference; not where CUDA is available.
         state: Further objects that the function changes, by name, that neither its code nor its arguments lead to: modules,
             classes, dicts, or objects with attributes.
         backend: A backend of torch.compile to use instead; "eager" for a function that is not compiled.
@@ -67,7 +69,8 @@ def check(
         compiled, `assert_ok()`.
 
     Raises:
-        UsageError: an argument is of the wrong type.
+        UsageError: an argument is of the wrong type; or, with `isolate="fork"`, CUDA is available, the system has no fork, or
+            eager code ends the process.
 
     Example:
         >>> import torch, dynx
@@ -82,10 +85,14 @@ def check(
     """
     _check_types(fn, inputs, state, backend)
     all_calls = _calls_of(args, kwargs, inputs, calls)
-    if isolate != "copy":
-        raise UsageError(f"isolate={isolate!r} is not known\n  pass 'copy'")
+    if isolate not in ("copy", "fork"):
+        raise UsageError(f"isolate={isolate!r} is not known\n  pass 'copy' or 'fork'")
+    if isolate == "fork":
+        refuse_if_impossible()
+        if bisect:
+            raise UsageError('bisect=True needs one process\n  pass isolate="copy"')
     original, chosen = _original_and_backend(fn, backend)
-    program = Program(original, all_calls, state or {}, Tolerance(rtol, atol))
+    program = Program(original, all_calls, state or {}, Tolerance(rtol, atol), isolate == "fork")
     try:
         trial = compare(program, chosen)
     except RecursionError:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from dynx.effects._check.facts import Fact, shown
-from dynx.effects._check.run import Outcome
+from dynx.effects._check.run import Outcome, Raised
 from dynx.records.check import Diff, DiffKind
 
 _RTOL_OF_FLOATS = 1.3e-6  # that of float32
@@ -51,24 +51,24 @@ def differences(eager: Outcome, compiled: Outcome, call: int, tolerance: Toleran
     yield from _of_gradients(eager.gradients, compiled.gradients, call, tolerance)
 
 
-def _of_errors(eager: BaseException | None, compiled: BaseException | None, call: int) -> Iterator[Difference]:
+def _of_errors(eager: Raised | None, compiled: Raised | None, call: int) -> Iterator[Difference]:
     if eager is None and compiled is None:
         return
     is_same = (
         eager is not None
         and compiled is not None
-        and (type(eager) is type(compiled) or isinstance(compiled, type(eager)))
-        and str(eager) in str(compiled)
+        and eager.classes[0] in compiled.classes
+        and eager.message in compiled.message
     )
     if not is_same:
         yield _plain("exception", _error_text(eager), _error_text(compiled), "exception", call)
 
 
-def _error_text(error: BaseException | None) -> str:
+def _error_text(error: Raised | None) -> str:
     if error is None:
         return "none"
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
+    lines = error.message.strip().splitlines()
+    return f"{error.classes[0].rpartition('.')[2]}: {lines[0] if lines else ''}".rstrip(": ")
 
 
 def _of_facts(eager: Outcome, compiled: Outcome, call: int, tolerance: Tolerance) -> Iterator[Difference]:

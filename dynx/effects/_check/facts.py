@@ -16,10 +16,13 @@ from dynx._trace.safe_read import text_of
 from dynx.effects._world.layout import CONTAINERS, attributes_of, built_in_base, is_constant, slots_of
 
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
-_OF_COMPILATION = re.compile(r"_dynamo_|_compiled_call_impl$|_is_torch_compile")  # attributes that torch.compile adds
+_OF_COMPILATION = re.compile(
+    r"__?dynamo_|_torchdynamo_|_compiled_call_impl$|_is_torch_compile"
+)  # attributes that torch.compile adds
 _LARGEST_NUMBER = 16  # bytes: complex128
 _MAX_SHOWN = 6  # items of a container
 _NUMBERS = (float, complex)
+_SET_BY_DYNAMO = "capturable"  # of the parameter groups of a compiled optimizer, on CUDA
 
 
 class Fact(NamedTuple):
@@ -43,6 +46,7 @@ class Description:
         self.values: dict[str, torch.Tensor] = {}  # tensors that need no gradient, such as buffers
         self.computed: dict[str, torch.Tensor] = {}  # tensors that have a gradient function
         self._seen: dict[int, tuple[str, Any]] = {}
+        self._groups: dict[int, Any] = {}  # the parameter groups of optimizers, by id
         self._memory: dict[int, str] = {}
         for path, value in roots.items():
             self._describe(path, value)
@@ -120,6 +124,8 @@ class Description:
         cls = _name_of(type(value))
         if issubclass(base, dict):
             items = list((OrderedDict if base is OrderedDict else dict).items(value))
+            if id(value) in self._groups:
+                items = [(key, item) for key, item in items if key != _SET_BY_DYNAMO]
             keys = [text_of(key) for key, _ in items]
             self.facts[path] = Fact(cls, tuple(keys), "items", shown(value))
             for (key, item), text in zip(items, keys, strict=True):
@@ -146,10 +152,16 @@ class Description:
 
     def _describe_attributes(self, path: str, value: Any) -> None:
         attributes = attributes_of(value)
+        if issubclass(type(value), torch.optim.Optimizer):
+            self._groups.update((id(group), group) for group in attributes.get("param_groups", ()))
         is_module = issubclass(type(value), torch.nn.Module)
         names = [
             name for name in attributes if _OF_COMPILATION.match(name) is None and not (is_module and name in _MODULE_DICTS)
         ]
+        if issubclass(
+            type(value), torch.autocast
+        ):  # one that decorates a function keeps what it restores, compiled code does not
+            names = [name for name in names if not name.startswith("prev")]
         if names:
             self.facts[f"attributes of {path}"] = Fact("", tuple(sorted(names)), "items", ", ".join(sorted(names)))
         for name in names:

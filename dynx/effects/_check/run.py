@@ -19,11 +19,18 @@ from dynx.effects._world.world import World
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 
+class Raised(NamedTuple):
+    """An exception: the names of its class and base classes, and its message."""
+
+    classes: tuple[str, ...]
+    message: str
+
+
 class Outcome(NamedTuple):
-    """What one call did."""
+    """What one call did; it can be pickled."""
 
     facts: Facts
-    error: BaseException | None
+    error: Raised | None
     output: str  # on stdout
     random: dict[str, Any]  # states of the random number generators
     gradients: dict[str, torch.Tensor] | str  # of the leaves by path; a text if they cannot be computed
@@ -45,7 +52,7 @@ class Side:
     def run(self, index: int) -> Outcome:
         """Call the function with the arguments of this index."""
         call = self.world.calls[index]
-        error: BaseException | None = None
+        error: Raised | None = None
         result = None
         output = io.StringIO()
         modes = _modes()
@@ -55,7 +62,7 @@ class Side:
                 with contextlib.redirect_stdout(output):
                     result = self._context.run(self._call, *call.args, **call.kwargs)
             except (Exception, SystemExit) as raised:  # noqa: BLE001 - an exception is one of the results that are compared
-                error = raised
+                error = Raised(tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in type(raised).__mro__), str(raised))
             finally:
                 modes_after = _modes()
                 _set_modes(modes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import io
 import random
+import warnings
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from copy import deepcopy
@@ -148,13 +149,15 @@ class Copier:
 
     def _copy_iterator(self, value: Any) -> Any | None:
         """Copy a built-in iterator at its position; None if it does not tell it."""
-        try:
-            make, arguments, *state = value.__reduce__()
-        except TypeError:
-            return None
-        iterator = make(*map(self.copy, arguments))
-        if state and state[0] is not None:
-            iterator.__setstate__(self.copy(state[0]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: 3.14 cannot copy those of itertools
+            try:
+                make, arguments, *state = value.__reduce__()
+            except TypeError:
+                return None
+            iterator = make(*map(self.copy, arguments))
+            if state and state[0] is not None:
+                iterator.__setstate__(self.copy(state[0]))
         return iterator
 
     def _copy_object(self, value: Any) -> Any:

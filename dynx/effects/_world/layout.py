@@ -62,7 +62,12 @@ def is_function_of_c(value: Any) -> bool:
 
 def built_in_base(cls: type) -> type:
     """Return the built-in class whose layout the objects of a class have, such as `list` for a subclass of list."""
-    return next(base for base in cls.__mro__ if not base.__flags__ & _IS_HEAP_TYPE)
+    return next(base for base in cls.__mro__ if is_container(base) or not base.__flags__ & _IS_HEAP_TYPE)
+
+
+def is_container(cls: type) -> bool:
+    """Return whether a class is one of `CONTAINERS`; from Python 3.12 on, deque and defaultdict are heap types too."""
+    return any(cls is container for container in CONTAINERS)
 
 
 def slots_of(value: Any) -> Iterator[tuple[str, MemberDescriptorType, Any]]:

@@ -14,7 +14,7 @@ from dynx._torch.compilation.frame import resumed_at
 from dynx._torch.compilation.metrics import seconds_of
 from dynx._torch.tracing.render import show_value
 from dynx._trace import subscribers
-from dynx._trace.guard_records import node_of
+from dynx._trace.guards.records import node_of
 from dynx.errors import StaleEntry, UsageError
 from dynx.guards._cache import hits
 from dynx.guards._cache.target import location_of

@@ -12,7 +12,7 @@ from dynx._torch.cache.entry import RawEntry
 from dynx._torch.cache.guard_tree import tree_of
 from dynx._torch.compilation.unwrap import unwrap
 from dynx._torch.compilation.wrappers import is_shared
-from dynx._trace.guard_records import node_of
+from dynx._trace.guards.records import node_of
 from dynx.guards._cache.target import codes_of, user_code_of
 
 _AN_ID = re.compile(r"\b\d{6,}\b")

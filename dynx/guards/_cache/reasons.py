@@ -11,9 +11,9 @@ from dynx._torch.cache.guard_failures import failure_reason
 from dynx._torch.cache.guard_tree import tree_of
 from dynx._torch.compilation.frame import backend_name
 from dynx._trace import subscribers
-from dynx._trace.guard_records import info_of
-from dynx._trace.guard_requests import short_source, tensor_source
-from dynx._trace.guard_text import parse_entry
+from dynx._trace.guards.records import info_of
+from dynx._trace.guards.requests import short_source, tensor_source
+from dynx._trace.guards.text import parse_entry
 from dynx._trace.recompile_reason import explain
 from dynx._trace.user_location import call_site
 from dynx.guards._cache.recompiles import with_rule

@@ -14,7 +14,7 @@ from dynx._torch.cache.guard_timing import GuardTimes, TimedNode
 from dynx._torch.cache.guard_tree import tree_of
 from dynx._torch.compilation.frame import resumed_at
 from dynx._trace import subscribers
-from dynx._trace.guard_records import node_of
+from dynx._trace.guards.records import node_of
 from dynx.errors import UsageError
 from dynx.guards._cache.hits import not_counting
 from dynx.guards._cache.owner import CacheOwner, cache_owner

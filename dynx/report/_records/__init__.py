@@ -17,11 +17,12 @@ from dynx.records import CacheReport, Entry, GuardCosts, Verdict
 from dynx.records.cache_key import CacheDiff
 from dynx.records.check import CheckReport
 from dynx.records.cudagraphs import CudagraphReport
+from dynx.records.effects import EffectReport, FrameEffects
 from dynx.records.profile import DynamicSizes, ProfileData, ProfileDiff, ProfileMatches
 from dynx.records.saved_report import GradError, SavedPlan, SavedReport
 from dynx.records.shown import Shown
 from dynx.records.symbols import SymbolReport
-from dynx.report._records import cache_keys, check, cudagraphs, guards, profiles, saved, symbols
+from dynx.report._records import cache_keys, check, cudagraphs, effects, guards, profiles, saved, symbols
 from dynx.report._records.block import PLACES, Block
 
 _SHOWN = 12  # rows of a table on a terminal; in a notebook, a click shows the others
@@ -137,6 +138,8 @@ _BLOCKS: dict[type[Shown], Callable[[Any], Iterator[Block]]] = {
     DynamicSizes: profiles.of_explanation,
     ProfileMatches: profiles.of_matches,
     CacheDiff: cache_keys.of_causes,
+    EffectReport: effects.of_report,
+    FrameEffects: effects.of_frame,
     SavedReport: saved.of_report,
     GradError: saved.of_error,
     SavedPlan: saved.of_plan,

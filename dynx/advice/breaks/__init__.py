@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dynx.advice import libraries
-from dynx.advice.break_rules import NOT_REBUILT, rule_of, unbuildable
+from dynx.advice.breaks.rules import NOT_REBUILT, rule_of, unbuildable
 from dynx.advice.names import is_array
 from dynx.advice.rule import Cause
 from dynx.records.compile import Compile

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from dynx.advice import libraries
-from dynx.advice.calls import CALL_OUTSIDE, called_in, known_advice
+from dynx.advice.breaks.calls import CALL_OUTSIDE, called_in, known_advice
 from dynx.advice.rule import BreakRule
 from dynx.records.graph_break import GraphBreak
 

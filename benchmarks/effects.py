@@ -1,0 +1,118 @@
+"""What `effects.record()` costs: tracing at most 1.10x, calls at most 1.02x; `dynx.check` at most 2 s beyond the compilation.
+
+python benchmarks/effects.py [--out benchmarks/results/effects-cpu.json]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+import time
+
+import torch
+from observers import gpt2
+from pairs import difference, out_option, ratio, report
+from torch import nn
+
+import dynx
+from dynx import effects
+
+
+class Mutating(nn.Module):
+    """A model of which half of the lines change an object: attributes, lists, dicts and buffers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(24))
+        self.steps, self.shapes, self.seen, self.recent = 0, [], {}, list(range(64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for number, layer in enumerate(self.layers):
+            x = layer(x).relu()
+            self.steps += 1
+            self.shapes.append(number)
+            self.seen[number] = x.dim()
+            self.recent[number] = number
+        return x
+
+
+def recording(record: bool):
+    return effects.record() if record else contextlib.nullcontext()
+
+
+def compile_seconds(model: nn.Module, x: torch.Tensor, record: bool) -> float:
+    torch._dynamo.reset()
+    gc.collect()
+    compiled = torch.compile(model, backend="eager")
+    with recording(record), torch.no_grad():
+        start = time.perf_counter()
+        compiled(x)
+        return time.perf_counter() - start
+
+
+def call_seconds(compiled: nn.Module, x: torch.Tensor, record: bool, calls: int = 500) -> float:
+    with recording(record), torch.no_grad():
+        start = time.perf_counter()
+        for _ in range(calls):
+            compiled(x)
+        return time.perf_counter() - start
+
+
+def check_seconds(model: nn.Module, x: torch.Tensor, check: bool) -> float:
+    """Seconds of a check; without one, of the calls that it makes: eager and compiled, twice each."""
+    torch._dynamo.reset()
+    gc.collect()
+    start = time.perf_counter()
+    if check:
+        dynx.check(model, x, backend="inductor").assert_ok()
+    else:
+        compiled = torch.compile(model)
+        for fn in (model, model, compiled, compiled):
+            fn(x)
+    return time.perf_counter() - start
+
+
+def main() -> int:
+    out = out_option(__doc__)
+    torch.manual_seed(0)
+    tokens, x = torch.ones(1, 8, dtype=torch.long), torch.randn(4, 8)
+    transformer, mutating = gpt2(), Mutating().eval()
+    small = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 2))
+    torch._dynamo.reset()
+    linear = torch.compile(nn.Linear(8, 8), backend="eager")
+    rows = [
+        ratio(
+            "tracing, GPT-2",
+            lambda: compile_seconds(transformer, tokens, True),
+            lambda: compile_seconds(transformer, tokens, False),
+            bound=1.10,
+        ),
+        ratio(
+            "tracing, 96 mutations of 4 objects",
+            lambda: compile_seconds(mutating, x, True),
+            lambda: compile_seconds(mutating, x, False),
+            bound=1.10,
+            pairs=31,
+        ),
+        ratio(
+            "calls, one layer",
+            lambda: call_seconds(linear, x, True),
+            lambda: call_seconds(linear, x, False),
+            bound=1.02,
+            pairs=61,
+        ),
+        difference(
+            "check beyond the compilation, seconds",
+            lambda: check_seconds(small, x, True),
+            lambda: check_seconds(small, x, False),
+            bound=2.0,
+            unit=" s",
+            pairs=9,
+        ),
+    ]
+    return report("effects.record() and dynx.check against neither", rows, out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

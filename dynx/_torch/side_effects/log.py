@@ -1,0 +1,114 @@
+"""`EffectLog`: what Dynamo tracks, mutates and writes bytecode for in one tracing attempt, in the order of the program."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from dynx._torch.side_effects.bounded import BoundedDeque
+from dynx._torch.side_effects.contents import Contents, container_of, contents_of, is_same, is_update, size_of
+from dynx._torch.tracing.stack import StackParts, stack_parts
+from dynx._torch.tracing.variables import stored
+
+_MAXLEN: Any = deque.__dict__["maxlen"]  # a subclass may override the attribute
+_ATTRIBUTE = "dynx_effect_log"  # on torch's OutputGraph, of which each attempt has one
+
+
+class Mutation(NamedTuple):
+    """One mutation while tracing: of a variable's contents, or of its attribute `name`."""
+
+    variable: Any
+    name: str | None
+    stack: StackParts | None
+    announced: bool = True  # whether Dynamo noted it; a mutation that it did not note is found by comparing contents
+
+
+class Tracked:
+    """A container of the program, with its contents when Dynamo began to track it."""
+
+    __slots__ = ("before", "bounded", "container", "variable")
+
+    def __init__(self, real: Any, variable: Any, before: Contents) -> None:
+        self.variable, self.container, self.before = variable, container_of(variable), before
+        # Dynamo tracks the items of a deque without a limit; it knows that of a subclass from 2.15 on
+        is_limited = getattr(stored(self.container, "maxlen"), "value", None) is not None
+        maxlen = _MAXLEN.__get__(real) if issubclass(type(real), deque) and not is_limited else None
+        self.bounded = BoundedDeque(maxlen, before.tokens()) if maxlen is not None else None
+
+    def follow(self) -> None:
+        """Note what has changed since the last call: called before each mutation, before and after methods, and at the end."""
+        contents = contents_of(self.variable) if self.bounded is not None else None
+        if contents is not None:
+            self.bounded.follow(contents.tokens())  # type: ignore[union-attr]
+
+    def is_unchanged(self, after: Contents) -> bool:
+        """Return whether the program leaves the contents as they were."""
+        is_held = self.bounded is None or self.bounded.held == self.before.tokens()
+        return is_held and is_same(self.before, after)
+
+    def is_repeated(self, after: Contents, *, clears: bool) -> bool:
+        """Return whether bytecode that stores the contents `after` gives the object the contents that the program gave it.
+
+        Args:
+            after: the contents that Dynamo tracks in the end.
+            clears: whether the bytecode removes the old contents first; else it updates a dict or set.
+        """
+        if self.bounded is not None:
+            return self.bounded.is_left_by(after.tokens())
+        return clears or is_update(self.before, after)
+
+
+class EffectLog:
+    """The containers that Dynamo tracks in one tracing attempt, the mutations, and the bytecode that repeats them."""
+
+    __slots__ = ("_by_id", "created", "depth", "frames", "mutations", "tracked", "written")
+
+    def __init__(self) -> None:
+        self.tracked: dict[int, Tracked] = {}  # by id() of the variable
+        self.created: dict[int, StackParts | None] = {}  # by id() of the variable of an object that the traced code creates
+        self.mutations: list[Mutation] = []
+        self.depth: int | None = None  # of nested calls of the code generator; None outside of the code for side effects
+        self.written: list[tuple[Any, bool]] = []  # what that code loads, and whether it is allowed to load the old object
+        self.frames: list[Any] = []  # the effects of each graph that the attempt has ended
+        self._by_id: dict[int, Tracked] = {}  # by id() of the variable, and of the variable that holds its items
+
+    def track(self, real: Any, variable: Any) -> None:
+        """Keep the contents of a container that Dynamo begins to track."""
+        before = contents_of(variable)
+        if before is None or id(variable) in self.tracked:
+            return
+        tracked = Tracked(real, variable, before)
+        self.tracked[id(variable)] = self._by_id[id(variable)] = self._by_id[id(tracked.container)] = tracked
+
+    def mutate(self, variable: Any, name: str | None) -> None:
+        """Keep a mutation that Dynamo notes, with the line being traced."""
+        tracked = self._by_id.get(id(variable)) if name is None else None
+        if tracked is not None:
+            tracked.follow()
+            variable = tracked.variable
+        self.mutations.append(Mutation(variable, name, stack_parts()))
+
+    def call(self, container: Any) -> Callable[[], None] | None:
+        """Return a function to call after a method of a tracked list: it adds a mutation that Dynamo has not noted."""
+        tracked = self._by_id.get(id(container))
+        if tracked is None:
+            return None
+        tracked.follow()
+        noted, size = len(self.mutations), size_of(tracked.container)
+
+        def after() -> None:
+            tracked.follow()
+            if len(self.mutations) == noted and size_of(tracked.container) != size:
+                self.mutations.append(Mutation(tracked.variable, None, stack_parts(), announced=False))
+
+        return after
+
+
+def log_of(output: Any) -> EffectLog:
+    """Return the log of the tracing attempt that has this `OutputGraph`."""
+    log = getattr(output, _ATTRIBUTE, None)
+    if log is None:
+        log = EffectLog()
+        setattr(output, _ATTRIBUTE, log)
+    return log

@@ -1,0 +1,114 @@
+"""Run a part of a check in a forked child process; only the data that it returns remains."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from io import BytesIO
+from typing import IO, Any, TypeVar
+
+import torch
+
+from dynx._torch.compilation.anew import without_worker_processes
+from dynx.errors import UsageError
+
+T = TypeVar("T")
+
+
+class ChildDied(Exception):
+    """The child process ended without a result; the text says how, such as "signal SIGSEGV"."""
+
+
+def refuse_if_impossible() -> None:
+    """Raise UsageError where a process cannot be forked, or where its child could not use torch."""
+    if not hasattr(os, "fork"):
+        raise UsageError(f'isolate="fork" is not possible on {sys.platform}, which has no fork\n  pass isolate="copy"')
+    if torch.cuda.is_available():  # Dynamo asks for the properties of the device, whatever it compiles
+        raise UsageError(
+            'isolate="fork" is not possible here: CUDA is available, and a forked process cannot use it\n'
+            '  pass isolate="copy", or hide the GPUs: CUDA_VISIBLE_DEVICES= python ...'
+        )
+
+
+def in_child(work: Callable[[], T]) -> T:
+    """Return what a function returns in a forked child process, in which torch has one thread.
+
+    Torch: a child of a process that has used OpenMP hangs at its first operator if that uses several threads.
+
+    Raises:
+        ChildDied: the child ended before the function returned.
+        UsageError: its result cannot be pickled; or what the function raised.
+    """
+    with tempfile.TemporaryFile() as file:
+        pid = _fork()
+        if pid == 0:
+            _run(work, file)
+        try:
+            _, status = os.waitpid(pid, 0)
+        except BaseException:  # such as a KeyboardInterrupt, after which nobody waits for the child
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
+        code = os.waitstatus_to_exitcode(status)
+        if code != 0:
+            raise ChildDied(f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}")
+        file.seek(0)
+        result, error = torch.load(file, weights_only=False)
+    if error is not None:
+        raise error
+    return result
+
+
+def packed(value: Any) -> bytes:
+    """Return a value as bytes, with the elements that its tensors have now."""
+    buffer = BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+def unpacked(data: bytes) -> Any:
+    """Return the value that `packed` was given."""
+    return torch.load(BytesIO(data), weights_only=False)
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, for a process with several threads
+        return os.fork()
+
+
+def _run(work: Callable[[], Any], file: IO[bytes]) -> None:
+    """Write what a function returns or raises, and end the process without what is registered with `atexit`."""
+    code = 1
+    try:
+        torch.set_num_threads(1)
+        result: tuple[Any, Exception | None]
+        try:
+            with without_worker_processes():
+                result = work(), None
+        except Exception as error:  # noqa: BLE001 - it is raised in the parent
+            result = None, _portable(error)
+        try:
+            data = packed(result)
+        except Exception as error:  # noqa: BLE001 - whatever an object raises that cannot be pickled
+            text = f"what the function returns or changes cannot be passed between processes: {error}"
+            data = packed((None, UsageError(f'{text}\n  pass isolate="copy"')))
+        file.write(data)
+        file.flush()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _portable(error: Exception) -> Exception:
+    """Return an exception that can be pickled, with the same text."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - see `packed`
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

@@ -1,0 +1,99 @@
+"""Records of side effects: what traced code mutates, and whether the compiled code repeats it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dynx.records.location import Location
+from dynx.records.record import Record
+from dynx.records.shown import Shown
+
+EffectKind = Literal["attribute", "items", "position", "cell", "global"]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect(Record):
+    """A side effect of traced code on an object that exists outside of it, which compiled code repeats after its graph has run.
+
+    `before` and `after` are texts of the value before the trace and after its last mutation: of an attribute, cell or global,
+    of a container's items, or of the position of an iterator. Tensors show dtype and sizes.
+    """
+
+    source: str  # "L['self'].step"; "a new Tags" for an object that the traced code created
+    kind: EffectKind
+    after: str
+    before: str = ""
+    location: Location | None = None  # of the last mutation; for one in a method of a container's subclass, in that method
+    stack: tuple[Location, ...] = ()  # from the compiled function to that line
+    emitted: bool | None = None  # whether the compiled code repeats it; None while it is traced
+    announced: bool = True  # False: Dynamo changed its copy of the container and did not note that
+    order: int = 0  # of its first mutation, in the order of the program
+    code: str = ""  # the source line at `location.own`
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the compiled code does not repeat the mutation, so that the object keeps its old value."""
+        return self.emitted is False
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation(Record):
+    """One mutation while tracing; several mutations of one object are one `Effect`."""
+
+    source: str
+    kind: EffectKind
+    location: Location | None
+    stack: tuple[Location, ...] = ()
+    announced: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FrameEffects(Shown):
+    """The side effects of one compiled graph, in the order in which the compiled code repeats them after the graph has run."""
+
+    generation: int
+    id: str  # compile id, "0/1"
+    location: Location  # of the compiled function
+    effects: tuple[Effect, ...]
+    events: tuple[Mutation, ...] = ()  # in the order of the program
+    reason: str = ""  # why the graph ended, in torch's words: "return_value", or the graph break
+    replays: bool = True  # False: `torch._dynamo.config.replay_side_effects` was off, so that no side effect is repeated
+
+    @property
+    def dropped(self) -> tuple[Effect, ...]:
+        """The side effects that Dynamo noted and that the compiled code does not repeat."""
+        return tuple(effect for effect in self.effects if effect.is_lost and effect.announced)
+
+    @property
+    def unannounced(self) -> tuple[Effect, ...]:
+        """The side effects that Dynamo did not note, and that the compiled code therefore does not repeat."""
+        return tuple(effect for effect in self.effects if effect.is_lost and not effect.announced)
+
+
+@dataclass(frozen=True, slots=True)
+class EffectReport(Shown):
+    """The side effects of all graphs that were compiled while they were recorded."""
+
+    frames: tuple[FrameEffects, ...] = ()
+
+    @property
+    def dropped(self) -> tuple[Effect, ...]:
+        """The side effects of all graphs that Dynamo noted and compiled code does not repeat."""
+        return tuple(effect for frame in self.frames for effect in frame.dropped)
+
+    @property
+    def unannounced(self) -> tuple[Effect, ...]:
+        """The side effects of all graphs that Dynamo did not note, so that compiled code does not repeat them."""
+        return tuple(effect for frame in self.frames for effect in frame.unannounced)
+
+
+@dataclass(frozen=True, slots=True)
+class Modified(Record):
+    """What traced code has changed of one object so far; false if nothing."""
+
+    items: bool
+    attributes: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.items or bool(self.attributes)

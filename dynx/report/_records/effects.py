@@ -1,0 +1,37 @@
+"""Blocks of what `effects.record` returns: a table of the side effects of each compiled graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dynx.advice import spoken
+from dynx.records.effects import Effect, EffectReport, FrameEffects
+from dynx.report import _words as words
+from dynx.report._records.block import Block
+
+
+def of_report(report: EffectReport) -> Iterator[Block]:
+    """Yield a block for each compiled graph; one that says so if none has side effects."""
+    for frame in report.frames:
+        yield from of_frame(frame)
+    if not report.frames:
+        yield Block("no side effects", "no compiled function changed an object that exists outside of it")
+
+
+def of_frame(frame: FrameEffects) -> Iterator[Block]:
+    """Yield the side effects of a graph in the order in which compiled code repeats them."""
+    lost = sum(effect.is_lost for effect in frame.effects)
+    title = f"{frame.location.function} changes {words.plural(len(frame.effects), 'value')}"
+    rows = [
+        (spoken(effect.source), effect.before, effect.after, _repeated(effect), words.line(effect.location or frame.location))
+        for effect in frame.effects
+    ]
+    remark = f"[{frame.id}]" + (f", {lost} lost in compiled code" if lost else "")
+    notes = () if frame.replays else ("torch._dynamo.config.replay_side_effects is off: no mutation is repeated",)
+    yield Block(title, remark, ("what", "before", "then", "in compiled code", "where"), rows, notes)
+
+
+def _repeated(effect: Effect) -> str:
+    if not effect.is_lost:
+        return "repeated"
+    return "LOST: dropped" if effect.announced else "LOST: not noted"
