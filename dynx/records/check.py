@@ -34,7 +34,7 @@ class Diff(Record):
     compiled: str
     kind: DiffKind
     call: int = 0  # the first call at which it differs, from 0
-    location: Location | None = None  # of the function
+    location: Location | None = None  # of the last mutation of the object that Dynamo traced, or of the exception
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,9 @@ class CheckReport(Shown):
             return f"{reason}\n  pass arguments with tensors, or look for graph breaks with dynx.watch()"
         where = f"; it begins in {self.stage}" + (f" at {self.node}" if self.node else "") if self.stage else ""
         lines = [f"{self.name}: compiled with {self.backend}, it does something else than eager code{where}"]
-        lines += [f"  {diff.path}: eager {diff.eager}, compiled {diff.compiled} (call {diff.call})" for diff in self.diffs]
+        for diff in self.diffs:
+            at = f", {diff.location}" if diff.location is not None else ""
+            lines.append(f"  {diff.path}: eager {diff.eager}, compiled {diff.compiled} (call {diff.call}{at})")
         if self.shared:
             lines.append(f"  both sides used the same objects of {', '.join(self.shared)}, which cannot be copied")
         return "\n".join(lines)

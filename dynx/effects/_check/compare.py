@@ -61,7 +61,8 @@ def _of_errors(eager: Raised | None, compiled: Raised | None, call: int) -> Iter
         and eager.message in compiled.message
     )
     if not is_same:
-        yield _plain("exception", _error_text(eager), _error_text(compiled), "exception", call)
+        line = next((error.location for error in (eager, compiled) if error is not None and error.location is not None), None)
+        yield Difference(Diff("exception", _error_text(eager), _error_text(compiled), "exception", call, line))
 
 
 def _error_text(error: Raised | None) -> str:
@@ -77,7 +78,7 @@ def _of_facts(eager: Outcome, compiled: Outcome, call: int, tolerance: Tolerance
         one, other = eager.facts.get(path), compiled.facts.get(path)
         if path == "result" and (eager.error is not None or compiled.error is not None):
             reported.append(path)
-        if any(_is_below(path, outer) for outer in reported):
+        if any(is_below(path, outer) for outer in reported):
             continue
         difference = _of_fact(one, other, tolerance)
         if difference is None:
@@ -88,7 +89,7 @@ def _of_facts(eager: Outcome, compiled: Outcome, call: int, tolerance: Tolerance
         yield Difference(diff, *values)
 
 
-def _is_below(path: str, outer: str) -> bool:
+def is_below(path: str, outer: str) -> bool:
     """Return whether a path leads through another one."""
     return path.removeprefix("attributes of ") == outer or (path.startswith(outer) and path[len(outer)] in ".[{ ")
 

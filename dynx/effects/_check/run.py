@@ -8,22 +8,36 @@ import io
 import random
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 
+from dynx._torch.tracing.stack import RawFrame
+from dynx._trace.user_location import user_location
 from dynx.effects._check.facts import Description, Facts
 from dynx.effects._world.world import World
+from dynx.records.location import Location
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 
 class Raised(NamedTuple):
-    """An exception: the names of its class and base classes, and its message."""
+    """An exception: the names of its class and base classes, its message, and the user's line that raised it."""
 
     classes: tuple[str, ...]
     message: str
+    location: Location | None
+
+
+def _raised(error: BaseException) -> Raised:
+    classes = tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in type(error).__mro__)
+    stack = [
+        RawFrame(frame.f_code.co_filename, line, frame.f_code.co_qualname)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    return Raised(classes, str(error), user_location(stack))
 
 
 class Outcome(NamedTuple):
@@ -62,7 +76,7 @@ class Side:
                 with contextlib.redirect_stdout(output):
                     result = self._context.run(self._call, *call.args, **call.kwargs)
             except (Exception, SystemExit) as raised:  # noqa: BLE001 - an exception is one of the results that are compared
-                error = Raised(tuple(f"{cls.__module__}.{cls.__qualname__}" for cls in type(raised).__mro__), str(raised))
+                error = _raised(raised)
             finally:
                 modes_after = _modes()
                 _set_modes(modes)

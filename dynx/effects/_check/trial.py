@@ -18,6 +18,7 @@ from dynx._torch.compilation.anew import (
 from dynx._trace.bus import listen
 from dynx.effects._check.child import ChildDied, in_child, packed, unpacked
 from dynx.effects._check.compare import Difference, Tolerance, differences
+from dynx.effects._check.lines import with_lines
 from dynx.effects._check.reference import beyond_rounding
 from dynx.effects._check.run import Outcome, Side, random_restored, random_states
 from dynx.effects._world.code import own_code
@@ -60,7 +61,8 @@ def compare(program: Program, backend: Any) -> Trial:
     """Make all calls eagerly and compiled with a backend, and return the differences."""
     found, records, shared = (_in_children if program.forks else _in_turn)(program, backend)
     first = {one.diff.path: one.diff for one in reversed(found)}
-    return Trial(tuple(sorted(first.values(), key=lambda diff: diff.call)), records, shared)
+    diffs = with_lines(sorted(first.values(), key=lambda diff: diff.call), records, program.fn)
+    return Trial(diffs, records, shared)
 
 
 class _Compared(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dynx.records.check import CheckReport
+from dynx.records.check import CheckReport, Diff
 from dynx.report import _words as words
 from dynx.report._records.block import Block
 
@@ -20,8 +20,13 @@ def of_check(report: CheckReport) -> Iterator[Block]:
     else:
         yield Block(f"{report.name} does something else compiled", calls, notes=tuple(_notes(report)))
     if report.diffs:
-        rows = [(diff.path, diff.eager, diff.compiled, str(diff.call)) for diff in report.diffs]
-        yield Block(words.plural(len(rows), "difference"), "", ("what", "eager", "compiled", "#call"), rows)
+        rows = [(diff.path, diff.eager, diff.compiled, _line_of(diff), str(diff.call)) for diff in report.diffs]
+        yield Block(words.plural(len(rows), "difference"), "", ("what", "eager", "compiled", "line", "#call"), rows)
+
+
+def _line_of(diff: Diff) -> str:
+    """Format the line that last changed the object, or that raised."""
+    return words.line(diff.location) if diff.location is not None else ""
 
 
 def _notes(report: CheckReport) -> Iterator[str]:
