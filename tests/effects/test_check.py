@@ -1,10 +1,12 @@
 """What `check` compares, what it leaves behind, and what it says when it cannot tell."""
 
 import contextlib
+import inspect
 import io
 import json
 import random
 import threading
+from collections import OrderedDict
 
 import pytest
 import torch
@@ -304,3 +306,56 @@ def test_views_of_a_report():
     assert "does something else compiled" in screen.getvalue()
     assert "result" in report._repr_html_()
     assert json.loads(report.to_json())["diffs"][0]["path"] == "result"
+
+
+seen = OrderedDict(a=1, b=2)
+
+
+class Holding(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.names = OrderedDict(a=1, b=2)
+
+    def forward(self, value, cache, *, other):
+        self.names.move_to_end("a")
+        torch._dynamo.graph_break()
+        cache.move_to_end("a")
+        other.move_to_end("a")
+        seen.move_to_end("a")
+        return value + 1
+
+
+def test_differences_name_the_line_of_the_mutation():
+    local = OrderedDict(a=1, b=2)
+
+    def forward(value):
+        local.move_to_end("a")
+        local.move_to_end("b")
+        local.move_to_end("a")
+        return value + 1
+
+    def line_of(function, text):
+        source, first = inspect.getsourcelines(function)
+        return [first + index for index, line in enumerate(source) if text in line]
+
+    (diff,) = dynx.check(forward, x()).diffs
+    assert (diff.path, diff.location.line) == ("closure.local", line_of(forward, "move_to_end")[-1])
+    report = dynx.check(Holding(), x(), OrderedDict(a=1, b=2), other=OrderedDict(a=1, b=2))
+    names = {"self.names": "self.names", "args[1]": "cache", "kwargs.other": "other"}
+    assert {diff.path: diff.location.line for diff in report.diffs} == {
+        path: line_of(Holding.forward, f"{name}.move_to_end")[0] for path, name in names.items()
+    }
+    assert f"test_check.py:{report.diffs[0].location.line}" in report.text
+
+
+def test_an_exception_names_the_line_that_raised():
+    def raises(value):
+        if value.sum() > 0:
+            raise ValueError("positive")
+        return value
+
+    def backend(gm, _):
+        return lambda *args: [out * 0 for out in gm(*args)]
+
+    (diff,) = dynx.check(raises, torch.ones(2), backend=backend, calls=1).diffs
+    assert (diff.path, diff.location.line) == ("exception", raises.__code__.co_firstlineno + 2)

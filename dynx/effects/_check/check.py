@@ -69,8 +69,8 @@ def check(
         compiled, `assert_ok()`.
 
     Raises:
-        UsageError: an argument is of the wrong type; or, with `isolate="fork"`, CUDA is available, the system has no fork, or
-            eager code ends the process.
+        UsageError: an argument is of the wrong type; or, with `isolate="fork"`, CUDA is available, the system has no fork,
+            eager code ends the process, or gradients are needed and torch, built for CUDA, has computed some before.
 
     Example:
         >>> import torch, dynx

@@ -69,7 +69,8 @@ def _error_text(error: Raised | None) -> str:
     if error is None:
         return "none"
     lines = error.message.strip().splitlines()
-    return f"{error.classes[0].rpartition('.')[2]}: {lines[0] if lines else ''}".rstrip(": ")
+    text = " ".join(lines[: 2 if lines and lines[0].endswith("raised:") else 1])  # the second is what a backend raised
+    return f"{error.classes[0].rpartition('.')[2]}: {text}".rstrip(": ")
 
 
 def _of_facts(eager: Outcome, compiled: Outcome, call: int, tolerance: Tolerance) -> Iterator[Difference]:

@@ -1,4 +1,4 @@
-"""Find the line of the user that a difference is about: the last mutation that Dynamo traced of the object, or the exception."""
+"""Find the line of the user that a difference is about: of the last mutation of the object, or of the exception."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ _OF_THE_CALL = (
     (re.compile(r"^G\['__import_\w+'\]\."), "globals."),
     (re.compile(r"^G\['(\w+)'\]"), r"globals.\1"),
 )
+_CELL = re.compile(r"^L\['fn'\](?:\.__func__)?\.__closure__\[(\d+)\]\.cell_contents")
 _LOCAL = re.compile(r"^L\['(\w+)'\]")
 
 
@@ -63,7 +64,7 @@ class _Names:
     def __init__(self, fn: Any) -> None:
         unwrapped = unwrap(fn)
         code: CodeType | None = unwrapped.code
-        self._free = frozenset(code.co_freevars) if code is not None else frozenset()
+        self._free = code.co_freevars if code is not None else ()
         self._parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code is not None else ()
         is_bound = unwrapped.module is not None or unwrapped.bound_self is not None
         self._positional = ("self",) if is_bound else ()
@@ -71,6 +72,9 @@ class _Names:
     def paths_of(self, effect: Effect) -> Iterator[str]:
         """Yield the paths at which a difference of the mutated object may be."""
         source = effect.source
+        if (cell := _CELL.match(source)) is not None and int(cell[1]) < len(self._free):
+            yield f"closure.{self._free[int(cell[1])]}{source[cell.end() :]}"
+            return
         for pattern, path in _OF_THE_CALL:
             path, is_found = pattern.subn(path, source)
             if is_found:

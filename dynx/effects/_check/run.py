@@ -49,6 +49,13 @@ class Outcome(NamedTuple):
     random: dict[str, Any]  # states of the random number generators
     gradients: dict[str, torch.Tensor] | str  # of the leaves by path; a text if they cannot be computed
 
+    def errors(self) -> Iterator[str]:
+        """Yield the messages of all exceptions."""
+        if self.error is not None:
+            yield self.error.message
+        if isinstance(self.gradients, str):
+            yield self.gradients
+
 
 class Side:
     """Calls a function in its world, one call after the other, each with the random numbers that the call before left.

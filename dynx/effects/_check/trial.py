@@ -27,6 +27,9 @@ from dynx.errors import UsageError
 from dynx.records.check import Diff
 from dynx.records.record import Record
 
+# torch's autograd engine, where it was built for CUDA and has run in the parent process
+_NO_GRADIENTS = "autograd's threading in combination with fork-based multiprocessing"
+
 
 class Program(NamedTuple):
     """A function that is not compiled, the arguments of its calls, further state, and how far numbers may differ."""
@@ -122,6 +125,11 @@ def _compiled_outcomes(program: Program, backend: Any, states: dict[str, Any]) -
 
 def _outcome(side: Side, index: int) -> bytes:
     outcome: Outcome = side.run(index)
+    if any(_NO_GRADIENTS in text for text in outcome.errors()):
+        raise UsageError(
+            "a forked process cannot compute gradients here: torch has started its threads for them\n"
+            '  pass isolate="copy", or check before the program\'s first backward'
+        )
     return packed(outcome)  # now: the next call may change the same tensors
 
 
