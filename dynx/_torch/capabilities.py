@@ -332,6 +332,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "inductor_settings": ("torch._inductor.config:patch", "dynx.check with random numbers, and in a forked process"),
     "bytecode_hook": ("torch._dynamo.convert_frame:register_bytecode_hook", "dynx.check"),
     "counters": ("torch._dynamo.utils:counters", "dynx.check"),
+    "global_names": ("torch._dynamo.utils:CleanupManager.instance", "dynx.check"),
     "deleted_guards": ("torch._dynamo.guards:DeletedGuardManagerWrapper", "guards.evict"),
     "guard_tree": ("torch._C._dynamo.guards:DictGuardManager.get_key_value_managers", "guards.inspect"),
     "set_eval_frame": ("torch._C._dynamo.eval_frame:set_eval_frame", "dynx.would_recompile, and the entries that a call runs"),

@@ -52,6 +52,7 @@ class CheckReport(Shown):
     stage: str = ""  # at which a difference begins: "Dynamo", "AOTAutograd", "decompositions and partition", or the backend
     node: str = ""  # the first node of a graph that makes it, with `bisect=True`
     node_location: Location | None = None
+    raised: str = ""  # what both sides raised, in the first call that did
 
     @property
     def is_vacuous(self) -> bool:
@@ -77,6 +78,8 @@ class CheckReport(Shown):
             return f"{self.name}: compiled with {self.backend}, {self.calls} calls do the same as eager code"
         if self.is_vacuous:
             reason = f"{self.name}: VACUOUS, nothing was compiled: the calls ran eagerly on both sides"
+            if self.raised:
+                return f"{reason}, and raised {self.raised}\n  pass arguments with which the function returns"
             return f"{reason}\n  pass arguments with tensors, or look for graph breaks with dynx.watch()"
         where = f"; it begins in {self.stage}" + (f" at {self.node}" if self.node else "") if self.stage else ""
         lines = [f"{self.name}: compiled with {self.backend}, it does something else than eager code{where}"]

@@ -359,3 +359,37 @@ def test_an_exception_names_the_line_that_raised():
 
     (diff,) = dynx.check(raises, torch.ones(2), backend=backend, calls=1).diffs
     assert (diff.path, diff.location.line) == ("exception", raises.__code__.co_firstlineno + 2)
+
+
+def breaks(value):
+    value = value + 1
+    torch._dynamo.graph_break()
+    return value * 2
+
+
+def test_fullgraph_of_a_compiled_function_is_kept():
+    report = dynx.check(torch.compile(breaks, backend="eager", fullgraph=True), x())
+    assert [diff.path for diff in report.diffs] == ["exception"]
+    assert "graph_break" in report.diffs[0].compiled
+    assert dynx.check(torch.compile(breaks, backend="eager"), x()).ok
+
+
+ALIASES = ("__import_", "__builtins_dict__")
+
+
+def test_names_that_dynamo_gives_to_compiled_code_are_removed():
+    """Torch itself leaves them in the module until Python exits, as it does with the two aliases that are left here."""
+    before = set(globals())
+    report = dynx.check(breaks, x())
+    assert report.ok
+    assert len(report.graph_breaks) == 1
+    assert {name for name in set(globals()) - before if not name.startswith(ALIASES)} == set()
+    assert dynx.check(breaks, x()).ok
+
+
+def test_what_both_sides_raise_is_told():
+    report = dynx.check(breaks)
+    assert report.is_vacuous
+    assert report.raised == "TypeError: breaks() missing 1 required positional argument: 'value'"
+    for text in (report.text, report._repr_html_()):
+        assert "missing 1 required positional argument" in text

@@ -29,19 +29,27 @@ def backend_of(compiled: Any) -> Any | None:
     return innermost_backend(cells["callback"].cell_contents) if "callback" in cells else None
 
 
-def compile_anew(fn: Callable[..., Any], backend: Any) -> Callable[..., Any]:
+def is_fullgraph(compiled: Any) -> bool:
+    """Return whether a function that torch.compile returned raises at graph breaks. Torch: `OptimizeContext.fullgraph`."""
+    code = getattr(compiled, "__code__", None)
+    cells = dict(zip(code.co_freevars, compiled.__closure__ or (), strict=True)) if code is not None else {}
+    return "self" in cells and bool(getattr(cells["self"].cell_contents, "fullgraph", False))
+
+
+def compile_anew(fn: Callable[..., Any], backend: Any, *, fullgraph: bool = False) -> Callable[..., Any]:
     """Compile a function with a new backend object, so that it has no cache entries yet.
 
     Args:
         fn: A function or module that is not compiled.
         backend: The name of a backend, a backend, or one that `backend_of` returned.
+        fullgraph: As in torch.compile.
     """
     require("optimize", "optimize_context", "innermost_backend")
     key = SimpleNamespace(value=object(), settings={})
     inner = backend if hasattr(backend, "compiler_name") else torch_backend(backend)
     unequal = keyed_backend(inner, key, lambda: key.value)
     return compiler(
-        unequal, fullgraph=False, dynamic=None, guard_filter_fn=None, recompile_limit=None, prepare=lambda context: None
+        unequal, fullgraph=fullgraph, dynamic=None, guard_filter_fn=None, recompile_limit=None, prepare=lambda context: None
     )(_with_code_of_its_own(fn))
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 
-from dynx._torch.compilation.anew import backend_of
+from dynx._torch.compilation.anew import backend_of, is_fullgraph
 from dynx._torch.compilation.unwrap import unwrap
 from dynx._torch.tracing.stack import RawFrame
 from dynx._trace.user_location import first_line, location_of
@@ -47,7 +47,7 @@ def check(
     random number generators; and the gradients of the result.
 
     Args:
-        fn: A function, method or module, compiled or not; one that is compiled keeps its backend.
+        fn: A function, method or module, compiled or not; one that is compiled keeps its backend and `fullgraph`.
         args: Positional arguments.
         inputs: Arguments of further calls: a tuple of positional arguments, or a single one. Other sizes and values find
             guards that are missing.
@@ -91,8 +91,8 @@ def check(
         refuse_if_impossible()
         if bisect:
             raise UsageError('bisect=True needs one process\n  pass isolate="copy"')
-    original, chosen = _original_and_backend(fn, backend)
-    program = Program(original, all_calls, state or {}, Tolerance(rtol, atol), isolate == "fork")
+    original, chosen, fullgraph = _original_and_settings(fn, backend)
+    program = Program(original, all_calls, state or {}, Tolerance(rtol, atol), isolate == "fork", fullgraph)
     try:
         trial = compare(program, chosen)
     except RecursionError:
@@ -108,11 +108,17 @@ def _report(program: Program, backend: Any, trial: Trial) -> CheckReport:
         trial.diffs,
         len(program.calls),
         sum(isinstance(record, Compile) and bool(record.nodes) for record in trial.records),
-        tuple(record for record in trial.records if isinstance(record, GraphBreak)),
+        tuple(_distinct(record for record in trial.records if isinstance(record, GraphBreak))),
         name_of(backend),
         _location_of(program.fn),
         trial.shared,
+        raised=trial.raised,
     )
+
+
+def _distinct(breaks: Iterable[GraphBreak]) -> Iterable[GraphBreak]:
+    """Return each graph break once: Dynamo meets it again when it compiles the frame of that line on its own."""
+    return {(one.location.own, one.reason): one for one in reversed([*breaks])}.values()
 
 
 def _with_stage(report: CheckReport, program: Program, backend: Any, *, bisect: bool) -> CheckReport:
@@ -153,12 +159,14 @@ def _calls_of(args: tuple[Any, ...], kwargs: dict[str, Any], inputs: Any, calls:
     return [call for call in (*first, *further) for _ in range(calls)]
 
 
-def _original_and_backend(fn: Any, backend: Any) -> tuple[Any, Any]:
+def _original_and_settings(fn: Any, backend: Any) -> tuple[Any, Any, bool]:
+    """Return the function that is not compiled, the backend to use, and whether graph breaks raise."""
     unwrapped = unwrap(fn)
     compiled = backend_of(unwrapped.compiled) if unwrapped.compiled is not None else None
     original = unwrapped.original if compiled is not None else fn
     original = unwrapped.module if compiled is not None and unwrapped.module is not None else original
-    return original, backend if backend is not None else compiled if compiled is not None else "eager"
+    chosen = backend if backend is not None else compiled if compiled is not None else "eager"
+    return original, chosen, compiled is not None and is_fullgraph(unwrapped.compiled)
 
 
 def _location_of(fn: Any) -> Location | None:

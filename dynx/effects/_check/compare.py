@@ -61,13 +61,16 @@ def _of_errors(eager: Raised | None, compiled: Raised | None, call: int) -> Iter
         and eager.message in compiled.message
     )
     if not is_same:
-        line = next((error.location for error in (eager, compiled) if error is not None and error.location is not None), None)
-        yield Difference(Diff("exception", _error_text(eager), _error_text(compiled), "exception", call, line))
+        errors = [error for error in (eager, compiled) if error is not None]
+        line = next((error.location for error in errors if error.location is not None), None)
+        texts = (error_text(error) or "none" for error in (eager, compiled))
+        yield Difference(Diff("exception", *texts, "exception", call, line))
 
 
-def _error_text(error: Raised | None) -> str:
+def error_text(error: Raised | None) -> str:
+    """Return the class and message of an exception on one line; an empty text for None."""
     if error is None:
-        return "none"
+        return ""
     lines = error.message.strip().splitlines()
     text = " ".join(lines[: 2 if lines and lines[0].endswith("raised:") else 1])  # the second is what a backend raised
     return f"{error.classes[0].rpartition('.')[2]}: {text}".rstrip(": ")

@@ -17,7 +17,7 @@ from dynx._torch.compilation.anew import (
 )
 from dynx._trace.bus import listen
 from dynx.effects._check.child import ChildDied, in_child, packed, unpacked
-from dynx.effects._check.compare import Difference, Tolerance, differences
+from dynx.effects._check.compare import Difference, Tolerance, differences, error_text
 from dynx.effects._check.lines import with_lines
 from dynx.effects._check.reference import beyond_rounding
 from dynx.effects._check.run import Outcome, Side, random_restored, random_states
@@ -39,6 +39,7 @@ class Program(NamedTuple):
     state: Mapping[str, Any]
     tolerance: Tolerance
     forks: bool = False  # whether each side runs in a process of its own
+    fullgraph: bool = False  # whether graph breaks raise
 
     def eager(self, random: dict[str, Any], *, in_double: bool = False) -> Side:
         """Return the function in a new world."""
@@ -49,7 +50,7 @@ class Program(NamedTuple):
         """Return the compiled function in a new world, where its functions have code objects of their own."""
         world = World(self.fn, self.calls, self.state)
         stack.enter_context(own_code(world.functions))
-        return Side(world, compile_anew(world.fn, backend), random)
+        return Side(world, compile_anew(world.fn, backend, fullgraph=self.fullgraph), random)
 
 
 class Trial(NamedTuple):
@@ -58,26 +59,30 @@ class Trial(NamedTuple):
     diffs: tuple[Diff, ...]  # of each path the first one
     records: Sequence[Record]  # of the compilations
     shared: Mapping[str, int]
+    raised: str = ""  # what both sides raised, in the first call that did
 
 
 def compare(program: Program, backend: Any) -> Trial:
     """Make all calls eagerly and compiled with a backend, and return the differences."""
-    found, records, shared = (_in_children if program.forks else _in_turn)(program, backend)
+    found, records, shared, raised = (_in_children if program.forks else _in_turn)(program, backend)
     first = {one.diff.path: one.diff for one in reversed(found)}
     diffs = with_lines(sorted(first.values(), key=lambda diff: diff.call), records, program.fn)
-    return Trial(diffs, records, shared)
+    is_same = not any(diff.path == "exception" for diff in diffs)
+    return Trial(diffs, records, shared, next(filter(None, raised), "") if is_same else "")
 
 
 class _Compared(NamedTuple):
     found: list[Difference]
     records: Sequence[Record]
     shared: Mapping[str, int]
+    raised: Sequence[str]  # what eager code raised in each call; empty texts for calls that returned
 
 
 def _in_turn(program: Program, backend: Any) -> _Compared:
     """Make each call eagerly, then compiled, in this process."""
     records: list[Record] = []
     found: list[Difference] = []
+    raised: list[str] = []
     with random_restored(), _as_before(records), ExitStack() as stack:
         states = random_states()
         compiled = program.compiled(backend, states, stack)
@@ -86,7 +91,8 @@ def _in_turn(program: Program, backend: Any) -> _Compared:
             with torch.compiler.set_stance("force_eager"):
                 expected = eager.run(index)
             found += differences(expected, compiled.run(index), index, program.tolerance)
-        return _Compared(_without_rounding(program, found, states), records, eager.world.shared)
+            raised.append(error_text(expected.error))
+        return _Compared(_without_rounding(program, found, states), records, eager.world.shared, raised)
 
 
 def _in_children(program: Program, backend: Any) -> _Compared:
@@ -100,14 +106,17 @@ def _in_children(program: Program, backend: Any) -> _Compared:
         got, records = in_child(lambda: _compiled_outcomes(program, backend, states))
     except ChildDied as died:
         end = Difference(Diff("exception", "none", f"the process ends: {died}", "exception"))
-        return _Compared([end], (), {})
+        return _Compared([end], (), {}, ())
     found: list[Difference] = []
+    raised: list[str] = []
     for index, (one, other) in enumerate(zip(expected, got, strict=True)):
-        found += differences(unpacked(one), unpacked(other), index, program.tolerance)
+        outcome = unpacked(one)
+        found += differences(outcome, unpacked(other), index, program.tolerance)
+        raised.append(error_text(outcome.error))
     if not found:
-        return _Compared(found, records, {})
+        return _Compared(found, records, {}, raised)
     kept = in_child(lambda: _positions(found, _without_rounding(program, found, states)))
-    return _Compared([found[position] for position in kept], records, {})
+    return _Compared([found[position] for position in kept], records, {}, raised)
 
 
 def _eager_outcomes(program: Program, states: dict[str, Any]) -> list[bytes]:

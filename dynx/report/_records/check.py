@@ -13,7 +13,11 @@ def of_check(report: CheckReport) -> Iterator[Block]:
     """Yield whether both sides do the same, the differences, and what stands behind the statement."""
     calls = f"{words.plural(report.calls, 'call')}, {words.plural(report.compiles, 'graph')} compiled with {report.backend}"
     if report.is_vacuous:
-        notes = ("pass arguments with tensors; functions that raise, or that torch.compile skips, cannot be compared",)
+        notes = (
+            ()
+            if report.raised
+            else ("pass arguments with tensors; functions that raise, or that torch.compile skips, cannot be compared",)
+        )
         yield Block(f"{report.name}: VACUOUS, nothing was compiled", calls, notes=(*notes, *_notes(report)))
     elif report.ok:
         yield Block(f"{report.name} does the same compiled", calls, notes=tuple(_notes(report)))
@@ -30,6 +34,8 @@ def _line_of(diff: Diff) -> str:
 
 
 def _notes(report: CheckReport) -> Iterator[str]:
+    if report.raised:
+        yield f"both sides raise {report.raised}"
     if report.stage:
         yield f"it begins in {report.stage}" + (f", at {report.node}" if report.node else "")
     if report.node_location is not None:
