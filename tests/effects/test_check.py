@@ -393,3 +393,25 @@ def test_what_both_sides_raise_is_told():
     assert report.raised == "TypeError: breaks() missing 1 required positional argument: 'value'"
     for text in (report.text, report._repr_html_()):
         assert "missing 1 required positional argument" in text
+
+
+@pytest.mark.parametrize("make", [dict, OrderedDict])
+def test_views_of_dicts(make):
+    """Compiled code stores a view of a new dict, which changes of the old one do not reach."""
+
+    def forward(names, value):
+        names["view"] = names.keys()
+        return value + 1
+
+    report = dynx.check(forward, make(a=1), x(), calls=1)
+    assert {diff.kind for diff in report.diffs} == {"sharing"}
+    names = make(a=1)
+    assert dynx.check(lambda view, value: value + len(view), names.values(), x()).ok
+
+
+def test_an_object_that_contains_itself():
+    def forward(items, value):
+        items.append(items)
+        return value + 1
+
+    assert [diff.path for diff in dynx.check(forward, [1], x(), calls=1).diffs] == ["args[0][1]"]

@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from dynx._bytecode.cells import is_filled
 from dynx._trace.safe_read import text_of
-from dynx.effects._world.layout import CONTAINERS, attributes_of, built_in_base, is_constant, slots_of
+from dynx.effects._world.layout import CONTAINERS, attributes_of, built_in_base, is_constant, slots_of, view_of
 
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
 _OF_COMPILATION = re.compile(
@@ -100,6 +100,9 @@ class Description:
         elif cls is MethodType:
             self.facts[path] = Fact("method", value.__func__.__qualname__, "value", value.__func__.__qualname__)
             self._describe(f"{path}.__self__", value.__self__)
+        elif (view := view_of(value)) is not None:
+            self.facts[path] = Fact(_name_of(cls), "", "value", _name_of(cls))
+            self._describe(f"{path}.mapping", view[1])
         elif cls.__module__ == "numpy" and hasattr(value, "dtype"):
             self._describe_array(path, value)
         elif base in CONTAINERS:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from dynx._bytecode.cells import is_filled
-from dynx.effects._world.layout import CONTAINERS, attributes_of, built_in_base, is_constant, slots_of
+from dynx.effects._world.layout import CONTAINERS, attributes_of, built_in_base, is_constant, slots_of, view_of
 from dynx.effects._world.tensors import TensorCopier
 
 _OF_TORCH = ("torch._dynamo", "torch._inductor", "torch._C", "torch.cuda", "torch.distributed")  # caches, devices, processes
@@ -120,6 +120,9 @@ class Copier:
             partial = functools.partial(self.copy(value.func), *arguments, **self.copy(value.keywords))
             self._copy_attributes(value, partial)
             return partial
+        if (view := view_of(value)) is not None:
+            make, mapping = view
+            return make(self.copy(mapping))
         if cls is weakref.ref:
             target = value()
             return value if target is None else weakref.ref(self.copy(target))

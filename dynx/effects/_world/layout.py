@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+import gc
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -68,6 +69,22 @@ def built_in_base(cls: type) -> type:
 def is_container(cls: type) -> bool:
     """Return whether a class is one of `CONTAINERS`; from Python 3.12 on, deque and defaultdict are heap types too."""
     return any(cls is container for container in CONTAINERS)
+
+
+_VIEWS = {
+    type(make(mapping())): make
+    for mapping, makes in (
+        (dict, (dict.keys, dict.values, dict.items)),
+        (OrderedDict, (OrderedDict.keys, OrderedDict.values, OrderedDict.items)),
+    )
+    for make in makes
+}
+
+
+def view_of(value: Any) -> tuple[Callable[[Any], Any], Any] | None:
+    """Return for a view of a dict the method that makes such views, and the dict; None for other objects."""
+    make = _VIEWS.get(type(value))
+    return None if make is None else (make, gc.get_referents(value)[0])
 
 
 def slots_of(value: Any) -> Iterator[tuple[str, MemberDescriptorType, Any]]:
