@@ -87,6 +87,27 @@ def test_full_deques_in_random_sequences_of_mutations(seed):
             assert outcome.differs == bool(outcome.lost), code
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "o.append(9); o.append(o.popleft())",
+        "o.append(9); o.append(8); n = o.popleft(); o.append(n)",
+        "o.append(9); o.append(8); n = o.pop(); o.append(n)",
+        "o.append(9); o.popleft(); o.extend([5, 6])",
+    ],
+)
+def test_a_full_deque_that_stores_what_it_gave_up(code):
+    """Dynamo takes the item from a deque that holds too many."""
+    outcome = mutations.run(mutations.Program("full deque", code))
+    assert outcome.differs == bool(outcome.lost) == ("popleft" in code and "extend" not in code)
+
+
+def test_text_of_a_full_deque_shows_what_it_has_room_for():
+    log = recorded(lambda window, x: (window.append(4), x + 1)[1], deque([1, 2, 3], maxlen=3), torch.ones(2))
+    (effect,) = log.frames[0].effects
+    assert (effect.before, effect.after) == ("deque([1, 2, 3], maxlen=3)", "deque([2, 3, 4], maxlen=3)")
+
+
 class Model:
     def __init__(self):
         self.step, self.history, self.names = 0, [], {"a": 1}

@@ -112,7 +112,7 @@ def _contents_effect(output: Any, log: EffectLog, tracked: Tracked, real: Any) -
     else:
         clears = tracked.container is not variable or stored(variable, "should_reconstruct_all") is not False
         written = _is_written(log, (variable, tracked.container)) and tracked.is_repeated(after, clears=clears)
-        texts = "" if real is None else show_value(real), show(output.root_tx, variable)
+        texts = "" if real is None else show_value(real), _after(output, tracked)
     last = mutations[-1] if mutations else None
     yield RawEffect(
         source,
@@ -123,6 +123,16 @@ def _contents_effect(output: Any, log: EffectLog, tracked: Tracked, real: Any) -
         _order(log, mutations[0]) if mutations else len(log.mutations),
         any(mutation.announced for mutation in mutations),
     )
+
+
+def _after(output: Any, tracked: Tracked) -> str:
+    """Return the text of a container's contents as the bytecode leaves them: of a full deque, those that it has room for."""
+    text, bounded = show(output.root_tx, tracked.variable), tracked.bounded
+    items = stored(tracked.container, "items") if bounded is not None else None
+    if bounded is None or items is None:
+        return text
+    kept = [show(output.root_tx, item) for item in [*items][-bounded.maxlen :]] if bounded.maxlen else []
+    return f"{text.partition('(')[0]}([{', '.join(kept)}], maxlen={bounded.maxlen})"
 
 
 def _is_of_optimizer(source: Any) -> bool:

@@ -44,7 +44,7 @@ class Tracked:
 
     def is_unchanged(self, after: Contents) -> bool:
         """Return whether the program leaves the contents as they were."""
-        is_held = self.bounded is None or self.bounded.held == self.before.tokens()
+        is_held = self.bounded is None or (self.bounded.held == self.before.tokens() and not self.bounded.is_misread)
         return is_held and is_same(self.before, after)
 
     def is_repeated(self, after: Contents, *, clears: bool) -> bool:
@@ -89,12 +89,20 @@ class EffectLog:
             variable = tracked.variable
         self.mutations.append(Mutation(variable, name, stack_parts()))
 
-    def call(self, container: Any) -> Callable[[], None] | None:
-        """Return a function to call after a method of a tracked list: it adds a mutation that Dynamo has not noted."""
+    def call(self, container: Any, method: str, *, is_used: bool) -> Callable[[], None] | None:
+        """Return a function to call after a method of a tracked list: it adds a mutation that Dynamo has not noted.
+
+        Args:
+            container: The variable of a list or deque.
+            method: The name of its method.
+            is_used: Whether traced code uses what the method returns.
+        """
         tracked = self._by_id.get(id(container))
         if tracked is None:
             return None
         tracked.follow()
+        if tracked.bounded is not None and (is_used or method == "insert"):
+            tracked.bounded.read(method)
         noted, size = len(self.mutations), size_of(tracked.container)
 
         def after() -> None:

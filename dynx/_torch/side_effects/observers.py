@@ -60,9 +60,17 @@ def _on_attribute(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _on_list_method(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:
-    log = getattr(args[1].output, "dynx_effect_log", None)
-    end = log.call(args[0]) if log is not None else None
+    variable, tx = args[:2]
+    log = getattr(tx.output, "dynx_effect_log", None)
+    name = args[2] if len(args) > 2 else kwargs["name"]
+    end = log.call(variable, name, is_used=_is_result_used(tx)) if log is not None else None
     return None if end is None else lambda result, raised: end()
+
+
+def _is_result_used(tx: Any) -> bool:
+    """Return whether traced code uses the result of its present call. Torch: `instruction_pointer`, of the next instruction."""
+    next_one = tx.instruction_pointer
+    return next_one is None or next_one >= len(tx.instructions) or tx.instructions[next_one].opname != "POP_TOP"
 
 
 def _on_code(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After | None:

@@ -63,8 +63,8 @@ def _of_errors(eager: Raised | None, compiled: Raised | None, call: int) -> Iter
     if not is_same:
         errors = [error for error in (eager, compiled) if error is not None]
         line = next((error.location for error in errors if error.location is not None), None)
-        texts = (error_text(error) or "none" for error in (eager, compiled))
-        yield Difference(Diff("exception", *texts, "exception", call, line))
+        one, other = (error_text(error) or "none" for error in (eager, compiled))
+        yield Difference(Diff("exception", one, other, "exception", call, line))
 
 
 def error_text(error: Raised | None) -> str:

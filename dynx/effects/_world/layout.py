@@ -71,13 +71,8 @@ def is_container(cls: type) -> bool:
     return any(cls is container for container in CONTAINERS)
 
 
-_VIEWS = {
-    type(make(mapping())): make
-    for mapping, makes in (
-        (dict, (dict.keys, dict.values, dict.items)),
-        (OrderedDict, (OrderedDict.keys, OrderedDict.values, OrderedDict.items)),
-    )
-    for make in makes
+_VIEWS: dict[type, Callable[[Any], Any]] = {
+    type(make(mapping())): make for mapping in (dict, OrderedDict) for make in (mapping.keys, mapping.values, mapping.items)
 }
 
 
