@@ -75,7 +75,7 @@ def _full_deque(effect: Effect) -> tuple[Rule, str, str]:
     maxlen = match[1] if match else "?"
     name = spoken(effect.source)
     title = f"{name} has maxlen={maxlen}, which compiled code applies too late: it keeps the last {maxlen} items"
-    return FULL_DEQUE, title, f"only append at the right end (append, extend), {_OUTSIDE}"
+    return FULL_DEQUE, title, f"use a list and cut it: items.append(item); del items[:-{maxlen}], {_OUTSIDE}"
 
 
 def _evidence(effect: Effect) -> Iterator[str]:
