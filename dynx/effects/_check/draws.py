@@ -15,17 +15,23 @@ def _is_random(operator: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in operator.tags
 
 
+_LOW = (torch.bfloat16, torch.float16)
+
+
 class RecordDraws(TorchDispatchMode):
-    """Keeps what each random operator returned, in their order."""
+    """Keeps what each random operator returned, in their order, and the dtypes of 16 bits that operators computed in."""
 
     def __init__(self) -> None:
         super().__init__()
         self.draws: list[tuple[Any, Any]] = []
+        self.low: set[torch.dtype] = set()  # also under autocast, where arguments and results may have 32 bits
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = operator(*args, **(kwargs or {}))
         if _is_random(operator):
             self.draws.append((operator, torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.clone, result)))
+        if isinstance(result, torch.Tensor) and result.dtype in _LOW:
+            self.low.add(result.dtype)
         return result
 
 

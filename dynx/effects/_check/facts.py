@@ -22,7 +22,8 @@ _OF_COMPILATION = re.compile(
 _LARGEST_NUMBER = 16  # bytes: complex128
 _MAX_SHOWN = 6  # items of a container
 _NUMBERS = (float, complex)
-_SET_BY_DYNAMO = "capturable"  # of the parameter groups of a compiled optimizer, on CUDA
+# of a compiled optimizer on CUDA: an option of its parameter groups, which moves the tensors of its state that count steps
+_SET_BY_DYNAMO, _MOVED_BY_DYNAMO = "capturable", "step"
 
 
 class Fact(NamedTuple):
@@ -47,6 +48,7 @@ class Description:
         self.computed: dict[str, torch.Tensor] = {}  # tensors that have a gradient function
         self._seen: dict[int, tuple[str, Any]] = {}
         self._groups: dict[int, Any] = {}  # the parameter groups of optimizers, by id
+        self._steps: dict[int, Any] = {}  # the tensors that count the steps of optimizers, by id
         self._memory: dict[int, str] = {}
         for path, value in roots.items():
             self._describe(path, value)
@@ -68,7 +70,8 @@ class Description:
         if is_lazy(tensor):
             self.facts[path] = Fact(_name_of(type(tensor)), "", "value", "a parameter without a shape")
             return
-        self.facts[path] = Fact(_name_of(type(tensor)), tensor.detach(), "tensor", shown(tensor))
+        value = tensor.detach().cpu() if id(tensor) in self._steps else tensor.detach()
+        self.facts[path] = Fact(_name_of(type(tensor)), value, "tensor", shown(tensor))
         self.facts[f"{path}.requires_grad"] = Fact("bool", tensor.requires_grad, "value", str(tensor.requires_grad))
         if not tensor.requires_grad:
             self.values[path] = tensor
@@ -157,6 +160,8 @@ class Description:
         attributes = attributes_of(value)
         if issubclass(type(value), torch.optim.Optimizer):
             self._groups.update((id(group), group) for group in attributes.get("param_groups", ()))
+            steps = [state.get(_MOVED_BY_DYNAMO) for state in dict.values(attributes.get("state", {})) if type(state) is dict]
+            self._steps.update((id(step), step) for step in steps if isinstance(step, torch.Tensor))
         is_module = issubclass(type(value), torch.nn.Module)
         names = [
             name for name in attributes if _OF_COMPILATION.match(name) is None and not (is_module and name in _MODULE_DICTS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -46,7 +46,7 @@ def beyond_rounding(found: Sequence[Difference], make_side: MakeSide) -> list[Di
                 outcomes[index] = _tensors(outcome) if index in numeric else {}
     except Exception:  # noqa: BLE001 - the function does not take double precision
         return list(found)
-    return [one for one in found if not (_is_rounded(one) and _is_close(one, outcomes[one.diff.call]))]
+    return [one for one in found if not (_is_rounded(one) and _is_close(one, outcomes[one.diff.call], recorded.low))]
 
 
 def _is_rounded(difference: Difference) -> bool:
@@ -69,8 +69,8 @@ def _tensors(outcome: Outcome) -> dict[str, torch.Tensor]:
     return {path: tensor.clone() for path, tensor in tensors.items()}
 
 
-def _is_close(difference: Difference, exact: Mapping[str, torch.Tensor]) -> bool:
-    """Return whether the compiled tensor is about as close to the exact one as that of eager code."""
+def _is_close(difference: Difference, exact: Mapping[str, torch.Tensor], low: Collection[torch.dtype]) -> bool:
+    """Return whether the compiled tensor is about as close to the exact one as that of eager code, which computed in `low`."""
     eager, compiled, wanted = difference.eager, difference.compiled, exact.get(difference.diff.path)
     if wanted is None or eager is None or compiled is None or wanted.shape != eager.shape or not wanted.numel():
         return False
@@ -84,7 +84,7 @@ def _is_close(difference: Difference, exact: Mapping[str, torch.Tensor]) -> bool
     scale = _largest_gradient(exact) if difference.diff.kind == "gradient" else largest
     if largest <= rounding * scale:  # exactly 0, as of a bias in front of a batch norm: both are rounding of what cancels
         return max(error, error_of_eager) <= _CANCELLED * rounding * scale
-    if error_of_eager > largest * _USABLE.get(eager.dtype, 0.0):
+    if error_of_eager > largest * max(_USABLE.get(dtype, 0.0) for dtype in (eager.dtype, *low)):
         return False  # it computes something else in double precision
     return error <= _MARGIN * error_of_eager + rounding * largest
 
