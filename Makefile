@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
 
-.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs mutations faults threads wide-ids laws advice labels bench ci clean
+.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs stress mutations faults threads wide-ids laws advice labels bench ci clean
 
 demo: $(READY)
 	$(BIN)/dynx demo
@@ -71,6 +71,12 @@ DEVICE   := cpu
 fuzz-graphs: $(READY)
 	$(BIN)/python tests/fuzz/cudagraphs.py --programs $(PROGRAMS) --seed $(SEED) --device $(DEVICE)
 	$(BIN)/python tests/fuzz/train_steps.py --programs $(PROGRAMS) --seed $(SEED) --device $(DEVICE)
+
+# Interleaves CUDA graphs with other work on the GPUs: streams, devices, failed captures, graphs of others. Needs a GPU.
+SECONDS_LONG := 300
+THREADS := 2
+stress: $(READY)
+	$(BIN)/python tests/fuzz/device_work.py --seconds $(SECONDS_LONG) --seed $(SEED) --threads $(THREADS)
 
 # Mutation tests: plants one fault at a time in dynx.cudagraphs; its tests have to fail for each.
 faults: $(READY)

@@ -27,7 +27,10 @@ that safe. A *recording* is one captured CUDA graph with its memory.
    recording is made.
 4. A graph or function that cannot be captured runs uncaptured, with a warning that names the user's line; with `or_error` it
    raises.
-5. A recording never keeps arguments of the user alive, except parameters through their modules.
+5. A recording never keeps arguments of the user alive, except parameters through their modules, and tensors that the function
+   finds by name: it reads their memory.
+6. Graphs that share memory or a cuBLAS workspace are replayed one after the other, whatever the streams; memory is given to
+   others when the device has done with it.
 
 **Consequences.** Changed shapes and scalars cost one recording each, bounded by `max_recordings`. Inputs at changing
 addresses are copied. Nothing is ever captured on a thread while another capture is under way. On a CPU,

@@ -7,7 +7,8 @@ Torch: `torch._C._CUDAGraph.replay`, which `CUDAGraph.replay` wraps in Python an
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 from weakref import finalize
@@ -32,19 +33,33 @@ def current_stream_of(device: int) -> Callable[[], int]:
     return partial(_C._cuda_getCurrentRawStream, device)
 
 
-def recover(device: int, pool: Any) -> None:
+def current_device() -> Callable[[], int]:
+    """Return a function that returns the index of the current device of this thread, in a fraction of a microsecond."""
+    from torch import _C
+
+    return _C._cuda_getDevice
+
+
+def recover(device: int, pool: Any, stream: Any) -> None:
     """Clean up after a failed CUDA graph capture: unmark the device's generator as captured, and release the memory pool.
+
+    An empty capture unmarks it. A new state for the generator would do so too, but graphs that were captured before have the
+    old one: they would draw the same random numbers in each replay, whatever `torch.manual_seed` sets. It runs on `stream`,
+    which nobody else may use meanwhile.
 
     Torch: `CUDAGraph.capture_end` raises before it does so itself, as seen in 2.11 (pytorch#190348).
     """
     import torch
     from torch import _C
 
-    generator = torch.cuda.default_generators[device]
-    generator.graphsafe_set_state(generator.clone_state())  # a copy of the state is not marked as captured
     with contextlib.suppress(RuntimeError):  # torch has already ended the allocation
         _C._cuda_endAllocateToPool(device, pool)
         _C._cuda_releasePool(device, pool)  # the start of the capture added a reference
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
+    with torch.cuda.device(device), torch.cuda.stream(stream), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the graph is empty
+        graph.capture_begin(capture_error_mode="thread_local")
+        graph.capture_end()
 
 
 class Pool:
@@ -62,7 +77,20 @@ class Pool:
         self.handle = torch.cuda.graph_pool_handle()
         _C._cuda_beginAllocateCurrentThreadToPool(device, self.handle)
         _C._cuda_endAllocateToPool(device, self.handle)
+        self._device = device
         finalize(self, _C._cuda_releasePool, device, self.handle).atexit = False
+
+    @contextlib.contextmanager
+    def allocations(self) -> Iterator[None]:
+        """Let this thread allocate from the pool."""
+        from torch import _C
+
+        _C._cuda_beginAllocateCurrentThreadToPool(self._device, self.handle)
+        try:
+            yield
+        finally:
+            _C._cuda_endAllocateToPool(self._device, self.handle)
+            _C._cuda_releasePool(self._device, self.handle)
 
 
 def address_check() -> Callable[[Sequence[Any], Sequence[Any], Sequence[int]], bool]:

@@ -14,7 +14,7 @@ from dynx.cudagraphs._functions.patched_params import PatchedParams
 from dynx.cudagraphs._functions.recorded_function import RecordedCallable, RecordedFunction, RecordingPolicy
 from dynx.cudagraphs._runtime.select import check_bindings, select_runtime
 from dynx.cudagraphs._state.code_names import name_of, signature_of
-from dynx.cudagraphs._state.find_modules import modules_of, unset_closure_variables
+from dynx.cudagraphs._state.find_modules import modules_of, tensors_named_by, unset_closure_variables
 from dynx.cudagraphs._state.module_state import ModuleState, Unchecked
 from dynx.cudagraphs._state.params import tensors_of
 from dynx.errors import UsageError
@@ -40,7 +40,8 @@ def fast_path(
 
     Args:
         fn: Function or module; runs without gradients.
-        *examples: Arguments to record at once; without them the first calls record.
+        *examples: Arguments to record at once; without them the first calls record. What calls with examples write to tensors
+            is undone.
         unsafe_skip_checks: Check only the arguments in each call. The caller promises that modules, parameters and autocast
             stay unchanged.
         config: Options; see `Config`.
@@ -87,9 +88,12 @@ def fast_path(
     call = _WithoutGradients(inner)
     name = f"the fast path of {name_of(fn)}"
 
+    def tensors_used() -> list[torch.Tensor]:
+        return [*tensors_of(modules_of(fn)), *tensors_named_by(fn)]
+
     def recorded_function() -> RecordedFunction:
         state = Unchecked() if unsafe_skip_checks else ModuleState(fn, runtime.device.type if runtime is not None else "cpu")
-        policy = RecordingPolicy(mutable=lambda: tensors_of(modules_of(fn)), original=_WithoutGradients(fn))
+        policy = RecordingPolicy(mutable=tensors_used, original=_WithoutGradients(fn))
         return RecordedFunction(call, "call", name, config, runtime, state, policy)
 
     recorded: PatchedParams | Bucketed | RecordedFunction

@@ -14,7 +14,7 @@ from torch.nn import Parameter
 from dynx.cudagraphs._functions.arguments import BY_VALUE, Arguments
 from dynx.cudagraphs._recording.cache import Key
 
-_COMPARED = 1 << 26  # bytes, up to which values are compared: some operators mutate tensors without increasing their version
+_COPIED = 1 << 26  # bytes, up to which values are compared with a copy, else by a checksum
 _VALUES = (*BY_VALUE, Number)
 _FUNCTIONS = FunctionType, BuiltinFunctionType, MethodDescriptorType, torch._ops.OpOverload, torch._ops.OpOverloadPacket
 _STATELESS = (*_FUNCTIONS, type)
@@ -23,27 +23,53 @@ _STATELESS = (*_FUNCTIONS, type)
 def change_detector(tensors: Sequence[torch.Tensor]) -> Callable[[], list[int]]:
     """Return a function that returns the indices of the tensors that were mutated since `change_detector` was called."""
     versions = [None if tensor.is_inference() else tensor._version for tensor in tensors]
-    copies = [_bytes(tensor).clone() if _is_compared(tensor) else None for tensor in tensors]
+    contents = [_contents(tensor) if _is_compared(tensor) else None for tensor in tensors]
 
     def changed() -> list[int]:
         return [
             index
-            for index, (tensor, version, copy) in enumerate(zip(tensors, versions, copies, strict=True))
-            if (version is not None and tensor._version != version) or (copy is not None and not _has_bytes(tensor, copy))
+            for index, (tensor, version, content) in enumerate(zip(tensors, versions, contents, strict=True))
+            if (version is not None and tensor._version != version) or (content is not None and not _has(tensor, content))
         ]
 
     return changed
 
 
 def _is_compared(tensor: torch.Tensor) -> bool:
+    """Return whether the values of a tensor are compared: kernels of the user may not increase its version."""
     if tensor.layout != torch.strided or tensor.is_meta:
         return False
-    return tensor.is_inference() or (tensor.nbytes <= _COMPARED and not isinstance(tensor, Parameter))
+    return tensor.is_inference() or not isinstance(tensor, Parameter)
 
 
-def _has_bytes(tensor: torch.Tensor, copy: torch.Tensor) -> bool:
-    current = _bytes(tensor)
-    return current.size() == copy.size() and torch.equal(current, copy)
+def _has(tensor: torch.Tensor, content: torch.Tensor) -> bool:
+    current = _contents(tensor)
+    return current.size() == content.size() and torch.equal(current, content)
+
+
+def _contents(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of the bytes of a tensor; of a large one the checksums of its parts."""
+    if tensor.nbytes <= _COPIED:
+        return _bytes(tensor).clone()
+    return torch.stack([_checksum(_bytes(part)) for part in _parts(tensor.detach())])
+
+
+def _parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Split a tensor along its longest dimensions into parts of at most `_COPIED` bytes."""
+    if tensor.nbytes <= _COPIED:
+        yield tensor
+        return
+    dim = max(range(tensor.dim()), key=tensor.size)
+    half = tensor.size(dim) // 2
+    yield from _parts(tensor.narrow(dim, 0, half))
+    yield from _parts(tensor.narrow(dim, half, tensor.size(dim) - half))
+
+
+def _checksum(data: torch.Tensor) -> torch.Tensor:
+    """Return a number of 64 bits that depends on all bytes and their order."""
+    padded = torch.nn.functional.pad(data, (0, -data.numel() % 8)).view(torch.int64)
+    weights = torch.arange(1, 2 * padded.numel(), 2, device=data.device)  # odd, so that each bit matters
+    return (padded ^ (padded >> 29)).mul_(weights).sum()
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from dynx._torch.autograd.engine import accumulator_of, renew_accumulators, will_execute
 from dynx._torch.autograd.saved_tensors import hooks_are_set
@@ -211,8 +210,12 @@ class _Replay(torch.autograd.Function):
         return tuple([output for _, output in results])
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        if torch.is_grad_enabled():  # autograd would take the gradients for constants
+            raise UsageError(
+                "create_graph=True: gradients of a recorded function cannot be differentiated again\n"
+                "  compute a gradient penalty with the function itself, uncaptured, or capture the whole step with train_step"
+            )
         ctx.saved_tensors  # noqa: B018 - raises where backward ran before
         ctx.token = None
         computed = ctx.pair.replay_backward([gradients[position] for position in ctx.differentiable])

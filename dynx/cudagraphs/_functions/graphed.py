@@ -10,12 +10,14 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
 
 from dynx._torch.autograd.inductor import keeping_saved_tensors
 from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._functions.forward_backward import ForwardBackward, GradientPolicy
 from dynx.cudagraphs._functions.recorded_function import RecordedFunction, RecordingPolicy
+from dynx.cudagraphs._functions.restored_memory import RestoredMemory
 from dynx.cudagraphs._recording.recording import Recording
 from dynx.cudagraphs._recording.replayable import Call, Replayable
 from dynx.cudagraphs._runtime.interface import Runtime
@@ -55,7 +57,8 @@ def graphed(
 
     Args:
         fn: A function or module, or a tuple of them. The parameters that get gradients are those of the modules that it uses.
-        sample_args: Arguments to record with; for a tuple, a tuple of arguments for each.
+        sample_args: Arguments to record with; for a tuple, a tuple of arguments for each. What calls with them write to tensors
+            is undone: statistics of batch normalization, for example, are as before.
         sample_kwargs: Keyword arguments to record with; for a tuple, a sequence of mappings.
         warmup: Uncaptured forward and backward passes before the capture, at least 1.
         allow_unused_input: Accept arguments and parameters that get no gradient.
@@ -158,9 +161,10 @@ def _graphed(
     recorded = RecordedFunction(inner, "call", f"graphed {name_of(function)}", config, runtime, state, policy)
     if isinstance(function, nn.Module):
         function.forward = recorded  # before it is recorded, since it is part of the module's state
-    for _ in range(warmup - 1 if runtime is not None else 0):
-        assert runtime is not None
-        runtime.warm_up(partial(_forward_backward, inner, args, kwargs, [param for _, param in named]))
+    with RestoredMemory(buffer for module in modules_of(function) for buffer in module.buffers() if not is_lazy(buffer)):
+        for _ in range(warmup - 1 if runtime is not None else 0):
+            assert runtime is not None
+            runtime.warm_up(partial(_forward_backward, inner, args, kwargs, [param for _, param in named]))
     recorded.record(*args, **kwargs)
     return function if isinstance(function, nn.Module) else recorded
 

@@ -23,6 +23,7 @@ from dynx.cudagraphs._functions.first_call import (
     storages_of,
     why_not_replayable,
 )
+from dynx.cudagraphs._functions.restored_memory import RestoredMemory
 from dynx.cudagraphs._notices import warn_or_raise
 from dynx.cudagraphs._recording.cache import Key, RecordingCache
 from dynx.cudagraphs._recording.recording import Recording
@@ -197,12 +198,17 @@ class RecordedFunction:
             self._policy.on_switch(recording)
 
     def record(self, *args: Any, **kwargs: Any) -> None:
-        """Call the function uncaptured, then record it for these arguments; with `or_error`, raise CaptureError on failure."""
+        """Call the function uncaptured, then record it for these arguments; with `or_error`, raise CaptureError on failure.
+
+        What the calls write to tensors is undone.
+        """
         if self._runtime is not None:
             arguments = arguments_of(args, kwargs)
             for _ in range(2):  # the first call may create what the function keeps
                 key = (arguments.key, self._state.key())
-                self._run_first(key, arguments, args, kwargs)
+                mutable = [tensor for tensor in self._policy.mutable() if not is_lazy(tensor)]
+                with RestoredMemory(tensor for tensor in mutable if not isinstance(tensor, torch.nn.Parameter)):
+                    self._run_first(key, arguments, args, kwargs)
                 if key in self._first_calls:
                     self._recording(key, arguments, args, kwargs)
                     break

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 
-Run = Callable[[Sequence[Any]], list[Any]]
+from dynx.cudagraphs._runtime.interface import Run
 
 
 class OutputAlias(NamedTuple):

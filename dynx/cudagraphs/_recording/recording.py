@@ -11,12 +11,12 @@ import torch
 from dynx._torch.ops.cuda_graphs import address_check
 from dynx._torch.ops.liveness import weak_tensor
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._recording.aliased_outputs import OutputAlias, Run, find_aliases, with_aliases
+from dynx.cudagraphs._recording.aliased_outputs import OutputAlias, find_aliases, with_aliases
 from dynx.cudagraphs._recording.inputs import StagedInputs, copyable_in_graph, read_in_place, stage_inputs
 from dynx.cudagraphs._recording.outputs import Results
 from dynx.cudagraphs._recording.replayable import Call
 from dynx.cudagraphs._recording.staging import choose_staging
-from dynx.cudagraphs._runtime.interface import CapturedGraph, Runtime
+from dynx.cudagraphs._runtime.interface import CapturedGraph, Run, Runtime
 from dynx.cudagraphs._runtime.memcpy import CopiesNotFound
 from dynx.cudagraphs._runtime.pointer_scan import NotPatchable
 from dynx.cudagraphs._stats import Tally, count_recording
@@ -64,7 +64,8 @@ class Recording:
                 graph.staging,
             )
         )
-        self._run = _replayer(graph, self.tally)
+        run = _replayer(graph, self.tally)
+        self._run = graph.captured.in_order(run, [arg for arg in copied if isinstance(arg, torch.Tensor)])
         run = self._run if self._token is None else self._run_and_wait
         aliases_of_args = [*graph.aliases, *(OutputAlias(result, argument, None) for result, argument in plan.passed)]
         self.run: Run = with_aliases(aliases_of_args, run) if aliases_of_args else run

@@ -8,7 +8,7 @@ time.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock, get_ident
 from typing import Any
@@ -16,13 +16,19 @@ from weakref import finalize
 
 capturing_threads: list[int] = []  # identifiers of the threads of captures in progress
 capture_lock = RLock()
-_graphs: dict[int, Any] = {}  # by id; kept alive until they may be destroyed
+_graphs: dict[int, tuple[Any, Callable[[], None]]] = {}  # by id; kept alive until they may be destroyed
 _expired: list[int] = []  # ids of graphs whose owner was deleted during a capture
 
 
-def destroy_outside_of_captures(owner: Any, graph: Any) -> None:
-    """Keep a graph alive until its owner is deleted and no capture is in progress."""
-    _graphs[id(graph)] = graph
+def destroy_outside_of_captures(owner: Any, graph: Any, wait: Callable[[], None]) -> None:
+    """Keep a graph alive until its owner is deleted and no capture is in progress.
+
+    Args:
+        owner: The object that uses the graph.
+        graph: A `torch.cuda.CUDAGraph`.
+        wait: Waits until replays of the graph have ended, after which its memory may be used by others.
+    """
+    _graphs[id(graph)] = graph, wait
     finalize(owner, _destroy, id(graph)).atexit = False
 
 
@@ -30,7 +36,8 @@ def _destroy(graph_id: int) -> None:
     if capturing_threads:
         _expired.append(graph_id)
     else:
-        _graphs.pop(graph_id)
+        _, wait = _graphs.pop(graph_id)
+        wait()
 
 
 @contextmanager
@@ -45,6 +52,6 @@ def exclusive_capture() -> Iterator[None]:
         finally:
             capturing_threads.pop()
             while _expired and not capturing_threads:
-                _graphs.pop(_expired.pop())
+                _destroy(_expired.pop())
             if was_enabled:
                 gc.enable()

@@ -1,4 +1,4 @@
-"""The runtime that captures CUDA graphs, on one side stream for each thread and one memory pool.
+"""The runtime that captures CUDA graphs, on a stream of its own and in one memory pool.
 
 Torch: `torch.cuda.CUDAGraph`; the chapter on CUDA graphs of the CUDA programming guide says what may be captured.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -17,12 +17,14 @@ import torch
 from dynx._torch.ops.cuda_graphs import Pool, is_plain, recover, replay_of
 from dynx.cudagraphs._runtime import driver
 from dynx.cudagraphs._runtime.capture_lock import capture_lock, destroy_outside_of_captures, exclusive_capture
+from dynx.cudagraphs._runtime.capture_stream import CaptureStream, capture_stream
 from dynx.cudagraphs._runtime.cpu_ops import RejectCpuOps
 from dynx.cudagraphs._runtime.driver import ExecutableGraph, SetAddresses
-from dynx.cudagraphs._runtime.interface import Capturable, MemoryPool, SelectClones, no_clones
+from dynx.cudagraphs._runtime.interface import Capturable, MemoryPool, Run, SelectClones, no_clones
 from dynx.cudagraphs._runtime.memcpy import copy_of, run_with_copies
 from dynx.cudagraphs._runtime.patching import make_verified_setter
-from dynx.cudagraphs._runtime.pointer_scan import NotPatchable
+from dynx.cudagraphs._runtime.pointer_scan import MisleadingWord, NotPatchable, UnexplainedDifference
+from dynx.cudagraphs._runtime.stream_order import StreamOrder
 from dynx.errors import CaptureFailed
 
 
@@ -32,7 +34,7 @@ class CudaRuntime:
     Args:
         device: The device; None for the device that is current now.
         pool: Memory pool of all graphs; None creates one that lives as long as graphs use it.
-        stream: Stream to capture on; None for a side stream of each thread.
+        stream: Stream to capture on; None for a stream that nothing else uses.
         capture_error_mode: As of `torch.cuda.graph`.
     """
 
@@ -45,22 +47,14 @@ class CudaRuntime:
     ) -> None:
         self.device = device or torch.device("cuda", torch.cuda.current_device())
         self._user_stream = stream
+        self._stream: CaptureStream | None = None  # of all graphs, since they share memory; set by the first capture
         self._warmed_up: set[int] = set()  # identifiers of threads
         self._user_pool = pool
         self._shared_pool: Callable[[], MemoryPool] = _no_pool  # a weak reference: the graphs captured in the pool own it
         self._capture_error_mode = capture_error_mode
 
-    @property
-    def _stream(self) -> torch.cuda.Stream:
-        """The stream to capture on: one for each thread, since what other threads launch on it would be captured too."""
-        return self._user_stream or _side_stream(self.device)
-
     def warm_up(self, function: Callable[[], Any]) -> Any:
-        current_stream, side_stream = torch.cuda.current_stream(self.device), self._stream
-        side_stream.wait_stream(current_stream)
-        with torch.cuda.stream(side_stream):  # makes its device current too
-            result = function()
-        current_stream.wait_stream(side_stream)
+        result = function()  # on the caller's stream, which reads the result, and may free it
         self._warmed_up.add(threading.get_ident())
         return result
 
@@ -90,9 +84,14 @@ class CudaRuntime:
     ) -> CudaCapturedGraph:
         handle = pool.handle if isinstance(pool, Pool) else pool
         graph = torch.cuda.CUDAGraph(keep_graph=True)
+        if self._stream is None:
+            self._stream = capture_stream(self.device.index)
+        if self._user_stream is None:
+            self._stream.make_workspaces()
         torch.cuda.synchronize()
         torch.clear_autocast_cache()  # the graph would read cached casts of parameters without keeping them alive
-        rng_state = torch.get_rng_state()
+        rng_state, stream = torch.get_rng_state(), torch.cuda.current_stream()
+        generator = torch.cuda.default_generators[self.device.index].graphsafe_get_state()
         try:
             with self._graph_context(graph, handle), RejectCpuOps():
                 outputs, copies, clones = run_with_copies(function, inputs, select_clones)
@@ -101,17 +100,21 @@ class CudaRuntime:
             set_sources = driver.make_address_setter(executable, copies, "source") if copies else _set_nothing
             set_targets = driver.make_address_setter(executable, clones, "target") if clones else _set_nothing
         except BaseException as error:
-            recover(self.device.index, handle)
+            torch.cuda.set_stream(stream)  # `torch.cuda.graph` leaves its own one where the capture cannot be ended
+            recover(self.device.index, handle, self._stream.stream)
             torch.set_rng_state(rng_state)
             if isinstance(error, RuntimeError):
                 raise CaptureFailed(f"CUDA graph capture failed: {_root_cause(error)}") from error
             raise
         finally:
             torch.clear_autocast_cache()
-        return CudaCapturedGraph(executable, outputs, set_sources, set_targets, pool, self.device.index)
+        order, device = self._stream.order, self.device.index
+        return CudaCapturedGraph(executable, outputs, set_sources, set_targets, pool, order, generator, device)
 
     def _graph_context(self, graph: torch.cuda.CUDAGraph, handle: Any) -> AbstractContextManager[None]:
-        return torch.cuda.graph(graph, pool=handle, stream=self._stream, capture_error_mode=self._capture_error_mode)
+        assert self._stream is not None
+        stream = self._user_stream or self._stream.stream
+        return torch.cuda.graph(graph, pool=handle, stream=stream, capture_error_mode=self._capture_error_mode)
 
     def _get_shared_pool(self) -> MemoryPool:
         pool = self._shared_pool()
@@ -125,6 +128,14 @@ class CudaRuntime:
     ) -> CudaCapturedGraph:
         if not driver.is_available():
             raise NotPatchable("cuda-bindings is not installed\n  pip install 'dynx[cuda]'")
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(MisleadingWord, UnexplainedDifference):
+                return self._capture_patched(function, inputs, select_clones, pool)
+        return self._capture_patched(function, inputs, select_clones, pool)
+
+    def _capture_patched(
+        self, function: Capturable, inputs: Sequence[torch.Tensor], select_clones: SelectClones, pool: MemoryPool
+    ) -> CudaCapturedGraph:
         input_sets = [[copy_of(tensor) for tensor in inputs] for _ in range(2)]
         first = self.capture(lambda _: function(input_sets[0]), select_clones=select_clones, pool=pool)
         spare_pool, others = self.new_pool(), list[CudaCapturedGraph]()
@@ -147,21 +158,7 @@ class CudaRuntime:
         return first
 
 
-class _SideStreams(threading.local):
-    """The CUDA streams on which one thread captures, by device."""
-
-    def __init__(self) -> None:
-        self.by_device: dict[torch.device, torch.cuda.Stream] = {}
-
-
-_side_streams = _SideStreams()
-
-
-def _side_stream(device: torch.device) -> torch.cuda.Stream:
-    """Return the stream on which this thread captures, always the same: cuBLAS keeps a workspace for each stream."""
-    if device not in _side_streams.by_device:
-        _side_streams.by_device[device] = torch.cuda.Stream(device)
-    return _side_streams.by_device[device]
+_ATTEMPTS = 3  # to capture with patched pointers: padding in node parameters holds other values then
 
 
 def _no_pool() -> None:
@@ -180,7 +177,18 @@ def _root_cause(error: BaseException) -> str:
 
 
 class CudaCapturedGraph:
-    """A captured and instantiated CUDA graph."""
+    """A captured and instantiated CUDA graph.
+
+    Args:
+        executable: The instantiated graph.
+        outputs: The results of the captured function.
+        set_sources: Sets the sources of captured copies of inputs.
+        set_targets: Sets the targets of captured copies of outputs.
+        pool: The memory pool.
+        order: Orders the replays of graphs that share memory or workspaces.
+        generator: The random number generator with the state that it had in the capture.
+        device: Index of the device.
+    """
 
     def __init__(
         self,
@@ -189,21 +197,27 @@ class CudaCapturedGraph:
         set_sources: SetAddresses,
         set_targets: SetAddresses,
         pool: MemoryPool,
+        order: StreamOrder,
+        generator: torch.Generator,
         device: int,
     ) -> None:
         self.executable, self.graph = executable, executable.graph
         self.outputs, self._pool, self._device = outputs, pool, device
-        destroy_outside_of_captures(self, self.graph)
+        self._order, self._generator = order, generator
+        destroy_outside_of_captures(self, self.graph, order.synchronize)
         self.set_sources, self.set_targets = set_sources, set_targets
         self.replay: Callable[[], None] = self._replay_first
 
     def _replay_first(self) -> None:
         """Replay through torch; let later replays call the driver, unless torch also advances the RNG offset or runs hooks."""
-        generator = torch.cuda.default_generators[self._device]
+        generator = self._generator
         offset, replay = generator.get_offset(), replay_of(self.graph)
         replay()
         is_bare = generator.get_offset() == offset and is_plain(self.graph)
         self.replay = driver.make_launcher(self.executable, self._device) if is_bare and driver.is_available() else replay
+
+    def in_order(self, run: Run, tensors: Sequence[torch.Tensor]) -> Run:
+        return self._order.in_order(run, tensors)
 
     def release(self, tensors: Sequence[torch.Tensor]) -> None:
         handle = self._pool.handle if isinstance(self._pool, Pool) else self._pool
@@ -225,6 +239,7 @@ class CudaCapturedGraph:
 
     def close(self) -> None:
         with capture_lock:  # destroying a graph would invalidate a capture of another thread
+            self._order.synchronize()  # another stream may still replay it
             self.graph.reset()
         self.outputs, self._pool, self.replay = None, None, _raise_closed
 

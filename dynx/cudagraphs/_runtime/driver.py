@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 
-from dynx._torch.ops.cuda_graphs import current_stream_of
+from dynx._torch.ops.cuda_graphs import current_device, current_stream_of
 from dynx.cudagraphs._runtime.interface import Copy
 from dynx.cudagraphs._runtime.memcpy import Addresses, find_copies
 from dynx.errors import CaptureFailed
@@ -88,7 +88,16 @@ def make_launcher(executable: ExecutableGraph, device: int) -> Callable[[], None
         if error := launch(pointer, current_stream()):
             raise CaptureFailed(f"cuGraphLaunch failed with CUDA error {error}")
 
-    return replay
+    def replay_beside_other_devices() -> None:
+        stream = current_stream()
+        if not stream and get_device() != device:  # the driver takes stream 0 for that of the current device
+            with torch.cuda.device(device):
+                replay()
+        else:
+            replay()
+
+    get_device = current_device()
+    return replay if torch.cuda.device_count() == 1 else replay_beside_other_devices
 
 
 def make_address_setter(executable: ExecutableGraph, copies: Sequence[Copy], end: Literal["source", "target"]) -> SetAddresses:
@@ -115,11 +124,12 @@ def make_address_setter(executable: ExecutableGraph, copies: Sequence[Copy], end
         for index, cell, node, params in nodes:
             address = tensors[index].data_ptr()
             if address != addresses[index]:
-                cell.value = addresses[index] = address
+                cell.value, addresses[index] = address, None  # until the driver has taken it
                 if not context.is_entered:
                     context.enter()
                 if error := set_params(pointer, node, params, handle):
                     raise CaptureFailed(f"cuGraphExecMemcpyNodeSetParams failed with CUDA error {error}")
+                addresses[index] = address
 
     def forget() -> None:
         addresses[:] = [None] * len(addresses)

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dynx._torch.ops.liveness import WeakMemory
 from dynx.cudagraphs._runtime.capture_lock import capturing_threads, exclusive_capture
-from dynx.cudagraphs._runtime.interface import Capturable, Copy, SelectClones, no_clones
+from dynx.cudagraphs._runtime.interface import Capturable, Copy, Run, SelectClones, no_clones
 from dynx.cudagraphs._runtime.memcpy import copy_of, find_copies, run_with_copies
 from dynx.cudagraphs._runtime.pointer_scan import NotPatchable
 from dynx.errors import CaptureFailed, UsageError
@@ -222,6 +222,9 @@ class EmulatedGraph:
             if self._intermediates:  # their memory was free when later graphs of the pool were captured
                 later_graphs = self._pool[self._index_in_pool + 1 :]
                 _fill_with_garbage([tensor for graph in later_graphs for tensor in graph._output_memory])
+
+    def in_order(self, run: Run, tensors: Sequence[torch.Tensor]) -> Run:
+        return run  # the CPU has no streams
 
     def release(self, tensors: Sequence[torch.Tensor]) -> None:
         released = {_storage(tensor) for tensor in tensors}

@@ -10,6 +10,7 @@ import torch
 Copy = tuple[torch.Tensor, torch.Tensor]  # target and source
 Capturable = Callable[[Sequence[torch.Tensor]], Any]  # called with the inputs in the memory that the graph reads
 SelectClones = Callable[[Any], Sequence[torch.Tensor]]  # returns those outputs of a function that the graph copies to targets
+Run = Callable[[Sequence[Any]], list[Any]]  # replays a graph for the inputs of a call, and returns the results
 MemoryPool = Any  # opaque: a `Pool`, a handle of `torch.cuda.graph_pool_handle`, or a list of emulated graphs
 
 
@@ -43,6 +44,14 @@ class CapturedGraph(Protocol):
             tensors: One tensor for each selected output, of its sizes, strides and dtype.
         """
 
+    def in_order(self, run: Run, tensors: Sequence[torch.Tensor]) -> Run:
+        """Return a function like `run`, which makes the current stream wait for replays on other streams first.
+
+        Args:
+            run: Copies inputs, replays the graph and returns the results.
+            tensors: Memory outside of the pool that `run` uses.
+        """
+
     def release(self, tensors: Sequence[torch.Tensor]) -> None:
         """Let graphs that are captured later in the same memory pool reuse the memory of outputs.
 
@@ -65,7 +74,7 @@ class Runtime(Protocol):
     device: torch.device
 
     def warm_up(self, function: Callable[[], Any]) -> Any:
-        """Run a function eagerly on the stream that captures use, so that lazy initialization happens before a capture.
+        """Run a function eagerly on the current stream, so that lazy initialization happens before a capture.
 
         Returns:
             The result of the function.

@@ -120,12 +120,13 @@ class InputPointers:
             if address % _ALIGNMENT or not context.is_entered:
                 set_all(tensors)
                 return
-            current[0] = address
+            current[0] = None  # until the driver has taken all pointers
             for cell, delta in cells:
                 cell.value = address + delta
             for update in updates:
                 if error := update():
                     _check_error(error)
+            current[0] = address
 
         return set_single
 
@@ -137,17 +138,22 @@ class InputPointers:
         if not self._context.is_entered:
             self._context.enter()
         updates: dict[Callable[[], int], None] = {}
+        taken: dict[int, int] = {}  # by index of the input
         for index, address in enumerate(addresses):
             if address != current[index]:
-                current[index] = address
-                if address % _ALIGNMENT:
+                current[index] = None  # until the driver has taken all pointers
+                if address % _ALIGNMENT:  # it stays None, so that the input is copied in each call
                     self._aligned_inputs[index] = copy = tensors[index].clone()
-                    address, current[index] = copy.data_ptr(), None  # None, so that it is copied in each call
+                    address = copy.data_ptr()
+                else:
+                    taken[index] = address
                 for cell, delta in self._cells[index]:
                     cell.value = address + delta
                 updates |= self._updates[index]
         for update in updates:
             _check_error(update())
+        for index, address in taken.items():
+            current[index] = address
 
     def _copy_params(self, node: Any) -> tuple[list[int], Callable[[], int]]:
         """Copy the parameters of a node, so that pointers in them can be changed.

@@ -67,6 +67,10 @@ class NotPatchable(Exception):
     """The input pointers of a graph cannot be found or verified; the message says why."""
 
 
+class MisleadingWord(NotPatchable):
+    """A word looks like the address of an input and is none, perhaps padding with earlier contents: other inputs may differ."""
+
+
 class UnexplainedDifference(NotPatchable):
     """A word of a node's parameters differs between captures for an unknown reason; more captures may show it is random."""
 
@@ -138,7 +142,7 @@ def _scan_node(
             if tensor is not None:
                 delta = word - inputs[tensor][0].start
                 if second_word != inputs[tensor][1].start + delta or not is_stable:
-                    raise NotPatchable(
+                    raise MisleadingWord(
                         f"node {index} of the graph holds a value that looks like the address of an input,"
                         " but does not change with that address"
                     )
@@ -146,8 +150,10 @@ def _scan_node(
                     raise NotPatchable(f"memset node {index} of the graph writes to an input")
                 yield InputPointer(index, field, offset, tensor, delta)
             elif word != second_word and is_stable:
-                if 0 in (word, second_word) and _is_other_address(word or second_word, inputs, device_memory, host_memory):
+                if word == 0 and (_contains(device_memory, second_word) or _contains(host_memory, second_word)):
                     continue  # a pointer to an input is never 0
+                if second_word == 0 and _is_other_address(word, inputs, device_memory, host_memory):
+                    continue
                 is_internal = _contains(device_memory, word) and _contains(device_memory, second_word)
                 if is_internal and all(second_word - word != range2.start - range1.start for range1, range2 in inputs):
                     continue

@@ -1,6 +1,6 @@
-"""Find the nn.Modules that a function uses: itself, its bound object, closure, globals, and those of functions it wraps.
+"""Find the nn.Modules and tensors that a function uses: in itself, its bound object, closure and globals.
 
-Modules are found by the names in code: in variables, attributes of objects and of classes, lists and dicts. The user's
+They are found by the names in code: in variables, attributes of objects and of classes, lists and dicts. The user's
 functions and methods that it uses are searched in the same way. Not followed: names that are computed, as by
 `getattr(owner, name)`, functions of libraries, and objects in containers of more than a hundred elements.
 """
@@ -37,8 +37,14 @@ def modules_of(function: Callable[..., Any]) -> list[nn.Module]:
     return _Search(function).modules
 
 
+def tensors_named_by(function: Callable[..., Any]) -> list[torch.Tensor]:
+    """Return the tensors that a function reaches by names, besides parameters and buffers of modules; each once."""
+    values = (value for edge in _Search(function).edges for value in edge.values)
+    return list({id(value): value for value in values if _is_tensor(value)}.values())
+
+
 def binding_check(function: Callable[..., Any]) -> Callable[[], bool] | None:
-    """Return a predicate that is true while the names through which a function reaches modules have the same values.
+    """Return a predicate that is true while the names by which a function reaches modules and tensors have the same values.
 
     Returns None if there are no such names.
     """
@@ -56,8 +62,8 @@ def binding_check(function: Callable[..., Any]) -> Callable[[], bool] | None:
 
 
 def binding_key(function: Callable[..., Any]) -> tuple[tuple[int, ...], ...]:
-    """Return a key that changes if a name that the function uses is bound to another module."""
-    ids = (tuple(id(value) for value in edge.values if _is_module(value)) for edge in _Search(function).edges)
+    """Return a key that changes if a name that the function uses is bound to another module or tensor."""
+    ids = (tuple(id(value) for value in edge.values if _is_used(value)) for edge in _Search(function).edges)
     return tuple(modules for modules in ids if modules)
 
 
@@ -103,7 +109,13 @@ class _Search:
         found = [value for value in self._visited.values() if _is_module(value)]
         leading = self._leading_to(found)
         self.modules = _outermost(found)
-        self.edges = [edge for edge in self._edges if any(id(value) in leading for value in edge.values)]
+        self.edges = [
+            edge for edge in self._edges if any(id(value) in leading for value in edge.values) or self._reads_tensors(edge)
+        ]
+
+    def _reads_tensors(self, edge: _Edge) -> bool:
+        """Return whether an edge leads to tensors, and not from a module, whose attributes are checked in another way."""
+        return any(map(_is_tensor, edge.values)) and not _is_module(self._visited.get(edge.owner))
 
     def _leading_to(self, modules: list[nn.Module]) -> set[int]:
         """Return the ids of the modules, and of the objects through which the search reached them."""
@@ -138,9 +150,9 @@ class _Search:
                 self._visit_function(value)
         elif issubclass(kind, (list, tuple, deque, dict, set)):
             if len(value) <= _LONG:
-                self._follow(value, _element_reader(value, _is_no_leaf))
+                self._follow(value, _element_reader(value, _is_followed))
             elif len(value) <= _LONGEST and not issubclass(kind, set):  # data, probably
-                self._follow(value, _element_reader(value, _is_module))
+                self._follow(value, _element_reader(value, _is_used))
         elif issubclass(kind, ref):
             self._follow(value, lambda: (value(),))
         elif issubclass(kind, ModuleType):
@@ -233,12 +245,20 @@ def _common(scope: Mapping[str, Any], names: Set[str]) -> list[str]:
     return sorted(name for name in names if name in scope)
 
 
-def _is_no_leaf(value: Any) -> bool:
-    return not issubclass(type(value), _LEAVES)
+def _is_followed(value: Any) -> bool:
+    return _is_tensor(value) or not issubclass(type(value), _LEAVES)
 
 
 def _is_module(value: Any) -> bool:
     return issubclass(type(value), nn.Module)
+
+
+def _is_tensor(value: Any) -> bool:
+    return issubclass(type(value), torch.Tensor)
+
+
+def _is_used(value: Any) -> bool:
+    return issubclass(type(value), (nn.Module, torch.Tensor))
 
 
 def _element_reader(container: Any, is_followed: Callable[[Any], bool]) -> Callable[[], Values]:

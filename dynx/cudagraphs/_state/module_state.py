@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from dynx._torch.ops.cuda_graphs import address_check
 from dynx.cudagraphs._recording.cache import Key
 from dynx.cudagraphs._state.dict_watch import unchanged
-from dynx.cudagraphs._state.find_modules import binding_check, binding_key, modules_of
+from dynx.cudagraphs._state.find_modules import binding_check, binding_key, modules_of, tensors_named_by
 from dynx.cudagraphs._state.params import tensors_of
 
 _are_at = address_check()
@@ -112,7 +112,7 @@ class ModuleState(State):
         return ModuleKey(attributes, layouts, _autocast(self._device_type), binding_key(self._function))
 
     def held(self) -> Any:
-        return [list(d.values()) for d in self._dicts()]
+        return [*(list(d.values()) for d in self._dicts()), tensors_named_by(self._function)]
 
     def predicate(self) -> Callable[[], bool]:
         is_unchanged, tensors = self._unchanged(), list(filter(has_address, self._tensors()))
@@ -134,7 +134,7 @@ class ModuleState(State):
                 module, _ = self._owned_dicts()[number]
                 return f"attribute {name} of a {type(module).__name__}"
         if old.bindings != new.bindings:
-            return "the module that a variable or attribute refers to"
+            return "the module or tensor that a variable or attribute refers to"
         return "the address of a parameter" if old.layouts != new.layouts else "autocast"
 
     def snapshot(self) -> Callable[[], str]:
@@ -150,7 +150,10 @@ class ModuleState(State):
         return [(module, value) for module, value in attributes if isinstance(value, dict)]  # not those of TorchScript
 
     def _tensors(self) -> list[torch.Tensor]:
-        return [tensor for module in self._modules for tensor in (*module.parameters(), *module.buffers())]
+        """Return the tensors whose addresses are checked: of modules, their attributes, and those that the function names."""
+        attributes = [value for d in self._dicts() for value in d.values() if issubclass(type(value), torch.Tensor)]
+        tensors = [*tensors_of(self._modules), *attributes, *tensors_named_by(self._function)]
+        return list({id(tensor): tensor for tensor in tensors}.values())
 
 
 def snapshot(dicts: Sequence[dict[str, Any]]) -> Callable[[], str]:

@@ -1,0 +1,74 @@
+"""CUDA streams to capture on, with cuBLAS workspaces that nothing else frees or writes to.
+
+A product that cuBLAS computes uses a workspace in memory of torch's allocator, one for each thread and stream, and a captured
+product keeps its address. Two things may happen to a workspace that was made before the capture: torch frees the workspaces of
+all streams (`torch._C._cuda_clearCublasWorkspaces`, which torch's own CUDA graph trees call), so that the memory gets another
+owner; and graphs that were captured on one stream write to one workspace, also when they are replayed on two streams.
+
+So captures use streams of their own, which are not among torch's 32 streams that everybody gets in turn: one for each stream
+that calls are made on, as eager code has one workspace for each. Its workspaces are made in a memory pool that lives as long as
+the process: freed or not, no other allocation gets that memory. Replays of graphs that were captured on one stream wait for
+each other (`StreamOrder`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from typing import Any
+
+import torch
+
+from dynx._torch.ops.cuda_graphs import Pool
+from dynx.cudagraphs._runtime.stream_order import StreamOrder
+from dynx.errors import CaptureFailed
+
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: work on the legacy default stream does not wait for it
+
+
+class CaptureStream:
+    """A CUDA stream that only captures use, the pool of its cuBLAS workspaces, and the order of replays.
+
+    Args:
+        device: Index of the device.
+    """
+
+    def __init__(self, device: int) -> None:
+        self._device = device
+        self.stream, self._workspaces, self.order = _new_stream(device), Pool(device), StreamOrder(device)
+
+    def make_workspaces(self) -> None:
+        """Make the cuBLAS workspaces of this thread, if they are not there; call it before each capture, not in one."""
+        with (
+            self.order.lock,
+            self._workspaces.allocations(),
+            torch.cuda.stream(self.stream),
+            torch.no_grad(),
+            torch.autocast("cuda", enabled=False),
+            contextlib.suppress(RuntimeError),  # with deterministic algorithms and no CUBLAS_WORKSPACE_CONFIG products raise
+        ):
+            self.order.follow(self.stream.cuda_stream)  # replays may use the workspaces now
+            matrix = torch.zeros(16, 16, device=torch.device("cuda", self._device))
+            torch.mm(matrix, matrix)
+            torch.addmm(matrix[0], matrix, matrix)  # by cublasLt, which may have a workspace of its own
+
+
+_capture_streams: dict[tuple[int, int], CaptureStream] = {}  # by device and raw handle of the calling stream; few, kept
+
+
+def capture_stream(device: int) -> CaptureStream:
+    """Return the stream that captures calls of the current stream of a device."""
+    key = device, torch.cuda.current_stream(device).cuda_stream
+    if key not in _capture_streams:
+        _capture_streams[key] = CaptureStream(device)
+    return _capture_streams[key]
+
+
+def _new_stream(device: int) -> torch.cuda.Stream:
+    with torch.cuda.device(device):
+        torch.cuda.synchronize()  # creates the context, if nothing has yet
+        handle = ctypes.c_void_p()
+        if error := ctypes.PyDLL("libcuda.so.1").cuStreamCreate(ctypes.byref(handle), _NON_BLOCKING):
+            raise CaptureFailed(f"cuStreamCreate failed with CUDA error {error}")
+        stream: Any = torch.cuda.ExternalStream(handle.value, device=torch.device("cuda", device))
+    return stream  # it is never destroyed: torch keeps the workspaces by its handle

@@ -1,0 +1,80 @@
+"""The order of replays on several streams.
+
+Graphs of one function share memory: inputs are copied to the same places, intermediate tensors and workspaces overlap. Where
+calls come from several streams, each has to wait for the work of the call before; and memory that a stream still uses must not
+be given to somebody else when the function is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import RLock
+from typing import Any
+
+import torch
+
+from dynx._torch.ops.cuda_graphs import current_stream_of
+from dynx.cudagraphs._runtime.interface import Run
+
+
+class StreamOrder:
+    """Makes each stream that replays graphs which share memory wait for the stream that did so before.
+
+    Args:
+        device: Index of the device.
+
+    Attributes:
+        last: Raw handle of the stream that was used last; None if none was.
+        lock: Held until a replay is launched, since the stream of another thread has to wait for it.
+    """
+
+    def __init__(self, device: int) -> None:
+        self._device, self._current = device, current_stream_of(device)
+        self.last: int | None = None
+        self.lock = RLock()
+
+    def follow(self, stream: int) -> None:
+        """Make the current stream, which has this handle, wait for all work so far of the stream that was used last."""
+        last, self.last = self.last, stream
+        if last is None or last == stream:
+            return
+        event = torch.cuda.Event()
+        event.record(self._stream(last))
+        self._stream(stream).wait_event(event)
+
+    def synchronize(self) -> None:
+        """Wait until the work of the stream that was used last is done, unless that would invalidate a capture."""
+        if self.last is not None and not torch.cuda.is_current_stream_capturing():
+            self._stream(self.last).synchronize()
+
+    def in_order(self, run: Run, tensors: Sequence[torch.Tensor]) -> Run:
+        """Return a function that makes the current stream wait for earlier replays, then calls `run`, which replays a graph.
+
+        Args:
+            run: Called with the arguments of the returned function.
+            tensors: Memory that `run` uses. Once they are freed, others get it when the streams of all calls have used it.
+        """
+        get_current, lock, known = self._current, self.lock, {self._current()}
+        latest: int | None = None
+
+        def begin(stream: int) -> None:
+            nonlocal latest
+            latest = stream
+            if stream not in known:
+                known.add(stream)
+                for tensor in tensors:
+                    tensor.record_stream(self._stream(stream))
+            self.follow(stream)
+
+        def run_in_order(args: Sequence[Any]) -> list[Any]:
+            with lock:
+                stream = get_current()
+                if stream != latest or stream != self.last:
+                    begin(stream)
+                return run(args)
+
+        return run_in_order
+
+    def _stream(self, handle: int) -> torch.cuda.Stream:
+        device = torch.device("cuda", self._device)
+        return torch.cuda.ExternalStream(handle, device=device) if handle else torch.cuda.default_stream(device)
