@@ -11,7 +11,16 @@ import threading
 from dynx._handle import Handle
 from dynx._torch.capabilities import HOOK_POINTS, hook_point
 from dynx._torch.hooks import Subscription, subscribe
-from dynx._trace.dispatch import EndListener, Listener, StartListener, emit, end_listeners, listeners, start_listeners
+from dynx._trace.dispatch import (
+    EndListener,
+    Listener,
+    StartListener,
+    emit,
+    end_listeners,
+    listeners,
+    listeners_to_recompiles,
+    start_listeners,
+)
 from dynx._trace.subscribers import SUBSCRIBERS, clear_facts
 from dynx.errors import UnsupportedTorch
 from dynx.records import Trouble
@@ -34,25 +43,36 @@ class Listening(Handle):
                 start_listeners.remove(self._on_start)
             if self._on_end in end_listeners:
                 end_listeners.remove(self._on_end)
+            if self._listener in listeners_to_recompiles:
+                listeners_to_recompiles.remove(self._listener)
             if self._listener in listeners:
                 listeners.remove(self._listener)
                 if not listeners:
                     _detach()
 
 
-def listen(listener: Listener, *, on_start: StartListener | None = None, on_end: EndListener | None = None) -> Listening:
+def listen(
+    listener: Listener,
+    *,
+    on_start: StartListener | None = None,
+    on_end: EndListener | None = None,
+    explains_recompiles: bool = True,
+) -> Listening:
     """Call `listener` with every record until the returned handle is removed, on the thread that compiles.
 
     Args:
         listener: Called with each record when its compilation has ended. An exception in it becomes a `Trouble` record.
         on_start: Called when a compilation begins, with its compile id and the location of the function.
         on_end: Called when a compilation ends, before its records are emitted, with a `CompileEnd`.
+        explains_recompiles: Whether the listener uses the values in `Recompile`; without them listening takes less time.
 
     Returns:
         The handle whose `remove` unregisters all three callbacks.
     """
     with _lock:
         listeners.append(listener)
+        if explains_recompiles:
+            listeners_to_recompiles.append(listener)
         if on_start is not None:
             start_listeners.append(on_start)
         if on_end is not None:

@@ -29,6 +29,7 @@ class CompileEnd(NamedTuple):
 EndListener = Callable[[CompileEnd], None]
 
 listeners: list[Listener] = []
+listeners_to_recompiles: list[Listener] = []  # those that need values of guards, to explain recompiles
 start_listeners: list[StartListener] = []
 end_listeners: list[EndListener] = []
 

@@ -21,7 +21,7 @@ from dynx._torch.tracing.graph_breaks import read_break
 from dynx._torch.tracing.translator import trace_id
 from dynx._trace.cache_keys import CompiledKeys
 from dynx._trace.compile_scope import CompileKey, Generations, Scope, function_location
-from dynx._trace.dispatch import CompileEnd, StartListener, emit, end_listeners, start_listeners
+from dynx._trace.dispatch import CompileEnd, StartListener, emit, end_listeners, listeners_to_recompiles, start_listeners
 from dynx._trace.guards.requests import short_source
 from dynx._trace.guards.text import FailedEntry, parse_entry, parse_error
 from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, explain, weak_self
@@ -131,7 +131,7 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
             if all(reason.kind == "backend" for reason in scope.reasons):  # torch reports at most that the backend differs
                 scope.reasons = _compiled_keys.changes(scope.generation, call.code, call.cache_key, site)
             _compiled_keys.add(scope.generation, call.code, call.cache_key, call.id)
-        if end.outcome == "compiled":
+        if end.outcome == "compiled" and listeners_to_recompiles:
             requests = scope.requests.by_name()
             texts = described(requests, call.locals, call.globals)
             objects = {short_source(name): text for name, text in texts.objects.items()}

@@ -82,7 +82,7 @@ class EffectLog(Handle):
 
     def __enter__(self) -> Self:
         if self._listening is None:
-            self._listening = bus.listen(self._on_record)
+            self._listening = bus.listen(self._on_record, explains_recompiles=False)
         return self
 
     def remove(self) -> None:
