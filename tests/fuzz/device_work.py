@@ -181,7 +181,7 @@ class Worker:
         self.functions[index] = self.new_function()
 
     def rebind(self):
-        """Give a module another parameter."""
+        """Assign another parameter to a module."""
         module = self.random.choice(self.functions).module
         name, param = next(iter(module.named_parameters()))
         setattr(module, name, nn.Parameter(param.detach() * 1.1))
@@ -217,7 +217,7 @@ def work(worker, until, failures):
         while time.monotonic() < until and not failures:
             worker.act()
         worker.compare()
-    except Exception:  # noqa: BLE001 - told at the end
+    except Exception:  # noqa: BLE001 - printed at the end
         failures.append(traceback.format_exc())
 
 
