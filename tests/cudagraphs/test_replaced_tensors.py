@@ -67,6 +67,18 @@ def test_a_tensor_that_is_replaced(device, inputs, name):
     del garbage
 
 
+def test_a_tensor_that_gets_other_memory_beside_patched_parameters(device):
+    model, scale = linear(device), torch.full((3,), 2.0, device=device)
+    run = cudagraphs.fast_path(lambda x: model(x) * scale, config=config_for(device, params="patch"))
+    for number in range(8):
+        if number == 4:
+            scale.data = torch.full((3,), 5.0, device=device)
+            gc.collect()
+        x = torch.randn(2, 3, device=device)
+        with torch.no_grad():
+            torch.testing.assert_close(run(x), model(x) * scale)
+
+
 def test_a_training_step_whose_loss_names_a_tensor(device):
     """Weights of classes, for example, which are computed again after each epoch."""
     torch.manual_seed(0)

@@ -106,13 +106,16 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
-@pytest.mark.parametrize("name", PROGRAMS)
+# streams of the user only by Dynamo: what compilers of kernels make of them has not been tried
+CASES = [
+    (name, backend) for name in PROGRAMS for backend in ("eager", "aot_eager", "inductor")[: 1 if name == "streams" else 3]
+]
+
+
+@pytest.mark.parametrize(("name", "backend"), CASES)
 def test_programs_that_do_the_same(name, backend):
     torch.manual_seed(0)
     fn, args = PROGRAMS[name]()
-    if name == "streams" and backend != "eager":
-        pytest.skip("torch 2.11 does not compile streams of the user with a compiler of kernels")
     report = dynx.check(fn, *args, backend=backend)
     report.assert_ok()
     assert not report.shared

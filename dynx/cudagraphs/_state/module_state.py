@@ -197,15 +197,17 @@ class PatchedParamsState(ModuleState):
             tuple((name, -1 - numbers[id(value)] if id(value) in numbers else id(value)) for name, value in d.items())
             for d in self._dicts()
         )
-        return ModuleKey(attributes, (), _autocast(self._device_type), binding_key(self._function))
+        layouts = tuple(map(layout_of, self._tensors()))
+        return ModuleKey(attributes, layouts, _autocast(self._device_type), binding_key(self._function))
 
     def held(self) -> Any:
         patched = {id(tensor) for tensor in tensors_of(self._modules)}
-        return [value for d in self._dicts() for value in d.values() if id(value) not in patched]
+        return [*(value for d in self._dicts() for value in d.values() if id(value) not in patched), *self._tensors()]
 
-    def predicate(self) -> Callable[[], bool]:
-        is_unchanged, device_type, autocast = self._unchanged(), self._device_type, _autocast(self._device_type)
-        return lambda: is_unchanged() and _autocast(device_type) == autocast
+    def _tensors(self) -> list[torch.Tensor]:
+        """Return the tensors whose addresses are checked, as in other states but without those that are patched."""
+        patched = {id(tensor) for tensor in tensors_of(self._modules)}
+        return [tensor for tensor in super()._tensors() if id(tensor) not in patched]
 
 
 class StructureState(ModuleState):
