@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -124,11 +125,17 @@ def test_new_parameter_addresses_trigger_a_recapture(device):
     assert cudagraphs.stats().recordings == 2
 
 
-def test_train_step_trains_parameters_that_belong_to_no_module(device):
+@pytest.mark.parametrize("is_named", [True, False])
+def test_train_step_trains_parameters_that_belong_to_no_module(device, is_named):
+    """Names that are computed are not searched: the parameters that were passed are checked without them."""
     weights = [torch.nn.Parameter(torch.ones(3, device=device)) for _ in range(2)]
     optimizers = [torch.optim.SGD([tensor], lr=0.1) for tensor in weights]
-    config = config_for(device)
-    step = cudagraphs.train_step(lambda x: (x * weights[0]).square().sum(), weights[:1], optimizer=optimizers[0], config=config)
+    config, owner = config_for(device), SimpleNamespace(weight=weights[0])
+    losses = {
+        True: lambda x: (x * weights[0]).square().sum(),
+        False: lambda x: (x * getattr(owner, "".join(("wei", "ght")))).square().sum(),
+    }
+    step = cudagraphs.train_step(losses[is_named], weights[:1], optimizer=optimizers[0], config=config)
     for number in range(6):
         if number == 3:
             weights[0].data = weights[0].data.clone()
