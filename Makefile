@@ -80,7 +80,7 @@ stress: $(READY)
 
 # Mutation tests: plants one fault at a time in dynx.cudagraphs; its tests have to fail for each.
 faults: $(READY)
-	$(BIN)/python tests/cudagraphs_faults.py
+	$(BIN)/python tests/faults/cudagraphs.py
 
 # Reads and evicts cache entries a thousand times while other threads call the function.
 CYCLES := 1000

@@ -257,6 +257,15 @@ def test_emulated_replay_fails_after_a_tensor_that_it_reads_is_freed():
         captured.replay()
 
 
+def test_tensors_without_elements_may_be_created_in_a_capture():
+    """Caches of transformers begin as `torch.tensor([])`; on CUDA they need no kernel."""
+    x = torch.ones(2, 3)
+    graph = Emulator().capture(lambda _: torch.cat([torch.tensor([]), x[:0].flatten(), x.flatten()]) * 2)
+    x.fill_(3)
+    graph.replay()
+    assert graph.outputs.tolist() == [6.0] * 6
+
+
 def test_set_sources_does_not_redirect_copies_made_by_the_captured_function():
     source, args = torch.ones(3), torch.ones(3)
 

@@ -1,11 +1,12 @@
-"""Checks that take a fraction of a microsecond: the metadata of tensors, and changes to dicts.
+"""Checks that take a fraction of a microsecond: the metadata of tensors, settings of torch, and changes to dicts.
 
-Torch: `torch._C._dynamo.guards.TensorGuards` and `RootGuardManager.add_dict_version_guard`, from which Dynamo builds
-its guards. The version of a dict changes with every change to it, also of a value.
+Torch: `torch._C._dynamo.guards.TensorGuards`, `GlobalStateGuard` and `RootGuardManager.add_dict_version_guard`, from which
+Dynamo builds its guards. The version of a dict changes with every change to it, also of a value.
 """
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -39,3 +40,34 @@ def change_check(dicts: Sequence[dict[Any, Any]]) -> Callable[[], bool]:
         )
         child.add_dict_version_guard(values, [f"dicts[{index}]"], None)
     return partial(root.check, watched)
+
+
+def settings_check() -> Callable[[], bool]:
+    """Return a predicate that is true while autocast, grad mode, default dtype, determinism and precision are those of now."""
+    require("global_state_guard")
+    from torch._C._dynamo.guards import GlobalStateGuard
+
+    check: Callable[[], bool] = GlobalStateGuard().check
+    return check
+
+
+def hooks_of_all_modules() -> list[dict[Any, Any]]:
+    """Return the dicts of hooks that run for every module.
+
+    Torch: `torch.nn.modules.module.register_module_forward_hook` and its like add to them.
+    """
+    from torch.nn.modules import module
+
+    names = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
+    return [getattr(module, name) for name in names]
+
+
+def attributes_of_class(kind: type) -> dict[str, Any]:
+    """Return the dict of a class, which `vars` only shows: changes to it are noticed as those of other dicts are.
+
+    It must not be changed. Raises TypeError if Python keeps it in another way.
+    """
+    for value in gc.get_referents(vars(kind)):
+        if type(value) is dict:
+            return value
+    raise TypeError(f"the attributes of {kind.__name__} are not in a dict")

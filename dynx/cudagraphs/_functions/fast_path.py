@@ -13,8 +13,9 @@ from dynx.cudagraphs._functions.buckets import Bucketed, check_buckets
 from dynx.cudagraphs._functions.patched_params import PatchedParams
 from dynx.cudagraphs._functions.recorded_function import RecordedCallable, RecordedFunction, RecordingPolicy
 from dynx.cudagraphs._runtime.select import check_bindings, select_runtime
+from dynx.cudagraphs._state.bindings import tensors_named_by
 from dynx.cudagraphs._state.code_names import name_of, signature_of
-from dynx.cudagraphs._state.find_modules import modules_of, tensors_named_by, unset_closure_variables
+from dynx.cudagraphs._state.find_modules import modules_of, unset_closure_variables
 from dynx.cudagraphs._state.module_state import ModuleState, Unchecked
 from dynx.cudagraphs._state.params import tensors_of
 from dynx.errors import UsageError
@@ -29,9 +30,9 @@ def fast_path(
     does not run in a replay. Arguments of other dtypes, sizes, strides, scalars or containers run uncaptured once, then get
     recordings of their own.
 
-    Each call checks that the modules which the function uses are unchanged: attributes, parameters and their addresses,
-    submodules, hooks, train or eval mode; otherwise it records again. A function that assigns attributes of its modules in
-    each call runs uncaptured, with a warning.
+    Each call checks that the modules which the function uses are unchanged (attributes and what they hold, parameters and their
+    addresses, submodules, hooks, classes), and so are the tensors, numbers and functions that it reads by name; otherwise it
+    records again. A function that changes one of these in each call runs uncaptured, with a warning.
 
     With `config.buckets` tensors are padded with zeros to the next bucket size, and results are narrowed: few
     recordings, which share their memory, serve all sizes up to the largest bucket. All are recorded at once. With

@@ -54,9 +54,9 @@ def train_step(
     The first call with a layout of arguments runs its step uncaptured, the second captures, later calls replay; all of them
     are steps of the training, none is spent on warm-up.
 
-    Each call checks the modules that the loss uses, the addresses of the parameters and which of them need gradients, and
-    the groups, options and state of the optimizer. Attributes of modules that are no parameters, buffers or modules keep
-    the values of the capture, and what the loss assigns to one cannot be read after a replay: return it instead. Pass a
+    Each call checks the modules that the loss uses, as `fast_path` does, the addresses of the parameters and which of them need
+    gradients, and the groups, options and state of the optimizer. A tensor that the loss assigns to an attribute cannot be read
+    after a replay: return it instead. A loss that changes a number in each call runs uncaptured, with a warning. Pass a
     learning rate that changes as a tensor: a number that changes needs another recording.
 
     Args:

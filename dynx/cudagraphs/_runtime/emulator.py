@@ -308,11 +308,14 @@ def _tensors(values: Any) -> list[torch.Tensor]:
 
 
 def _to_weak(arguments: Any, own_storages: Container[int]) -> Any:
-    """Replace tensors that the capture did not allocate by weak references to their memory."""
-    return tree_map(
-        lambda leaf: WeakMemory(leaf) if isinstance(leaf, torch.Tensor) and _storage(leaf) not in own_storages else leaf,
-        arguments,
-    )
+    """Replace tensors that the capture did not allocate by weak references to their memory, if they have elements."""
+
+    def weak(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or _storage(leaf) in own_storages:
+            return leaf
+        return WeakMemory(leaf) if leaf.numel() else torch.empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype)
+
+    return tree_map(weak, arguments)
 
 
 def _to_tensors(arguments: Any, patched: Mapping[int, torch.Tensor] = MappingProxyType({})) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Callable, Iterator
-from functools import _lru_cache_wrapper, lru_cache, partial
+from functools import _lru_cache_wrapper, cached_property, lru_cache, partial
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -47,6 +47,28 @@ def names_in(code: CodeType) -> Names:
         frozenset(variables).union(*(names.variables for names in inner)),
         frozenset(attributes).union(*(names.attributes for names in inner)),
     )
+
+
+def names_of_class(kind: type) -> frozenset[str]:
+    """Return the names of attributes in the code of a module class: in `forward`, and in the methods that it names."""
+    bases = [base for base in kind.__mro__ if not base.__module__.startswith(("torch.", "builtins"))]
+    names, pending = set[str](), frozenset({"forward", "__call__"})
+    while pending:
+        methods = [vars(base).get(name) for base in bases for name in pending]
+        names |= pending
+        codes = (inner.__code__ for method in methods for inner in _functions_of(method))
+        pending = frozenset[str]().union(*(names_in(code).attributes for code in codes)) - names
+    return frozenset(names)
+
+
+def _functions_of(method: Any) -> list[FunctionType]:
+    """Return the Python functions of what a class defines under a name: of a method, a property or a class method."""
+    for attribute in ("fget", "__func__", "func"):
+        method = getattr(method, attribute, method) if isinstance(method, _WRAPPERS) else method
+    return plain_functions(method) if isinstance(method, FUNCTIONS) else []
+
+
+_WRAPPERS = property, classmethod, staticmethod, cached_property
 
 
 def plain_functions(function: Any) -> list[FunctionType]:

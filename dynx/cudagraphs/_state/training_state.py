@@ -13,7 +13,7 @@ from dynx._torch.autograd.hooks_and_scalers import are_hooked, has_step_hooks
 from dynx._torch.ops.cuda_graphs import address_check
 from dynx.cudagraphs._recording.cache import Key
 from dynx.cudagraphs._state.dict_watch import unchanged
-from dynx.cudagraphs._state.module_state import State, StructureState, layout_of, needs_gradient, snapshot
+from dynx.cudagraphs._state.module_state import State, TrainedState, layout_of, needs_gradient, snapshot
 from dynx.cudagraphs._state.validation import check_optimizer, check_parameters
 
 _are_at = address_check()
@@ -53,7 +53,7 @@ class TrainingState(State):
         self._begins = begins
         self._params, self._optimizer, self._scaler = params, optimizer, scaler
         self._device = next((param.device for param in params if param.requires_grad), params[0].device)
-        self._modules = StructureState(loss_fn, self._device.type, others)
+        self._modules = TrainedState(loss_fn, self._device.type, others)
 
     def key(self) -> Key:
         self._check_hooks()

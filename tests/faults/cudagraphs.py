@@ -1,6 +1,6 @@
 """Mutation tests of dynx.cudagraphs: `make faults`.
 
-Each fault of `cudagraphs_fault_list.py` changes a few words in a copy of the package; the tests that it names have to fail.
+Each fault of the other files of this folder changes a few words in a copy of the package; the tests that it names have to fail.
 Exits with 1 if they pass with a fault.
 """
 
@@ -15,9 +15,16 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from cudagraphs_fault_list import FAULTS, Fault
+import compiled
+import functions
+import graph
+import recording
+import runtime
+import state
+from fault import Fault
 
-ROOT = Path(__file__).parent.parent
+FAULTS = tuple(fault for room in (compiled, functions, graph, recording, runtime, state) for fault in room.FAULTS)
+ROOT = Path(__file__).parent.parent.parent
 PACKAGE = "dynx/cudagraphs"
 
 

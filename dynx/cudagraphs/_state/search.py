@@ -1,0 +1,306 @@
+"""Find what a function uses by the names in its code: modules, tensors, and the Python values that it reads.
+
+The search goes through variables, attributes of objects and of classes, lists and dicts. The user's functions and methods that
+the function uses are searched in the same way. Of modules of libraries, such as the models of transformers, the containers
+and objects are searched that the code of their classes names: a model's `config`, for example. Not followed: names that are
+computed, as by `getattr(owner, name)`, functions of libraries, and objects in containers of more than a hundred elements.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Mapping, Set
+from functools import cached_property, partial
+from types import FunctionType, MemberDescriptorType, ModuleType
+from typing import Any, NamedTuple
+from weakref import ref
+
+import torch
+from torch import nn
+
+from dynx._trace.user_location import owner_of_file
+from dynx.cudagraphs._state.code_names import (
+    FUNCTIONS,
+    bound_objects,
+    cells_of,
+    levels,
+    names_in,
+    names_of_class,
+    plain_functions,
+)
+from dynx.cudagraphs._state.identity import PLAIN
+
+Values = tuple[Any, ...]
+
+
+class Edge(NamedTuple):
+    """A reference from an object to values, which the search followed."""
+
+    owner: int  # id of the object
+    name: str  # of the attribute or variable; of all elements of a container ""
+    values: Values
+    read: Callable[[], Values] | None = None  # reads the values again; None where they cannot change
+    scope: Mapping[str, Any] | None = None  # in which the name has the value, if it is looked up in a dict
+
+
+class Search:
+    """A search from a function over everything that it uses, by the names in its code.
+
+    Functions that are found add names, and names lead to more functions: the queue of objects is searched again with all
+    names until no new name is added.
+
+    Args:
+        function: Where the search begins.
+        skipped: Names that are not followed: each the id of a dict and a name.
+
+    Attributes:
+        modules: The modules that were found, without submodules of these.
+        edges: The references to modules, tensors, numbers, text and the user's functions; not those of modules themselves.
+        names: The names of attributes in the code.
+    """
+
+    def __init__(self, function: Any, skipped: Collection[Hashable] = ()) -> None:
+        self._function, self._skipped = function, skipped
+        self._scopes = [inner.__globals__ for inner in plain_functions(function)]
+        self.names = set(_IMPLICIT_NAMES)
+        self._slots: dict[int, list[MemberDescriptorType]] = {}
+        names_before = 0
+        while names_before < len(self.names):
+            names_before = len(self.names)
+            self._edges: list[Edge] = []
+            self._visited: dict[int, Any] = {}  # held, so that no other object gets the address of one
+            self._queue = deque([function])
+            while self._queue and len(self._visited) < _MAX_OBJECTS:
+                self._visit(self._queue.popleft())
+        found = [value for value in self._visited.values() if is_module(value)]
+        self.modules = _outermost(found)
+        self._visit_contents()
+        read = [edge for edge in self._edges if self._is_checked(edge)]
+        leading = self._leading_to([*map(id, found), *(edge.owner for edge in read)])
+        is_read = set(map(id, read))
+        self.edges = [edge for edge in self._edges if id(edge) in is_read or any(id(value) in leading for value in edge.values)]
+
+    def _is_checked(self, edge: Edge) -> bool:
+        """Return whether a recording depends on the values. Attributes of modules are checked in another way."""
+        return any(map(self._is_read, edge.values)) and not _has_own_check(self._visited.get(edge.owner))
+
+    def _is_read(self, value: Any) -> bool:
+        """Return whether the function reads a value itself: a tensor, a number, text, or a function that it calls."""
+        kind = type(value)
+        return is_tensor(value) or kind in PLAIN or (kind is FunctionType and self._is_followed(value))
+
+    def _leading_to(self, addresses: list[int]) -> set[int]:
+        """Return the ids of these objects, and of the objects through which the search reached them."""
+        owners = dict[int, list[int]]()
+        for edge in self._edges:
+            for value in edge.values:
+                owners.setdefault(id(value), []).append(edge.owner)
+        leading, pending = set[int](), addresses
+        while pending:
+            if (address := pending.pop()) not in leading:
+                leading.add(address)
+                pending += owners.get(address, ())
+        return leading
+
+    def _follow(self, owner: Any, name: str, read: Callable[[], Values], scope: Mapping[str, Any] | None = None) -> None:
+        """Add the values that `read` returns to the search; they may change, so they are checked in later calls."""
+        values = read()
+        self._edges.append(Edge(id(owner), name, values, read, scope))
+        self._queue += values
+
+    def _follow_constant(self, owner: Any, value: Any) -> None:
+        self._edges.append(Edge(id(owner), "", (value,)))
+        self._queue.append(value)
+
+    def _visit(self, value: Any) -> None:
+        kind = type(value)
+        if id(value) in self._visited or issubclass(kind, _LEAVES):
+            return
+        self._visited[id(value)] = value
+        if issubclass(kind, FUNCTIONS):
+            if value is self._function or any(map(self._is_followed, plain_functions(value))):
+                self._visit_function(value)
+        elif issubclass(kind, _CONTAINERS):
+            if len(value) <= _LONG:
+                self._follow(value, "", _content_reader(value))
+            elif len(value) <= _LONGEST and not issubclass(kind, (set, frozenset)):  # data, probably
+                self._follow(value, "", _used_reader(value))
+        elif issubclass(kind, ref):
+            self._follow(value, "", lambda: (value(),))
+        elif issubclass(kind, ModuleType):
+            if value.__name__.partition(".")[0] != "torch":
+                self._visit_names(value, vars(value), self.names)
+        elif issubclass(kind, type):
+            self._visit_class(value)
+        else:
+            self._visit_object(value)
+
+    def _visit_function(self, function: Any) -> None:
+        for level in levels(function):
+            for value in bound_objects(level):
+                self._follow_constant(function, value)
+        for inner in plain_functions(function):
+            names = names_in(inner.__code__)
+            self.names |= names.attributes
+            for cell in cells_of(inner):
+                self._follow(function, "", partial(_cell_content, cell))
+            for defaults in ("__defaults__", "__kwdefaults__"):
+                if getattr(inner, defaults):
+                    self._follow(function, defaults, partial(_attribute, inner, defaults))
+            self._visit_names(function, inner.__globals__, names.variables)
+
+    def _visit_names(self, owner: Any, scope: Mapping[str, Any], names: Set[str]) -> None:
+        for name in _common(scope, names):
+            if (id(scope), name) not in self._skipped:
+                self._follow(owner, name, partial(_item, scope, name), scope)
+
+    def _visit_object(self, value: Any) -> None:
+        self._follow_constant(value, type(value))
+        attributes = _dict_of(value)
+        if attributes is not None:
+            self._visit_names(value, attributes, self.names)
+        for slot in self._slots_of(type(value)):
+            if slot.__name__ in self.names:
+                self._follow(value, slot.__name__, partial(_slot, slot, value))
+
+    def _slots_of(self, kind: type) -> list[MemberDescriptorType]:
+        if id(kind) not in self._slots:
+            attributes = (value for base in kind.__mro__ for value in vars(base).values())
+            self._slots[id(kind)] = [value for value in attributes if type(value) is MemberDescriptorType]
+        return self._slots[id(kind)]
+
+    def _visit_class(self, kind: type) -> None:
+        """Search the attributes and methods of a class and its bases whose names occur in the code."""
+        for base in kind.__mro__:
+            attributes = vars(base)
+            for name in _common(attributes, self.names):
+                inner = _function_behind(attributes[name])
+                if inner is not None and type(attributes[name]) is not FunctionType:
+                    if any(map(self._is_followed, plain_functions(inner))):
+                        self._follow_constant(kind, inner)
+                elif type(attributes[name]) is not MemberDescriptorType:
+                    self._follow(kind, name, partial(_item, attributes, name), attributes)
+
+    def _visit_contents(self) -> None:
+        """Search the containers and objects in attributes of modules, which the code of their classes names."""
+        modules = [module for outer in self.modules for module in outer.modules()]
+        named = {kind: names_of_class(kind) for kind in set(map(type, modules)) if not kind.__module__.startswith("torch.")}
+        self.names = self.names.union(*named.values())
+        visited, edges, self._visited, self._edges = self._visited, self._edges, {}, []  # again, with more names
+        for module in modules:
+            attributes = vars(module)
+            for name in _common(attributes, named.get(type(module), frozenset()) - _OF_MODULES):
+                if (id(attributes), name) not in self._skipped:
+                    self._queue.append(attributes[name])
+        while self._queue and len(self._visited) < _MAX_OBJECTS:
+            value = self._queue.popleft()
+            if not issubclass(type(value), (nn.Module, type, ModuleType, *FUNCTIONS)):
+                self._visit(value)
+        known = {(edge.owner, edge.name) for edge in edges}
+        self._edges = [*edges, *(edge for edge in self._edges if (edge.owner, edge.name) not in known)]
+        self._visited |= visited
+
+    def _is_followed(self, function: FunctionType) -> bool:
+        """Return whether the code of a function is searched: it is the user's or of the same file, not of a library."""
+        is_same_file = any(function.__globals__ is scope for scope in self._scopes)
+        return is_same_file or owner_of_file(function.__code__.co_filename)[0] == "user"
+
+
+_LONG, _LONGEST = 100, 10_000  # up to this many elements of a container all are followed; up to this many, modules are
+_MAX_OBJECTS = 2_000
+_IMPLICIT_NAMES = ("__call__", "__getitem__", "__getattr__", "__iter__", "__init__", "forward")  # called without being named
+_LEAVES = type(None), bool, int, float, str, bytes, torch.Tensor, torch.dtype, torch.device
+_CONTAINERS = list, tuple, deque, dict, set, frozenset
+_OF_MODULES = frozenset(vars(nn.Module()))
+
+
+def _function_behind(value: Any) -> Any:
+    """Return the function of a method, property, class method, static method or cached property; None for other attributes."""
+    kind = type(value)
+    if issubclass(kind, property):
+        return value.fget
+    if issubclass(kind, (classmethod, staticmethod)):
+        return value.__func__
+    if issubclass(kind, cached_property):
+        return value.func
+    return value if kind is FunctionType else None
+
+
+def _outermost(modules: list[nn.Module]) -> list[nn.Module]:
+    """Return the modules that are not submodules of other modules in the list."""
+    if len(modules) < 2:
+        return modules
+    inner = {id(module) for outer in modules for module in outer.modules() if module is not outer}
+    return [module for module in modules if id(module) not in inner]
+
+
+def _common(scope: Mapping[str, Any], names: Set[str]) -> list[str]:
+    if len(scope) < len(names):
+        return sorted(name for name in tuple(scope) if name in names)
+    return sorted(name for name in names if name in scope)
+
+
+def _has_own_check(owner: Any) -> bool:
+    """Return whether the attributes of an object are checked in another way, or never change: modules, files of libraries."""
+    if isinstance(owner, ModuleType):
+        return owner_of_file(getattr(owner, "__file__", None) or "<frozen>")[0] != "user"
+    return is_module(owner) or (isinstance(owner, type) and issubclass(owner, nn.Module))
+
+
+def is_module(value: Any) -> bool:
+    return issubclass(type(value), nn.Module)
+
+
+def is_tensor(value: Any) -> bool:
+    return issubclass(type(value), torch.Tensor)
+
+
+def is_used(value: Any) -> bool:
+    return issubclass(type(value), (nn.Module, torch.Tensor))
+
+
+def _content_reader(container: Any) -> Callable[[], Values]:
+    """Return a function that reads the length of a container and all elements; of a dict also the keys."""
+    if isinstance(container, dict):
+        return lambda: (len(container), *container, *container.values())
+    return lambda: (len(container), *container)
+
+
+def _used_reader(container: Any) -> Callable[[], Values]:
+    """Return a function that reads the length of a long container, and the modules and tensors in it."""
+    if isinstance(container, dict):
+        keys = sorted((key for key, value in tuple(container.items()) if is_used(value)), key=_sort_key)
+        return lambda: (len(container), *map(container.get, keys))
+    indices = [index for index, value in enumerate(tuple(container)) if is_used(value)]
+    return lambda: (len(container), *(container[index] for index in indices if index < len(container)))
+
+
+def _sort_key(key: Any) -> tuple[str, Any]:
+    return type(key).__name__, key if type(key) in (str, int) else id(key)
+
+
+def _cell_content(cell: Any) -> Values:
+    return (cell.cell_contents,)
+
+
+def _attribute(owner: Any, name: str) -> Values:
+    return (getattr(owner, name),)
+
+
+def _item(scope: Mapping[str, Any], name: str) -> Values:
+    return (scope.get(name),)
+
+
+def _slot(slot: Any, owner: Any) -> Values:
+    try:
+        return (slot.__get__(owner, type(owner)),)
+    except AttributeError:  # the slot has no value; `__getattr__` of the object is not called, since it may compute one
+        return (None,)
+
+
+def _dict_of(value: Any) -> dict[str, Any] | None:
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except (AttributeError, TypeError):
+        return None
+    return attributes if type(attributes) is dict else None

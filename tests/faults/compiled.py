@@ -1,0 +1,64 @@
+"""Faults in `dynx/cudagraphs/_compiled/`, and the test files that have to fail for each."""
+
+from __future__ import annotations
+
+from fault import Fault
+
+FAULTS = (
+    Fault(
+        "forward recordings share a memory pool",
+        "_compiled/runner.py",
+        "self._runtime.new_pool() if self._has_own_pools else None",
+        "None",
+        "test_training.py",
+    ),
+    Fault(
+        "outputs saved for backward are copied",
+        "_compiled/split_runner.py",
+        "if index < user_outputs else slots[node]",
+        "if True else slots[node]",
+        "test_partition.py",
+    ),
+    Fault(
+        "tensors kept by saved tensor hooks are overwritten",
+        "_compiled/runner.py",
+        "if self._saves and hooks_are_set():",
+        "if False:",
+        "test_saved_tensors.py",
+    ),
+    Fault(
+        "parameters that move often are recaptured without limit",
+        "_compiled/address_changes.py",
+        "if any(times >= _OFTEN",
+        "if False and any(times >= _OFTEN",
+        "test_torch_features.py",
+    ),
+    Fault(
+        "wrappers with an effect are bypassed",
+        "_compiled/bypass.py",
+        "self._is_proven = self._proves(args, results, self._under_way.inner)",
+        "self._is_proven = True",
+        "test_bypass.py",
+    ),
+    Fault(
+        "inputs that require grad bypass the wrapper that disables autograd",
+        "_compiled/bypass.py",
+        "if self._is_proven is False or torch.is_grad_enabled():",
+        "if self._is_proven is False:",
+        "test_bypass.py",
+    ),
+    Fault(
+        "views of a recording computed outside of it are not copied",
+        "_compiled/split_runner.py",
+        "values[slot] = own_copy(results[index])",
+        "pass",
+        "test_partition.py",
+    ),
+    Fault(
+        "effects of wrappers besides their outputs are bypassed",
+        "_compiled/backend.py",
+        "not aot.graph_facts().acts_besides",
+        "True",
+        "test_bypass.py",
+    ),
+)

@@ -1,0 +1,64 @@
+"""Faults in `dynx/cudagraphs/_graph/`, and the test files that have to fail for each."""
+
+from __future__ import annotations
+
+from fault import Fault
+
+FAULTS = (
+    Fault(
+        "writes are not ordered after earlier reads",
+        "_graph/partition.py",
+        "if is_write or other_writes:",
+        "if False:",
+        "test_partition.py",
+    ),
+    Fault(
+        "random operators are not kept in program order",
+        "_graph/partition.py",
+        "yield from pairwise(random)",
+        "yield from ()",
+        "test_partition.py",
+    ),
+    Fault(
+        "getitem leaves the piece of the uncaptured operator it reads",
+        "_graph/partition.py",
+        "if node.target is getitem and node.args[0] in uncaptured:",
+        "if False:",
+        "test_partition.py",
+    ),
+    Fault(
+        "symbolic sizes are not inputs of a piece",
+        "_graph/split.py",
+        "dict.fromkeys([*numbers, *outside])",
+        "dict.fromkeys(outside)",
+        "test_partition.py",
+    ),
+    Fault(
+        "tensors saved by a split graph are overwritten",
+        "_graph/split.py",
+        "kept.sort(key=lambda node: node not in internal)",
+        "kept.sort(key=lambda node: node in internal)",
+        "test_saved_tensors.py",
+    ),
+    Fault(
+        "unbacked sizes missing from the scalars are ignored",
+        "_graph/plan.py",
+        "_symbols(node) <= known_symbols",
+        "True",
+        "test_torch_features.py",
+    ),
+    Fault(
+        "a cached plan is used for another graph",
+        "_graph/plan_cache.py",
+        "{_name(node.target)} {operators} {node.args} {node.kwargs}",
+        "",
+        "test_plan_cache.py",
+    ),
+    Fault(
+        "a cached plan is used for operators with other tags",
+        "_graph/plan_cache.py",
+        "sorted(map(str, operator.tags))",
+        "[]",
+        "test_plan_cache.py",
+    ),
+)

@@ -1,0 +1,29 @@
+"""Faults in `dynx/cudagraphs/_runtime/`, and the test files that have to fail for each."""
+
+from __future__ import annotations
+
+from fault import Fault
+
+FAULTS = (
+    Fault(
+        "mutations of CPU tensors are allowed during a capture for CUDA",
+        "_runtime/cpu_ops.py",
+        "if on_cpu and not is_device_copy:",
+        "if not on_cpu and not is_device_copy:",
+        "test_cpu_ops.py",
+    ),
+    Fault(
+        "reads of CPU tensors are taken for reads of constants",
+        "_runtime/cpu_ops.py",
+        "elif are_constant:",
+        "else:",
+        "test_cpu_ops.py",
+    ),
+    Fault(
+        "any differing word is taken for padding",
+        "_runtime/pointer_scan.py",
+        "part = None if is_internal else _stale_part(word, second_word, device_memory, host_memory)",
+        "part = slice(0, 0)",
+        "test_pointer_scan.py",
+    ),
+)
