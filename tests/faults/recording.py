@@ -152,4 +152,11 @@ FAULTS = (
         "False",
         "test_overlapping_outputs.py",
     ),
+    Fault(
+        "a reset closes recordings that a backward pass still needs",
+        "_recording/cache.py",
+        "if not recording.is_pending:\n                recording.close()\n\n    def __iter__",
+        "if True:\n                recording.close()\n\n    def __iter__",
+        "test_backward_order.py",
+    ),
 )

@@ -7,10 +7,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-from torch.autograd.graph import saved_tensors_hooks
+from torch.autograd.graph import GradientEdge, saved_tensors_hooks
 
 from dynx.errors import UsageError
 
+_ACCUMULATOR = "torch::autograd::AccumulateGrad"
 Leaves = Callable[[], AbstractContextManager[Mapping[torch.Tensor, torch.Tensor]]]
 
 
@@ -37,6 +38,7 @@ class AutogradTape:
         self._leaf_of_parameter: list[torch.Tensor] = []
         self.results: dict[int, torch.Tensor] = {}  # that need gradients, by index
         self._held: list[Any] = []
+        self._edges: dict[int, GradientEdge] = {}  # to the accumulators in the graph, by ids of their leaves
         self.is_used: list[bool] = []  # whether each input and parameter gets a gradient
 
     def forward(self, args: list[Any]) -> list[Any]:
@@ -62,14 +64,14 @@ class AutogradTape:
         self.results = {
             index: output for index, output in enumerate(outputs) if isinstance(output, torch.Tensor) and output.requires_grad
         }
+        accumulators = (node for node in nodes_of(self.results.values()) if node.name() == _ACCUMULATOR)
+        self._edges = {id(node.variable): GradientEdge(node, 0) for node in accumulators}
         return [*(output.detach() if isinstance(output, torch.Tensor) else output for output in outputs), *saved]
 
     def backward(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
         """Compute the gradients of the inputs that require grad and of the parameters; may be called again until `release`."""
         sources = [*self._inputs, *self._leaf_of_parameter, *self._parameters]  # parameters may be used directly too
-        all_gradients = torch.autograd.grad(
-            list(self.results.values()), sources, gradients, retain_graph=True, allow_unused=True
-        )
+        all_gradients = self._gradients([self._edges.get(id(source)) for source in sources], gradients)
         inputs, params = len(self._inputs), len(self._parameters)
         of_leaves, of_params = all_gradients[inputs : inputs + params], all_gradients[inputs + params :]
         of_both = zip(of_leaves, of_params, self._leaf_of_parameter, self._parameters, strict=True)
@@ -78,20 +80,30 @@ class AutogradTape:
         self.is_used = [gradient is not None for gradient in result]
         return result
 
+    def _gradients(self, edges: Sequence[GradientEdge | None], gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+        """Return the gradient of each edge; None for leaves that are not in the graph.
+
+        Tensors will not do: a later recording may have given the parameters other accumulators.
+        """
+        used = [edge for edge in edges if edge is not None]
+        results = list(self.results.values())
+        computed = iter(torch.autograd.grad(results, used, gradients, retain_graph=True, allow_unused=True) if used else ())
+        return [None if edge is None else next(computed) for edge in edges]
+
     def release(self) -> None:
         """Drop the autograd graph, but keep the attributes that custom autograd functions assigned to `ctx`.
 
         Where a parameter itself was used, its AccumulateGrad node belongs to the stream of the capture: later backward
         passes would wait for it.
         """
-        self._held = [_attributes(node) for node in nodes_of(self.results.values())]
+        self._held, self._edges = [_attributes(node) for node in nodes_of(self.results.values())], {}
         self.results = {index: result.detach() for index, result in self.results.items()}
 
 
 def unknown_leaf(results: Sequence[torch.Tensor], known: Sequence[torch.Tensor]) -> tuple[int, ...] | None:
     """Return the size of a leaf tensor in the autograd graph of the results that is not in `known`; None if there is none."""
     known_ids = {id(tensor) for tensor in known}
-    leaves = (node.variable for node in nodes_of(results) if node.name() == "torch::autograd::AccumulateGrad")
+    leaves = (node.variable for node in nodes_of(results) if node.name() == _ACCUMULATOR)
     return next((tuple(leaf.size()) for leaf in leaves if id(leaf) not in known_ids), None)
 
 

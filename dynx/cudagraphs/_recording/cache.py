@@ -21,7 +21,10 @@ _all: WeakSet[RecordingCache[Any]] = WeakSet()
 
 
 def close_all() -> None:
-    """Close all recordings of this process and release their memory; later calls record again."""
+    """Close all recordings of this process and release their memory; later calls record again.
+
+    Memory that a backward pass still needs is released after it.
+    """
     for cache in tuple(_all):
         cache.close()
 
@@ -108,9 +111,8 @@ class RecordingCache(Generic[R]):
         return f"they differ in {', '.join(changing)}" if changing else "backward passes still need the tensors that they saved"
 
     def close(self) -> None:
-        """Release the memory of the recordings, and empty the cache."""
-        for recording in self:
-            recording.close()
+        """Empty the cache, and release the memory of the recordings; of those that a backward pass still needs, after it."""
+        self.close_free()
         self._by_key.clear()
         if (on_close := self._on_close()) is not None:
             on_close()
