@@ -88,6 +88,41 @@ def test_outputs_of_a_fast_path_alias_its_inputs_as_in_eager(device, inputs, out
         assert result.min() >= 1
 
 
+def complex_of(x):
+    return torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+
+
+VIEWS_OF_OTHER_TYPES = {
+    "viewed as int32": lambda x: x[1:].view(torch.int32),
+    "viewed as int16": lambda x: x.view(torch.int16)[:, 2:],
+    "viewed as float64": lambda x: x.view(torch.float64)[1:],
+    "complex": complex_of,
+    "conjugate": lambda x: complex_of(x)[1:].conj(),
+    "imaginary part": lambda x: complex_of(x).imag,
+    "imaginary part of a conjugate": lambda x: complex_of(x).conj().imag,
+}
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+@pytest.mark.parametrize("name", VIEWS_OF_OTHER_TYPES)
+def test_fast_path_views_of_another_type_share_the_memory_of_the_argument(device, inputs, name, is_complex):
+    """The argument is a part of a larger tensor, at another place in each call."""
+
+    def function(x):
+        return VIEWS_OF_OTHER_TYPES[name](torch.view_as_real(x).flatten(-2) if is_complex else x), x + 1
+
+    run = cudagraphs.fast_path(function, unsafe_skip_checks=True, config=config_for(device, inputs=inputs))
+    for number in range(5):
+        whole = torch.rand(20, 4, device=device, dtype=torch.complex64 if is_complex else torch.float32)
+        x = whole[2 * number :][:4]
+        view, _ = run(x)
+        expected, _ = function(x)
+        assert share_storage(view, x)
+        assert (view.dtype, view.is_conj(), view.is_neg()) == (expected.dtype, expected.is_conj(), expected.is_neg())
+        torch.testing.assert_close(view, expected, rtol=0, atol=0, equal_nan=True)
+        assert (view.stride(), view.storage_offset()) == (expected.stride(), expected.storage_offset())
+
+
 LAYOUTS = {
     "strided": lambda x: (x + 1)[:, ::2],
     "expanded scalar": lambda x: x.sum().expand(4),

@@ -1,7 +1,7 @@
 """Detect whether a tensor or its storage is alive, even if only autograd references it.
 
-Torch: `torch._C._WeakTensorRef`, `torch._neg_view` and `torch.multiprocessing.reductions.StorageWeakRef`, alike in 2.11, 2.13
-and 2.15. A Python weak reference expires with the Python object, which autograd does not keep alive.
+Torch: `torch._C._WeakTensorRef` and `torch.multiprocessing.reductions.StorageWeakRef`, alike in 2.11, 2.13 and 2.15. A Python
+weak reference expires with the Python object, which autograd does not keep alive.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import gc
 from typing import Any
 
 import torch
+
+from dynx._torch.ops.views import view_of_memory, with_bits
 
 
 def weak_tensor(tensor: Any) -> Any:
@@ -42,11 +44,10 @@ class WeakMemory:
     def over(self, tensor: Any) -> Any:
         """Return a view of `tensor`'s storage with the recorded layout, whose offset is counted from the start of `tensor`."""
         offset, size, stride = self._layout
-        return self._read(tensor.as_strided(size, stride, tensor.storage_offset() + offset))
+        return self._read(view_of_memory(tensor, self._dtype, size, stride, offset * self._dtype.itemsize))
 
     def _read(self, tensor: Any) -> Any:
-        tensor = tensor.conj() if self._is_conj else tensor
-        return torch._neg_view(tensor) if self._is_neg else tensor
+        return with_bits(tensor, is_conj=self._is_conj, is_neg=self._is_neg)
 
     def _storage(self) -> Any:
         if self._weak.expired():  # the allocator may have given the address to another tensor since

@@ -7,7 +7,26 @@ from typing import Any, NamedTuple
 
 import torch
 
+from dynx._torch.ops.views import view_of_memory, with_bits
 from dynx.cudagraphs._runtime.interface import Run
+
+
+class ViewLayout(NamedTuple):
+    """How a view lies in the memory of an argument."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int  # from the first element of the argument: in elements, or in bytes if it is no plain view
+    dtype: torch.dtype | None = None  # None for a plain view, which has the dtype of the argument and no bits
+    is_conj: bool = False
+    is_neg: bool = False
+
+    def of(self, argument: torch.Tensor) -> torch.Tensor:
+        """Return the view of an argument."""
+        if self.dtype is None:
+            return argument.as_strided(self.size, self.stride, argument.storage_offset() + self.offset)
+        view = view_of_memory(argument, self.dtype, self.size, self.stride, self.offset)
+        return with_bits(view, is_conj=self.is_conj, is_neg=self.is_neg)
 
 
 class OutputAlias(NamedTuple):
@@ -15,16 +34,15 @@ class OutputAlias(NamedTuple):
 
     result: int
     argument: int
-    # size, stride, and storage offset relative to the argument's; None for the argument itself
-    layout: tuple[tuple[int, ...], tuple[int, ...], int] | None
+    layout: ViewLayout | None  # None for the argument itself
 
 
 def find_aliases(results: Sequence[Any], arguments: Sequence[Any]) -> list[OutputAlias]:
-    """Find the results that are arguments, or views of them with the same dtype."""
+    """Find the results that are arguments, or views of them."""
     aliases: list[OutputAlias] = []
     argument_at: dict[int, int] = {}  # by the address of the storage
     for index, argument in enumerate(arguments):
-        if type(argument) in (torch.Tensor, torch.nn.Parameter) and argument.numel():
+        if _is_plain(argument) and argument.numel():
             argument_at.setdefault(argument.untyped_storage().data_ptr(), index)
     for number, result in enumerate(results):
         if not isinstance(result, torch.Tensor):
@@ -32,18 +50,21 @@ def find_aliases(results: Sequence[Any], arguments: Sequence[Any]) -> list[Outpu
         same = next((index for index, argument in enumerate(arguments) if result is argument), None)
         if same is not None:
             aliases.append(OutputAlias(number, same, None))
-            continue
-        base = argument_at.get(result.untyped_storage().data_ptr())
-        if base is not None and _is_plain_view(result, arguments[base]):
-            offset = result.storage_offset() - arguments[base].storage_offset()
-            aliases.append(OutputAlias(number, base, (tuple(result.size()), tuple(result.stride()), offset)))
+        elif _is_plain(result) and (base := argument_at.get(result.untyped_storage().data_ptr())) is not None:
+            aliases.append(OutputAlias(number, base, _layout_in(result, arguments[base])))
     return aliases
 
 
-def _is_plain_view(view: torch.Tensor, base: torch.Tensor) -> bool:
-    """Return whether `base.as_strided` can rebuild the view: same dtype, no conjugate or negative bit, no subclass."""
-    has_bits = view.is_conj() or view.is_neg() or base.is_conj() or base.is_neg()
-    return type(view) in (torch.Tensor, torch.nn.Parameter) and view.dtype == base.dtype and not has_bits
+def _is_plain(value: Any) -> bool:
+    return type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
+
+
+def _layout_in(view: torch.Tensor, base: torch.Tensor) -> ViewLayout:
+    size, stride = tuple(view.size()), tuple(view.stride())
+    if view.dtype == base.dtype and not (view.is_conj() or view.is_neg() or base.is_conj() or base.is_neg()):
+        return ViewLayout(size, stride, view.storage_offset() - base.storage_offset())
+    offset = view.storage_offset() * view.itemsize - base.storage_offset() * base.itemsize
+    return ViewLayout(size, stride, offset, view.dtype, view.is_conj(), view.is_neg())
 
 
 def with_aliases(aliases: Sequence[OutputAlias], run: Run) -> Run:
@@ -52,11 +73,7 @@ def with_aliases(aliases: Sequence[OutputAlias], run: Run) -> Run:
     def run_with_aliases(args: Sequence[Any]) -> list[Any]:
         outputs = run(args)
         for result, argument, layout in aliases:
-            output = args[argument]
-            if layout is not None:
-                size, stride, offset = layout
-                output = output.as_strided(size, stride, output.storage_offset() + offset)
-            outputs[result] = output
+            outputs[result] = args[argument] if layout is None else layout.of(args[argument])
         return outputs
 
     return run_with_aliases

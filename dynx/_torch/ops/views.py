@@ -1,0 +1,39 @@
+"""Views of a tensor's memory with another dtype, layout, conjugate or negative bit.
+
+Torch: `torch._neg_view`, which sets the negative bit as `Tensor.conj` sets the conjugate bit; alike in 2.11, 2.13 and 2.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+
+def with_bits(tensor: torch.Tensor, *, is_conj: bool, is_neg: bool) -> torch.Tensor:
+    """Return a view whose conjugate and negative bits are set like this."""
+    if tensor.is_conj() != is_conj:
+        tensor = tensor.conj()
+    return torch._neg_view(tensor) if tensor.is_neg() != is_neg else tensor
+
+
+def view_of_memory(
+    base: torch.Tensor, dtype: torch.dtype, size: Sequence[int], stride: Sequence[int], offset: int
+) -> torch.Tensor:
+    """Return a view of the memory of `base`, with an offset in bytes from its first element.
+
+    Args:
+        base: A strided tensor.
+        dtype: Dtype of the view.
+        size: Its sizes.
+        stride: Its strides, in elements.
+        offset: Bytes from the first element of `base` to that of the view; may be negative.
+
+    Returns:
+        A view that shares its version with `base`.
+    """
+    plain = with_bits(base, is_conj=False, is_neg=False)
+    begin = base.storage_offset() * base.itemsize + offset
+    whole = base.untyped_storage().nbytes() // max(base.itemsize, dtype.itemsize) * max(base.itemsize, dtype.itemsize)
+    flat = plain.as_strided((whole // base.itemsize,), (1,), 0).view(dtype)
+    return flat.as_strided(tuple(size), tuple(stride), begin // dtype.itemsize)
