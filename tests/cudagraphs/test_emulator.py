@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from dynx._torch.ops.liveness import WeakMemory
 from dynx.cudagraphs._runtime.emulator import Emulator
 from dynx.cudagraphs._runtime.interface import no_clones
 from dynx.cudagraphs._runtime.pointer_scan import NotPatchable
@@ -85,13 +86,14 @@ def test_emulated_replay_fills_intermediate_results_with_nan():
     x = torch.ones(3)
 
     def function(_):
-        between.append(x + 1)
-        return between[0] * 2
+        added = x + 1
+        between.append(WeakMemory(added))
+        return added * 2
 
     captured = Emulator().capture(function)
     captured.replay()
     assert captured.outputs.tolist() == [4, 4, 4]
-    assert between[0].isnan().all()
+    assert between[0].tensor().isnan().all()
 
 
 def test_emulated_replay_runs_no_python_code():
@@ -255,6 +257,30 @@ def test_emulated_replay_fails_after_a_tensor_that_it_reads_is_freed():
     held.clear()
     with pytest.raises(CaptureFailed, match="reads the memory of a freed tensor"):
         captured.replay()
+
+
+def test_memory_of_a_replay_that_python_keeps_is_not_reused():
+    """An autograd function may keep a tensor as an attribute of `ctx`: the memory of the pool is not free."""
+    x, kept = torch.ones(3), []
+
+    def function(_):
+        kept.append(x + 1)
+        return (x * 2).sin()
+
+    emulator = Emulator()
+    pool = emulator.new_pool()
+    graph = emulator.capture(function, pool=pool)
+    graph.replay()
+    assert kept[0].tolist() == [2.0] * 3
+    x.fill_(3)
+    graph.replay()
+    assert kept[0].tolist() == [4.0] * 3
+    memory = WeakMemory(kept.pop())
+    graph.replay()
+    assert memory.tensor().tolist() == [4.0] * 3  # free now, but nothing else has been captured in the pool
+    emulator.capture(lambda _: x + 1, pool=pool)
+    graph.replay()
+    assert memory.tensor().isnan().all()
 
 
 def test_tensors_without_elements_may_be_created_in_a_capture():

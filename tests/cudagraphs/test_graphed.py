@@ -12,7 +12,8 @@ import torch
 from support.agreement import assert_same_grads
 from support.configs import config_for
 from support.devices import on_cuda
-from support.models import batch_norm_mlp
+from support.models import batch_norm_mlp, linear
+from torch.utils.checkpoint import checkpoint
 
 from dynx import cudagraphs
 from dynx.errors import CaptureError, DynxWarning, UsageError
@@ -202,6 +203,13 @@ def test_second_backward_through_a_graphed_output_raises_as_in_torch(device, pai
     loss.backward()
     with pytest.raises(RuntimeError, match="second time"):
         loss.backward()
+
+
+@pytest.mark.uncaptured
+def test_reentrant_checkpoints_are_refused(device):
+    model, x = linear(device), torch.ones(2, 3, device=device, requires_grad=True)
+    with pytest.raises(UsageError, match="use_reentrant=True runs only in backward"):
+        cudagraphs.graphed(lambda x: checkpoint(model, x, use_reentrant=True), (x,), config=config_for(device))
 
 
 def test_double_backward_through_a_graphed_function_raises(device, graph):

@@ -1,7 +1,7 @@
 """Detect whether a tensor or its storage is alive, even if only autograd references it.
 
-Torch: `torch._C._WeakTensorRef` and `torch.multiprocessing.reductions.StorageWeakRef`, alike in 2.11, 2.13 and 2.15. A Python
-weak reference expires with the Python object, which autograd does not keep alive.
+Torch: `torch._C._WeakTensorRef`, `torch._C._storage_Use_Count` and `torch.multiprocessing.reductions.StorageWeakRef`, alike in
+2.11, 2.13 and 2.15. A Python weak reference expires with the Python object, which autograd does not keep alive.
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ def weak_tensor(tensor: Any) -> Any:
     from torch._C import _WeakTensorRef  # type: ignore[attr-defined]
 
     return _WeakTensorRef(tensor)
+
+
+def uses_of_memory(tensor: Any) -> int:
+    """Return how many tensors and other objects of C++ use the storage of a tensor, that tensor included."""
+    storage = tensor.untyped_storage()
+    return int(torch._C._storage_Use_Count(storage._cdata)) - 1  # without the Python object of the storage
 
 
 class WeakMemory:

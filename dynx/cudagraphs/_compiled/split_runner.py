@@ -55,7 +55,7 @@ def split_runner(gm: GraphModule, plan: GraphPlan, config: Config, runtime: Runt
             call = Runner(call, _plan_of(piece, plan, inputs, captured), config, runtime, facts, has_own_pools=True)
         calls.append((piece, call))
     clones = config.outputs == "clone" or plan.part == "backward"  # autograd keeps the first gradient, and adds to it
-    return SplitRunner(gm, calls, plan, clones=clones)
+    return SplitRunner(gm, calls, plan, runtime, clones=clones)
 
 
 def saved_outside(gm: GraphModule, plan: GraphPlan) -> set[str]:
@@ -121,7 +121,10 @@ class SplitRunner:
     The first slots hold the arguments of the graph, the others the results of pieces.
     """
 
-    def __init__(self, gm: GraphModule, pieces: Sequence[tuple[Piece, Call]], plan: GraphPlan, *, clones: bool) -> None:
+    def __init__(
+        self, gm: GraphModule, pieces: Sequence[tuple[Piece, Call]], plan: GraphPlan, runtime: Runtime, *, clones: bool
+    ) -> None:
+        self._is_capturing = runtime.is_capturing
         self._clones, self._saves, user_outputs = clones, plan.part == "forward", plan.user_outputs
         slots = {node: slot for slot, node in enumerate(placeholders(gm))}
         user_slots: dict[Node, int] = {}  # of outputs that other pieces read too, from the recording's own memory
@@ -158,6 +161,8 @@ class SplitRunner:
             used_later.update(step.inputs)
 
     def __call__(self, args: list[Any]) -> list[Any]:
+        if self._is_capturing():  # becomes a part of the outer capture, for whose end the holder of the lock may wait
+            return self._run(args, is_nested=True)
         with self._lock:  # what a piece passes to another one is in the memory of recordings
             is_nested, self._is_busy = self._is_busy, True  # an operator may call the compiled function
             try:

@@ -60,6 +60,7 @@ class AutogradTape:
                 f"a tensor of size {size} requires grad, but is neither an argument nor a parameter of a module found by dynx\n"
                 "  pass a module instead of a function, or reference its modules from the function's closure"
             )
+        refuse_reentrant(outputs)
         self._inputs = [tensor for tensor, need in zip(inputs, self._needs, strict=True) if need]
         self.results = {
             index: output for index, output in enumerate(outputs) if isinstance(output, torch.Tensor) and output.requires_grad
@@ -105,6 +106,16 @@ def unknown_leaf(results: Sequence[torch.Tensor], known: Sequence[torch.Tensor])
     known_ids = {id(tensor) for tensor in known}
     leaves = (node.variable for node in nodes_of(results) if node.name() == _ACCUMULATOR)
     return next((tuple(leaf.size()) for leaf in leaves if id(leaf) not in known_ids), None)
+
+
+def refuse_reentrant(results: Sequence[Any]) -> None:
+    """Raise UsageError if a reentrant checkpoint is in the autograd graph: its backward pass runs by `backward` only."""
+    tensors = [result for result in results if isinstance(result, torch.Tensor)]
+    if any(node.name() == "CheckpointFunctionBackward" for node in nodes_of(tensors)):
+        raise UsageError(
+            "torch.utils.checkpoint with use_reentrant=True runs only in backward(), and cannot be captured apart from it\n"
+            "  pass use_reentrant=False"
+        )
 
 
 def _sum(of_leaf: torch.Tensor | None, of_param: torch.Tensor | None, *, is_same: bool) -> torch.Tensor | None:

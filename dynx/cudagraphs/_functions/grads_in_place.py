@@ -50,6 +50,8 @@ class GradsInPlace:
         self._lock = RLock()  # `static_args` are those of one call
 
     def __call__(self, *args: Any) -> Any:
+        if self._runtime.is_capturing():  # becomes a part of the outer capture, for whose end the holder of the lock may wait
+            return self._call(*args)
         with self._lock:
             before, self.static_args = self.static_args, [args[index] for index in self._static]
             try:

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from dynx._torch.autograd.inductor import keeping_saved_tensors
 from dynx.cudagraphs._config import Config, config_or_default
+from dynx.cudagraphs._functions.autograd_tape import refuse_reentrant
 from dynx.cudagraphs._functions.forward_backward import ForwardBackward, GradientPolicy
 from dynx.cudagraphs._functions.recorded_function import RecordedFunction, RecordingPolicy
 from dynx.cudagraphs._functions.restored_memory import RestoredMemory
@@ -223,6 +224,7 @@ def _forward_backward(
     """Run a function forward and backward, without accumulating into `.grad`."""
     inputs = _need_gradients((args, dict(kwargs)))
     results = _need_gradients(function(*args, **kwargs))
+    refuse_reentrant(results)
     if results and (inputs or params):
         zeros = [torch.zeros_like(result) for result in results]
         torch.autograd.grad(results, [*inputs, *params], zeros, allow_unused=True)

@@ -10,6 +10,7 @@ Reading the value of a tensor is an error, as on a device that has not run yet.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from threading import get_ident
 from types import MappingProxyType
@@ -19,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from dynx._torch.ops.liveness import WeakMemory
+from dynx._torch.ops.liveness import WeakMemory, uses_of_memory
 from dynx.cudagraphs._runtime.capture_lock import capturing_threads, exclusive_capture
 from dynx.cudagraphs._runtime.interface import Capturable, Copy, Run, SelectClones, no_clones
 from dynx.cudagraphs._runtime.memcpy import copy_of, find_copies, run_with_copies
@@ -140,11 +141,15 @@ class EmulatedGraph:
         self._intermediates = [tensor for tensor in allocated if _storage(tensor) not in output_storages]
         self._output_memory = [tensor for tensor in allocated if _storage(tensor) in output_storages]
         self._pool, self._index_in_pool = pool, len(pool)
-        pool.append(self)
         own_storages = {_storage(tensor) for tensor in allocated}
         self._steps: list[_Step] | None = [
             step._replace(args=_to_weak(step.args, own_storages), kwargs=_to_weak(step.kwargs, own_storages)) for step in steps
         ]
+        self._own_uses = Counter(map(_storage, _distinct((self._steps, outputs))))
+        self._kept = {_storage(tensor) for tensor in self._intermediates}  # whose memory no other tensor has got
+        pool.append(self)
+        for graph in pool:
+            graph.forget_freed()
         _fill_with_garbage(allocated, integers=0)  # 0 for integers: the capture of the backward pass may index with them
 
     def patch_inputs(self, inputs: Sequence[torch.Tensor]) -> None:
@@ -218,10 +223,18 @@ class EmulatedGraph:
                 for index, result in step.results:
                     result.copy_(leaves[index])
             rng_states.restore(self._final_rng_index)
-            _fill_with_garbage(self._intermediates)
+            _fill_with_garbage([tensor for tensor in self._intermediates if _storage(tensor) not in self._kept])
             if self._intermediates:  # their memory was free when later graphs of the pool were captured
                 later_graphs = self._pool[self._index_in_pool + 1 :]
                 _fill_with_garbage([tensor for graph in later_graphs for tensor in graph._output_memory])
+
+    def forget_freed(self) -> None:
+        """Note at the end of a capture in the pool which memory of this graph is free, so that another tensor may have got it.
+
+        A tensor that an autograd function keeps as an attribute of `ctx`, for example, is not free.
+        """
+        uses = {_storage(tensor): uses_of_memory(tensor) for tensor in self._intermediates}
+        self._kept = {storage for storage in self._kept if uses.get(storage, 0) > self._own_uses[storage]}
 
     def in_order(self, run: Run, tensors: Sequence[torch.Tensor]) -> Run:
         return run  # the CPU has no streams
@@ -305,6 +318,11 @@ def _with_current_layout(values: Any) -> Any:
 
 def _tensors(values: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+
+
+def _distinct(values: Any) -> list[torch.Tensor]:
+    """Return the tensors in nested values, each object once."""
+    return list({id(tensor): tensor for tensor in _tensors(values)}.values())
 
 
 def _to_weak(arguments: Any, own_storages: Container[int]) -> Any:

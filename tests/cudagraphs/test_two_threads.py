@@ -1,0 +1,62 @@
+"""One thread captures a function that calls a compiled one, while another thread records that one."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+import torch
+from support.configs import compiled, config_for
+from support.models import linear
+
+from dynx.cudagraphs._runtime.select import select_runtime
+
+
+@torch.library.custom_op("dynx_tests::never_captured", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
+def never_captured(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@never_captured.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def split(device):
+    model = linear(device).requires_grad_(False)
+    return compiled(lambda x: never_captured(model(x).sin().cos()).sin().cos().exp(), device)
+
+
+def in_place(device):
+    return compiled(linear(device), device, gradients="in_place")
+
+
+@pytest.mark.uncaptured  # the threads end here, or never
+@pytest.mark.parametrize("make", [split, in_place])
+def test_threads_do_not_wait_for_each_other(device, make):
+    """The second thread holds the lock of the compiled function, and waits for the end of the first one's capture."""
+    x, run = torch.ones(2, 3, device=device), make(device)
+    run(x)  # compiles; the next call is recorded
+    is_inside, results = threading.Event(), []
+
+    def outer(_):
+        is_inside.set()
+        time.sleep(1)  # the other thread waits for the end of this capture now
+        return run(x)
+
+    def capture():
+        captured = select_runtime(config_for(device)).capture(outer)
+        captured.replay()
+        results.append(captured)
+
+    def record():
+        is_inside.wait(10)
+        results.append(run(x))
+
+    threads = [threading.Thread(target=target, daemon=True) for target in (capture, record)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(results) == 2, "the threads wait for each other"
