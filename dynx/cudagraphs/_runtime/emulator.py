@@ -262,6 +262,10 @@ class _Recorder(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True  # compiled functions run as they do without the mode, as in a capture for CUDA
+
     def __init__(self) -> None:
         super().__init__()
         self.steps: list[_Step] = []
