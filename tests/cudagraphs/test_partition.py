@@ -15,7 +15,7 @@ from dynx.cudagraphs._compiled import backend
 from dynx.cudagraphs._compiled.split_runner import SplitRunner
 from dynx.cudagraphs._graph.split import split
 from dynx.cudagraphs._runtime.emulator import Emulator
-from dynx.errors import DynxWarning
+from dynx.errors import CaptureError, DynxWarning
 from dynx.records.cudagraphs import GraphInput, GraphPlan
 
 
@@ -315,10 +315,14 @@ def test_partition_false_runs_the_whole_graph_uncaptured(compiled, device):
 
 
 @pytest.mark.uncaptured
-def test_or_error_raises_instead_of_splitting_the_graph(compiled, device):
+@pytest.mark.parametrize("suppress_errors", [False, True])
+def test_or_error_raises_instead_of_splitting_the_graph(compiled, device, suppress_errors):
+    """As an error of its own, not as one of compilation, which Dynamo wraps or suppresses."""
     run = compiled(chain, or_error=True)
-    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=r"CaptureError: .*unsafe.default cannot be captured"):
-        run(torch.ones(3, 4, device=device))
+    with torch._dynamo.config.patch(suppress_errors=suppress_errors):
+        for _ in range(2):
+            with pytest.raises(CaptureError, match=r"unsafe.default cannot be captured"):
+                run(torch.ones(3, 4, device=device))
 
 
 @torch.library.custom_op("dynx_tests::returns_zero", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))

@@ -132,8 +132,7 @@ class _Compilation:
         plan = self._plan(part, gm)
         if self.runtime is None:
             notify_compiled(plan)
-            warn_or_raise("there is no CUDA device: graphs run uncaptured", self.config)
-            return _uncaptured
+            return self._uncaptured("there is no CUDA device: graphs run uncaptured")
         for skip in plan.skips:
             count_skip(skip)
         if not plan.skips:
@@ -143,9 +142,18 @@ class _Compilation:
             self.facts.saved_elsewhere.update(saved_outside(gm, plan))
         if not plan.pieces:
             notify_compiled(plan)
-            warn_or_raise(_why_uncaptured(plan), self.config)
-            return _uncaptured
+            return self._uncaptured(_why_uncaptured(plan))
         return partial(self._split, gm, plan, self.runtime)
+
+    def _uncaptured(self, why: str) -> Capture:
+        """Warn that a graph runs uncaptured; with `or_error`, replace it by a callable that raises CaptureError.
+
+        An error that is raised here Dynamo would wrap, or ignore where `torch._dynamo.config.suppress_errors` is set.
+        """
+        if self.config.or_error:
+            return lambda call: aot.boxed(lambda args: warn_or_raise(why, self.config))
+        warn_or_raise(why, self.config)
+        return _uncaptured
 
     def _plan(self, part: Part, gm: GraphModule) -> GraphPlan:
         device = self.runtime.device if self.runtime is not None else torch.device("cpu")
