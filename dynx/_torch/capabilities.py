@@ -285,7 +285,6 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "global_state_guard": ("torch._C._dynamo.guards:GlobalStateGuard", "cudagraphs.fast_path"),
     "dict_versions": ("torch._C._dynamo.guards:RootGuardManager.add_dict_version_guard", "cudagraphs.fast_path"),
     "saved_count": ("torch._inductor.utils:count_tangents", "tensors that a forward graph saved, in dynx.cudagraphs"),
-    "storage_uses": ("torch._C:_storage_Use_Count", "the emulator of dynx.cudagraphs"),
     "weak_tensor": ("torch._C:_WeakTensorRef", "tensors that a backward pass still needs, in dynx.cudagraphs"),
     "storage_from_pointer": (
         "torch:UntypedStorage._new_with_weak_ptr",

@@ -65,6 +65,16 @@ FUNCTIONS = {
 }
 
 
+def torch_compiles(function):
+    """Return whether torch itself trains a function; 2.11 fails to trace a hook that uses a tensor of the forward."""
+    x = torch.ones(2, 4, requires_grad=True)
+    try:
+        torch.compile(lambda x: function(x * 1).sum(), backend="eager")(x).backward()
+    except UnboundLocalError:
+        return False
+    return True
+
+
 def graphed(function, device, gradients):
     return cudagraphs.graphed(function, (torch.ones(2, 4, device=device),), gradients=gradients, config=config_for(device))
 
@@ -73,10 +83,18 @@ def compiled_with(function, device, gradients):
     return compiled(function, device, gradients=gradients)
 
 
+@pytest.fixture
+def is_compiled_by_torch(name, make):
+    """Skips what torch cannot compile without dynx; a fixture, so that no replay is expected of a skipped test."""
+    if make is compiled_with and not torch_compiles(FUNCTIONS[name]):
+        pytest.skip("this torch raises UnboundLocalError for the hook with backend='eager' too")
+
+
+@pytest.mark.usefixtures("is_compiled_by_torch")
 @pytest.mark.parametrize("gradients", ["autograd", "in_place"])
 @pytest.mark.parametrize("make", [graphed, compiled_with])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_gradients_are_those_of_eager(device, name, make, gradients):
+def test_gradients_are_those_of_eager(name, make, device, gradients):
     torch.manual_seed(0)
     model = nn.Linear(4, 4).to(device)
     twin = copy.deepcopy(model)

@@ -22,9 +22,13 @@ def weak_tensor(tensor: Any) -> Any:
 
 
 def uses_of_memory(tensor: Any) -> int:
-    """Return how many tensors and other objects of C++ use the storage of a tensor, that tensor included."""
+    """Return how many tensors and other objects of C++ use the storage of a tensor, that tensor included.
+
+    Returns 0 where torch does not tell: not all builds have to have `_storage_Use_Count`.
+    """
+    count = getattr(torch._C, "_storage_Use_Count", None)
     storage = tensor.untyped_storage()
-    return int(torch._C._storage_Use_Count(storage._cdata)) - 1  # without the Python object of the storage
+    return 0 if count is None else int(count(storage._cdata)) - 1  # without the Python object of the storage
 
 
 class WeakMemory:
