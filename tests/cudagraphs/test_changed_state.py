@@ -63,7 +63,13 @@ class Model(Base):
             y = y + 1
         if self.linear.weight.requires_grad:
             y = y + 2
-        return self.dropout(y) * self.scales.to(x.device)
+        return self.dropout(y) * self.scales
+
+
+def model_on(device, make=Model):
+    model = make().to(device)
+    model.scales = model.scales.to(device)  # no buffer, which `to` would move
+    return model
 
 
 class Other(Model):
@@ -96,7 +102,7 @@ CHANGES_OF_A_MODULE = {
     "list of an object": lambda model: model.options.steps.__setitem__(0, 3.0),
     "dict in a list of an object": lambda model: model.options.steps[1].update(k=3.0),
     "attribute of a namespace": lambda model: setattr(model.space, "scale", 3.0),
-    "tensor attribute": lambda model: setattr(model, "scales", torch.full((3,), 4.0)),
+    "tensor attribute": lambda model: setattr(model, "scales", torch.full_like(model.scales, 4.0)),
     "__class__": lambda model: setattr(model, "__class__", Other),
     "forward of the instance": lambda model: setattr(model, "forward", types.MethodType(another_forward, model)),
 }
@@ -135,14 +141,14 @@ def run_and_change(make, model, device, change):
 @pytest.mark.parametrize("make", [fast_path_of, graphed_of])
 @pytest.mark.parametrize("name", CHANGES_OF_A_MODULE)
 def test_changes_of_a_module(device, make, name):
-    model = Model().to(device)
+    model = model_on(device)
     run_and_change(make, model, device, lambda: CHANGES_OF_A_MODULE[name](model))
 
 
 @pytest.mark.parametrize("make", [fast_path_of, graphed_of])
 @pytest.mark.parametrize("name", CHANGES_OF_A_CLASS)
 def test_changes_of_a_class(device, make, name, monkeypatch):
-    run_and_change(make, Model().to(device), device, lambda: change_class(monkeypatch, **CHANGES_OF_A_CLASS[name]))
+    run_and_change(make, model_on(device), device, lambda: change_class(monkeypatch, **CHANGES_OF_A_CLASS[name]))
 
 
 CHANGES_OF_THE_PROCESS = {
@@ -166,7 +172,7 @@ def restored_process():
 @pytest.mark.parametrize("make", [fast_path_of, graphed_of])
 @pytest.mark.parametrize("name", CHANGES_OF_THE_PROCESS)
 def test_changes_of_the_process(device, make, name):
-    run_and_change(make, Model().to(device), device, CHANGES_OF_THE_PROCESS[name])
+    run_and_change(make, model_on(device), device, CHANGES_OF_THE_PROCESS[name])
 
 
 LIBRARY_MODEL = """
@@ -209,7 +215,7 @@ def test_attributes_that_no_code_reads_are_not_checked(device):
 
 
 def test_requires_grad_that_the_model_reads(device):
-    model = Model().to(device)
+    model = model_on(device)
     run_and_change(fast_path_of, model, device, lambda: model.requires_grad_(False))
 
 
@@ -292,7 +298,7 @@ def step_of(model):
 
 def assert_trains_alike(device, change, make_model=Model, calls=8):
     torch.manual_seed(0)
-    model = make_model().to(device)
+    model = model_on(device, make_model)
     twin = copy.deepcopy(model)
     expected = train(step_of(twin), twin, device, change, calls)
     run = cudagraphs.train_step(

@@ -10,6 +10,7 @@ import torch
 from support.configs import compiled, config_for
 from support.models import linear
 
+from dynx import cudagraphs
 from dynx.cudagraphs._runtime.select import select_runtime
 
 
@@ -60,3 +61,28 @@ def test_threads_do_not_wait_for_each_other(device, make):
     for thread in threads:
         thread.join(30)
     assert len(results) == 2, "the threads wait for each other"
+
+
+def test_a_replay_while_another_thread_captures(device):
+    """Both functions are called on one stream, so their captures share a stream: a replay must not wait for it."""
+    model = linear(device).requires_grad_(False)
+    x = torch.ones(2, 3, device=device)
+    recorded = cudagraphs.fast_path(model, config=config_for(device))
+    for _ in range(3):
+        recorded(x)
+    results = []
+
+    def capturing(x):
+        y = model(x)
+        if cudagraphs.stats().recordings and select_runtime(config_for(device)).is_capturing():
+            thread = threading.Thread(target=lambda: results.append(recorded(2 * x_of_thread)))
+            thread.start()
+            thread.join(30)
+        return y.sin()
+
+    x_of_thread = torch.ones(2, 3, device=device)
+    other = cudagraphs.fast_path(capturing, config=config_for(device))
+    for _ in range(3):
+        torch.testing.assert_close(other(x), model(x).sin())
+    torch.testing.assert_close(results[0], model(2 * x))
+    torch.testing.assert_close(recorded(x), model(x))

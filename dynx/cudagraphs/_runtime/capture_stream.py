@@ -39,15 +39,20 @@ class CaptureStream:
 
     def make_workspaces(self) -> None:
         """Make the cuBLAS workspaces of this thread, if they are not there; call it before each capture, not in one."""
+        with self.order.lock:
+            self.order.follow(self.stream.cuda_stream)  # replays may use the workspaces now
+            self._multiply()
+            self.stream.synchronize()
+            self.order.last = None  # a replay that waited for this stream while it captures would become part of the capture
+
+    def _multiply(self) -> None:
         with (
-            self.order.lock,
             self._workspaces.allocations(),
             torch.cuda.stream(self.stream),
             torch.no_grad(),
             torch.autocast("cuda", enabled=False),
             contextlib.suppress(RuntimeError),  # with deterministic algorithms and no CUBLAS_WORKSPACE_CONFIG products raise
         ):
-            self.order.follow(self.stream.cuda_stream)  # replays may use the workspaces now
             matrix = torch.zeros(16, 16, device=torch.device("cuda", self._device))
             torch.mm(matrix, matrix)
             torch.addmm(matrix[0], matrix, matrix)  # by cublasLt, which may have a workspace of its own
