@@ -14,6 +14,7 @@ InputClass = Literal[
     "managed",  # an output of another recording: read at the address which that wrote
     "dynamic",  # another tensor on every call: copied to the address that the recording reads
     "scalar",  # a number: part of the key of a recording
+    "generator",  # a random number generator: registered with the captured graph, whose replays advance its state
     "untouched",  # no operator reads it: at most an output that aliases it
     "opaque",  # anything else: a graph with an opaque input is not captured
 ]

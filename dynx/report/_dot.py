@@ -12,6 +12,7 @@ _COLOURS = {
     "managed": "#d0e0f0",
     "dynamic": "#f6e3b4",
     "scalar": "#e8e8e8",
+    "generator": "#e4daf0",
     "opaque": "#f2c9c4",
     "untouched": "#ffffff",
 }

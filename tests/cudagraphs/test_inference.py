@@ -237,10 +237,10 @@ def test_inputs_are_copied_outside_the_graph_if_capture_yields_no_memcpy_nodes(d
     runtime = type(select_runtime(config))
     capture = runtime.capture
 
-    def capture_without(runtime, function, copies, results, pool):
+    def capture_without(runtime, function, copies, *rest):
         if copies:
             raise CopiesNotFound("the graph has no memcpy nodes for its copies of inputs or outputs number 0")
-        return capture(runtime, function, copies, results, pool)
+        return capture(runtime, function, copies, *rest)
 
     monkeypatch.setattr(runtime, "capture", capture_without)
     run = torch.compile(torch.sin, backend=cudagraphs.backend(config))

@@ -6,6 +6,20 @@ from fault import Fault
 
 FAULTS = (
     Fault(
+        "an activation checkpoint draws the random numbers that its forward pass drew in the capture",
+        "_runtime/emulator.py",
+        "None if self._forward is None else self._forward._replayed_states",
+        "None if self._forward is None else self._forward.captured_states",
+        "test_generators.py",
+    ),
+    Fault(
+        "a backward pass that draws again and also new random numbers is captured",
+        "_runtime/emulated_rng.py",
+        "if len(self._drawn) > 1:",
+        "if len(self._drawn) > 2:",
+        "test_generators.py",
+    ),
+    Fault(
         "mutations of CPU tensors are allowed during a capture for CUDA",
         "_runtime/cpu_ops.py",
         "if on_cpu and not is_device_copy:",

@@ -40,12 +40,12 @@ def current_device() -> Callable[[], int]:
     return _C._cuda_getDevice
 
 
-def recover(device: int, pool: Any, stream: Any) -> None:
-    """Clean up after a failed CUDA graph capture: unmark the device's generator as captured, and release the memory pool.
+def recover(device: int, pool: Any, stream: Any, generators: Sequence[Any]) -> None:
+    """Clean up after a failed CUDA graph capture: unmark generators as captured, and release the memory pool.
 
-    An empty capture unmarks it. A new state for the generator would do so too, but graphs that were captured before have the
-    old one: they would draw the same random numbers in each replay, whatever `torch.manual_seed` sets. It runs on `stream`,
-    which nobody else may use meanwhile.
+    An empty capture unmarks the device's generator and `generators`. A new state for a generator would do so too, but graphs
+    that were captured before have the old one: they would draw the same random numbers in each replay, whatever
+    `torch.manual_seed` sets. It runs on `stream`, which nobody else may use meanwhile.
 
     Torch: `CUDAGraph.capture_end` raises before it does so itself, as seen in 2.11 (pytorch#190348).
     """
@@ -56,6 +56,8 @@ def recover(device: int, pool: Any, stream: Any) -> None:
         _C._cuda_endAllocateToPool(device, pool)
         _C._cuda_releasePool(device, pool)  # the start of the capture added a reference
     graph = torch.cuda.CUDAGraph(keep_graph=True)
+    for generator in generators:
+        graph.register_generator_state(generator)
     with torch.cuda.device(device), torch.cuda.stream(stream), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the graph is empty
         graph.capture_begin(capture_error_mode="thread_local")

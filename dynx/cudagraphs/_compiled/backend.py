@@ -11,6 +11,7 @@ import torch
 from torch.fx import GraphModule
 
 from dynx._torch.autograd import aot
+from dynx._torch.autograd.checkpoints import restore_rng_states
 from dynx._torch.autograd.inductor import keeping_saved_tensors, with_inductor
 from dynx._torch.autograd.saved_tensors import hooks_are_set
 from dynx._trace.guards.requests import short_source
@@ -94,6 +95,8 @@ class _Backend:
             if self.config.inner == "inductor":
                 with keeping_saved_tensors():
                     inner = with_inductor(_uncaptured_part)(gm, example_inputs)
+            else:
+                restore_rng_states(gm)
             return GradsInPlace(inner, aot.static_inputs(gm), _names(gm), self.config, runtime)
         if self.config.inner == "inductor":
             compiled = with_inductor(compilation.capture_for)(gm, example_inputs)

@@ -25,7 +25,7 @@ from dynx.records.cudagraphs import GraphPlan
 class Runner:
     """Runs the first call of a compiled graph uncaptured, then captures and replays it.
 
-    Each set of scalars and of addresses of static inputs gets a recording of its own.
+    Each set of scalars, generators and addresses of static inputs gets a recording of its own.
 
     Args:
         call: The compiled graph, on a list of arguments that it empties.
@@ -91,8 +91,9 @@ class Runner:
     def _use(self, plan: GraphPlan) -> None:
         self.plan = plan
         self._numbers, self._fixed = plan.indices("scalar"), plan.indices("static", "managed")
+        self._generators = plan.indices("generator")
         self._unknown_layouts = plan.unknown_layouts
-        names = [plan.inputs[index].name for index in (*self._numbers, *self._fixed, *self._unknown_layouts)]
+        names = [plan.inputs[index].name for index in (*self._numbers, *self._fixed, *self._generators, *self._unknown_layouts)]
         self._cache = RecordingCache[Recording](self._config, f"the {plan.part} graph", names, self._forget)
         self._last = None
 
@@ -132,7 +133,8 @@ class Runner:
 
     def _key(self, args: list[Any]) -> Key:
         numbers, addresses = numbers_of(args, self._numbers), [args[index].data_ptr() for index in self._fixed]
-        return (*numbers, *addresses, *layouts_of(args, self._unknown_layouts))
+        generators = [id(args[index]) for index in self._generators]  # which the recording keeps alive
+        return (*numbers, *addresses, *generators, *layouts_of(args, self._unknown_layouts))
 
     def _record(self, args: list[Any]) -> Recording:
         pool = self._runtime.new_pool() if self._has_own_pools else None

@@ -168,7 +168,8 @@ class ForwardBackward:
 
         with torch.no_grad():
             likely = [torch.empty_like(result) for result in results.values()]
-        recording = Recording(backward, plan, self._config, self._runtime, likely, self._pool)
+        (_, forward), *_ = self._forward.captured
+        recording = Recording(backward, plan, self._config, self._runtime, likely, self._pool, forward)
         self._check_used()
         return recording
 

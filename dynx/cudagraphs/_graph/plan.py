@@ -104,6 +104,8 @@ def _class_of(value: object, part: Part, *, is_static: bool, is_saved: bool) -> 
     """Return how an input reaches a recording ("static", "dynamic", "scalar", ...), and the reason."""
     if isinstance(value, (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)):
         return "scalar", "a number"
+    if isinstance(value, torch.Generator):
+        return "generator", "a random number generator"
     if not isinstance(value, torch.Tensor):
         return "opaque", f"a {type(value).__name__}"
     if part == "backward":

@@ -34,7 +34,9 @@ def split(gm: GraphModule, parts: Sequence[Sequence[Node]], user_outputs: int, r
     only_layout = {outputs[index] for index in regenerated} - read
     for_user = {node for node in outputs[:user_outputs] if isinstance(node, Node)}
     internal = {node for node in outputs[user_outputs:] if isinstance(node, Node)}
-    numbers = [node for node in placeholders(gm) if not isinstance(value_of(node), torch.Tensor)]  # sizes follow from them
+    numbers = [  # sizes follow from them
+        node for node in placeholders(gm) if not isinstance(value_of(node), (torch.Tensor, torch.Generator))
+    ]
     return [_piece(gm, part, for_user, internal, only_layout, numbers) for part in parts]
 
 

@@ -22,13 +22,15 @@ from dynx.cudagraphs._runtime.pointer_scan import NotPatchable
 from dynx.cudagraphs._stats import Tally, count_recording
 from dynx.records.cudagraphs import GraphPlan, GraphRecorded, Part, Staging, StagingKind
 
+Matches = Callable[[Sequence[Any]], bool]
 _are_at = address_check()
 
 
 class Recording:
     """One captured graph, which is replayed for calls with the same scalars and the same addresses of static inputs.
 
-    Recordings whose results are read after others were replayed need a memory `pool` of their own.
+    Recordings whose results are read after others were replayed need a memory `pool` of their own. `forward` is the captured
+    forward pass of a backward pass, which may draw its random numbers again.
     """
 
     def __init__(
@@ -39,13 +41,14 @@ class Recording:
         runtime: Runtime,
         args: Sequence[Any],
         pool: Any = None,
+        forward: CapturedGraph | None = None,
     ) -> None:
         begin = time.perf_counter()
         self._matches = _predicate(plan, args)
         with torch.inference_mode(mode=False), torch.no_grad():  # tensors created here are used outside of inference mode too
             # aliases, since a recording may be replayed again when no tensor of the caller is alive that uses its memory
             aliases = [arg.detach() if isinstance(arg, torch.Tensor) else arg for arg in args]
-            graph = _capture(call, plan, config, runtime, aliases, pool)
+            graph = _capture(call, plan, config, runtime, aliases, pool, forward)
         self.staging = graph.staging
         self.may_return_arguments = bool(graph.staged.copied or graph.aliases)
         self._token = graph.results.token(graph.captured.outputs)
@@ -116,19 +119,26 @@ def _nbytes(values: Iterable[Any]) -> int:
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
-def _predicate(plan: GraphPlan, args: Sequence[Any]) -> Callable[[Sequence[Any]], bool]:
+def _predicate(plan: GraphPlan, args: Sequence[Any]) -> Matches:
     """Return a function that takes the inputs of a call, and returns whether their scalars and addresses are these."""
-    fixed, numbers = list(plan.indices("static", "managed")), plan.indices("scalar")
+    fixed, numbers, unknown = list(plan.indices("static", "managed")), plan.indices("scalar"), plan.unknown_layouts
     addresses = [arg.data_ptr() if isinstance(arg, torch.Tensor) else None for arg in args]
-    expected = numbers_of(args, numbers)
-    if unknown := plan.unknown_layouts:
+    generators = [(index, args[index]) for index in plan.indices("generator")]
+    checks: list[Matches] = []
+    if numbers:
+        expected = numbers_of(args, numbers)
+        checks.append(lambda args: numbers_of(args, numbers) == expected)
+    if unknown:
         layouts = layouts_of(args, unknown)
-        return lambda args: (
-            _are_at(args, addresses, fixed) and numbers_of(args, numbers) == expected and layouts_of(args, unknown) == layouts
-        )
-    if not numbers:
+        checks.append(lambda args: layouts_of(args, unknown) == layouts)
+    if generators:
+        checks.append(lambda args: all(args[index] is generator for index, generator in generators))
+    if not checks:
         return lambda args: _are_at(args, addresses, fixed)
-    return lambda args: _are_at(args, addresses, fixed) and numbers_of(args, numbers) == expected
+    if len(checks) == 1:  # without the loop: this runs in each call
+        check = checks[0]
+        return lambda args: _are_at(args, addresses, fixed) and check(args)
+    return lambda args: _are_at(args, addresses, fixed) and all(check(args) for check in checks)
 
 
 def numbers_of(args: Sequence[Any], indices: Sequence[int]) -> list[Any]:
@@ -154,7 +164,15 @@ class _Graph(NamedTuple):
     is_released: bool = False  # other graphs of the pool use the memory of the results
 
 
-def _capture(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], pool: Any) -> _Graph:
+def _capture(
+    call: Call,
+    plan: GraphPlan,
+    config: Config,
+    runtime: Runtime,
+    args: Sequence[Any],
+    pool: Any,
+    forward: CapturedGraph | None,
+) -> _Graph:
     """Capture a graph with the input staging that the configuration asks for; if that fails, with copies of the inputs."""
     failures: dict[StagingKind, str] = {}
     while True:
@@ -162,7 +180,7 @@ def _capture(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args
         try:
             if staging.kind == "patch":
                 return _capture_patched(call, plan, config, runtime, args, staging, pool)
-            return _capture_with_copies(call, plan, config, runtime, args, staging, pool)
+            return _capture_with_copies(call, plan, config, runtime, args, staging, pool, forward)
         except NotPatchable as error:
             if "patch" in failures:
                 raise
@@ -174,7 +192,14 @@ def _capture(call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args
 
 
 def _capture_with_copies(
-    call: Call, plan: GraphPlan, config: Config, runtime: Runtime, args: Sequence[Any], staging: Staging, pool: Any
+    call: Call,
+    plan: GraphPlan,
+    config: Config,
+    runtime: Runtime,
+    args: Sequence[Any],
+    staging: Staging,
+    pool: Any,
+    forward: CapturedGraph | None,
 ) -> _Graph:
     """Capture a graph with its own memory for inputs, which are copied there before a replay or by memcpy nodes."""
     inputs = list(args)
@@ -188,7 +213,8 @@ def _capture_with_copies(
             inputs[index] = copy
         return _without_aliases(call, list(inputs), args, plan, aliases)
 
-    captured = runtime.capture(function, staged.sources, results.in_graph, pool)
+    generators = [args[index] for index in plan.indices("generator")]
+    captured = runtime.capture(function, staged.sources, results.in_graph, pool, generators, forward)
     may_release = plan.returns_all_outputs or bool(config.buckets)  # otherwise a Python function may have kept results
     is_released = may_release and _release(captured, results)
     return _Graph(inputs, staged, captured, results, aliases, staging, is_released=is_released)

@@ -65,6 +65,8 @@ def choose_outputs(plan: GraphPlan, config: Config) -> Outputs:
 
 def _why_not_patchable(plan: GraphPlan, args: Sequence[Any]) -> str:
     """Return why the graph cannot be captured with patched input pointers; "" if that can be tried."""
+    if plan.indices("generator"):
+        return "the graph draws random numbers, so patched pointers cannot be verified by replaying it"
     if not plan.is_pure:
         return "the graph mutates its inputs, so patched pointers cannot be verified by replaying it"
     for index in plan.indices("dynamic"):

@@ -19,8 +19,9 @@ from dynx.cudagraphs._runtime import driver
 from dynx.cudagraphs._runtime.capture_lock import capture_lock, destroy_outside_of_captures, exclusive_capture
 from dynx.cudagraphs._runtime.capture_stream import CaptureStream, capture_stream
 from dynx.cudagraphs._runtime.cpu_ops import RejectCpuOps
+from dynx.cudagraphs._runtime.cuda_rng import Draws, DrawWatch, offset_of, own_state, set_offset
 from dynx.cudagraphs._runtime.driver import ExecutableGraph, SetAddresses
-from dynx.cudagraphs._runtime.interface import Capturable, MemoryPool, Run, SelectClones, no_clones
+from dynx.cudagraphs._runtime.interface import DRAWS_TWICE, Capturable, MemoryPool, Run, SelectClones, no_clones
 from dynx.cudagraphs._runtime.memcpy import copy_of, run_with_copies
 from dynx.cudagraphs._runtime.patching import make_verified_setter
 from dynx.cudagraphs._runtime.pointer_scan import MisleadingWord, NotPatchable, UnexplainedDifference
@@ -75,12 +76,32 @@ class CudaRuntime:
         sources: Sequence[torch.Tensor] = (),
         select_clones: SelectClones = no_clones,
         pool: MemoryPool = None,
+        generators: Sequence[torch.Generator] = (),
+        forward: CudaCapturedGraph | None = None,
     ) -> CudaCapturedGraph:
         with exclusive_capture(), torch.cuda.device(self.device):
-            return self._capture(function, sources, select_clones, pool or self._get_shared_pool())
+            pool = pool or self._get_shared_pool()
+            if forward is not None and forward.draws.after:
+                with own_state(torch.cuda.default_generators[self.device.index], forward.draws.seed):
+                    captured = self._capture(function, sources, select_clones, pool, generators, forward.draws.after)
+                repeat = captured.draws.repeat(forward.draws)
+                if repeat == {True}:
+                    captured.draw_again(forward)
+                if repeat <= {True}:
+                    return captured
+                captured.close()
+                if len(repeat) > 1:
+                    raise CaptureFailed(DRAWS_TWICE)
+            return self._capture(function, sources, select_clones, pool, generators)
 
     def _capture(
-        self, function: Capturable, inputs: Sequence[torch.Tensor], select_clones: SelectClones, pool: MemoryPool
+        self,
+        function: Capturable,
+        inputs: Sequence[torch.Tensor],
+        select_clones: SelectClones,
+        pool: MemoryPool,
+        generators: Sequence[torch.Generator],
+        begin: int = 0,
     ) -> CudaCapturedGraph:
         handle = pool.handle if isinstance(pool, Pool) else pool
         graph = torch.cuda.CUDAGraph(keep_graph=True)
@@ -91,17 +112,28 @@ class CudaRuntime:
         torch.cuda.synchronize()
         torch.clear_autocast_cache()  # the graph would read cached casts of parameters without keeping them alive
         rng_state, stream = torch.get_rng_state(), torch.cuda.current_stream()
-        generator = torch.cuda.default_generators[self.device.index].graphsafe_get_state()
+        default = torch.cuda.default_generators[self.device.index]
+        watch = DrawWatch(default, begin)
+        for generator in generators:
+            graph.register_generator_state(generator)
         try:
-            with self._graph_context(graph, handle), RejectCpuOps():
-                outputs, copies, clones = run_with_copies(function, inputs, select_clones)
+            with self._graph_context(graph, handle):
+                if begin:
+                    set_offset(default, begin)
+                with watch, RejectCpuOps():
+                    outputs, copies, clones = run_with_copies(function, inputs, select_clones)
+                end = offset_of(default)
+                if watch.offsets and not end:
+                    set_offset(default, watch.offsets[0] + 4)  # else a replay would not set the offset
+                elif end == begin and not watch.offsets and not watch.was_restored:
+                    set_offset(default, end := 0)  # nothing was drawn
             graph.instantiate()
             executable = ExecutableGraph(graph)
             set_sources = driver.make_address_setter(executable, copies, "source") if copies else _set_nothing
             set_targets = driver.make_address_setter(executable, clones, "target") if clones else _set_nothing
         except BaseException as error:
             torch.cuda.set_stream(stream)  # `torch.cuda.graph` leaves its own one where the capture cannot be ended
-            recover(self.device.index, handle, self._stream.stream)
+            recover(self.device.index, handle, self._stream.stream, generators)
             torch.set_rng_state(rng_state)
             if isinstance(error, RuntimeError):
                 raise CaptureFailed(f"CUDA graph capture failed: {_root_cause(error)}") from error
@@ -109,7 +141,8 @@ class CudaRuntime:
         finally:
             torch.clear_autocast_cache()
         order, device = self._stream.order, self.device.index
-        return CudaCapturedGraph(executable, outputs, set_sources, set_targets, pool, order, generator, device)
+        draws = Draws([default.graphsafe_get_state(), *generators], default.initial_seed(), watch, end)
+        return CudaCapturedGraph(executable, outputs, set_sources, set_targets, pool, order, draws, device)
 
     def _graph_context(self, graph: torch.cuda.CUDAGraph, handle: Any) -> AbstractContextManager[None]:
         assert self._stream is not None
@@ -186,7 +219,7 @@ class CudaCapturedGraph:
         set_targets: Sets the targets of captured copies of outputs.
         pool: The memory pool.
         order: Orders the replays of graphs that share memory or workspaces.
-        generator: The random number generator with the state that it had in the capture.
+        draws: The random numbers that it draws.
         device: Index of the device.
     """
 
@@ -198,23 +231,27 @@ class CudaCapturedGraph:
         set_targets: SetAddresses,
         pool: MemoryPool,
         order: StreamOrder,
-        generator: torch.Generator,
+        draws: Draws,
         device: int,
     ) -> None:
         self.executable, self.graph = executable, executable.graph
         self.outputs, self._pool, self._device = outputs, pool, device
-        self._order, self._generator = order, generator
+        self._order, self.draws = order, draws
         destroy_outside_of_captures(self, self.graph, order.synchronize)
         self.set_sources, self.set_targets = set_sources, set_targets
-        self.replay: Callable[[], None] = self._replay_first
+        self.replay: Callable[[], None] = self._replay_first if draws.are_bare else draws.advancing(replay_of(self.graph))
 
     def _replay_first(self) -> None:
-        """Replay through torch; let later replays call the driver, unless torch also advances the RNG offset or runs hooks."""
-        generator = self._generator
-        offset, replay = generator.get_offset(), replay_of(self.graph)
+        """Replay a graph without random numbers through torch; let later replays call the driver, unless torch runs hooks."""
+        replay = replay_of(self.graph)
         replay()
-        is_bare = generator.get_offset() == offset and is_plain(self.graph)
-        self.replay = driver.make_launcher(self.executable, self._device) if is_bare and driver.is_available() else replay
+        is_bare = is_plain(self.graph) and driver.is_available()
+        self.replay = driver.make_launcher(self.executable, self._device) if is_bare else replay
+
+    def draw_again(self, forward: CudaCapturedGraph) -> None:
+        """Let replays draw the random numbers of the last replay of the forward pass."""
+        self.replay = self.draws.drawing_again(replay_of(self.graph), forward.draws)
+        forward.replay = forward.draws.noting_start(forward.replay)
 
     def in_order(self, run: Run, tensors: Sequence[torch.Tensor]) -> Run:
         return self._order.in_order(run, tensors)

@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dynx._torch.ops.liveness import WeakMemory, uses_of_memory
 from dynx.cudagraphs._runtime.capture_lock import capturing_threads, exclusive_capture
+from dynx.cudagraphs._runtime.emulated_rng import RngStates
 from dynx.cudagraphs._runtime.interface import Capturable, Copy, Run, SelectClones, no_clones
 from dynx.cudagraphs._runtime.memcpy import copy_of, find_copies, run_with_copies
 from dynx.cudagraphs._runtime.pointer_scan import NotPatchable
@@ -57,14 +58,18 @@ class Emulator:
         sources: Sequence[torch.Tensor] = (),
         select_clones: SelectClones = no_clones,
         pool: list[EmulatedGraph] | None = None,
+        generators: Sequence[torch.Generator] = (),
+        forward: EmulatedGraph | None = None,
     ) -> EmulatedGraph:
-        recorder = _Recorder()
+        rng_state, states = torch.get_rng_state(), [generator.get_state() for generator in generators]
         torch.clear_autocast_cache()  # as for CUDA
-        rng_state = torch.get_rng_state()
         try:
+            if forward is not None:
+                torch.set_rng_state(forward.captured_states.last)
+            recorder = _Recorder(None if forward is None else forward.captured_states)
             with exclusive_capture(), recorder:
                 outputs, copies, clones = run_with_copies(function, sources, select_clones)
-            final_rng_index = recorder.rng_states.current_index()
+            recorder.rng_states.end()
         except CaptureFailed:
             raise
         except RuntimeError as error:  # such as out of memory, as for CUDA
@@ -72,8 +77,11 @@ class Emulator:
         finally:
             torch.clear_autocast_cache()
             torch.set_rng_state(rng_state)
+            for generator, state in zip(generators, states, strict=True):
+                generator.set_state(state)
             recorder.restore_memory()
-        graph = EmulatedGraph(recorder.steps, final_rng_index, outputs, copies, clones, self._pool if pool is None else pool)
+        pool = self._pool if pool is None else pool
+        graph = EmulatedGraph(recorder.steps, recorder.rng_states, outputs, copies, clones, pool, forward)
         del recorder
         graph.check_reads()
         return graph
@@ -123,13 +131,15 @@ class EmulatedGraph:
     def __init__(
         self,
         steps: list[_Step],
-        final_rng_index: int,
+        rng_states: RngStates,
         outputs: Any,
         copies: Sequence[Copy],
         clones: Sequence[Copy],
         pool: list[EmulatedGraph],
+        forward: EmulatedGraph | None,
     ) -> None:
-        self._final_rng_index = final_rng_index  # of the RNG state after a replay
+        self.captured_states, self._forward = rng_states, forward
+        self._replayed_states = rng_states  # of the last replay
         copy_steps = [(_addresses(step), index) for index, step in enumerate(steps) if step.operator is _COPY]
         self._copies, self._clones = find_copies(copy_steps, copies), find_copies(copy_steps, clones)
         self._sources: list[torch.Tensor] = []
@@ -211,7 +221,8 @@ class EmulatedGraph:
                 index: (target, self._steps[index].args[1]) for index, target in zip(self._clones, self._targets, strict=True)
             }
             self._sources, self._targets = [], []
-            rng_states = _RngStates()
+            forward = None if self._forward is None else self._forward._replayed_states
+            rng_states = self._replayed_states = RngStates(forward)
             for step_index, step in enumerate(self._steps):
                 args = args_of_copies.get(step_index, step.args)
                 if step.rng_index is not None:
@@ -222,7 +233,8 @@ class EmulatedGraph:
                     rng_states.append_current()
                 for index, result in step.results:
                     result.copy_(leaves[index])
-            rng_states.restore(self._final_rng_index)
+            rng_states.restore(self.captured_states.final_index)
+            rng_states.last = torch.get_rng_state()
             _fill_with_garbage([tensor for tensor in self._intermediates if _storage(tensor) not in self._kept])
             if self._intermediates:  # their memory was free when later graphs of the pool were captured
                 later_graphs = self._pool[self._index_in_pool + 1 :]
@@ -266,12 +278,12 @@ class _Recorder(TorchDispatchMode):
     def ignore_compile_internals(cls) -> bool:
         return True  # compiled functions run as they do without the mode, as in a capture for CUDA
 
-    def __init__(self) -> None:
+    def __init__(self, forward: RngStates | None) -> None:
         super().__init__()
         self.steps: list[_Step] = []
         self._constants: dict[int, torch.Tensor] = {}
         self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}  # storage, and a copy of its contents
-        self.rng_states = _RngStates()
+        self.rng_states = RngStates(forward)
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -371,44 +383,3 @@ def _fill_with_garbage(tensors: Sequence[torch.Tensor], integers: int | None = N
                 tensor.fill_(float("nan"))
             elif tensor.dtype is not torch.bool:
                 tensor.fill_(torch.iinfo(tensor.dtype).max if integers is None else integers)
-
-
-class _RngStates:
-    """States of the CPU generator: the state at the beginning, and the states after each draw.
-
-    A capture may restore one of them, as `checkpoint` does before recomputation: CUDA restores the offset in the graph.
-    """
-
-    def __init__(self) -> None:
-        self._states = [torch.get_rng_state()]
-
-    def record_draw(self, before: torch.Tensor) -> int | None:
-        """Append the current RNG state if an operator drew random numbers: if the state differs from the one `before` it.
-
-        Returns:
-            The index of `before`; None if the operator drew no random numbers.
-
-        Raises:
-            CaptureFailed: `before` is none of the states.
-        """
-        if torch.equal(before, torch.get_rng_state()):
-            return None
-        index = self._index_of(before)
-        self.append_current()
-        return index
-
-    def append_current(self) -> None:
-        self._states.append(torch.get_rng_state())
-
-    def current_index(self) -> int:
-        """Return the index of the current RNG state. Raises CaptureFailed if a seed was set during the capture."""
-        return self._index_of(torch.get_rng_state())
-
-    def restore(self, index: int) -> None:
-        torch.set_rng_state(self._states[index])
-
-    def _index_of(self, state: torch.Tensor) -> int:
-        index = next((index for index, known in enumerate(self._states) if torch.equal(known, state)), None)
-        if index is None:
-            raise CaptureFailed("the random seed was set during a capture\n  set it before the captured function is called")
-        return index

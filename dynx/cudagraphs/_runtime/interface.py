@@ -13,6 +13,12 @@ SelectClones = Callable[[Any], Sequence[torch.Tensor]]  # returns those outputs 
 Run = Callable[[Sequence[Any]], list[Any]]  # replays a graph for the inputs of a call, and returns the results
 MemoryPool = Any  # opaque: a `Pool`, a handle of `torch.cuda.graph_pool_handle`, or a list of emulated graphs
 
+SEED_WAS_SET = "the random seed was set during a capture\n  set it before the captured function is called"
+DRAWS_TWICE = (
+    "the backward pass draws random numbers of the forward pass again, as activation checkpoints do, and also new ones"
+    "\n  draw the new ones outside of the captured function"
+)
+
 
 def no_clones(outputs: Any) -> Sequence[torch.Tensor]:
     """Select no outputs for memcpy nodes of the graph to clone: the default of `select_clones`."""
@@ -98,6 +104,8 @@ class Runtime(Protocol):
         sources: Sequence[torch.Tensor] = (),
         select_clones: SelectClones = no_clones,
         pool: MemoryPool = None,
+        generators: Sequence[torch.Generator] = (),
+        forward: Any = None,
     ) -> CapturedGraph:
         """Capture copies of inputs, a function of the copies, and copies of selected outputs; nothing is executed.
 
@@ -109,6 +117,10 @@ class Runtime(Protocol):
             sources: The inputs that memcpy nodes of the graph copy; `set_sources` replaces them before each replay.
             select_clones: Returns the outputs that memcpy nodes copy to the tensors of `set_targets`.
             pool: Memory pool of the graph; None for the pool that the runtime's graphs share.
+            generators: Random number generators that the function draws from besides the default one. Each replay advances
+                their states.
+            forward: The captured forward pass, for a backward pass: activation checkpoints draw its random numbers again. A
+                replay draws those of the last replay of `forward`.
 
         Raises:
             CaptureFailed: The function cannot be captured. Other exceptions of the function propagate.

@@ -1,0 +1,63 @@
+"""The state of the CPU's random numbers in a capture of the emulator, and in its replays."""
+
+from __future__ import annotations
+
+import torch
+
+from dynx.cudagraphs._runtime.interface import DRAWS_TWICE, SEED_WAS_SET
+from dynx.errors import CaptureFailed
+
+
+class RngStates:
+    """States of the CPU generator: those of the forward pass, the state at the beginning, and the states after each draw.
+
+    A capture may restore one of them, as `checkpoint` does before recomputation: CUDA restores the offset in the graph.
+
+    Attributes:
+        final_index: Index of the state at the end of a capture.
+        last: The state at the end of a capture or replay.
+    """
+
+    def __init__(self, forward: RngStates | None) -> None:
+        earlier = [] if forward is None else forward._states
+        self.last = torch.get_rng_state()
+        self._states: list[torch.Tensor] = [*earlier, self.last]
+        self._begin = len(earlier)
+        self._drawn = set[bool]()  # whether states were those of the forward pass
+        self.final_index = self._begin
+
+    def record_draw(self, before: torch.Tensor) -> int | None:
+        """Append the current RNG state if an operator drew random numbers: if the state differs from the one `before` it.
+
+        Returns:
+            The index of `before`; None if the operator drew no random numbers.
+
+        Raises:
+            CaptureFailed: `before` is none of the states, or some draws repeat the forward pass and others do not.
+        """
+        if torch.equal(before, torch.get_rng_state()):
+            return None
+        index = self._index_of(before)
+        self._drawn.add(index < self._begin)
+        if len(self._drawn) > 1:
+            raise CaptureFailed(DRAWS_TWICE)
+        self.append_current()
+        return index
+
+    def append_current(self) -> None:
+        self._states.append(torch.get_rng_state())
+
+    def end(self) -> None:
+        """Note the state at the end of the capture. Raises CaptureFailed if a seed was set during the capture."""
+        self.last = torch.get_rng_state()
+        self.final_index = self._index_of(self.last)
+
+    def restore(self, index: int) -> None:
+        torch.set_rng_state(self._states[index])
+
+    def _index_of(self, state: torch.Tensor) -> int:
+        own = range(self._begin, len(self._states))  # before those of the forward pass, whose last one is the first of these
+        index = next((index for index in (*own, *range(self._begin)) if torch.equal(self._states[index], state)), None)
+        if index is None:
+            raise CaptureFailed(SEED_WAS_SET)
+        return index
