@@ -8,7 +8,7 @@ import torch
 from dynx._torch.ops.liveness import WeakMemory
 from dynx.cudagraphs._runtime.emulator import Emulator
 from dynx.cudagraphs._runtime.interface import no_clones
-from dynx.cudagraphs._runtime.pointer_scan import NotPatchable
+from dynx.cudagraphs._runtime.patching.pointer_scan import NotPatchable
 from dynx.errors import CaptureFailed
 
 

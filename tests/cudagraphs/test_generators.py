@@ -191,6 +191,35 @@ def test_a_backward_pass_that_draws_again_and_also_new_numbers_is_not_captured(d
     assert cudagraphs.stats().replays == 0
 
 
+class OwnGenerator(nn.Module):
+    def __init__(self, device):
+        super().__init__()
+        self.generator = torch.Generator(device)
+
+    def forward(self, x):
+        return x + torch.rand(x.shape, device=x.device, generator=self.generator)
+
+
+@pytest.mark.uncaptured
+def test_a_function_that_draws_from_a_generator_of_its_own_is_not_captured(device):
+    model, twin = OwnGenerator(device), OwnGenerator(device)
+    run = cudagraphs.fast_path(model, config=config_for(device))
+    x = torch.ones(SIZE, device=device)
+    torch.testing.assert_close(run(x), twin(x))
+    with pytest.warns(DynxWarning, match="draws from a random number generator of its own"):
+        torch.testing.assert_close(run(x), twin(x))
+    torch.testing.assert_close(run(x), twin(x))
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_checkpoints_of_a_function_that_is_compiled_are_not_captured_from_outside():
+    model = Once("cuda")
+    with pytest.warns(DynxWarning, match="checkpoint in a compiled function draws from a random number generator of its own"):
+        run = cudagraphs.graphed(torch.compile(model, backend="aot_eager"), (ones("cuda"),), config=config_for("cuda"))
+    masks_of(run, "cuda")
+
+
 class Restoring(nn.Module):
     def forward(self, x):
         with torch.random.fork_rng(devices=[0] if x.is_cuda else []):

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dynx.cudagraphs._runtime.pointer_scan import (
+from dynx.cudagraphs._runtime.patching.pointer_scan import (
     AddressRange,
     InputPointer,
     NodeParams,

@@ -6,6 +6,13 @@ from fault import Fault
 
 FAULTS = (
     Fault(
+        "backward passes that torch.compile has compiled are run with retain_graph=True, which they refuse",
+        "_functions/autograd_tape.py",
+        "keep = not self.runs_once",
+        "keep = True",
+        "test_graphed.py",
+    ),
+    Fault(
         "the backward pass of an activation checkpoint draws random numbers of its own",
         "_functions/forward_backward.py",
         "likely, self._pool, forward)",

@@ -40,6 +40,11 @@ def current_device() -> Callable[[], int]:
     return _C._cuda_getDevice
 
 
+def is_same_generator(generator: Any, other: Any) -> bool:
+    """Return whether two `torch.Generator` objects are one generator: operators get a new object for the same one."""
+    return bool(generator._cdata == other._cdata)
+
+
 def recover(device: int, pool: Any, stream: Any, generators: Sequence[Any]) -> None:
     """Clean up after a failed CUDA graph capture: unmark generators as captured, and release the memory pool.
 

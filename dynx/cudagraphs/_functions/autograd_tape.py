@@ -12,6 +12,7 @@ from torch.autograd.graph import GradientEdge, saved_tensors_hooks
 from dynx.errors import UsageError
 
 _ACCUMULATOR = "torch::autograd::AccumulateGrad"
+_COMPILED = "CompiledFunctionBackward"
 Leaves = Callable[[], AbstractContextManager[Mapping[torch.Tensor, torch.Tensor]]]
 
 
@@ -24,6 +25,12 @@ class AutogradTape:
         leaves: Context manager that replaces parameters by new leaf tensors over the same memory; yields a mapping from each
             parameter to its leaf.
         parameters: The parameters that need gradients.
+        runs_again: The backward pass runs several times.
+
+    Attributes:
+        results: The results that need gradients, by index.
+        is_used: Whether each input and parameter gets a gradient, known after `backward`.
+        runs_once: The backward pass can run only once, since torch.compile has compiled it to reuse memory of saved tensors.
     """
 
     def __init__(
@@ -32,14 +39,18 @@ class AutogradTape:
         needs_gradient: Sequence[bool],
         leaves: Leaves,
         parameters: Sequence[torch.Tensor],
+        *,
+        runs_again: bool,
     ) -> None:
+        self._runs_again = runs_again
         self._call, self._needs, self._leaves, self._parameters = call, needs_gradient, leaves, parameters
         self._inputs: list[torch.Tensor] = []  # that need gradients
         self._leaf_of_parameter: list[torch.Tensor] = []
-        self.results: dict[int, torch.Tensor] = {}  # that need gradients, by index
+        self.results: dict[int, torch.Tensor] = {}
         self._held: list[Any] = []
         self._edges: dict[int, GradientEdge] = {}  # to the accumulators in the graph, by ids of their leaves
-        self.is_used: list[bool] = []  # whether each input and parameter gets a gradient
+        self.is_used: list[bool] = []
+        self.runs_once = False
 
     def forward(self, args: list[Any]) -> list[Any]:
         """Run the function; return its results, followed by the tensors that autograd saved for the backward pass."""
@@ -65,12 +76,17 @@ class AutogradTape:
         self.results = {
             index: output for index, output in enumerate(outputs) if isinstance(output, torch.Tensor) and output.requires_grad
         }
-        accumulators = (node for node in nodes_of(self.results.values()) if node.name() == _ACCUMULATOR)
+        nodes = list(nodes_of(self.results.values()))
+        self.runs_once = not self._runs_again and any(node.name() == _COMPILED for node in nodes)
+        accumulators = (node for node in nodes if node.name() == _ACCUMULATOR)
         self._edges = {id(node.variable): GradientEdge(node, 0) for node in accumulators}
         return [*(output.detach() if isinstance(output, torch.Tensor) else output for output in outputs), *saved]
 
     def backward(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
-        """Compute the gradients of the inputs that require grad and of the parameters; may be called again until `release`."""
+        """Compute the gradients of the inputs that require grad and of the parameters.
+
+        May be called again until `release`, unless `runs_once`.
+        """
         sources = [*self._inputs, *self._leaf_of_parameter, *self._parameters]  # parameters may be used directly too
         all_gradients = self._gradients([self._edges.get(id(source)) for source in sources], gradients)
         inputs, params = len(self._inputs), len(self._parameters)
@@ -88,7 +104,10 @@ class AutogradTape:
         """
         used = [edge for edge in edges if edge is not None]
         results = list(self.results.values())
-        computed = iter(torch.autograd.grad(results, used, gradients, retain_graph=True, allow_unused=True) if used else ())
+        if not used:
+            return [None] * len(edges)
+        keep = not self.runs_once
+        computed = iter(torch.autograd.grad(results, used, gradients, retain_graph=keep, allow_unused=True))
         return [None if edge is None else next(computed) for edge in edges]
 
     def release(self) -> None:

@@ -66,7 +66,7 @@ class ForwardBackward:
         _refuse_mutations(plan, self._needs)
         needs = [tensor.requires_grad for tensor in tensors]
         renew_accumulators([param for param in self._parameters if not may_be_replaced(param)])
-        self._tape = AutogradTape(call, needs, gradients.leaves, self._parameters)
+        self._tape = AutogradTape(call, needs, gradients.leaves, self._parameters, runs_again=gradients.in_place)
         plan = replace(plan, is_differentiated=True)
         self._forward = Recording(self._tape.forward, plan, config, runtime, tensors, runtime.new_pool())
         self._pool = runtime.new_pool()  # of what is read after the next forward pass: gradients in place
@@ -169,7 +169,8 @@ class ForwardBackward:
         with torch.no_grad():
             likely = [torch.empty_like(result) for result in results.values()]
         (_, forward), *_ = self._forward.captured
-        recording = Recording(backward, plan, self._config, self._runtime, likely, self._pool, forward)
+        config = replace(self._config, inputs="copy") if self._tape.runs_once else self._config  # others may be captured twice
+        recording = Recording(backward, plan, config, self._runtime, likely, self._pool, forward)
         self._check_used()
         return recording
 

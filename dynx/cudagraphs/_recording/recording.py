@@ -18,7 +18,7 @@ from dynx.cudagraphs._recording.replayable import Call
 from dynx.cudagraphs._recording.staging import choose_staging
 from dynx.cudagraphs._runtime.interface import CapturedGraph, Run, Runtime
 from dynx.cudagraphs._runtime.memcpy import CopiesNotFound
-from dynx.cudagraphs._runtime.pointer_scan import NotPatchable
+from dynx.cudagraphs._runtime.patching.pointer_scan import NotPatchable
 from dynx.cudagraphs._stats import Tally, count_recording
 from dynx.records.cudagraphs import GraphPlan, GraphRecorded, Part, Staging, StagingKind
 

@@ -21,10 +21,11 @@ from dynx.cudagraphs._runtime.capture_stream import CaptureStream, capture_strea
 from dynx.cudagraphs._runtime.cpu_ops import RejectCpuOps
 from dynx.cudagraphs._runtime.cuda_rng import Draws, DrawWatch, offset_of, own_state, set_offset
 from dynx.cudagraphs._runtime.driver import ExecutableGraph, SetAddresses
-from dynx.cudagraphs._runtime.interface import DRAWS_TWICE, Capturable, MemoryPool, Run, SelectClones, no_clones
+from dynx.cudagraphs._runtime.interface import Capturable, MemoryPool, Run, SelectClones, no_clones
 from dynx.cudagraphs._runtime.memcpy import copy_of, run_with_copies
-from dynx.cudagraphs._runtime.patching import make_verified_setter
-from dynx.cudagraphs._runtime.pointer_scan import MisleadingWord, NotPatchable, UnexplainedDifference
+from dynx.cudagraphs._runtime.patching.pointer_scan import MisleadingWord, NotPatchable, UnexplainedDifference
+from dynx.cudagraphs._runtime.patching.verify import make_verified_setter
+from dynx.cudagraphs._runtime.rng_errors import DRAWS_TWICE
 from dynx.cudagraphs._runtime.stream_order import StreamOrder
 from dynx.errors import CaptureFailed
 
@@ -113,7 +114,7 @@ class CudaRuntime:
         torch.clear_autocast_cache()  # the graph would read cached casts of parameters without keeping them alive
         rng_state, stream = torch.get_rng_state(), torch.cuda.current_stream()
         default = torch.cuda.default_generators[self.device.index]
-        watch = DrawWatch(default, begin)
+        watch = DrawWatch(default, generators, begin)
         for generator in generators:
             graph.register_generator_state(generator)
         try:

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynx.cudagraphs._runtime.interface import SEED_WAS_SET
+from dynx.cudagraphs._runtime.rng_errors import SEED_WAS_SET, check_generators
 from dynx.errors import CaptureFailed
 
 
@@ -28,6 +28,7 @@ class DrawWatch(TorchDispatchMode):
 
     Args:
         generator: The default generator of the device.
+        registered: Other generators, which are registered with the graph.
         begin: The offset that the capture begins with: for a backward pass that may draw again, one after all of the forward
             pass.
 
@@ -37,14 +38,14 @@ class DrawWatch(TorchDispatchMode):
         was_restored: Whether the offset was set to another one, as activation checkpoints do before they compute again.
 
     Raises:
-        CaptureFailed: The state was set to one from outside of the capture.
+        CaptureFailed: The state was set to one from outside of the capture, or another generator was used.
     """
 
     supports_higher_order_operators = True
 
-    def __init__(self, generator: torch.Generator, begin: int) -> None:
+    def __init__(self, generator: torch.Generator, registered: Sequence[torch.Generator], begin: int) -> None:
         super().__init__()
-        self._generator, self._begin = generator, begin
+        self._generator, self._registered, self._begin = generator, [generator, *registered], begin
         self.known, self._last = {begin}, begin
         self.offsets: list[int] = []
         self.was_restored = False
@@ -54,8 +55,10 @@ class DrawWatch(TorchDispatchMode):
         return True  # compiled functions run as they do without the mode
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        check_generators(operator, args, kwargs, self._registered)
         before = offset_of(self._generator)
-        out = operator(*args, **(kwargs or {}))
+        out = operator(*args, **kwargs)
         after = offset_of(self._generator)
         self.was_restored |= before != self._last
         self._last = after

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from dynx.cudagraphs._runtime.interface import DRAWS_TWICE, SEED_WAS_SET
+from dynx.cudagraphs._runtime.rng_errors import DRAWS_TWICE, SEED_WAS_SET
 from dynx.errors import CaptureFailed
 
 

@@ -25,7 +25,8 @@ from dynx.cudagraphs._runtime.capture_lock import capturing_threads, exclusive_c
 from dynx.cudagraphs._runtime.emulated_rng import RngStates
 from dynx.cudagraphs._runtime.interface import Capturable, Copy, Run, SelectClones, no_clones
 from dynx.cudagraphs._runtime.memcpy import copy_of, find_copies, run_with_copies
-from dynx.cudagraphs._runtime.pointer_scan import NotPatchable
+from dynx.cudagraphs._runtime.patching.pointer_scan import NotPatchable
+from dynx.cudagraphs._runtime.rng_errors import check_generators
 from dynx.errors import CaptureFailed, UsageError
 
 
@@ -66,7 +67,7 @@ class Emulator:
         try:
             if forward is not None:
                 torch.set_rng_state(forward.captured_states.last)
-            recorder = _Recorder(None if forward is None else forward.captured_states)
+            recorder = _Recorder(None if forward is None else forward.captured_states, generators)
             with exclusive_capture(), recorder:
                 outputs, copies, clones = run_with_copies(function, sources, select_clones)
             recorder.rng_states.end()
@@ -278,15 +279,16 @@ class _Recorder(TorchDispatchMode):
     def ignore_compile_internals(cls) -> bool:
         return True  # compiled functions run as they do without the mode, as in a capture for CUDA
 
-    def __init__(self, forward: RngStates | None) -> None:
+    def __init__(self, forward: RngStates | None, generators: Sequence[torch.Generator]) -> None:
         super().__init__()
         self.steps: list[_Step] = []
         self._constants: dict[int, torch.Tensor] = {}
         self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}  # storage, and a copy of its contents
-        self.rng_states = RngStates(forward)
+        self.rng_states, self._generators = RngStates(forward), [torch.default_generator, *generators]
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        check_generators(operator, args, kwargs, self._generators)
         if _reads_a_value(operator, args):
             raise CaptureFailed(f"{operator} reads a value of a tensor, which is not computed during a capture")
         if operator is torch.ops.aten.lift_fresh.default and args[0].dim() == 0:

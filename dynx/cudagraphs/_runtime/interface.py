@@ -13,12 +13,6 @@ SelectClones = Callable[[Any], Sequence[torch.Tensor]]  # returns those outputs 
 Run = Callable[[Sequence[Any]], list[Any]]  # replays a graph for the inputs of a call, and returns the results
 MemoryPool = Any  # opaque: a `Pool`, a handle of `torch.cuda.graph_pool_handle`, or a list of emulated graphs
 
-SEED_WAS_SET = "the random seed was set during a capture\n  set it before the captured function is called"
-DRAWS_TWICE = (
-    "the backward pass draws random numbers of the forward pass again, as activation checkpoints do, and also new ones"
-    "\n  draw the new ones outside of the captured function"
-)
-
 
 def no_clones(outputs: Any) -> Sequence[torch.Tensor]:
     """Select no outputs for memcpy nodes of the graph to clone: the default of `select_clones`."""

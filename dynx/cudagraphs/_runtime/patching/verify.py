@@ -11,8 +11,8 @@ import torch
 from dynx.cudagraphs._runtime.driver import ExecutableGraph, SetAddresses
 from dynx.cudagraphs._runtime.interface import SelectClones
 from dynx.cudagraphs._runtime.memcpy import copy_of, extent
-from dynx.cudagraphs._runtime.node_params import InputPointers, read_node_params
-from dynx.cudagraphs._runtime.pointer_scan import (
+from dynx.cudagraphs._runtime.patching.node_params import InputPointers, read_node_params
+from dynx.cudagraphs._runtime.patching.pointer_scan import (
     AddressRange,
     NodeParams,
     NotPatchable,

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from dynx.cudagraphs._runtime.driver import ExecutableGraph, check_result, current_context, graph_nodes, import_driver
-from dynx.cudagraphs._runtime.pointer_scan import NodeParams, NotPatchable, ScanResult
+from dynx.cudagraphs._runtime.patching.pointer_scan import NodeParams, NotPatchable, ScanResult
 from dynx.errors import CaptureFailed
 
 _MEMCPY_SOURCE, _MEMCPY_TARGET = 48, 136  # offsets of srcDevice and dstDevice in CUDA_MEMCPY3D

@@ -1,0 +1,1 @@
+"""Patching of input pointers in the kernels of a captured graph: finding, setting and verifying them."""
