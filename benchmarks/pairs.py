@@ -67,11 +67,11 @@ def _measured(
             a = with_it()
             b = without()
         values.append(compare(a, b))
-    low, high = _bootstrap(values)
+    low, high = bootstrap(values)
     return Measured(name, statistics.median(values), low, high, pairs, bound, unit)
 
 
-def _bootstrap(values: list[float], rounds: int = 4000) -> tuple[float, float]:
+def bootstrap(values: list[float], rounds: int = 4000) -> tuple[float, float]:
     chance = random.Random(0)
     medians = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(rounds))
     return medians[int(rounds * 0.025)], medians[int(rounds * 0.975)]

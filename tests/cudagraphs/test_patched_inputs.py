@@ -170,3 +170,45 @@ def test_training_with_patched_inputs_matches_eager(device):
         net.zero_grad()
         net(x).square().mean().backward()
         torch.testing.assert_close(actual, [param.grad for param in net.parameters()])
+
+
+@pytest.fixture
+def triton_kernels():
+    """A kernel that reads a tensor through an address in memory, if a flag says so; and one that counts back from an end."""
+    pytest.importorskip("triton", reason="needs Triton")
+    from support import triton_kernels
+
+    return triton_kernels
+
+
+@on_cuda
+def test_addresses_in_memory_that_the_examples_do_not_read_are_found(device, triton_kernels):
+    """The address is split in two halves, so that no parameter of a kernel holds it; the examples' flag is 0."""
+
+    class Indirect(nn.Module):
+        def forward(self, x, flag):
+            address = x.data_ptr()
+            high, low = (torch.full((1,), half, device=x.device) for half in (address >> 32, address & 0xFFFF_FFFF))
+            return triton_kernels.add_indirect((high << 32) | low, flag, x)
+
+    model = Indirect()
+    run = cudagraphs.fast_path(model, config=config(device))
+    for number in range(8):
+        x = torch.full((64,), float(number), device=device)
+        flag = torch.full((1,), int(number > 4), device=device)
+        torch.testing.assert_close(run(x, flag), x * (2 if number > 4 else 1))
+        torch.cuda.empty_cache()
+
+
+@on_cuda
+def test_pointers_to_the_end_of_an_input_follow_it(device, triton_kernels):
+    class Backwards(nn.Module):
+        def forward(self, x, y):
+            return triton_kernels.read_back(x.data_ptr() + x.nbytes, x) + y
+
+    run = cudagraphs.fast_path(Backwards(), config=config(device))
+    kept = []
+    for number in range(8):
+        x, y = (torch.full((128,), float(number) * factor, device=device) for factor in (1, 100))
+        kept += [torch.zeros(128 * number, device=device), x, y]  # so that inputs lie at other distances
+        torch.testing.assert_close(run(x, y), x + y)

@@ -50,6 +50,38 @@ def test_scan_aligns_words_by_the_offset_of_the_kernel_parameter():
     assert sites(kernel(first), kernel(second)) == [InputPointer(0, 0, 4, 0, 8)]
 
 
+NEIGHBOURS = [
+    (AddressRange(0x1000, 0x1100), AddressRange(0x6000, 0x6100)),
+    (AddressRange(0x1100, 0x1200), AddressRange(0x5000, 0x5100)),
+]
+
+
+def test_the_end_of_an_input_is_not_taken_for_the_beginning_of_the_next_one():
+    """Kernels that count back from the end are given that address, which may be where another input begins."""
+    first, second = kernel(words(0x1100, 0x1100)), kernel(words(0x6100, 0x5000))
+    result = find_input_pointers([first], [second], [[first]], NEIGHBOURS, MEMORY)
+    assert result.pointers == [InputPointer(0, 0, 0, 0, 0x100), InputPointer(0, 0, 8, 1, 0)]
+
+
+def test_an_address_between_two_inputs_that_moves_with_neither_is_refused():
+    first, second = kernel(words(0x1100)), kernel(words(0x5100))
+    with pytest.raises(NotPatchable, match="does not change with that address"):
+        find_input_pointers([first], [second], [[first]], NEIGHBOURS, MEMORY)
+
+
+def test_scan_ignores_words_that_differ_between_captures_with_the_second_inputs():
+    first, second, again = (kernel(words(number)) for number in (0, 0xFFFF, 0))
+    with pytest.raises(UnexplainedDifference):
+        find_input_pointers([first], [second], [[first]], INPUTS, MEMORY)
+    assert find_input_pointers([first], [second], [[first]], INPUTS, MEMORY, (), [[again]]) == ([], [])
+
+
+def test_scan_rejects_an_input_pointer_that_differs_between_captures_with_the_second_inputs():
+    first, second, again = kernel(words(0x1000)), kernel(words(0x5000)), kernel(words(0x5008))
+    with pytest.raises(NotPatchable, match="does not change with that address"):
+        find_input_pointers([first], [second], [[first]], INPUTS, MEMORY, (), [[again]])
+
+
 def test_scan_ignores_differing_pointers_to_other_device_memory():
     assert sites(kernel(words(0x8010)), kernel(words(0xA010)), kernel(words(0x8810))) == []
     assert sites(kernel(words(0x8010)), kernel(words(0xA010)), kernel(words(0x8010))) == []

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import partial
 from typing import Any
 from weakref import ref
 
@@ -22,7 +21,7 @@ from dynx.cudagraphs._runtime.cpu_ops import RejectCpuOps
 from dynx.cudagraphs._runtime.cuda_rng import Draws, DrawWatch, offset_of, own_state, set_offset
 from dynx.cudagraphs._runtime.driver import ExecutableGraph, SetAddresses
 from dynx.cudagraphs._runtime.interface import Capturable, MemoryPool, Run, SelectClones, no_clones
-from dynx.cudagraphs._runtime.memcpy import copy_of, run_with_copies
+from dynx.cudagraphs._runtime.memcpy import run_with_copies, spread_copies
 from dynx.cudagraphs._runtime.patching.pointer_scan import MisleadingWord, NotPatchable, UnexplainedDifference
 from dynx.cudagraphs._runtime.patching.verify import make_verified_setter
 from dynx.cudagraphs._runtime.rng_errors import DRAWS_TWICE
@@ -170,7 +169,7 @@ class CudaRuntime:
     def _capture_patched(
         self, function: Capturable, inputs: Sequence[torch.Tensor], select_clones: SelectClones, pool: MemoryPool
     ) -> CudaCapturedGraph:
-        input_sets = [[copy_of(tensor) for tensor in inputs] for _ in range(2)]
+        input_sets = [spread_copies(inputs, seed) for seed in range(2)]
         first = self.capture(lambda _: function(input_sets[0]), select_clones=select_clones, pool=pool)
         spare_pool, others = self.new_pool(), list[CudaCapturedGraph]()
 
@@ -181,7 +180,7 @@ class CudaRuntime:
         try:
             with torch.cuda.device(self.device):
                 first.set_sources = make_verified_setter(
-                    first, capture(input_sets[1]), partial(capture, input_sets[0]), input_sets, inputs, select_clones
+                    first, capture(input_sets[1]), capture, input_sets, inputs, select_clones
                 )
         except BaseException:
             first.close()
@@ -258,14 +257,17 @@ class CudaCapturedGraph:
         return self._order.in_order(run, tensors)
 
     def release(self, tensors: Sequence[torch.Tensor]) -> None:
-        handle = self._pool.handle if isinstance(self._pool, Pool) else self._pool
-        snapshot = torch.cuda.memory_snapshot()
-        segments = [segment for segment in snapshot if tuple(segment["segment_pool_id"]) == tuple(handle)]
+        segments = self.memory()
         for tensor in tensors:
             storage = tensor.untyped_storage()
-            address = storage.data_ptr()
-            if any(segment["address"] <= address < segment["address"] + segment["total_size"] for segment in segments):
+            if any(start <= storage.data_ptr() < end for start, end in segments):
                 storage.resize_(0)
+
+    def memory(self) -> list[tuple[int, int]]:
+        """Return start and end address of the segments of the memory pool."""
+        handle = self._pool.handle if isinstance(self._pool, Pool) else self._pool
+        segments = (each for each in torch.cuda.memory_snapshot() if tuple(each["segment_pool_id"]) == tuple(handle))
+        return [(segment["address"], segment["address"] + segment["total_size"]) for segment in segments]
 
     def raw_cuda_graph(self) -> int:
         return int(self.graph.raw_cuda_graph())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -17,6 +18,20 @@ Addresses = tuple[int, int]  # of the target and of the source of a copy
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:
     """Copy a tensor to new memory with the same strides."""
     return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def spread_copies(tensors: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
+    """Copy tensors to new memory, for each seed in another order and at other distances from each other."""
+    rng, copies, gaps = random.Random(seed), dict[int, torch.Tensor](), list[torch.Tensor]()
+    for index in rng.sample(range(len(tensors)), len(tensors)):
+        tensor = tensors[index]
+        copies[index] = copy_of(tensor)
+        size = 512 * rng.randrange(1, 1000) + (_LARGE if tensor.nbytes > _LARGE else 0)  # from the same segments as the copy
+        gaps.append(torch.empty(size, dtype=torch.uint8, device=tensor.device))
+    return [copies[index] for index in range(len(tensors))]
+
+
+_LARGE = 1 << 20  # bytes; torch's allocator takes larger tensors from other segments than smaller ones
 
 
 def run_with_copies(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import _lru_cache_wrapper, cached_property, lru_cache, partial
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
@@ -49,14 +49,14 @@ def names_in(code: CodeType) -> Names:
     )
 
 
-def names_of_class(kind: type) -> frozenset[str]:
-    """Return the names of attributes in the code of a module class: in `forward`, and in the methods that it names."""
+def names_of_class(kind: type, methods: Iterable[str] = ("forward", "__call__")) -> frozenset[str]:
+    """Return the names of attributes in the code of a class: in these methods, and in the methods that they name."""
     bases = [base for base in kind.__mro__ if not base.__module__.startswith(("torch.", "builtins"))]
-    names, pending = set[str](), frozenset({"forward", "__call__"})
+    names, pending = set[str](), frozenset(methods)
     while pending:
-        methods = [vars(base).get(name) for base in bases for name in pending]
+        found = [vars(base).get(name) for base in bases for name in pending]
         names |= pending
-        codes = (inner.__code__ for method in methods for inner in _functions_of(method))
+        codes = (inner.__code__ for method in found for inner in _functions_of(method))
         pending = frozenset[str]().union(*(names_in(code).attributes for code in codes)) - names
     return frozenset(names)
 

@@ -197,8 +197,10 @@ class ModuleState(State):
 
     def difference(self, before: Key, after: Key) -> str:
         old, new = ModuleKey(*before), ModuleKey(*after)
+        used = self._used()
+        changes = (change.text for change in (*_changed_attributes(used, old, new), *_changed_values(used, old, new)))
         texts = (text for field, text in _TEXTS.items() if getattr(old, field) != getattr(new, field))
-        return next((change.text for change in _changed_attributes(self._used(), old, new)), next(texts, "a module"))
+        return next(changes, next(texts, "a module"))
 
     def snapshot(self) -> Callable[[], str]:
         return snapshot(self._used().dicts)
@@ -334,7 +336,7 @@ def _changed_values(used: Used, old: ModuleKey, new: ModuleKey) -> Iterator[_Cha
             yield _Change(None, _TEXTS["bindings"], is_object=False)
         for index, value in enumerate(edge.values if before != after and len(before) == len(after) else ()):
             if before[index] != after[index]:
-                yield _Change((edge.owner, edge.name, index), _TEXTS["bindings"], _is_object(value))
+                yield _Change((edge.owner, edge.name, index), str(edge), _is_object(value))
 
 
 def _is_object(value: Any) -> bool:

@@ -1,13 +1,15 @@
 """Find what a function uses by the names in its code: modules, tensors, and the Python values that it reads.
 
 The search goes through variables, attributes of objects and of classes, lists and dicts. The user's functions and methods that
-the function uses are searched in the same way. Of modules of libraries, such as the models of transformers, the containers
-and objects are searched that the code of their classes names: a model's `config`, for example. Not followed: names that are
-computed, as by `getattr(owner, name)`, functions of libraries, and objects in containers of more than a hundred elements.
+the function uses are searched in the same way. Of modules and objects of libraries, such as the models of transformers, what
+the code of their classes names is searched: a model's `config`, or the tensors in a cache of keys and values, which `update`
+assigns. Not followed: names that are computed, as by `getattr(owner, name)`, functions of libraries, and objects in containers
+of more than a hundred elements.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Set
 from functools import cached_property, partial
@@ -41,6 +43,12 @@ class Edge(NamedTuple):
     values: Values
     read: Callable[[], Values] | None = None  # reads the values again; None where they cannot change
     scope: Mapping[str, Any] | None = None  # in which the name has the value, if it is looked up in a dict
+    kind: str = ""  # name of the owner's class
+
+    def __str__(self) -> str:
+        if not self.name:
+            return "a closure variable" if self.kind == "function" else f"an element of a {self.kind}"
+        return f"variable {self.name}" if self.kind in ("function", "module") else f"attribute {self.name} of a {self.kind}"
 
 
 class Search:
@@ -63,10 +71,12 @@ class Search:
         self._function, self._skipped = function, skipped
         self._scopes = [inner.__globals__ for inner in plain_functions(function)]
         self.names = set(_IMPLICIT_NAMES)
+        self._names_of_objects = set[str]()  # in the code of classes of objects
         self._slots: dict[int, list[MemberDescriptorType]] = {}
         names_before = 0
         while names_before < len(self.names):
             names_before = len(self.names)
+            self._names_of: dict[type, frozenset[str]] = {}
             self._edges: list[Edge] = []
             self._visited: dict[int, Any] = {}  # held, so that no other object gets the address of one
             self._queue = deque([function])
@@ -105,7 +115,7 @@ class Search:
     def _follow(self, owner: Any, name: str, read: Callable[[], Values], scope: Mapping[str, Any] | None = None) -> None:
         """Add the values that `read` returns to the search; they may change, so they are checked in later calls."""
         values = read()
-        self._edges.append(Edge(id(owner), name, values, read, scope))
+        self._edges.append(Edge(id(owner), name, values, read, scope, type(owner).__name__))
         self._queue += values
 
     def _follow_constant(self, owner: Any, value: Any) -> None:
@@ -156,12 +166,20 @@ class Search:
 
     def _visit_object(self, value: Any) -> None:
         self._follow_constant(value, type(value))
-        attributes = _dict_of(value)
+        names, attributes = self.names | self._names_in_class(type(value)), _dict_of(value)
         if attributes is not None:
-            self._visit_names(value, attributes, self.names)
+            self._visit_names(value, attributes, names)
         for slot in self._slots_of(type(value)):
-            if slot.__name__ in self.names:
+            if slot.__name__ in names:
                 self._follow(value, slot.__name__, partial(_slot, slot, value))
+
+    def _names_in_class(self, kind: type) -> frozenset[str]:
+        """Return the names in the methods of an object's class that any code so far names."""
+        if kind not in self._names_of:
+            is_searched = kind.__module__.partition(".")[0] not in _NOT_SEARCHED
+            self._names_of[kind] = names_of_class(kind, self.names | self._names_of_objects) if is_searched else frozenset()
+            self._names_of_objects |= self._names_of[kind]
+        return self._names_of[kind]
 
     def _slots_of(self, kind: type) -> list[MemberDescriptorType]:
         if id(kind) not in self._slots:
@@ -187,6 +205,7 @@ class Search:
         named = {kind: names_of_class(kind) for kind in set(map(type, modules)) if not kind.__module__.startswith("torch.")}
         self.names = self.names.union(*named.values())
         visited, edges, self._visited, self._edges = self._visited, self._edges, {}, []  # again, with more names
+        self._names_of = {}
         for module in modules:
             attributes = vars(module)
             for name in _common(attributes, named.get(type(module), frozenset()) - _OF_MODULES):
@@ -208,6 +227,7 @@ class Search:
 
 _LONG, _LONGEST = 100, 10_000  # up to this many elements of a container all are followed; up to this many, modules are
 _MAX_OBJECTS = 2_000
+_NOT_SEARCHED = {"torch", "dynx", *sys.stdlib_module_names}  # packages whose objects keep what is theirs
 _IMPLICIT_NAMES = ("__call__", "__getitem__", "__getattr__", "__iter__", "__init__", "forward")  # called without being named
 _LEAVES = type(None), bool, int, float, str, bytes, torch.Tensor, torch.dtype, torch.device
 _CONTAINERS = list, tuple, deque, dict, set, frozenset

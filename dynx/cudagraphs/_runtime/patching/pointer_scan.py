@@ -1,7 +1,9 @@
 """A scan of the node parameters of captured graphs for pointers to inputs, by comparing captures that differ only in addresses.
 
-A graph is captured with two sets of inputs, and again with the first set. A word (8 aligned bytes) that is an address in the
-first set in the first capture, and the corresponding address of the second set in the second capture, is a pointer to an input.
+A graph is captured with two sets of inputs, and again with each set. A word (8 aligned bytes) that is an address in the first
+set in the first capture, and the corresponding address of the second set in the second capture, is a pointer to an input; so is
+the end of an input, which kernels may count back from. The inputs of the two sets lie at other distances from each other, so
+that no word corresponds to two of them.
 Any other difference is explained if
 
 - both words point to memory of the captures themselves, or
@@ -82,6 +84,7 @@ def find_input_pointers(
     inputs: Sequence[tuple[AddressRange, AddressRange]],
     device_memory: Sequence[AddressRange],
     host_memory: Sequence[AddressRange] = (),
+    repeats_of_second: Sequence[Sequence[NodeParams]] = (),
 ) -> ScanResult:
     """Find the words of node parameters that point to inputs.
 
@@ -92,22 +95,25 @@ def find_input_pointers(
         inputs: The memory of each input in the first and in the second set.
         device_memory: All memory that torch's allocator has from the device, sorted.
         host_memory: The memory on the host that this process may write to, sorted.
+        repeats_of_second: The nodes of further captures with the second set.
 
     Raises:
         NotPatchable: The captures run different operations, or an input pointer does not follow its input.
         UnexplainedDifference: A word differs for an unknown reason.
     """
-    counts = [len(nodes) for nodes in (first, second, *repeats)]
+    counts = [len(nodes) for nodes in (first, second, *repeats, *repeats_of_second)]
     if len(set(counts)) > 1:
         raise NotPatchable(f"repeated captures of the graph have {', '.join(map(str, counts[:-1]))} and {counts[-1]} nodes")
     found: list[InputPointer | StaleBytes] = []
-    for index, (node, second_node, *repeated) in enumerate(zip(first, second, *repeats, strict=True)):
+    all_nodes = zip(first, second, *repeats, *repeats_of_second, strict=True)
+    for index, (node, second_node, *repeated) in enumerate(all_nodes):
         if node.kind == "other":
             raise NotPatchable(f"node {index} of the graph is not a kernel, memcpy or memset node")
         if any(node[:2] != other[:2] for other in (second_node, *repeated)):
             operations = f"{node.operation} and {second_node.operation}"
             raise NotPatchable(f"repeated captures of the graph differ in node {index}: {operations}")
-        found += _scan_node(index, node, second_node, repeated, inputs, device_memory, host_memory)
+        of_first, of_second = repeated[: len(repeats)], repeated[len(repeats) :]
+        found += _scan_node(index, (node, *of_first), (second_node, *of_second), inputs, device_memory, host_memory)
     pointers = [entry for entry in found if isinstance(entry, InputPointer)]
     return ScanResult(pointers, [entry for entry in found if isinstance(entry, StaleBytes)])
 
@@ -125,30 +131,32 @@ def points_into(nodes: Sequence[NodeParams], ranges: Sequence[AddressRange]) -> 
 
 def _scan_node(
     index: int,
-    first: NodeParams,
-    second: NodeParams,
-    repeats: Sequence[NodeParams],
+    firsts: Sequence[NodeParams],
+    seconds: Sequence[NodeParams],
     inputs: Sequence[tuple[AddressRange, AddressRange]],
     device_memory: Sequence[AddressRange],
     host_memory: Sequence[AddressRange],
 ) -> Iterator[InputPointer | StaleBytes]:
-    all_fields = zip(first.fields, second.fields, *(node.fields for node in repeats), strict=True)
+    """Yield what is found in one node, given as captured with the first set of inputs and with the second one."""
+    all_fields = zip(*(node.fields for node in (*firsts, *seconds)), strict=True)
     for field, captures in enumerate(all_fields):
+        of_first, of_second = captures[: len(firsts)], captures[len(firsts) :]
         begin = captures[0][0]
         for offset in range(-begin % _WORD, len(captures[0][1]) - _WORD + 1, _WORD):
-            word, second_word, *repeated = (int.from_bytes(data[offset : offset + _WORD], "little") for _, data in captures)
-            is_stable = all(repeated_word == word for repeated_word in repeated)
-            tensor = _input_at(word, inputs)
+            (word, is_first_stable), (second_word, is_second_stable) = (
+                _word_at(offset, data) for data in (of_first, of_second)
+            )
+            is_stable = is_first_stable and is_second_stable
+            tensor = _input_at(word, second_word, inputs) if is_stable else None
             if tensor is not None:
-                delta = word - inputs[tensor][0].start
-                if second_word != inputs[tensor][1].start + delta or not is_stable:
-                    raise MisleadingWord(
-                        f"node {index} of the graph holds a value that looks like the address of an input,"
-                        " but does not change with that address"
-                    )
-                if first.kind == "memset":
+                if firsts[0].kind == "memset":
                     raise NotPatchable(f"memset node {index} of the graph writes to an input")
-                yield InputPointer(index, field, offset, tensor, delta)
+                yield InputPointer(index, field, offset, tensor, word - inputs[tensor][0].start)
+            elif any(first.start <= word < first.end for first, _ in inputs):
+                raise MisleadingWord(
+                    f"node {index} of the graph holds a value that looks like the address of an input,"
+                    " but does not change with that address"
+                )
             elif word != second_word and is_stable:
                 if word == 0 and (_contains(device_memory, second_word) or _contains(host_memory, second_word)):
                     continue  # a pointer to an input is never 0
@@ -162,7 +170,7 @@ def _scan_node(
                     differing = f"word {offset} of parameter {field} of node {index}"
                     raise UnexplainedDifference(f"{differing} differs between captures: {word:#x} and {second_word:#x}")
                 yield StaleBytes(index, field, offset + part.start, second_word.to_bytes(_WORD, "little")[part])
-        yield from _scan_partial_words(index, field, captures)
+        yield from _scan_partial_words(index, field, of_first, of_second)
 
 
 def _is_other_address(
@@ -198,18 +206,34 @@ def _is_lower_half(number: int, ranges: Sequence[AddressRange]) -> bool:
     return any(memory.start <= (end & ~_LOW_HALF | number) < memory.end for memory in ranges for end in memory)
 
 
-def _scan_partial_words(index: int, field: int, captures: Sequence[tuple[int, bytes]]) -> Iterator[StaleBytes]:
+Field = tuple[int, bytes]
+
+
+def _word_at(offset: int, captures: Sequence[Field]) -> tuple[int, bool]:
+    """Return the word at an offset of a field in the first of some captures, and whether it is the same in all."""
+    word, *others = (data[offset : offset + _WORD] for _, data in captures)
+    return int.from_bytes(word, "little"), all(other == word for other in others)
+
+
+def _scan_partial_words(index: int, field: int, of_first: Sequence[Field], of_second: Sequence[Field]) -> Iterator[StaleBytes]:
     """Yield differing bytes before and after the whole words of a field, which cannot be addresses."""
-    begin, size = captures[0][0], len(captures[0][1])
+    begin, size = of_first[0][0], len(of_first[0][1])
     head = min(-begin % _WORD, size)
     for part in (slice(0, head), slice(head + (size - head) // _WORD * _WORD, size)):
-        first, second, *repeats = (data[part] for _, data in captures)
-        if first != second and all(first == repeat for repeat in repeats):
+        (first, *repeats), (second, *repeats_of_second) = ([data[part] for _, data in each] for each in (of_first, of_second))
+        is_stable = all(first == repeat for repeat in repeats) and all(second == repeat for repeat in repeats_of_second)
+        if first != second and is_stable:
             yield StaleBytes(index, field, part.start, second)
 
 
-def _input_at(address: int, inputs: Sequence[tuple[AddressRange, AddressRange]]) -> int | None:
-    return next((index for index, (first, _) in enumerate(inputs) if first.start <= address < first.end), None)
+def _input_at(word: int, second_word: int, inputs: Sequence[tuple[AddressRange, AddressRange]]) -> int | None:
+    """Return the index of the input that two words point to in the two sets, or to whose end; None if they point to none."""
+    pointed = [
+        index
+        for index, (first, second) in enumerate(inputs)
+        if first.start <= word <= first.end and second_word - second.start == word - first.start
+    ]
+    return next((index for index in pointed if word < inputs[index][0].end), next(iter(pointed), None))
 
 
 def _contains(ranges: Sequence[AddressRange], address: int) -> bool:

@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 import torch
 
+from dynx._torch.ops.raw_memory import holds_address
 from dynx.cudagraphs._runtime.driver import ExecutableGraph, SetAddresses
 from dynx.cudagraphs._runtime.interface import SelectClones
-from dynx.cudagraphs._runtime.memcpy import copy_of, extent
+from dynx.cudagraphs._runtime.memcpy import extent, spread_copies
 from dynx.cudagraphs._runtime.patching.node_params import InputPointers, read_node_params
 from dynx.cudagraphs._runtime.patching.pointer_scan import (
     AddressRange,
@@ -24,6 +25,9 @@ from dynx.cudagraphs._runtime.patching.pointer_scan import (
 
 
 class _Graph(Protocol):
+    def memory(self) -> Sequence[tuple[int, int]]:
+        """Return start and end of the segments of the graph's memory pool."""
+
     graph: torch.cuda.CUDAGraph
     executable: ExecutableGraph
     outputs: Any
@@ -33,7 +37,7 @@ class _Graph(Protocol):
 def make_verified_setter(
     first: _Graph,
     second: _Graph,
-    capture_again: Callable[[], _Graph],
+    capture_again: Callable[[Sequence[torch.Tensor]], _Graph],
     input_sets: Sequence[Sequence[torch.Tensor]],
     inputs: Sequence[torch.Tensor],
     select_clones: SelectClones,
@@ -43,8 +47,8 @@ def make_verified_setter(
     Args:
         first: The graph, captured with `input_sets[0]`.
         second: A graph captured with `input_sets[1]`.
-        capture_again: Captures another graph with `input_sets[0]`.
-        input_sets: Two sets of copies of the inputs.
+        capture_again: Captures another graph with one of these sets.
+        input_sets: Two sets of copies of the inputs, as `spread_copies` makes them.
         inputs: The inputs themselves, which the graph must not point to.
         select_clones: Returns the outputs that the graph copies to targets.
 
@@ -52,7 +56,7 @@ def make_verified_setter(
         NotPatchable: The input pointers cannot be distinguished from other words, or verification failed.
     """
     ranges = [(_range(tensor), _range(second_tensor)) for tensor, second_tensor in zip(*input_sets, strict=True)]
-    scan = _scan(first, second, capture_again, ranges)
+    scan = _scan(first, second, capture_again, input_sets, ranges)
     if any(_shares_storage(output, input_sets[0]) for output in _tensors(first.outputs)):
         raise NotPatchable("an output of the graph aliases an input")
     if points_into(read_node_params(first.graph), [_range(tensor) for tensor in inputs]):
@@ -62,38 +66,50 @@ def make_verified_setter(
     return pointers.set
 
 
-_CAPTURES = 5  # at most, with the same inputs
+_CAPTURES = 8  # at most, to tell random differences
 
 
 def _scan(
-    first: _Graph, second: _Graph, capture_again: Callable[[], _Graph], inputs: Sequence[tuple[AddressRange, AddressRange]]
+    first: _Graph,
+    second: _Graph,
+    capture_again: Callable[[Sequence[torch.Tensor]], _Graph],
+    input_sets: Sequence[Sequence[torch.Tensor]],
+    inputs: Sequence[tuple[AddressRange, AddressRange]],
 ) -> ScanResult:
     """Find the input pointers; capture again while node parameters differ for an unknown, perhaps random, reason."""
-    first_nodes, second_nodes = read_node_params(first.graph), read_node_params(second.graph)
-    repeats, filler = list[list[NodeParams]](), list[bytearray]()
-    while True:
-        repeats.append(read_node_params(capture_again().graph))
+    nodes = read_node_params(first.graph), read_node_params(second.graph)
+    repeats: tuple[list[list[NodeParams]], list[list[NodeParams]]] = ([], [])  # of the two sets, in turn
+    filler: list[bytearray] = []
+    for number in range(_CAPTURES):
+        repeats[number % 2].append(read_node_params(capture_again(input_sets[number % 2]).graph))
         try:
-            return find_input_pointers(first_nodes, second_nodes, repeats, inputs, _device_memory(), _host_memory())
+            return find_input_pointers(*nodes, repeats[0], inputs, _device_memory(), _host_memory(), repeats[1])
         except UnexplainedDifference:
-            if len(repeats) == _CAPTURES:
+            if number == _CAPTURES - 1:
                 raise
             filler += [bytearray(1000 * size) for size in range(1, 100)]  # so that host allocations get new addresses
+    raise AssertionError("unreachable")
 
 
 def _verify(
     graph: _Graph, pointers: InputPointers, input_sets: Sequence[Sequence[torch.Tensor]], select_clones: SelectClones
 ) -> None:
-    """Verify patched pointers: replay with inputs at new addresses and garbage at the old ones, and compare the outputs."""
+    """Verify patched pointers: replay with inputs at new addresses and garbage at the old ones, and compare the outputs.
+
+    The memory of the graph must not hold an old address afterwards, which other values may make it read.
+    """
     expected = _replay_as_bytes(graph, select_clones)
-    for _ in range(2):
-        fresh = [copy_of(tensor) for tensor in input_sets[0]]
+    for seed in (2, 3):
+        fresh = spread_copies(input_sets[0], seed)
         for tensor in (*input_sets[0], *input_sets[1]):
             _fill_with_garbage(tensor)
         pointers.set(fresh)
         actual = _replay_as_bytes(graph, select_clones)
         if not all(torch.equal(before, after) for before, after in zip(expected, actual, strict=True)):
             raise NotPatchable("the outputs of a replay differ when the inputs have new addresses")
+        old = [_range(tensor) for tensor in (*input_sets[0], *input_sets[1])]
+        if holds_address(graph.memory(), old, torch.device("cuda", torch.cuda.current_device())):
+            raise NotPatchable("the graph stores the address of an input, which patching does not change")
         input_sets = [fresh, input_sets[0]]
 
 

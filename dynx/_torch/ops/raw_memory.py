@@ -1,0 +1,46 @@
+"""Read the memory of CUDA's allocator as numbers.
+
+Torch: `torch._C._construct_storage_from_data_pointer`, as `torch._inductor.cudagraph_trees` uses it (2.11, 2.13, 2.15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+_WORD = 8
+_CHUNK = 1 << 22  # words at a time: what is computed for each takes some 20 bytes
+
+
+def holds_address(segments: Sequence[tuple[int, int]], ranges: Sequence[tuple[int, int]], device: torch.device) -> bool:
+    """Return whether aligned words of device memory are addresses in given ranges.
+
+    Args:
+        segments: Start and end of the memory to search, in segments of the allocator.
+        ranges: Start and end of the ranges, the end not included.
+        device: The device of the memory.
+    """
+    bounds = sorted(bound for start, end in _merged(ranges) for bound in (start, end))
+    if not bounds:
+        return False
+    limits = torch.tensor(bounds, device=device)
+    return any(bool((torch.bucketize(words, limits, right=True) % 2 == 1).any()) for words in _words(segments, device))
+
+
+def _merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the ranges without overlaps, and without empty ones."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(pair for pair in ranges if pair[0] < pair[1]):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _words(segments: Sequence[tuple[int, int]], device: torch.device) -> Iterator[torch.Tensor]:
+    for start, end in segments:
+        storage = torch._C._construct_storage_from_data_pointer(start, device, end - start)
+        words = torch.empty(0, dtype=torch.int64, device=device).set_(storage, 0, ((end - start) // _WORD,))
+        yield from words.split(_CHUNK)
