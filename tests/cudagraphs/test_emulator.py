@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from dynx import cudagraphs
 from dynx._torch.ops.liveness import WeakMemory
 from dynx.cudagraphs._runtime.emulator import Emulator
 from dynx.cudagraphs._runtime.interface import no_clones
@@ -304,3 +305,48 @@ def test_set_sources_does_not_redirect_copies_made_by_the_captured_function():
     captured.set_sources([torch.full((3,), 5.0)])
     captured.replay()
     assert [result.tolist() for result in captured.outputs] == [[10, 10, 10], [1, 1, 1]]
+
+
+class Numbers(torch.nn.Module):
+    """Makes tensors of numbers in Python, as models do to compute scales, and adds to one of them."""
+
+    def forward(self, x):
+        scale = torch.sqrt(torch.tensor(x.shape[-1], dtype=torch.float) * 2)
+        total = torch.tensor(0.0)
+        total += scale
+        return x / scale + total
+
+
+def test_numbers_that_python_code_makes_tensors_of_are_constants():
+    """As for CUDA, where they are tensors on the CPU."""
+    model = Numbers()
+    run = cudagraphs.fast_path(model, config=cudagraphs.Config(runtime="emulator"))
+    for number in range(5):
+        x = torch.full((3,), float(number))
+        torch.testing.assert_close(run(x), model(x))
+    assert cudagraphs.stats().replays >= 3
+
+
+def is_stream_capturing():
+    try:
+        return torch.cuda.is_current_stream_capturing()
+    except RuntimeError:  # torch was built without CUDA
+        return False
+
+
+class Asking(torch.nn.Module):
+    def forward(self, x):
+        if not is_stream_capturing() and x.sum() > 1e6:
+            return x
+        return x * 2
+
+
+def test_libraries_see_that_the_emulator_captures():
+    """Transformers, for example, reads values to create a mask, but not in a capture."""
+    before = torch.cuda.is_current_stream_capturing
+    run = cudagraphs.fast_path(Asking(), config=cudagraphs.Config(runtime="emulator"))
+    for number in range(4):
+        x = torch.full((3,), float(number))
+        torch.testing.assert_close(run(x), x * 2)
+    assert not cudagraphs.stats().skips
+    assert torch.cuda.is_current_stream_capturing is before

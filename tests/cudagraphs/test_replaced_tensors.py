@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 
 import pytest
@@ -12,6 +13,7 @@ from support.models import linear
 from torch import nn
 
 from dynx import cudagraphs
+from dynx.errors import DynxWarning
 
 # tensors that the function names
 
@@ -182,3 +184,35 @@ def test_a_loss_that_keeps_a_tensor_in_its_module_is_recorded(device):
     losses = [step(torch.ones(2, 3, device=device)).item() for _ in range(5)]
     assert losses == sorted(losses, reverse=True)
     assert cudagraphs.stats().replays == 4
+
+
+class Store:
+    """Keeps a tensor under a name that is computed, which the search for what a function reads does not follow."""
+
+    def put(self, number, tensor):
+        setattr(self, f"slot{number}", tensor)
+
+    def get(self, number):
+        return getattr(self, f"slot{number}")
+
+
+class Storing(nn.Module):
+    def __init__(self, store):
+        super().__init__()
+        self.store = store
+
+    def forward(self, x):
+        self.store.put(0, x * 2)
+        return x + self.store.get(0)
+
+
+@pytest.mark.uncaptured
+def test_a_capture_leaves_no_tensor_of_its_own_in_objects(device):
+    store, of_twin = Store(), Store()
+    run, twin = cudagraphs.fast_path(Storing(store), config=config_for(device)), Storing(of_twin)
+    for number in range(5):
+        x = torch.full((3,), float(number), device=device)
+        warns = pytest.warns(DynxWarning, match="the function assigns slot0") if number == 1 else contextlib.nullcontext()
+        with warns:
+            torch.testing.assert_close(run(x), twin(x))
+        torch.testing.assert_close(store.slot0, of_twin.slot0)

@@ -6,6 +6,34 @@ from fault import Fault
 
 FAULTS = (
     Fault(
+        "libraries do not see that the emulator captures",
+        "_runtime/emulator.py",
+        "reported_as_capturing(self.is_capturing), recorder",
+        "recorder",
+        "test_emulator.py test_decoding.py",
+    ),
+    Fault(
+        "tensors that Python code makes of numbers keep what an earlier replay added to them",
+        "_runtime/emulator.py",
+        "number.copy_(value)",
+        "pass",
+        "test_emulator.py",
+    ),
+    Fault(
+        "the end of an input is taken for the beginning of the next one",
+        "_runtime/patching/pointer_scan.py",
+        "if first.start <= word <= first.end and second_word - second.start == word - first.start",
+        "if first.start <= word < first.end",
+        "test_pointer_scan.py",
+    ),
+    Fault(
+        "words that differ between captures with the second inputs are not taken for random ones",
+        "_runtime/patching/pointer_scan.py",
+        "is_stable = is_first_stable and is_second_stable",
+        "is_stable = is_first_stable",
+        "test_pointer_scan.py",
+    ),
+    Fault(
         "a function that draws from a generator of its own is captured",
         "_runtime/rng_errors.py",
         "any(is_same_generator(leaf, known) for known in registered)",

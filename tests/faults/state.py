@@ -6,6 +6,20 @@ from fault import Fault
 
 FAULTS = (
     Fault(
+        "what objects of libraries keep is not searched, such as the tensors of a cache",
+        "_state/search.py",
+        "names, attributes = self.names | self._names_in_class(type(value)), _dict_of(value)",
+        "names, attributes = self.names, _dict_of(value)",
+        "test_decoding.py",
+    ),
+    Fault(
+        "a capture leaves its tensors in objects",
+        "_state/module_state.py",
+        "snapshot(used.dicts), snapshot_of_tensors(used.bindings.objects)",
+        "(snapshot(used.dicts),)",
+        "test_replaced_tensors.py",
+    ),
+    Fault(
         "modules in attributes of ordinary objects are not found",
         "_state/search.py",
         "self._visit_names(value, attributes, self.names)",

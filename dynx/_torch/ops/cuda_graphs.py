@@ -40,6 +40,29 @@ def current_device() -> Callable[[], int]:
     return _C._cuda_getDevice
 
 
+@contextlib.contextmanager
+def reported_as_capturing(is_capturing: Callable[[], bool]) -> Iterator[None]:
+    """Let `torch.cuda.is_current_stream_capturing` also return True where `is_capturing` does.
+
+    Libraries ask it before they read a value: transformers, for example, where it creates masks.
+    """
+    import torch
+    from torch.cuda import graphs
+
+    before = torch.cuda.is_current_stream_capturing
+
+    def is_current_stream_capturing() -> bool:
+        return is_capturing() or before()
+
+    for module in (torch.cuda, graphs):
+        module.is_current_stream_capturing = is_current_stream_capturing
+    try:
+        yield
+    finally:
+        for module in (torch.cuda, graphs):
+            module.is_current_stream_capturing = before
+
+
 def is_same_generator(generator: Any, other: Any) -> bool:
     """Return whether two `torch.Generator` objects are one generator: operators get a new object for the same one."""
     return bool(generator._cdata == other._cdata)

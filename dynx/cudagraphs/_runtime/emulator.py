@@ -20,6 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from dynx._torch.ops.cuda_graphs import reported_as_capturing
 from dynx._torch.ops.liveness import WeakMemory, uses_of_memory
 from dynx.cudagraphs._runtime.capture_lock import capturing_threads, exclusive_capture
 from dynx.cudagraphs._runtime.emulated_rng import RngStates
@@ -68,7 +69,7 @@ class Emulator:
             if forward is not None:
                 torch.set_rng_state(forward.captured_states.last)
             recorder = _Recorder(None if forward is None else forward.captured_states, generators)
-            with exclusive_capture(), recorder:
+            with exclusive_capture(), reported_as_capturing(self.is_capturing), recorder:
                 outputs, copies, clones = run_with_copies(function, sources, select_clones)
             recorder.rng_states.end()
         except CaptureFailed:
@@ -82,7 +83,7 @@ class Emulator:
                 generator.set_state(state)
             recorder.restore_memory()
         pool = self._pool if pool is None else pool
-        graph = EmulatedGraph(recorder.steps, recorder.rng_states, outputs, copies, clones, pool, forward)
+        graph = EmulatedGraph(recorder.steps, recorder.constants, recorder.rng_states, outputs, copies, clones, pool, forward)
         del recorder
         graph.check_reads()
         return graph
@@ -132,6 +133,7 @@ class EmulatedGraph:
     def __init__(
         self,
         steps: list[_Step],
+        constants: Mapping[int, tuple[torch.Tensor, torch.Tensor]],
         rng_states: RngStates,
         outputs: Any,
         copies: Sequence[Copy],
@@ -143,6 +145,7 @@ class EmulatedGraph:
         self._replayed_states = rng_states  # of the last replay
         copy_steps = [(_addresses(step), index) for index, step in enumerate(steps) if step.operator is _COPY]
         self._copies, self._clones = find_copies(copy_steps, copies), find_copies(copy_steps, clones)
+        self._constants = list(constants.values())
         self._sources: list[torch.Tensor] = []
         self._targets: list[torch.Tensor] = []
         self._patched_inputs: list[int] = []  # addresses of the captured inputs, if they are patched instead of copied
@@ -153,8 +156,12 @@ class EmulatedGraph:
         self._output_memory = [tensor for tensor in allocated if _storage(tensor) in output_storages]
         self._pool, self._index_in_pool = pool, len(pool)
         own_storages = {_storage(tensor) for tensor in allocated}
+
+        def is_kept(tensor: torch.Tensor) -> bool:
+            return _storage(tensor) in own_storages or _storage(tensor) in constants
+
         self._steps: list[_Step] | None = [
-            step._replace(args=_to_weak(step.args, own_storages), kwargs=_to_weak(step.kwargs, own_storages)) for step in steps
+            step._replace(args=_to_weak(step.args, is_kept), kwargs=_to_weak(step.kwargs, is_kept)) for step in steps
         ]
         self._own_uses = Counter(map(_storage, _distinct((self._steps, outputs))))
         self._kept = {_storage(tensor) for tensor in self._intermediates}  # whose memory no other tensor has got
@@ -224,6 +231,8 @@ class EmulatedGraph:
             self._sources, self._targets = [], []
             forward = None if self._forward is None else self._forward._replayed_states
             rng_states = self._replayed_states = RngStates(forward)
+            for number, value in self._constants:  # Python code creates them anew where it runs
+                number.copy_(value)
             for step_index, step in enumerate(self._steps):
                 args = args_of_copies.get(step_index, step.args)
                 if step.rng_index is not None:
@@ -282,7 +291,8 @@ class _Recorder(TorchDispatchMode):
     def __init__(self, forward: RngStates | None, generators: Sequence[torch.Generator]) -> None:
         super().__init__()
         self.steps: list[_Step] = []
-        self._constants: dict[int, torch.Tensor] = {}
+        # numbers, which CUDA captures as such: by the address of their memory, with a copy
+        self.constants: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}  # storage, and a copy of its contents
         self.rng_states, self._generators = RngStates(forward), [torch.default_generator, *generators]
 
@@ -292,8 +302,8 @@ class _Recorder(TorchDispatchMode):
         if _reads_a_value(operator, args):
             raise CaptureFailed(f"{operator} reads a value of a tensor, which is not computed during a capture")
         if operator is torch.ops.aten.lift_fresh.default and args[0].dim() == 0:
-            self._constants[_storage(args[0])] = args[0]
-        if operator is torch.ops.aten.fill_.Tensor and _storage(args[1]) in self._constants:
+            self.constants[_storage(args[0])] = args[0], args[0].clone()
+        if operator is torch.ops.aten.fill_.Tensor and _storage(args[1]) in self.constants:
             operator, args = torch.ops.aten.fill_.Scalar, (args[0], args[1].item())  # CUDA captures it as a number
         inputs = {_storage(tensor): tensor for tensor in _tensors((args, kwargs))}
         for tensor in inputs.values():  # all of them: batch_norm mutates arguments that its schema does not declare as mutated
@@ -343,11 +353,11 @@ def _distinct(values: Any) -> list[torch.Tensor]:
     return list({id(tensor): tensor for tensor in _tensors(values)}.values())
 
 
-def _to_weak(arguments: Any, own_storages: Container[int]) -> Any:
-    """Replace tensors that the capture did not allocate by weak references to their memory, if they have elements."""
+def _to_weak(arguments: Any, is_kept: Callable[[torch.Tensor], bool]) -> Any:
+    """Replace tensors that the graph does not keep by weak references to their memory, if they have elements."""
 
     def weak(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or _storage(leaf) in own_storages:
+        if not isinstance(leaf, torch.Tensor) or is_kept(leaf):
             return leaf
         return WeakMemory(leaf) if leaf.numel() else torch.empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype)
 

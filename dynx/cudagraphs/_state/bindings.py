@@ -24,11 +24,13 @@ class Bindings:
     Attributes:
         modules: The modules that the function uses, without submodules of these.
         edges: Where the values were found.
+        objects: The objects and containers in which they were found, besides modules.
     """
 
     def __init__(self, function: Callable[..., Any], skipped: Collection[Hashable] = ()) -> None:
         search = Search(function, skipped)
         self.skipped, self.modules, self.edges, self._names = skipped, search.modules, search.edges, search.names
+        self.objects = search.objects
 
     def key(self) -> Key:
         """Return a key that changes if a name gets another value."""

@@ -18,6 +18,7 @@ from dynx.cudagraphs._recording.cache import Key
 from dynx.cudagraphs._state.bindings import Bindings
 from dynx.cudagraphs._state.class_state import class_dicts, class_key, classes_of
 from dynx.cudagraphs._state.dict_watch import unchanged
+from dynx.cudagraphs._state.held_tensors import snapshot_of_tensors
 from dynx.cudagraphs._state.identity import PLAIN, identity_of
 from dynx.cudagraphs._state.params import tensors_of
 from dynx.cudagraphs._state.process_state import process_check, process_key
@@ -203,7 +204,9 @@ class ModuleState(State):
         return next(changes, next(texts, "a module"))
 
     def snapshot(self) -> Callable[[], str]:
-        return snapshot(self._used().dicts)
+        used = self._used()
+        restores = snapshot(used.dicts), snapshot_of_tensors(used.bindings.objects)
+        return lambda: ", ".join(filter(None, [restore() for restore in restores]))
 
 
 _TEXTS = {  # in the order in which they are named

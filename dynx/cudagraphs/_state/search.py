@@ -65,6 +65,7 @@ class Search:
         modules: The modules that were found, without submodules of these.
         edges: The references to modules, tensors, numbers, text and the user's functions; not those of modules themselves.
         names: The names of attributes in the code.
+        objects: The objects and containers that were found, besides modules, classes and functions.
     """
 
     def __init__(self, function: Any, skipped: Collection[Hashable] = ()) -> None:
@@ -85,6 +86,7 @@ class Search:
         found = [value for value in self._visited.values() if is_module(value)]
         self.modules = _outermost(found)
         self._visit_contents()
+        self.objects = [value for value in self._visited.values() if not issubclass(type(value), _NO_OBJECTS)]
         read = [edge for edge in self._edges if self._is_checked(edge)]
         leading = self._leading_to([*map(id, found), *(edge.owner for edge in read)])
         is_read = set(map(id, read))
@@ -230,6 +232,7 @@ _MAX_OBJECTS = 2_000
 _NOT_SEARCHED = {"torch", "dynx", *sys.stdlib_module_names}  # packages whose objects keep what is theirs
 _IMPLICIT_NAMES = ("__call__", "__getitem__", "__getattr__", "__iter__", "__init__", "forward")  # called without being named
 _LEAVES = type(None), bool, int, float, str, bytes, torch.Tensor, torch.dtype, torch.device
+_NO_OBJECTS = nn.Module, type, ModuleType, ref, *FUNCTIONS
 _CONTAINERS = list, tuple, deque, dict, set, frozenset
 _OF_MODULES = frozenset(vars(nn.Module()))
 
