@@ -163,3 +163,56 @@ with torch.no_grad():
     for _ in range(2):
         torch.testing.assert_close(run(x), net(x))
 cudagraphs.stats().recordings
+
+# %% [markdown]
+# ## Serve a model token by token
+#
+# The module keeps the cache of keys and values. What changes from call to call is a tensor: the tokens, the position of the first
+# one, and the index of the last. Prompts are padded to eight tokens; the mask hides the padding until a later token has written
+# over it. So two recordings, one for prompts and one for single tokens, serve every request.
+
+# %%
+from transformers import AutoModelForCausalLM, LlamaConfig, StaticCache
+
+cudagraphs.reset()
+settings = LlamaConfig(
+    vocab_size=100, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, eos_token_id=None
+)
+llama = AutoModelForCausalLM.from_config(settings).to(DEVICE).eval()
+
+
+class Decoder(nn.Module):
+    """Returns the token that follows the one at index `last` of `tokens`, whose first one is at position `start`."""
+
+    def __init__(self, model, size=32):
+        super().__init__()
+        self.model, self.size = model, size
+        self.cache = StaticCache(config=model.config, max_cache_len=size)
+
+    def forward(self, tokens, start, last):
+        for layer in self.cache.layers:
+            layer.cumulative_length.copy_(start)  # where `update` writes
+        positions = start + torch.arange(tokens.shape[1], device=tokens.device)
+        mask = torch.arange(self.size, device=tokens.device) <= positions[:, None]
+        out = self.model(tokens, position_ids=positions[None], attention_mask=mask[None, None], past_key_values=self.cache)
+        return out.logits[:, last].argmax(-1)
+
+
+run = cudagraphs.fast_path(Decoder(llama), config=CONFIG)
+
+
+@torch.no_grad()
+def serve(prompt, new_tokens=8):
+    tokens = torch.tensor([prompt + [0] * (8 - len(prompt))], device=DEVICE)
+    served = [run(tokens, torch.tensor(0, device=DEVICE), torch.tensor([len(prompt) - 1], device=DEVICE))]
+    for position in range(len(prompt), len(prompt) + new_tokens - 1):
+        served.append(run(served[-1], torch.tensor(position, device=DEVICE), torch.tensor([0], device=DEVICE)))
+    return torch.cat(served, 1)
+
+
+for prompt in ([5, 9, 2], [7, 7], [1, 2, 3, 4, 5, 6], [5, 9, 2]):
+    expected = llama.generate(
+        torch.tensor([prompt], device=DEVICE), max_new_tokens=8, do_sample=False, pad_token_id=0, disable_compile=True
+    )
+    assert serve(prompt).equal(expected[:, len(prompt) :])
+print(len(run.recordings), "recordings,", cudagraphs.stats().replays, "replays")
