@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 
@@ -181,3 +182,33 @@ def test_fast_path_matches_eager_on_a_user_stream(device):
         agree(run, model, device)
     torch.cuda.current_stream().wait_stream(stream)
     agree(run, model, device)
+
+
+MANY_SIZES = """
+import torch
+from torch import nn
+from dynx import cudagraphs
+
+model = nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)).cuda().eval()
+run = cudagraphs.fast_path(model, config=cudagraphs.Config(max_recordings=16, on_limit="lru"))
+reserved = []
+for _ in range(4):
+    for number in range(100):
+        x = torch.randn(64 * (1 + number * 37 % 100), 512, device="cuda")
+        with torch.no_grad():
+            for _ in range(3):
+                run(x)
+    reserved.append(torch.cuda.memory_reserved())
+print(*reserved)
+"""
+
+
+@on_cuda
+@pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
+def test_memory_of_many_sizes_is_bounded(device, settings):
+    environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": settings}
+    command = [sys.executable, "-c", MANY_SIZES]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=600)
+    first, *_, last = map(int, done.stdout.split())
+    assert first < 1024 * MEGABYTE
+    assert last < 1.1 * first, "memory grows with each round over the same sizes"
