@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 
@@ -70,12 +71,12 @@ def test_a_replay_while_another_thread_captures(device):
     recorded = cudagraphs.fast_path(model, config=config_for(device))
     for _ in range(3):
         recorded(x)
-    results = []
+    results = queue.SimpleQueue()  # no list, whose elements would be checked
 
     def capturing(x):
         y = model(x)
         if cudagraphs.stats().recordings and select_runtime(config_for(device)).is_capturing():
-            thread = threading.Thread(target=lambda: results.append(recorded(2 * x_of_thread)))
+            thread = threading.Thread(target=lambda: results.put(recorded(2 * x_of_thread)))
             thread.start()
             thread.join(30)
         return y.sin()
@@ -84,5 +85,5 @@ def test_a_replay_while_another_thread_captures(device):
     other = cudagraphs.fast_path(capturing, config=config_for(device))
     for _ in range(3):
         torch.testing.assert_close(other(x), model(x).sin())
-    torch.testing.assert_close(results[0], model(2 * x))
+    torch.testing.assert_close(results.get_nowait(), model(2 * x))
     torch.testing.assert_close(recorded(x), model(x))
