@@ -156,6 +156,11 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
 # hook points of tools, which are hooked only while the tool is in use
 TOOL_POINTS: tuple[HookPoint, ...] = (
     HookPoint(
+        "stream_capturing",
+        "torch.cuda:is_current_stream_capturing",
+        purpose="CUDA graphs in the emulator: libraries that ask whether a capture is in progress",
+    ),
+    HookPoint(
         "frame_run",
         "torch._dynamo.symbolic_convert:InstructionTranslatorBase.run",
         ("self",),
@@ -384,6 +389,7 @@ CUDA_ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "pool_release": ("torch._C:_cuda_releasePool", "CUDA graphs on a GPU: memory pools"),
     "addresses_equal": ("torch._C:_tensors_data_ptrs_at_indices_equal", "CUDA graphs on a GPU: comparison of addresses"),
     "forbid_access": ("torch._C:_set_storage_data_ptr_access_error_msg", "CUDA graphs on a GPU: overwritten outputs"),
+    "storage_at": ("torch._C:_construct_storage_from_data_pointer", "CUDA graphs on a GPU: addresses that a graph stores"),
     "storage_use_count": ("torch._C:_storage_Use_Count", "CUDA graphs on a GPU: overwritten outputs"),
 }
 

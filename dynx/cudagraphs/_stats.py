@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dynx._torch.ops.cuda_graphs import pool_uses
 from dynx._trace.dispatch import emit
 from dynx._trace.user_location import location_of_call
 from dynx.errors import CaptureFailed
-from dynx.records.cudagraphs import AddressChange, CudagraphStats, GraphRecorded, Skip, Staging
+from dynx.records.cudagraphs import AddressChange, CudagraphStats, GraphRecorded, PoolMemory, Skip, Staging
 
 
 @dataclass(slots=True)
 class Tally:
-    """A count of replays, each of which copies the same number of inputs and bytes."""
+    """A count of replays, each of which copies the same number of inputs and bytes, and the bytes that the recording holds."""
 
     copies: int = 0
     nbytes: int = 0
     times: int = 0
+    held: int = 0
+
+    def release(self) -> None:
+        self.held = 0
 
 
 _recorded = Tally()
@@ -34,7 +40,7 @@ def count_recording(recorded: GraphRecorded) -> Tally:
     _recorded.times += 1
     if recorded.staging is not None:
         _staging[recorded.staging] += 1
-    _replays.append(tally := Tally(recorded.copies, recorded.bytes_copied))
+    _replays.append(tally := Tally(recorded.copies, recorded.bytes_copied, held=recorded.bytes_held))
     emit(recorded)
     return tally
 
@@ -64,12 +70,18 @@ def skip_of_failure(error: CaptureFailed) -> Skip:
     return Skip(reason, None, advice or default, "capture")
 
 
+def pools(besides: Sequence[object] = ()) -> tuple[PoolMemory, ...]:
+    """Return the memory of the pools that exist, besides some of them."""
+    uses = (use for use in pool_uses() if not any(use.pool is other for other in besides))
+    return tuple(PoolMemory(use.pool.what, use.pool.device, use.reserved, use.used) for use in uses)
+
+
 def stats() -> CudagraphStats:
     """Return what was recorded, replayed, copied and run uncaptured since the process began, or since `reset`.
 
     Returns:
         A `CudagraphStats` record: `.recordings`, `.replays`, `.copies`, `.bytes_copied`, `.skips`, `.staging`,
-        `.address_changes`.
+        `.address_changes`; `.bytes_held` by recordings and `.pools` with the memory of each pool.
 
     Example:
         >>> from dynx import cudagraphs
@@ -86,6 +98,8 @@ def stats() -> CudagraphStats:
         skips=tuple(_skips),
         address_changes=tuple(_address_changes),
         staging=tuple(replace(staging, count=count) for staging, count in _staging.items()),
+        bytes_held=sum(tally.held for tally in _replays),
+        pools=pools(),
     )
 
 

@@ -16,6 +16,7 @@ from dynx.records.cudagraphs import (
     GraphPlan,
     GraphRecorded,
     GraphUse,
+    PoolMemory,
     Skip,
     Staging,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "NameCollision",
     "ParameterError",
     "PeakTensor",
+    "PoolMemory",
     "ProfileChange",
     "ProfileData",
     "ProfileDiff",

@@ -115,6 +115,16 @@ class AddressChange(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class PoolMemory(Record):
+    """Memory of a device that CUDA graphs hold: a memory pool, of one graph or of several that share it."""
+
+    what: str  # whose memory it is
+    device: int  # index
+    bytes_reserved: int  # taken from the device, which nobody else can use
+    bytes_used: int  # of these, by results and other tensors that exist
+
+
+@dataclass(frozen=True, slots=True)
 class CudagraphStats(Record):
     """Counters of captures, replays and copies of all CUDA graphs of `dynx.cudagraphs` in this process."""
 
@@ -126,6 +136,8 @@ class CudagraphStats(Record):
     skips: tuple[Skip, ...] = ()
     address_changes: tuple[AddressChange, ...] = ()  # the last hundred
     staging: tuple[Staging, ...] = ()  # of the recordings, each choice once
+    bytes_held: int = 0  # by recordings that are not closed, for outputs and for copies of inputs
+    pools: tuple[PoolMemory, ...] = ()  # on CUDA devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +202,7 @@ class CudagraphReport(Shown):
 
     graphs: tuple[GraphUse, ...]
     notes: tuple[str, ...] = ()
+    pools: tuple[PoolMemory, ...] = ()  # that were made for them, on CUDA devices
 
     def to_dot(self) -> str:
         """Return a drawing of the graphs with their inputs and pieces as Graphviz source, for `dot -Tsvg`."""

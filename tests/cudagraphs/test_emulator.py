@@ -201,7 +201,7 @@ def test_emulated_graphs_in_one_memory_pool_overwrite_each_other():
     """A capture may place outputs in pool memory that earlier graphs use for intermediate results."""
     emulator, x = Emulator(), torch.ones(3)
     first, second = (emulator.capture(lambda _: (x + 1) * 2) for _ in range(2))
-    in_other_pool = emulator.capture(lambda _: (x + 1) * 2, pool=emulator.new_pool())
+    in_other_pool = emulator.capture(lambda _: (x + 1) * 2, pool=emulator.new_pool(""))
     for captured in (first, second, in_other_pool):
         captured.replay()
         assert captured.outputs.tolist() == [4, 4, 4]
@@ -269,7 +269,7 @@ def test_memory_of_a_replay_that_python_keeps_is_not_reused():
         return (x * 2).sin()
 
     emulator = Emulator()
-    pool = emulator.new_pool()
+    pool = emulator.new_pool("")
     graph = emulator.capture(function, pool=pool)
     graph.replay()
     assert kept[0].tolist() == [2.0] * 3

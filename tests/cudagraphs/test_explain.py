@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import re
@@ -10,10 +11,11 @@ import pytest
 import torch
 from rich.console import Console
 from support.configs import config_for
+from support.devices import on_cuda
 
 from dynx import cudagraphs
 from dynx.records.codec import from_data, to_data
-from dynx.records.cudagraphs import CudagraphReport, GraphInput, GraphPlan, GraphUse
+from dynx.records.cudagraphs import CudagraphReport, GraphInput, GraphPlan, GraphUse, PoolMemory
 
 
 def explain(device, fn, *args, **options):
@@ -140,3 +142,39 @@ def test_dot_graph_of_a_report_escapes_input_names():
     dot = CudagraphReport((GraphUse(plan, 1, 0, 0, 0, 0),)).to_dot()
     assert r'label="x[\"a\\b\"]\ndynamic"' in dot
     assert "1 recording" in dot
+
+
+def test_stats_have_the_bytes_that_recordings_hold(device):
+    model = torch.nn.Linear(64, 64).to(device)
+    x = torch.ones(8, 64, device=device)
+    with torch.no_grad():
+        run, other = (
+            cudagraphs.fast_path(model, x, config=config_for(device, inputs="copy", outputs="alias")) for _ in range(2)
+        )
+        run(x)
+    assert cudagraphs.stats().bytes_held == 4 * x.nbytes, "an input and a result of each"
+    run.close()
+    assert cudagraphs.stats().bytes_held == 2 * x.nbytes
+    del other
+    gc.collect()
+    assert cudagraphs.stats().bytes_held == 0
+
+
+@on_cuda
+def test_stats_and_explain_have_the_memory_of_pools(device):
+    model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.GELU(), torch.nn.Linear(256, 256)).to(device)
+    report = explain(device, model, torch.ones(64, 256, device=device))
+    pools = {pool.what: pool for pool in report.pools}
+    assert pools["forward graph"].bytes_used >= 64 * 256 * 4, "the tensors that are saved for the backward pass"
+    assert pools["forward graph"].bytes_reserved >= pools["forward graph"].bytes_used
+    assert "cuBLAS workspaces" in {pool.what for pool in cudagraphs.stats().pools}
+    assert "memory pools" in rendered(report)
+
+
+def test_a_report_lists_memory_pools():
+    report = CudagraphReport(
+        (), pools=(PoolMemory("forward graph", 0, 2 << 20, 1 << 20), PoolMemory("workspaces", 1, 8 << 20, 0))
+    )
+    text = rendered(report)
+    assert "10.5 MB reserved" in text
+    assert "cuda:1" in text

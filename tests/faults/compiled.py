@@ -15,7 +15,7 @@ FAULTS = (
     Fault(
         "forward recordings share a memory pool",
         "_compiled/runner.py",
-        "self._runtime.new_pool() if self._has_own_pools else None",
+        'self._runtime.new_pool(f"{self.plan.part} graph") if self._has_own_pools else None',
         "None",
         "test_training.py",
     ),

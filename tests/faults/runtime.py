@@ -8,7 +8,7 @@ FAULTS = (
     Fault(
         "libraries do not see that the emulator captures",
         "_runtime/emulator.py",
-        "reported_as_capturing(self.is_capturing), recorder",
+        "report_as_capturing(self.is_capturing), recorder",
         "recorder",
         "test_emulator.py test_decoding.py",
     ),

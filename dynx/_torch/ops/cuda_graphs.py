@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
-from weakref import finalize
+from typing import Any, NamedTuple
+from weakref import WeakSet, finalize
 
 
 def is_plain(graph: Any) -> bool:
@@ -38,29 +39,6 @@ def current_device() -> Callable[[], int]:
     from torch import _C
 
     return _C._cuda_getDevice
-
-
-@contextlib.contextmanager
-def reported_as_capturing(is_capturing: Callable[[], bool]) -> Iterator[None]:
-    """Let `torch.cuda.is_current_stream_capturing` also return True where `is_capturing` does.
-
-    Libraries ask it before they read a value: transformers, for example, where it creates masks.
-    """
-    import torch
-    from torch.cuda import graphs
-
-    before = torch.cuda.is_current_stream_capturing
-
-    def is_current_stream_capturing() -> bool:
-        return is_capturing() or before()
-
-    for module in (torch.cuda, graphs):
-        module.is_current_stream_capturing = is_current_stream_capturing
-    try:
-        yield
-    finally:
-        for module in (torch.cuda, graphs):
-            module.is_current_stream_capturing = before
 
 
 def is_same_generator(generator: Any, other: Any) -> bool:
@@ -95,19 +73,24 @@ def recover(device: int, pool: Any, stream: Any, generators: Sequence[Any]) -> N
 class Pool:
     """A memory pool for CUDA graphs that lives as long as this object.
 
+    Args:
+        device: Index of the device.
+        what: Whose memory it is, for users.
+
     The pool of a plain `graph_pool_handle` cannot be used any more once its first graph is freed. Torch:
     `torch.cuda.use_mem_pool` begins, ends and releases a pool in this order; `torch.cuda.MemPool` also lives as long as its
     object, but empties caches when it is freed, and aborts if that happens during a capture (2.11).
     """
 
-    def __init__(self, device: int) -> None:
+    def __init__(self, device: int, what: str) -> None:
         import torch
         from torch import _C
 
+        self.what, self.device = what, device
+        _pools.add(self)
         self.handle = torch.cuda.graph_pool_handle()
         _C._cuda_beginAllocateCurrentThreadToPool(device, self.handle)
         _C._cuda_endAllocateToPool(device, self.handle)
-        self._device = device
         finalize(self, _C._cuda_releasePool, device, self.handle).atexit = False
 
     @contextlib.contextmanager
@@ -115,12 +98,38 @@ class Pool:
         """Let this thread allocate from the pool."""
         from torch import _C
 
-        _C._cuda_beginAllocateCurrentThreadToPool(self._device, self.handle)
+        _C._cuda_beginAllocateCurrentThreadToPool(self.device, self.handle)
         try:
             yield
         finally:
-            _C._cuda_endAllocateToPool(self._device, self.handle)
-            _C._cuda_releasePool(self._device, self.handle)
+            _C._cuda_endAllocateToPool(self.device, self.handle)
+            _C._cuda_releasePool(self.device, self.handle)
+
+
+_pools: WeakSet[Pool] = WeakSet()
+
+
+class PoolUse(NamedTuple):
+    """The memory of a pool, in bytes."""
+
+    pool: Pool
+    reserved: int
+    used: int
+
+
+def pool_uses() -> list[PoolUse]:
+    """Return how much memory each pool has, those of the same owner next to each other."""
+    pools = {tuple(pool.handle): pool for pool in tuple(_pools)}
+    if not pools:
+        return []
+    import torch
+
+    reserved, used = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
+    for segment in torch.cuda.memory_snapshot():
+        reserved[tuple(segment["segment_pool_id"])] += segment["total_size"]
+        used[tuple(segment["segment_pool_id"])] += segment["allocated_size"]
+    uses = (PoolUse(pool, reserved[handle], used[handle]) for handle, pool in pools.items())
+    return sorted(uses, key=lambda use: (use.pool.device, use.pool.what, -use.reserved))
 
 
 def address_check() -> Callable[[Sequence[Any], Sequence[Any], Sequence[int]], bool]:

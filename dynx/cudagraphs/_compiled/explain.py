@@ -11,11 +11,13 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from dynx._torch.compilation.unwrap import unwrap
+from dynx._torch.ops.cuda_graphs import pool_uses
 from dynx.cudagraphs._compiled.backend import backend
 from dynx.cudagraphs._compiled.observers import compiled_graphs
 from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._runtime.select import select_runtime
 from dynx.cudagraphs._state.find_modules import modules_of
+from dynx.cudagraphs._stats import pools
 from dynx.errors import DynxWarning, UsageError
 from dynx.records.cudagraphs import CudagraphReport
 
@@ -57,10 +59,11 @@ def explain(fn: Callable[..., Any], /, *args: Any, config: Config | None = None,
     original = unwrapped.original if unwrapped.module is None else unwrapped.module
     compiled = torch.compile(original, backend=backend(config))
     notes = () if select_runtime(config) is not None else ("there is no CUDA device: nothing is captured",)
+    before = [use.pool for use in pool_uses()]
     with compiled_graphs() as graphs, _without_warnings():
         for _ in range(3):
             _forward_backward(compiled, original, args, kwargs)
-    return CudagraphReport(tuple(graph.use() for graph in graphs), notes)
+    return CudagraphReport(tuple(graph.use() for graph in graphs), notes, pools(besides=before))
 
 
 @contextmanager

@@ -137,7 +137,7 @@ class Runner:
         return (*numbers, *addresses, *generators, *layouts_of(args, self._unknown_layouts))
 
     def _record(self, args: list[Any]) -> Recording:
-        pool = self._runtime.new_pool() if self._has_own_pools else None
+        pool = self._runtime.new_pool(f"{self.plan.part} graph") if self._has_own_pools else None
         recording = Recording(self._call_without_passed, self._plan_for(args), self._config, self._runtime, args, pool)
         self._addresses.update(output.data_ptr() for output in recording.kept_outputs if isinstance(output, torch.Tensor))
         return recording

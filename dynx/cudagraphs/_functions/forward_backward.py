@@ -68,8 +68,8 @@ class ForwardBackward:
         renew_accumulators([param for param in self._parameters if not may_be_replaced(param)])
         self._tape = AutogradTape(call, needs, gradients.leaves, self._parameters, runs_again=gradients.in_place)
         plan = replace(plan, is_differentiated=True)
-        self._forward = Recording(self._tape.forward, plan, config, runtime, tensors, runtime.new_pool())
-        self._pool = runtime.new_pool()  # of what is read after the next forward pass: gradients in place
+        self._forward = Recording(self._tape.forward, plan, config, runtime, tensors, runtime.new_pool("forward pass"))
+        self._pool = runtime.new_pool("backward pass")  # of what is read after the next forward pass: gradients in place
         self._backward = self._record_backward() if self._tape.results else None
         if not gradients.in_place:
             self._tape.release()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
+from weakref import finalize
 
 import torch
 
@@ -73,10 +74,14 @@ class Recording:
         aliases_of_args = [*graph.aliases, *(OutputAlias(result, argument, None) for result, argument in plan.passed)]
         self.run: Run = with_aliases(aliases_of_args, run) if aliases_of_args else run
         self.captured: list[tuple[Part, CapturedGraph]] = [(plan.part, graph.captured)]
-        self.close: Callable[[], None] = graph.captured.close
+        finalize(self, self.tally.release).atexit = False
         self.kept_outputs: Sequence[torch.Tensor] = graph.captured.outputs[plan.user_outputs :]
         self.held: Any = None
         self._pending: Any = None
+
+    def close(self) -> None:
+        self.captured[0][1].close()
+        self.tally.release()
 
     @property
     def why_not_patched(self) -> str:

@@ -35,7 +35,7 @@ class CaptureStream:
 
     def __init__(self, device: int) -> None:
         self._device = device
-        self.stream, self._workspaces, self.order = _new_stream(device), Pool(device), StreamOrder(device)
+        self.stream, self._workspaces, self.order = _new_stream(device), Pool(device, "cuBLAS workspaces"), StreamOrder(device)
 
     def make_workspaces(self) -> None:
         """Make the cuBLAS workspaces of this thread, if they are not there; call it before each capture, not in one."""

@@ -67,8 +67,8 @@ class CudaRuntime:
     def can_set_memcpy_nodes(self) -> bool:
         return driver.is_available()
 
-    def new_pool(self) -> MemoryPool:
-        return self._user_pool or Pool(self.device.index)
+    def new_pool(self, what: str) -> MemoryPool:
+        return self._user_pool or Pool(self.device.index, what)
 
     def capture(
         self,
@@ -152,7 +152,7 @@ class CudaRuntime:
     def _get_shared_pool(self) -> MemoryPool:
         pool = self._shared_pool()
         if pool is None:
-            pool = self.new_pool()
+            pool = self.new_pool("graphs without gradients of one function")
             self._shared_pool = ref(pool) if isinstance(pool, Pool) else lambda: pool
         return pool
 
@@ -171,7 +171,7 @@ class CudaRuntime:
     ) -> CudaCapturedGraph:
         input_sets = [spread_copies(inputs, seed) for seed in range(2)]
         first = self.capture(lambda _: function(input_sets[0]), select_clones=select_clones, pool=pool)
-        spare_pool, others = self.new_pool(), list[CudaCapturedGraph]()
+        spare_pool, others = self.new_pool("captures to find pointers"), list[CudaCapturedGraph]()
 
         def capture(tensors: Sequence[torch.Tensor]) -> CudaCapturedGraph:
             others.append(self.capture(lambda _: function(tensors), select_clones=select_clones, pool=spare_pool))

@@ -20,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from dynx._torch.ops.cuda_graphs import reported_as_capturing
+from dynx._torch.ops.capturing import report_as_capturing
 from dynx._torch.ops.liveness import WeakMemory, uses_of_memory
 from dynx.cudagraphs._runtime.capture_lock import capturing_threads, exclusive_capture
 from dynx.cudagraphs._runtime.emulated_rng import RngStates
@@ -37,7 +37,7 @@ class Emulator:
     device = torch.device("cpu")
 
     def __init__(self) -> None:
-        self._pool = self.new_pool()
+        self._pool = self.new_pool("")
 
     def warm_up(self, function: Callable[[], Any]) -> Any:
         return function()
@@ -51,7 +51,7 @@ class Emulator:
     def can_set_memcpy_nodes(self) -> bool:
         return True
 
-    def new_pool(self) -> list[EmulatedGraph]:
+    def new_pool(self, what: str) -> list[EmulatedGraph]:
         return []
 
     def capture(
@@ -69,7 +69,7 @@ class Emulator:
             if forward is not None:
                 torch.set_rng_state(forward.captured_states.last)
             recorder = _Recorder(None if forward is None else forward.captured_states, generators)
-            with exclusive_capture(), reported_as_capturing(self.is_capturing), recorder:
+            with exclusive_capture(), report_as_capturing(self.is_capturing), recorder:
                 outputs, copies, clones = run_with_copies(function, sources, select_clones)
             recorder.rng_states.end()
         except CaptureFailed:

@@ -89,8 +89,8 @@ class Runtime(Protocol):
     def can_set_memcpy_nodes(self) -> bool:
         """Return whether sources and targets of memcpy nodes in a graph can be set before a replay."""
 
-    def new_pool(self) -> MemoryPool:
-        """Create a memory pool for the tensors of captured graphs."""
+    def new_pool(self, what: str) -> MemoryPool:
+        """Create a memory pool for the tensors of captured graphs; `what` says to users which graphs."""
 
     def capture(
         self,

@@ -19,6 +19,13 @@ def of_graphs(report: CudagraphReport) -> Iterator[Block]:
             for graph_input in use.plan.inputs
         ]
         yield Block(f"{use.plan.part} graph", _use(use), ("input", "class", "why", "#bytes"), rows, tuple(_skips(use)))
+    if report.pools:
+        rows = [
+            (pool.what, f"cuda:{pool.device}", words.size(pool.bytes_reserved), words.size(pool.bytes_used))
+            for pool in report.pools
+        ]
+        total = words.size(sum(pool.bytes_reserved for pool in report.pools))
+        yield Block("memory pools", f"{total} reserved", ("of", "device", "#reserved", "#used"), rows)
 
 
 def _class_of(graph_input: GraphInput) -> str:
