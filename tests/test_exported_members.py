@@ -34,7 +34,8 @@ EXPORTED = {
         DynamicSizes Effect EffectReport Entry Finding FrameCost FrameEffects FrameMatch FrameProfile FrameState
         GaveUp GradError GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts
         GuardInfo GuardNode GuardSetting KeySettings LineCost Location Logged Modified Mutation NameCollision
-        ParameterError PeakTensor PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize Reason
+        ParameterError PeakTensor
+        PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize Reason
         Recompile Record Run SavedGraph SavedPlan SavedReport SavedTensor Seen Shown Skip Skipped SourceProfile
         Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard TriedRule Trouble
         Verdict
