@@ -156,6 +156,11 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
 # hook points of tools, which are hooked only while the tool is in use
 TOOL_POINTS: tuple[HookPoint, ...] = (
     HookPoint(
+        "donated_inputs",
+        "torch._inductor.graph:get_donated_idxs",
+        purpose="CUDA graphs of inductor's kernels: pieces of a graph that read what earlier pieces read",
+    ),
+    HookPoint(
         "stream_capturing",
         "torch.cuda:is_current_stream_capturing",
         purpose="CUDA graphs in the emulator: libraries that ask whether a capture is in progress",
@@ -281,6 +286,10 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "module_call": ("torch.nn:Module._call_impl", "callables that are compiled already"),
     "global_module_hooks": ("torch.nn.modules.module:_global_forward_pre_hooks", "guards on arguments of forward()"),
     "aot_autograd": ("torch._dynamo.backends.common:aot_autograd", "dynx.cudagraphs"),
+    "report_output_strides": (
+        "torch._guards:TracingContext.report_output_strides",
+        "dynx.cudagraphs with inner='inductor': pieces of a graph",
+    ),
     "forward_metadata": ("torch._guards:TracingContext.get", "inputs that dynx.cudagraphs need not copy"),
     "autograd_config": ("torch._functorch.config:patch", "dynx.cudagraphs with inner='inductor'"),
     "dynamo_config": ("torch._dynamo.config:patch", "dynx.saved: reports and plans"),

@@ -6,6 +6,20 @@ from fault import Fault
 
 FAULTS = (
     Fault(
+        "pieces that inductor compiles may overwrite what other pieces read",
+        "../_torch/autograd/inductor.py",
+        '        hooks.replace(hook_point("donated_inputs"), _no_buffers),\n',
+        "",
+        "test_inductor_pieces.py",
+    ),
+    Fault(
+        "pieces that inductor compiles choose the layout of their results",
+        "../_torch/autograd/inductor.py",
+        "range(len(values))",
+        "range(0)",
+        "test_inductor_pieces.py",
+    ),
+    Fault(
         "activation checkpoints with gradients in place draw another dropout mask in the backward pass",
         "_compiled/backend.py",
         "restore_rng_states(gm)",

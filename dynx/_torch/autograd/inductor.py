@@ -1,21 +1,35 @@
-"""Compile with inductor, and let a callback wrap each compiled graph.
+"""Compile graphs with inductor, as a whole or in parts, and let a callback choose what is called.
 
-Torch: `compile_fx(..., inner_compile=)` and `compile_fx_inner`, alike in 2.11, 2.13 and 2.15.
+Torch: `compile_fx(..., inner_compile=)` and `compile_fx_inner`, alike in 2.11, 2.13 and 2.15. The latter gives results that its
+graph's output node lists in `user_visible_output_idxs` the strides in `original_output_strides`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import RLock
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch.fx import GraphModule
 
 from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point, require
 
 Compiled = Callable[[list[Any]], Any]
-# takes the kind of graph, the graph and its example inputs; returns a wrapper for the compiled graph
-ChooseWrapper = Callable[[Literal["forward", "backward", "inference"], Any, Sequence[Any]], Callable[[Compiled], Any]]
+
+
+class Compiler(NamedTuple):
+    """Compiles a graph, or parts of it instead; what it returns takes a list of arguments that it empties."""
+
+    whole: Callable[[], Compiled]
+    part: Callable[[GraphModule], Compiled]  # with the layouts that the fake tensors of the nodes have
+
+
+# takes the kind of graph, the graph and its example inputs; returns a function that makes what is called instead of the graph
+ChooseCall = Callable[[Literal["forward", "backward", "inference"], Any, Sequence[Any]], Callable[[Compiler], Any]]
 
 _lock = RLock()
 
@@ -26,28 +40,30 @@ def keeping_saved_tensors() -> Iterator[None]:
 
     Torch: `collect_bw_donated_buffer_idxs` returns the saved tensors whose memory a backward graph may overwrite.
     `config.donated_buffer=False` is not enough: a graph that was compiled with it raises for `retain_graph=True` wherever the
-    option is not set, as in the threads of autograd (2.11, 2.13 and 2.15). The cache of AOTAutograd does not include this
-    choice in its key, so it is disabled meanwhile.
+    option is not set, as in the threads of autograd (2.11, 2.13 and 2.15). The keys of the caches of AOTAutograd and inductor
+    do not include this choice, so they are disabled meanwhile.
     """
     from torch._functorch import config as functorch_config
+    from torch._inductor import config as inductor_config
 
     with (
         _lock,
-        hooks.replace(hook_point("donated_buffers"), _no_donated_buffers),
+        hooks.replace(hook_point("donated_buffers"), _no_buffers),
         functorch_config.patch(enable_autograd_cache=False),
+        inductor_config.patch(fx_graph_cache=False),
     ):
         yield
 
 
-def _no_donated_buffers(*args: Any, **kwargs: Any) -> list[int]:
+def _no_buffers(*args: Any, **kwargs: Any) -> list[int]:
     return []
 
 
-def with_inductor(choose_wrapper: ChooseWrapper) -> Callable[[Any, Sequence[Any]], Any]:
-    """Return a backend that compiles graphs with inductor and wraps each of them with a function from `choose_wrapper`.
+def with_inductor(choose_call: ChooseCall) -> Callable[[Any, Sequence[Any]], Any]:
+    """Return a backend that compiles graphs with inductor, and calls what `choose_call` makes of them.
 
-    `choose_wrapper(kind, gm, example_inputs)` is called before a graph is compiled. It returns a function that takes the
-    compiled graph, which is boxed, and returns the callable to use instead.
+    `choose_call(kind, gm, example_inputs)` is called before a graph is compiled. It returns a function that takes a `Compiler`
+    and returns the callable to use for the graph.
     """
 
     require("compile_fx", "compile_fx_inner", "autograd_config")
@@ -59,18 +75,45 @@ def with_inductor(choose_wrapper: ChooseWrapper) -> Callable[[Any, Sequence[Any]
         # the cache of AOTAutograd would return compiled graphs without this call; that of inductor is used
         with functorch_config.patch(enable_autograd_cache=False):
             return compile_fx(
-                gm, example_inputs, inner_compile=_inner(choose_wrapper), config_patches={"triton.cudagraphs": False}
+                gm, example_inputs, inner_compile=_inner(choose_call), config_patches={"triton.cudagraphs": False}
             )
 
     return compile_with_inductor
 
 
-def _inner(choose_wrapper: ChooseWrapper) -> Callable[..., Any]:
+def _inner(choose_call: ChooseCall) -> Callable[..., Any]:
     from torch._inductor.compile_fx import compile_fx_inner
 
     def inner_compile(gm: Any, example_inputs: Sequence[Any], **options: Any) -> Any:
         kind = "backward" if options.get("is_backward") else "inference" if options.get("is_inference") else "forward"
-        wrap = choose_wrapper(kind, gm, example_inputs)  # type: ignore[arg-type]
-        return wrap(compile_fx_inner(gm, example_inputs, **options))
+        make = choose_call(kind, gm, example_inputs)  # type: ignore[arg-type]
+        whole = partial(compile_fx_inner, gm, example_inputs, **options)
+        return make(Compiler(whole, partial(_compile_part, options)))
 
     return inner_compile
+
+
+_OPTIONS_OF_PARTS = "is_backward", "is_inference", "graph_id", "cudagraphs", "boxed_forward_device_index"
+
+
+def _compile_part(options: dict[str, Any], gm: GraphModule) -> Compiled:
+    """Compile a part of a graph; all results get the layout that their fake tensors have, since other parts rely on it."""
+    from torch._guards import TracingContext
+    from torch._inductor import config as inductor_config
+    from torch._inductor.compile_fx import compile_fx_inner
+
+    output = gm.graph.output_node()
+    values = [node.meta.get("val") for node in output.args[0]]
+    output.meta["user_visible_output_idxs"] = list(range(len(values)))
+    output.meta["original_output_strides"] = [value.stride() if isinstance(value, torch.Tensor) else None for value in values]
+    inputs = [node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder"]
+    with (
+        TracingContext.report_output_strides(),  # to nobody: AOTAutograd expects the strides of the results of the whole graph
+        # the indices of inputs that may be overwritten are those of the whole graph, and no part of the cache's key
+        hooks.replace(hook_point("donated_inputs"), _no_buffers),
+        inductor_config.patch(fx_graph_cache=False),
+    ):
+        compiled: Compiled = compile_fx_inner(
+            gm, inputs, **{name: options[name] for name in _OPTIONS_OF_PARTS if name in options}
+        )
+    return compiled

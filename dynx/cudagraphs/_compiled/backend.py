@@ -12,7 +12,7 @@ from torch.fx import GraphModule
 
 from dynx._torch.autograd import aot
 from dynx._torch.autograd.checkpoints import restore_rng_states
-from dynx._torch.autograd.inductor import keeping_saved_tensors, with_inductor
+from dynx._torch.autograd.inductor import Compiler, keeping_saved_tensors, with_inductor
 from dynx._torch.autograd.saved_tensors import hooks_are_set
 from dynx._trace.guards.requests import short_source
 from dynx.advice import spoken
@@ -33,7 +33,7 @@ from dynx.cudagraphs._stats import count_skip
 from dynx.errors import UsageError
 from dynx.records.cudagraphs import GraphPlan, Part
 
-Capture = Callable[[Call], Any]  # takes a compiled graph, returns the callable that replaces it
+Capture = Callable[[Compiler], Any]  # takes what compiles a graph, returns the callable that replaces the graph
 
 
 def backend(config: Config | None = None) -> Callable[..., Any]:
@@ -115,7 +115,12 @@ def _compile_eagerly(
     capture_for: Callable[[GraphModule, Sequence[Any]], Capture], gm: GraphModule, example_inputs: Sequence[Any]
 ) -> Any:
     """Wrap a graph, whose operators run without inductor, in the runner that captures it."""
-    return capture_for(gm, example_inputs)(aot.boxed(lambda args: gm(*args)))
+    return capture_for(gm, example_inputs)(Compiler(partial(_operators_of, gm), _operators_of))
+
+
+def _operators_of(gm: GraphModule) -> Call:
+    call: Call = aot.boxed(lambda args: gm(*args))
+    return call
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +159,13 @@ class _Compilation:
         An error that is raised here Dynamo would wrap, or ignore where `torch._dynamo.config.suppress_errors` is set.
         """
         if self.config.or_error:
-            return lambda call: aot.boxed(lambda args: warn_or_raise(why, self.config))
+            return lambda compiler: aot.boxed(lambda args: warn_or_raise(why, self.config))
         warn_or_raise(why, self.config)
         return _uncaptured
 
     def _plan(self, part: Part, gm: GraphModule) -> GraphPlan:
         device = self.runtime.device if self.runtime is not None else torch.device("cpu")
-        may_split = (
-            self.runtime is not None and self.config.partition and self.config.inner == "eager" and not self.config.or_error
-        )
+        may_split = self.runtime is not None and self.config.partition and not self.config.or_error
 
         def analyze() -> GraphPlan:
             plan, unsafe = plan_of(gm, part, device, self.sources, self.facts.saved_elsewhere)
@@ -173,17 +176,17 @@ class _Compilation:
         depends_on = (part, str(device), *self.sources, *sorted(self.facts.saved_elsewhere), may_split)
         return load_or_store(self.config.plan_dir, gm, depends_on, analyze)
 
-    def _capture(self, plan: GraphPlan, runtime: Runtime, call: Call) -> Runner:
-        runner = Runner(call, plan, self.config, runtime, self.facts)
+    def _capture(self, plan: GraphPlan, runtime: Runtime, compiler: Compiler) -> Runner:
+        runner = Runner(compiler.whole(), plan, self.config, runtime, self.facts)
         notify_compiled(plan, [runner])
         return runner
 
-    def _capture_with_bypass(self, plan: GraphPlan, runtime: Runtime, call: Call) -> Bypass:
-        self.facts.bypasses.append(bypass := Bypass(self._capture(plan, runtime, call)))
+    def _capture_with_bypass(self, plan: GraphPlan, runtime: Runtime, compiler: Compiler) -> Bypass:
+        self.facts.bypasses.append(bypass := Bypass(self._capture(plan, runtime, compiler)))
         return bypass
 
-    def _split(self, gm: GraphModule, plan: GraphPlan, runtime: Runtime, call: Call) -> SplitRunner:
-        runner = split_runner(gm, plan, self.config, runtime, self.facts)
+    def _split(self, gm: GraphModule, plan: GraphPlan, runtime: Runtime, compiler: Compiler) -> SplitRunner:
+        runner = split_runner(gm, plan, self.config, runtime, self.facts, compiler.part)
         notify_compiled(plan, runner.runners)
         return runner
 
@@ -202,8 +205,8 @@ def _uncaptured_part(part: Part, gm: GraphModule, example_inputs: Sequence[Any])
     return _uncaptured
 
 
-def _uncaptured(call: Call) -> Call:
-    return call
+def _uncaptured(compiler: Compiler) -> Call:
+    return compiler.whole()
 
 
 def _why_uncaptured(plan: GraphPlan) -> str:

@@ -40,8 +40,15 @@ def describe_pieces(gm: GraphModule, plan: GraphPlan, unsafe: dict[Node, Skip]) 
     )
 
 
-def split_runner(gm: GraphModule, plan: GraphPlan, config: Config, runtime: Runtime, facts: SharedFacts) -> SplitRunner:
-    """Build the SplitRunner of a graph that its plan splits into pieces."""
+def split_runner(
+    gm: GraphModule,
+    plan: GraphPlan,
+    config: Config,
+    runtime: Runtime,
+    facts: SharedFacts,
+    compile_piece: Callable[[GraphModule], Call],
+) -> SplitRunner:
+    """Build the SplitRunner of a graph that its plan splits into pieces; those that are captured are compiled."""
     nodes = {node.name: node for node in gm.graph.nodes}
     parts = [[nodes[name] for name in piece.nodes] for piece in plan.pieces]
     pieces = split(gm, parts, plan.user_outputs, plan.regenerated)
@@ -52,7 +59,9 @@ def split_runner(gm: GraphModule, plan: GraphPlan, config: Config, runtime: Runt
     for piece, yes in zip(pieces, is_captured, strict=True):
         call: Call = aot.boxed(_eager_call(piece.gm))
         if yes:
-            call = Runner(call, _plan_of(piece, plan, inputs, captured), config, runtime, facts, has_own_pools=True)
+            call = Runner(
+                compile_piece(piece.gm), _plan_of(piece, plan, inputs, captured), config, runtime, facts, has_own_pools=True
+            )
         calls.append((piece, call))
     clones = config.outputs == "clone" or plan.part == "backward"  # autograd keeps the first gradient, and adds to it
     return SplitRunner(gm, calls, plan, runtime, clones=clones)
