@@ -103,6 +103,7 @@ MODELS = {
 def device(request, monkeypatch):
     if request.param == "cpu":
         monkeypatch.setattr("dynx.cudagraphs._compiled.backend.select_runtime", lambda *_, **__: RerunRuntime())
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # convolutions would differ by more than the tolerance
     torch._dynamo.reset()
     cudagraphs.reset()
     yield request.param
