@@ -8,8 +8,8 @@ that safe. A *recording* is one captured CUDA graph with its memory.
 
 - *inputs* are where the kernels read them. Each input of a graph has a class: `static` (a parameter or buffer, read in
   place), `managed` (in the memory of another recording), `dynamic` (another tensor in each call: copied, or its pointer is
-  set), `scalar` (a number: part of the cache key), `untouched` (no kernel reads it), `opaque` (makes the graph
-  uncapturable).
+  set), `scalar` (a number: part of the cache key), `generator` (of random numbers; replays advance it), `untouched` (no
+  kernel reads it), `opaque` (makes the graph uncapturable).
 - *outputs* are in the recording's memory, which the next replay overwrites: they are cloned, returned as aliases that raise
   when they are used too late, or static on request.
 - *state* that Python reads during the capture (attributes of modules, options of an optimizer, autocast, grad mode) is

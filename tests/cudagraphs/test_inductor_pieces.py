@@ -7,6 +7,7 @@ import copy
 import pytest
 import torch
 from support.devices import CPU_AND_CUDA
+from support.operators import doubled
 from support.rerun_runtime import RerunRuntime
 from torch import nn
 
@@ -16,19 +17,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-4}  # inductor computes exp and sums in another way
-
-
-@torch.library.custom_op("dynx_tests::doubled_uncaptured", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
-def doubled(x: torch.Tensor) -> torch.Tensor:
-    return x * 2
-
-
-@doubled.register_fake
-def _(x):
-    return torch.empty_like(x)
-
-
-doubled.register_autograd(lambda ctx, gradient: doubled(gradient))
 
 
 class Layers(nn.Module):

@@ -98,6 +98,7 @@ _OPTIONS_OF_PARTS = "is_backward", "is_inference", "graph_id", "cudagraphs", "bo
 
 def _compile_part(options: dict[str, Any], gm: GraphModule) -> Compiled:
     """Compile a part of a graph; all results get the layout that their fake tensors have, since other parts rely on it."""
+    require("report_output_strides", "donated_inputs")
     from torch._guards import TracingContext
     from torch._inductor import config as inductor_config
     from torch._inductor.compile_fx import compile_fx_inner

@@ -68,18 +68,10 @@ def fast_path(
         raise UsageError(f"{fn!r} is not callable\n  pass a module or a function")
     if any(isinstance(example, Config) for example in examples):
         raise UsageError("a Config is among the examples\n  pass it as config=")
-    runtime, modules = select_runtime(config), modules_of(fn)
+    runtime = select_runtime(config)
     check_bindings(config, runtime)
-    if not unsafe_skip_checks and (names := unset_closure_variables(fn)):
-        raise UsageError(
-            f"the variable {names[0]}, which {name_of(fn)} uses, has no value yet, so its changes cannot be detected\n"
-            "  assign it before fast_path is called, or skip the checks with unsafe_skip_checks=True"
-        )
-    if not unsafe_skip_checks and not modules:
-        raise UsageError(
-            f"found no nn.Module that {name_of(fn)} uses, so changes of its state cannot be detected\n"
-            "  skip the checks with unsafe_skip_checks=True"
-        )
+    if not unsafe_skip_checks:
+        _check_function(fn)
     if config.params == "patch" and (unsafe_skip_checks or config.buckets):
         raise UsageError(
             "params='patch' checks the parameters in each call, so it does not work with unsafe_skip_checks or buckets\n"
@@ -108,6 +100,20 @@ def fast_path(
     if examples:
         recorded.record(*examples)
     return recorded
+
+
+def _check_function(fn: Callable[..., Any]) -> None:
+    """Raise UsageError if changes of what a function uses could not be detected."""
+    if names := unset_closure_variables(fn):
+        raise UsageError(
+            f"the variable {names[0]}, which {name_of(fn)} uses, has no value yet, so its changes cannot be detected\n"
+            "  assign it before fast_path is called, or skip the checks with unsafe_skip_checks=True"
+        )
+    if not modules_of(fn):
+        raise UsageError(
+            f"found no nn.Module that {name_of(fn)} uses, so changes of its state cannot be detected\n"
+            "  skip the checks with unsafe_skip_checks=True"
+        )
 
 
 class _WithoutGradients:

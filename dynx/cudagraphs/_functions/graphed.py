@@ -87,20 +87,8 @@ def graphed(
         >>> model.weight.grad.tolist()
         [[1.0, 1.0], [1.0, 1.0]]
     """
-    if warmup < 1:
-        raise UsageError(
-            f"warmup={warmup} allows no call before the capture, but a first call sets up what cannot be captured\n"
-            "  pass at least 1"
-        )
-    if gradients not in ("autograd", "in_place"):
-        raise UsageError(f"gradients={gradients!r} is not a valid choice\n  valid choices: 'autograd', 'in_place'")
+    _check_arguments(fn, sample_args, warmup, gradients)
     config = config_or_default(config)
-    if not isinstance(sample_args, (tuple, list)):
-        raise UsageError(f"sample_args is of type {type(sample_args).__name__}, not a tuple\n  pass a tuple of arguments: (x,)")
-    for function in fn if isinstance(fn, tuple) else (fn,):
-        if not callable(function):
-            kind = type(function).__name__
-            raise UsageError(f"an object of type {kind} is not callable\n  pass a function or a module, or a tuple of them")
     check_for_training(config)
     runtime = select_runtime(config, pool=pool, stream=stream, capture_error_mode=capture_error_mode)
     check_bindings(config, runtime)
@@ -125,6 +113,22 @@ def graphed(
         return tuple(
             make(function, tuple(args), kwargs) for function, args, kwargs in zip(fn, sample_args, all_kwargs, strict=True)
         )
+
+
+def _check_arguments(fn: Any, sample_args: Any, warmup: int, gradients: str) -> None:
+    if warmup < 1:
+        raise UsageError(
+            f"warmup={warmup} allows no call before the capture, but a first call sets up what cannot be captured\n"
+            "  pass at least 1"
+        )
+    if gradients not in ("autograd", "in_place"):
+        raise UsageError(f"gradients={gradients!r} is not a valid choice\n  valid choices: 'autograd', 'in_place'")
+    if not isinstance(sample_args, (tuple, list)):
+        raise UsageError(f"sample_args is of type {type(sample_args).__name__}, not a tuple\n  pass a tuple of arguments: (x,)")
+    for function in fn if isinstance(fn, tuple) else (fn,):
+        if not callable(function):
+            kind = type(function).__name__
+            raise UsageError(f"an object of type {kind} is not callable\n  pass a function or a module, or a tuple of them")
 
 
 def _graphed(

@@ -103,10 +103,7 @@ def train_step(
     all_named = named_params(params)
     all_params = [param for _, param in all_named]
     trained = [(name, param) for name, param in all_named if param.requires_grad]
-    check_examples(examples, None if runtime is None else runtime.device)
-    if runtime is not None:
-        check_parameters(trained, runtime.device)
-        check_wrappers(trained)
+    _check_tensors(examples, trained, runtime)
     if optimizer is not None:
         check_optimizer(optimizer, trained, scaler, accumulate)
     inner = torch.compile(fn) if config.inner == "inductor" else fn
@@ -120,11 +117,23 @@ def train_step(
         state = TrainingState(fn, all_params, optimizer if phase.ends else None, scaler, others, begins=phase.begins)
         return _recorded(step, phase, config, runtime, state)
 
+    recorded = _record_phases(record, accumulate)
+    return recorded[0] if accumulate == 1 else _Accumulating(recorded, step, is_checked=not unsafe_skip_checks)
+
+
+def _check_tensors(examples: Sequence[Any], trained: Sequence[tuple[str, torch.Tensor]], runtime: Runtime | None) -> None:
+    """Raise UsageError if an example or a parameter is on another device, or a parameter cannot be trained in a recording."""
+    check_examples(examples, None if runtime is None else runtime.device)
+    if runtime is not None:
+        check_parameters(trained, runtime.device)
+        check_wrappers(trained)
+
+
+def _record_phases(record: Callable[[_Phase], RecordedFunction], accumulate: int) -> list[RecordedFunction]:
+    """Return a recorded function for each call over which gradients accumulate; calls in the same phase share one."""
     phases = [_Phase(number == 0, number == accumulate - 1) for number in range(accumulate)]
     recorded = {phase: record(phase) for phase in dict.fromkeys(phases)}
-    if accumulate == 1:
-        return recorded[phases[0]]
-    return _Accumulating([recorded[phase] for phase in phases], step, is_checked=not unsafe_skip_checks)
+    return [recorded[phase] for phase in phases]
 
 
 class _Phase(NamedTuple):
