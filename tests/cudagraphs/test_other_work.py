@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import warnings
 
 import pytest
 import torch
@@ -146,6 +147,55 @@ def test_workspaces_that_are_cleared():
         torch.testing.assert_close(run(*operands), function(*operands))
     torch.cuda.synchronize()
     assert is_filled(taken)
+
+
+@pytest.mark.parametrize("times", [1, 100])
+def test_workspaces_that_are_cleared_during_a_capture(times):
+    """The captured product makes a workspace in the memory of its graph, which no later graph may use."""
+    layer, cleared = nn.Identity(), []
+
+    def clear():
+        torch._C._cuda_clearCublasWorkspaces()
+        cleared.append(1)
+
+    def clearing(a, b):
+        if torch.cuda.is_current_stream_capturing() and len(cleared) < times:
+            thread = threading.Thread(target=clear)
+            thread.start()
+            thread.join()
+        return layer(a @ b)
+
+    first = fast_path(clearing)
+    _, operands = split_k(10)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            torch.testing.assert_close(first(*operands), operands[0] @ operands[1])
+    assert bool(caught) == (times > 1), "runs uncaptured where each attempt fails"
+    run, function, operands = recorded_product(0)
+    run(*operands)
+    first.close()
+    del first
+    gc.collect()
+    torch._C._cuda_clearCublasWorkspaces()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    taken = take_memory()
+    for _ in range(5):
+        torch.testing.assert_close(run(*operands), function(*operands))
+    torch.cuda.synchronize()
+    assert is_filled(taken)
+
+
+def test_after_many_memory_pools():
+    """Ids of pools above 256 are objects that Python may free, which torch's list of their memory does too early."""
+    for _ in range(300):
+        torch.cuda.graph_pool_handle()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for seed in range(20):
+            run, function, operands = recorded_product(seed)
+            torch.testing.assert_close(run(*operands), function(*operands), rtol=1e-3, atol=1e-3)
+            run.close()
 
 
 def test_beside_graphs_of_reduce_overhead():

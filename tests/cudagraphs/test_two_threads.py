@@ -78,3 +78,72 @@ def test_a_replay_while_another_thread_captures(device):
         torch.testing.assert_close(other(x), model(x).sin())
     torch.testing.assert_close(results.get_nowait(), model(2 * x))
     torch.testing.assert_close(recorded(x), model(x))
+
+
+@pytest.mark.parametrize("gradients", ["autograd", "in_place"])
+def test_an_eager_backward_pass_while_another_thread_captures(device, gradients):
+    """Captures of two functions share a stream, which the gradient accumulators of the first one must not belong to."""
+    trained, x = linear(device), torch.ones(2, 3, device=device)
+    run = compiled(trained, device, gradients=gradients)
+    for _ in range(3):
+        run(x).sum().backward()
+    trained.zero_grad()
+    threads = []
+
+    def train():
+        trained(torch.ones(2, 3, device=device)).sum().backward()
+
+    def capturing(x):
+        if select_runtime(config_for(device)).is_capturing():
+            threads.append(threading.Thread(target=train))
+            threads[-1].start()
+            threads[-1].join(30)
+        return x.sin()
+
+    captured = select_runtime(config_for(device)).capture(lambda _: capturing(x))
+    captured.replay()
+    assert len(threads) == 1
+    torch.testing.assert_close(trained.weight.grad, torch.full((3, 3), 2.0, device=device))
+
+
+class Starting(torch.autograd.Function):
+    """Calls a function in the backward pass, and gives it time."""
+
+    @staticmethod
+    def forward(ctx, x, start):
+        ctx.start = start
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.start()
+        time.sleep(0.5)
+        return gradient * 2, None
+
+
+def test_backward_passes_are_captured_while_others_wait(device):
+    """Torch runs the backward passes of all threads in one: the first waits to be captured, while another is captured."""
+    trained, x = linear(device), torch.ones(2, 3, device=device)
+    run = compiled(trained, device)
+    run(x).sum().backward()  # compiles; the next passes are captured
+    out, may_begin = run(x).sum(), threading.Event()
+
+    def train():
+        may_begin.wait(30)
+        out.backward()
+
+    def start():
+        if select_runtime(config_for(device)).is_capturing():
+            may_begin.set()
+
+    def both_passes():
+        threading.Thread(target=train, daemon=True).start()
+        recorded = cudagraphs.graphed(lambda x: Starting.apply(x.sin(), start), (leaf,), config=config_for(device))
+        recorded(leaf).sum().backward()
+
+    leaf = torch.ones(3, device=device, requires_grad=True)
+    thread = threading.Thread(target=both_passes, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive(), "the threads wait for each other"
+    torch.testing.assert_close(leaf.grad, 2 * leaf.cos())

@@ -1,7 +1,7 @@
 """Mutation tests of dynx.cudagraphs: `make faults`.
 
 Each fault of the other files of this folder changes a few words in a copy of the package; the tests that it names have to fail.
-Exits with 1 if they pass with a fault.
+Exits with 1 if they pass with a fault. Some need a GPU, and are left out without one.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from pathlib import Path
 import compiled
 import functions
 import graph
+import on_cuda
 import recording
 import runtime
 import state
+import torch
 from fault import Fault
 
-FAULTS = tuple(fault for room in (compiled, functions, graph, recording, runtime, state) for fault in room.FAULTS)
+FAULTS = tuple(fault for room in (compiled, functions, graph, recording, runtime, state, on_cuda) for fault in room.FAULTS)
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = "dynx/cudagraphs"
 
@@ -36,7 +38,8 @@ def is_detected(fault: Fault) -> tuple[Fault, bool, float]:
         path = Path(folder) / PACKAGE / fault.file
         path.write_text(path.read_text().replace(fault.before, fault.after))
         tests = [str(ROOT / "tests" / "cudagraphs" / name) for name in fault.tests.split()]
-        options = ["-c", str(ROOT / "pyproject.toml"), "-x", "-q", "-p", "no:cacheprovider", "-m", "not gpu"]
+        options = ["-c", str(ROOT / "pyproject.toml"), "-x", "-q", "-p", "no:cacheprovider"]
+        options += ["-m", "gpu" if fault.needs_cuda else "not gpu"]
         command = [sys.executable, "-m", "pytest", *options, *tests]  # `python -m` puts the working directory first on sys.path
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, str(ROOT / "tests")])}
         process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -54,12 +57,14 @@ def main(only: str = "") -> int:
             sys.exit(f"{fault.what}: {fault.file} does not contain {fault.before!r}\n  update the fault to the changed source")
     if is_detected(NO_FAULT)[1]:
         sys.exit("tests fail without a fault")
-    with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(is_detected, [fault for fault in FAULTS if only in fault.file or only in fault.what]))
+    chosen = [fault for fault in FAULTS if only in fault.file or only in fault.what]
+    tried = [fault for fault in chosen if torch.cuda.is_available() or not fault.needs_cuda]
+    with ThreadPoolExecutor(max(2, (os.cpu_count() or 2) // 2)) as pool:
+        results = list(pool.map(is_detected, tried))
     for fault, detected, seconds in results:
         print(f"{'detected' if detected else 'NOT DETECTED':12} {seconds:5.0f} s  {fault.file:24} {fault.what}")
     missed = sum(not detected for _, detected, _ in results)
-    print(f"{len(results) - missed} of {len(results)} faults detected")
+    print(f"{len(results) - missed} of {len(results)} faults detected; {len(chosen) - len(tried)} need a GPU")
     return int(missed > 0)
 
 

@@ -1,9 +1,11 @@
 """Random interleavings of CUDA graphs with other work on the device: eager code is the oracle.
 
-Calls come from several threads and streams; between them captures fail, caches are emptied, workspaces are cleared, functions
-are closed and deleted, and graphs of the user are captured and replayed. With one thread random numbers are compared too: torch
-has one generator for all threads, and it cannot draw in one while another one captures. Only then the user captures, and code
-synchronizes with the device, which CUDA forbids while another thread captures.
+Calls come from several threads and streams, with gradients and without, some with activation checkpoints; between them captures
+fail, caches are emptied, workspaces are cleared, functions are closed and deleted, and graphs of the user are captured and
+replayed, by hand, by mode="reduce-overhead" and by `torch.cuda.make_graphed_callables`. With one thread random numbers are
+compared too: torch has one generator for all threads, and it cannot draw in one while another one captures. Only then others
+capture, and code synchronizes with the device, which CUDA forbids while another thread captures. And only then functions are
+compiled: while one thread traces, torch lets no other thread call a compiled function.
 
 python tests/fuzz/device_work.py [--seconds 60] [--seed 0] [--threads 2]
 """
@@ -11,6 +13,7 @@ python tests/fuzz/device_work.py [--seconds 60] [--seed 0] [--threads 2]
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gc
 import random
 import sys
@@ -21,6 +24,7 @@ import warnings
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from dynx import cudagraphs
 
@@ -67,22 +71,69 @@ class Dropping(nn.Module):
         return nn.functional.dropout(x * self.scale, 0.5)
 
 
+class Checkpointed(nn.Module):
+    """Computes `module` again in the backward pass."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module, self.shape = module, module.shape
+
+    def forward(self, x):
+        return checkpoint(self.module, x, use_reentrant=False) * 2
+
+
 KINDS = (Product, Pointwise, Dropping)
 
 
 class Function:
-    """A module, and what records it."""
+    """A module, and what records it; `trains` says whether it is called with gradients."""
 
     def __init__(self, generator, device, kinds):
-        self.module = generator.choice(kinds)(device)
-        self.device = device
+        kind = generator.choice(kinds)
+        self.module, self.device = kind(device), device
+        self.is_random = kind is Dropping
+        is_single = Dropping in kinds
+        self.how = generator.choice(["fast_path", "fast_path", "graphed", *(["autograd", "in_place"] if is_single else [])])
+        self.trains = self.how != "fast_path"
+        has_own_generator = self.is_random and self.how == "autograd"  # AOTAutograd's, where it computes again
+        if self.trains and generator.random() < 0.5 and not has_own_generator:
+            self.module = Checkpointed(self.module)
         inputs = generator.choice(["copy", "memcpy_node", "patch", "auto"])
         config = cudagraphs.Config(inputs=inputs, outputs="clone")
         with torch.cuda.device(device):
-            self.run = cudagraphs.fast_path(self.module, config=config)
+            self.run = self.recorded(config)
+
+    def recorded(self, config):
+        if self.how == "fast_path":
+            return cudagraphs.fast_path(self.module, config=config)
+        if self.how == "graphed":
+            example = torch.ones(self.module.shape, device=self.device, requires_grad=True)
+            return cudagraphs.graphed(self.module.forward, (example,), config=config)
+        config = dataclasses.replace(config, gradients=self.how)
+        return torch.compile(self.module, backend=cudagraphs.backend(config), dynamic=False)
+
+    def close(self):
+        if hasattr(self.run, "close"):
+            self.run.close()
+        else:
+            cudagraphs.reset()
+
+    def call(self, run, x):
+        """Return the result, and the gradients of the argument and the parameters."""
+        if not self.trains:
+            with torch.no_grad():
+                return [run(x)]
+        x = x.detach().requires_grad_()
+        out = run(x)
+        (out * torch.linspace(0, 1, out.numel(), device=self.device).view_as(out)).sum().backward()
+        gradients = [tensor.grad.clone() for tensor in (x, *self.module.parameters())]
+        for param in self.module.parameters():
+            param.grad = None
+        return [out.detach(), *gradients]
 
     def __str__(self):
-        return f"{type(self.module).__name__} on {self.device}"
+        recomputed = ", checkpointed" if isinstance(self.module, Checkpointed) else ""
+        return f"{type(self.module).__name__} on {self.device} through {self.how}{recomputed}"
 
 
 class Worker:
@@ -91,13 +142,14 @@ class Worker:
     def __init__(self, seed, counts, kinds):
         self.random, self.kinds = random.Random(seed), kinds
         self.is_single = Dropping in kinds
-        self.actions = {name: weight for name, weight in ACTIONS.items() if self.is_single or name != "capture_of_user"}
+        self.actions = {name: weight for name, weight in ACTIONS.items() if self.is_single or name not in OF_ONE_THREAD}
         self.devices = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
         self.streams = {device: [torch.cuda.Stream(device) for _ in range(3)] for device in self.devices}
         self.functions = [self.new_function() for _ in range(4)]
         self.kept: list[tuple[str, torch.Tensor, torch.Tensor, torch.cuda.Event]] = []
         self.counts = counts
         self.taken: list[torch.Tensor] = []
+        self.trees, self.graphed = None, None
 
     def new_function(self):
         return Function(self.random, self.random.choice(self.devices), self.kinds)
@@ -114,23 +166,23 @@ class Worker:
         function = self.random.choice(self.functions)
         device = function.device
         stream = self.random.choice([*self.streams[device], torch.cuda.default_stream(device)])
-        is_random, seed = isinstance(function.module, Dropping), self.random.randrange(1000)
-        with torch.cuda.stream(stream), torch.no_grad():
+        is_random, seed = function.is_random, self.random.randrange(1000)
+        with torch.cuda.stream(stream):
             x = torch.randn(function.module.shape).to(device)
             if self.random.random() < 0.2:
                 torch.cuda._sleep(1_000_000)
             if is_random:
                 torch.cuda.manual_seed_all(seed)
-            expected = function.module(x)
+            expected = function.call(function.module, x)
             if is_random:
                 torch.cuda.manual_seed_all(seed)
             current = self.random.choice(self.devices) if stream == torch.cuda.default_stream(device) else device
             with torch.cuda.device(current):
-                result = function.run(x)
+                results = function.call(function.run, x)
             event = stream.record_event()
-            result.record_stream(torch.cuda.default_stream(device))
-            expected.record_stream(torch.cuda.default_stream(device))
-        self.kept.append((str(function), result, expected, event))
+            for tensor in (*results, *expected):
+                tensor.record_stream(torch.cuda.default_stream(device))
+        self.kept += [(str(function), *pair, event) for pair in zip(results, expected, strict=True)]
 
     def compare(self):
         for name, result, expected, event in self.kept:
@@ -173,7 +225,7 @@ class Worker:
         torch._C._cuda_clearCublasWorkspaces()
 
     def close(self):
-        self.random.choice(self.functions).run.close()
+        self.random.choice(self.functions).close()
 
     def replace(self):
         """Delete a function, perhaps while it runs, and make another one."""
@@ -183,6 +235,7 @@ class Worker:
     def rebind(self):
         """Assign another parameter to a module."""
         module = self.random.choice(self.functions).module
+        module = module.module if isinstance(module, Checkpointed) else module
         name, param = next(iter(module.named_parameters()))
         setattr(module, name, nn.Parameter(param.detach() * 1.1))
 
@@ -198,6 +251,27 @@ class Worker:
             torch.cuda.synchronize()
             torch.testing.assert_close(out, x @ weight, **TOLERANCE)
 
+    def reduce_overhead(self):
+        """Call what torch's own CUDA graph trees record."""
+        if self.trees is None:
+            self.trees = Product("cuda").requires_grad_(False)
+            self.compiled = torch.compile(self.trees, mode="reduce-overhead")
+        x = torch.randn(self.trees.shape).cuda()
+        with torch.cuda.device(0), torch.no_grad():
+            torch.compiler.cudagraph_mark_step_begin()
+            torch.testing.assert_close(self.compiled(x).clone(), self.trees(x), **TOLERANCE)
+
+    def graphed_by_torch(self):
+        """Call what `torch.cuda.make_graphed_callables` captured, and now and then let it capture another module."""
+        with torch.cuda.device(0):
+            if self.graphed is None or self.random.random() < 0.2:
+                self.plain = Pointwise("cuda")
+                example = torch.randn(self.plain.shape, device="cuda", requires_grad=True)
+                self.graphed = torch.cuda.make_graphed_callables(Pointwise("cuda"), (example,))
+                self.graphed.load_state_dict(self.plain.state_dict())
+            x = torch.randn(self.plain.shape).cuda()
+            torch.testing.assert_close(self.graphed(x), self.plain(x), **TOLERANCE)
+
 
 ACTIONS = {
     "call": 60,
@@ -209,7 +283,10 @@ ACTIONS = {
     "replace": 4,
     "rebind": 3,
     "capture_of_user": 2,
+    "reduce_overhead": 2,
+    "graphed_by_torch": 2,
 }
+OF_ONE_THREAD = ("capture_of_user", "reduce_overhead", "graphed_by_torch")
 
 
 def work(worker, until, failures):
@@ -228,6 +305,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # of captures that fail on purpose
+    torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 10_000  # one code, many modules
     failures: list[str] = []
     counts: dict[str, int] = {}
     until = time.monotonic() + options.seconds

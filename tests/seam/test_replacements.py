@@ -44,7 +44,7 @@ EXCEPTIONS = {
     # objects that dynx creates, and the user's tensors
     ("_torch/autograd/aot.py", "_boxed_call"): "marks a function of dynx",
     ("_torch/autograd/engine.py", "data"): "swaps the data of a leaf for a moment",
-    ("_torch/ops/cuda_graphs.py", "atexit"): "of a weakref.finalize",
+    ("_torch/ops/memory_pools.py", "atexit"): "of a weakref.finalize",
     ("_torch/tracing/callbacks.py", "__defaults__"): "of a function that dynx creates",
     ("_torch/tracing/callbacks.py", "__kwdefaults__"): "of a function that dynx creates",
     ("_torch/tracing/callbacks.py", "cell_contents"): "of a closure cell that dynx creates",

@@ -1,4 +1,4 @@
-"""Replay CUDA graphs and compare addresses with as little Python overhead as possible, and manage their memory pools.
+"""Replay CUDA graphs and compare addresses with as little Python overhead as possible, and clean up after failed captures.
 
 Torch: `torch._C._CUDAGraph.replay`, which `CUDAGraph.replay` wraps in Python and from 2.15 on with hooks;
 `torch._C._cuda_getCurrentRawStream` and `torch._C._tensors_data_ptrs_at_indices_equal`, which builds without CUDA lack.
@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
-from weakref import WeakSet, finalize
+from typing import Any
 
 
 def is_plain(graph: Any) -> bool:
@@ -68,68 +66,6 @@ def recover(device: int, pool: Any, stream: Any, generators: Sequence[Any]) -> N
         warnings.simplefilter("ignore")  # that the graph is empty
         graph.capture_begin(capture_error_mode="thread_local")
         graph.capture_end()
-
-
-class Pool:
-    """A memory pool for CUDA graphs that lives as long as this object.
-
-    Args:
-        device: Index of the device.
-        what: Whose memory it is, for users.
-
-    The pool of a plain `graph_pool_handle` cannot be used any more once its first graph is freed. Torch:
-    `torch.cuda.use_mem_pool` begins, ends and releases a pool in this order; `torch.cuda.MemPool` also lives as long as its
-    object, but empties caches when it is freed, and aborts if that happens during a capture (2.11).
-    """
-
-    def __init__(self, device: int, what: str) -> None:
-        import torch
-        from torch import _C
-
-        self.what, self.device = what, device
-        _pools.add(self)
-        self.handle = torch.cuda.graph_pool_handle()
-        _C._cuda_beginAllocateCurrentThreadToPool(device, self.handle)
-        _C._cuda_endAllocateToPool(device, self.handle)
-        finalize(self, _C._cuda_releasePool, device, self.handle).atexit = False
-
-    @contextlib.contextmanager
-    def allocations(self) -> Iterator[None]:
-        """Let this thread allocate from the pool."""
-        from torch import _C
-
-        _C._cuda_beginAllocateCurrentThreadToPool(self.device, self.handle)
-        try:
-            yield
-        finally:
-            _C._cuda_endAllocateToPool(self.device, self.handle)
-            _C._cuda_releasePool(self.device, self.handle)
-
-
-_pools: WeakSet[Pool] = WeakSet()
-
-
-class PoolUse(NamedTuple):
-    """The memory of a pool, in bytes."""
-
-    pool: Pool
-    reserved: int
-    used: int
-
-
-def pool_uses() -> list[PoolUse]:
-    """Return how much memory each pool has, those of the same owner next to each other."""
-    pools = {tuple(pool.handle): pool for pool in tuple(_pools)}
-    if not pools:
-        return []
-    import torch
-
-    reserved, used = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
-    for segment in torch.cuda.memory_snapshot():
-        reserved[tuple(segment["segment_pool_id"])] += segment["total_size"]
-        used[tuple(segment["segment_pool_id"])] += segment["allocated_size"]
-    uses = (PoolUse(pool, reserved[handle], used[handle]) for handle, pool in pools.items())
-    return sorted(uses, key=lambda use: (use.pool.device, use.pool.what, -use.reserved))
 
 
 def address_check() -> Callable[[Sequence[Any], Sequence[Any], Sequence[int]], bool]:

@@ -11,7 +11,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from dynx._torch.compilation.unwrap import unwrap
-from dynx._torch.ops.cuda_graphs import pool_uses
+from dynx._torch.ops.memory_pools import pool_uses
 from dynx.cudagraphs._compiled.backend import backend
 from dynx.cudagraphs._compiled.observers import compiled_graphs
 from dynx.cudagraphs._config import Config, config_or_default

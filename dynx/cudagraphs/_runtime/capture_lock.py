@@ -3,6 +3,9 @@
 CUDA invalidates a capture if a graph is destroyed or the device is synchronized meanwhile, and torch has one random number
 generator for all captures of a device. A graph is destroyed with its last reference, which a garbage collection may drop at any
 time.
+
+Torch runs the backward passes of all threads in one thread per device. A captured one runs in the thread that captures: in
+the other, it could wait for a backward pass that waits for this lock.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from contextlib import contextmanager
 from threading import RLock, get_ident
 from typing import Any
 from weakref import finalize
+
+import torch
 
 capturing_threads: list[int] = []  # identifiers of the threads of captures in progress
 capture_lock = RLock()
@@ -48,7 +53,8 @@ def exclusive_capture() -> Iterator[None]:
         gc.disable()
         capturing_threads.append(get_ident())
         try:
-            yield
+            with torch.autograd.set_multithreading_enabled(False):
+                yield
         finally:
             capturing_threads.pop()
             while _expired and not capturing_threads:

@@ -7,8 +7,9 @@ owner; and graphs that were captured on one stream write to one workspace, also 
 
 So captures use streams of their own, which are not among torch's 32 streams that everybody gets in turn: one for each stream
 that calls are made on, as eager code has one workspace for each. Its workspaces are made in a memory pool that lives as long as
-the process: freed or not, no other allocation gets that memory. Replays of graphs that were captured on one stream wait for
-each other (`StreamOrder`).
+the process: freed or not, no other allocation gets that memory. Where another thread frees them during a capture, the captured
+products make new ones in the pool of their graph, which later captures would use too; so that capture has failed. Replays of
+graphs that were captured on one stream wait for each other (`StreamOrder`).
 """
 
 from __future__ import annotations
@@ -19,11 +20,15 @@ from typing import Any
 
 import torch
 
-from dynx._torch.ops.cuda_graphs import Pool
+from dynx._torch.ops.memory_pools import Pool, clear_workspaces
 from dynx.cudagraphs._runtime.stream_order import StreamOrder
 from dynx.errors import CaptureFailed
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: work on the legacy default stream does not wait for it
+
+
+class WorkspacesFreed(CaptureFailed):
+    """Another thread freed the cuBLAS workspaces during a capture."""
 
 
 class CaptureStream:
@@ -36,6 +41,7 @@ class CaptureStream:
     def __init__(self, device: int) -> None:
         self._device = device
         self.stream, self._workspaces, self.order = _new_stream(device), Pool(device, "cuBLAS workspaces"), StreamOrder(device)
+        self._bytes_used = 0
 
     def make_workspaces(self) -> None:
         """Make the cuBLAS workspaces of this thread, if they are not there; call it before each capture, not in one."""
@@ -44,6 +50,13 @@ class CaptureStream:
             self._multiply()
             self.stream.synchronize()
             self.order.last = None  # a replay that waited for this stream while it captures would become part of the capture
+            self._bytes_used = self._workspaces.bytes_used()
+
+    def check_workspaces(self) -> None:
+        """Raise WorkspacesFreed if the workspaces are not those that were made before the capture that has ended."""
+        if self._bytes_used and self._workspaces.bytes_used() < self._bytes_used:
+            clear_workspaces()  # those that were made in the capture, in memory that is freed with its graph
+            raise WorkspacesFreed("another thread freed the cuBLAS workspaces (torch._C._cuda_clearCublasWorkspaces) meanwhile")
 
     def _multiply(self) -> None:
         with (

@@ -13,10 +13,11 @@ from weakref import ref
 
 import torch
 
-from dynx._torch.ops.cuda_graphs import Pool, is_plain, recover, replay_of
+from dynx._torch.ops.cuda_graphs import is_plain, recover, replay_of
+from dynx._torch.ops.memory_pools import Pool, segments
 from dynx.cudagraphs._runtime import driver
 from dynx.cudagraphs._runtime.capture_lock import capture_lock, destroy_outside_of_captures, exclusive_capture
-from dynx.cudagraphs._runtime.capture_stream import CaptureStream, capture_stream
+from dynx.cudagraphs._runtime.capture_stream import CaptureStream, WorkspacesFreed, capture_stream
 from dynx.cudagraphs._runtime.cpu_ops import RejectCpuOps
 from dynx.cudagraphs._runtime.cuda_rng import Draws, DrawWatch, offset_of, own_state, set_offset
 from dynx.cudagraphs._runtime.driver import ExecutableGraph, SetAddresses
@@ -94,7 +95,13 @@ class CudaRuntime:
                     raise CaptureFailed(DRAWS_TWICE)
             return self._capture(function, sources, select_clones, pool, generators)
 
-    def _capture(
+    def _capture(self, *how: Any) -> CudaCapturedGraph:
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(WorkspacesFreed):
+                return self._capture_once(*how)
+        return self._capture_once(*how)
+
+    def _capture_once(
         self,
         function: Capturable,
         inputs: Sequence[torch.Tensor],
@@ -127,6 +134,8 @@ class CudaRuntime:
                     set_offset(default, watch.offsets[0] + 4)  # else a replay would not set the offset
                 elif end == begin and not watch.offsets and not watch.was_restored:
                     set_offset(default, end := 0)  # nothing was drawn
+            if self._user_stream is None:
+                self._stream.check_workspaces()
             graph.instantiate()
             executable = ExecutableGraph(graph)
             set_sources = driver.make_address_setter(executable, copies, "source") if copies else _set_nothing
@@ -191,7 +200,7 @@ class CudaRuntime:
         return first
 
 
-_ATTEMPTS = 3  # to capture with patched pointers: padding in node parameters holds other values then
+_ATTEMPTS = 3  # to capture: padding in node parameters holds other values then, and other threads do other things
 
 
 def _no_pool() -> None:
@@ -257,17 +266,17 @@ class CudaCapturedGraph:
         return self._order.in_order(run, tensors)
 
     def release(self, tensors: Sequence[torch.Tensor]) -> None:
-        segments = self.memory()
+        own = self.memory()
         for tensor in tensors:
             storage = tensor.untyped_storage()
-            if any(start <= storage.data_ptr() < end for start, end in segments):
+            if any(start <= storage.data_ptr() < end for start, end in own):
                 storage.resize_(0)
 
     def memory(self) -> list[tuple[int, int]]:
         """Return start and end address of the segments of the memory pool."""
         handle = self._pool.handle if isinstance(self._pool, Pool) else self._pool
-        segments = (each for each in torch.cuda.memory_snapshot() if tuple(each["segment_pool_id"]) == tuple(handle))
-        return [(segment["address"], segment["address"] + segment["total_size"]) for segment in segments]
+        own = (each for each in segments() if tuple(each["segment_pool_id"]) == tuple(handle))
+        return [(segment["address"], segment["address"] + segment["total_size"]) for segment in own]
 
     def raw_cuda_graph(self) -> int:
         return int(self.graph.raw_cuda_graph())

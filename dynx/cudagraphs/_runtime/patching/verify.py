@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
+from dynx._torch.ops.memory_pools import segments
 from dynx._torch.ops.raw_memory import holds_address
 from dynx.cudagraphs._runtime.driver import ExecutableGraph, SetAddresses
 from dynx.cudagraphs._runtime.interface import SelectClones
@@ -148,8 +149,7 @@ def _range(tensor: torch.Tensor) -> AddressRange:
 
 def _device_memory() -> list[AddressRange]:
     """Return the memory segments of torch's CUDA allocator as sorted address ranges."""
-    segments = torch.cuda.memory_snapshot()
-    return sorted(AddressRange(segment["address"], segment["address"] + segment["total_size"]) for segment in segments)
+    return sorted(AddressRange(each["address"], each["address"] + each["total_size"]) for each in segments())
 
 
 def _host_memory() -> list[AddressRange]:

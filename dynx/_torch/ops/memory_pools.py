@@ -1,0 +1,97 @@
+"""Memory pools of CUDA graphs, the segments of memory that torch's CUDA allocator has, and cuBLAS workspaces.
+
+Torch: `torch._C._cuda_beginAllocateCurrentThreadToPool`, `_cuda_endAllocateToPool`, `_cuda_releasePool`,
+`_cuda_memorySnapshot` and `_cuda_clearCublasWorkspaces`, which builds without CUDA lack.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+from weakref import WeakSet, finalize
+
+
+def segments() -> list[Mapping[str, Any]]:
+    """Return the memory segments of torch's CUDA allocator, on all devices, as `torch.cuda.memory_snapshot` does.
+
+    That function releases integers that it does not own: after calls with the id of a pool, the process crashes, in Python
+    3.11 also after many calls without (pytorch#196366).
+    """
+    from torch import _C
+
+    found: list[Mapping[str, Any]] = _C._cuda_memorySnapshot(None)["segments"]
+    return found
+
+
+def clear_workspaces() -> None:
+    """Free the cuBLAS workspaces of all streams and threads, which make new ones."""
+    from torch import _C
+
+    _C._cuda_clearCublasWorkspaces()
+
+
+class Pool:
+    """A memory pool for CUDA graphs that lives as long as this object.
+
+    Args:
+        device: Index of the device.
+        what: Whose memory it is, for users.
+
+    The pool of a plain `graph_pool_handle` cannot be used any more once its first graph is freed. Torch:
+    `torch.cuda.use_mem_pool` begins, ends and releases a pool in this order; `torch.cuda.MemPool` also lives as long as its
+    object, but empties caches when it is freed, and aborts if that happens during a capture (2.11).
+    """
+
+    def __init__(self, device: int, what: str) -> None:
+        import torch
+        from torch import _C
+
+        self.what, self.device = what, device
+        _pools.add(self)
+        self.handle = torch.cuda.graph_pool_handle()
+        _C._cuda_beginAllocateCurrentThreadToPool(device, self.handle)
+        _C._cuda_endAllocateToPool(device, self.handle)
+        finalize(self, _C._cuda_releasePool, device, self.handle).atexit = False
+
+    @contextlib.contextmanager
+    def allocations(self) -> Iterator[None]:
+        """Let this thread allocate from the pool."""
+        from torch import _C
+
+        _C._cuda_beginAllocateCurrentThreadToPool(self.device, self.handle)
+        try:
+            yield
+        finally:
+            _C._cuda_endAllocateToPool(self.device, self.handle)
+            _C._cuda_releasePool(self.device, self.handle)
+
+    def bytes_used(self) -> int:
+        """Return how many bytes of the pool are allocated now."""
+        own = (segment for segment in segments() if tuple(segment["segment_pool_id"]) == tuple(self.handle))
+        return sum(segment["allocated_size"] for segment in own)
+
+
+_pools: WeakSet[Pool] = WeakSet()
+
+
+class PoolUse(NamedTuple):
+    """The memory of a pool, in bytes."""
+
+    pool: Pool
+    reserved: int
+    used: int
+
+
+def pool_uses() -> list[PoolUse]:
+    """Return how much memory each pool has, those of the same owner next to each other."""
+    pools = {tuple(pool.handle): pool for pool in tuple(_pools)}
+    if not pools:
+        return []
+    reserved, used = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
+    for segment in segments():
+        reserved[tuple(segment["segment_pool_id"])] += segment["total_size"]
+        used[tuple(segment["segment_pool_id"])] += segment["allocated_size"]
+    uses = (PoolUse(pool, reserved[handle], used[handle]) for handle, pool in pools.items())
+    return sorted(uses, key=lambda use: (use.pool.device, use.pool.what, -use.reserved))
