@@ -70,6 +70,17 @@ def _always() -> bool:
     return True
 
 
+def all_of(checks: Sequence[Callable[[], bool]]) -> Callable[[], bool]:
+    """Return a predicate that is true while all of one to three predicates are, without the loop: it runs in each call."""
+    if len(checks) == 1:
+        return checks[0]
+    first, second, *others = checks
+    if not others:
+        return lambda: first() and second()
+    (third,) = others
+    return lambda: first() and second() and third()
+
+
 _DICTS = (
     "__dict__",
     "_parameters",
@@ -177,24 +188,19 @@ class ModuleState(State):
     def predicate(self) -> Callable[[], bool]:
         used = self._used()
         is_unchanged = unchanged([*used.dicts, *class_dicts(used.modules), *hooks_of_all_modules()])
-        is_bound, is_set = used.bindings.check() or _always, process_check(self._device_type)
+        is_bound, is_set = used.bindings.check(), process_check(self._device_type)
         modules, kinds = used.modules, list(map(type, used.modules))
         tensors = list(filter(has_address, self._tensors(used)))
         addresses, indices = [tensor.data_ptr() for tensor in tensors], list(range(len(tensors)))
 
         def is_same() -> bool:
-            return (
-                is_unchanged()
-                and _are_at(tensors, addresses, indices)
-                and is_set()
-                and list(map(type, modules)) == kinds
-                and is_bound()
-            )
+            return is_unchanged() and _are_at(tensors, addresses, indices) and is_set() and list(map(type, modules)) == kinds
 
-        if not self._checks_requires_grad(used):
-            return is_same
-        need = list(map(needs_gradient, tensors))
-        return lambda: is_same() and list(map(needs_gradient, tensors)) == need
+        checks = [is_same] if is_bound is None else [is_same, is_bound]
+        if self._checks_requires_grad(used):
+            need = list(map(needs_gradient, tensors))
+            checks.append(lambda: list(map(needs_gradient, tensors)) == need)
+        return all_of(checks)
 
     def difference(self, before: Key, after: Key) -> str:
         old, new = ModuleKey(*before), ModuleKey(*after)
