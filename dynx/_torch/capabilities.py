@@ -284,6 +284,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "trace_rules": ("torch._dynamo.trace_rules:lookup", "functions that are never traced"),
     "compiled_module": ("torch._dynamo.eval_frame:OptimizedModule", "callables that are compiled already"),
     "module_call": ("torch.nn:Module._call_impl", "callables that are compiled already"),
+    "global_forward_hooks": ("torch.nn.modules.module:_global_forward_hooks", "hooks that compiled modules run"),
     "global_module_hooks": ("torch.nn.modules.module:_global_forward_pre_hooks", "guards on arguments of forward()"),
     "aot_autograd": ("torch._dynamo.backends.common:aot_autograd", "dynx.cudagraphs"),
     "report_output_strides": (
@@ -336,6 +337,17 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "stance_callback": ("torch._dynamo.eval_frame:_callback_from_stance", "dynx.would_recompile under a stance"),
     "skip_guards": ("torch._dynamo.eval_frame:_is_skip_guard_eval_unsafe_stance", "dynx.would_recompile under a stance"),
     "skip_code": ("torch._dynamo.eval_frame:skip_code", "dynx.would_recompile"),
+    "skipped_files": ("torch._dynamo.trace_rules:check", "dynx.would_recompile of code that torch skips"),
+    "disable_config": ("torch._dynamo.config:disable", "dynx.would_recompile where torch compiles nothing"),
+    "modes_inlined": (
+        "torch._dynamo.config:inline_torch_dispatch_torch_compile",
+        "dynx.would_recompile under dispatch modes",
+    ),
+    "modes_on_stack": ("torch.utils._python_dispatch:any_torch_dispatch_mode_on_stack", "dynx.would_recompile under modes"),
+    "any_mode": (
+        "torch.utils._python_dispatch:is_in_any_mode_without_ignore_compile_internals",
+        "dynx.would_recompile under dispatch modes",
+    ),
     "cache_size": ("torch._dynamo.cache_size:compute_cache_size", "whether another compilation would exceed a limit"),
     "guard_fail_reason": ("torch._dynamo.guards:get_guard_fail_reason_helper", "why a cache entry does not fit a call"),
     "resume_codes": ("torch._dynamo.resume_execution:ContinueExecutionCache.cache", "guards of resume functions"),

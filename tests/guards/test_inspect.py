@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 from collections.abc import Mapping
@@ -264,12 +265,34 @@ def test_count_hits_counts_every_call():
     assert again["0/1"] == 1
 
 
+def test_predictions_are_not_counted_as_hits():
+    compiled = compiled_for(2)
+    with guards.count_hits(compiled) as hits:
+        for n in (2, 2, 3):
+            dynx.would_recompile(compiled, torch.ones(3), n)
+        compiled(torch.ones(3), 2)
+    assert dict(hits) == {"0/0": 1}
+
+
+@pytest.mark.parametrize("wrap", [lambda f: functools.partial(f, n=3), torch.no_grad()], ids=["partial", "no_grad"])
+def test_inspect_finds_the_entries_under_partials_and_decorators(wrap):
+    compiled = compiled_for(2, 3)
+    assert len(guards.inspect(wrap(compiled)).entries) == 2
+
+
 @pytest.mark.parametrize(
     "function", [guards.inspect, guards.count_hits, guards.reset, guards.profile], ids=lambda fn: fn.__name__
 )
 @pytest.mark.parametrize(
     ("value", "message"),
-    [(None, "NoneType has no Python code"), ("f", "str has no Python code"), (3, "int has no"), (Adds, "Adds is a class")],
+    [
+        (None, "NoneType has no Python code"),
+        ("f", "str has no Python code"),
+        (3, "int has no"),
+        (Adds, "Adds is a class"),
+        (len, "len has no Python code"),
+        (torch.sin, "sin has no Python code"),
+    ],
     ids=repr,
 )
 def test_guards_functions_raise_for_values_that_have_no_cache_entries(function, value, message):

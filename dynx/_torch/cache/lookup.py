@@ -45,6 +45,7 @@ class Missed(NamedTuple):
     limit_raises: bool  # instead of running the function eagerly
     reaches_compiler: bool  # whether torch would call its compiler
     stance: str
+    skipped: str | None  # why torch skips the frame before it looks for tensors
 
 
 class LookupResult(NamedTuple):
@@ -186,7 +187,34 @@ def _missed(frame: Any, compiled: Compiled, callback: Any, *, reaches_compiler: 
     limit = _limit_exceeded(frame, compiled, entries)
     backend = innermost_backend(callback or compiled.context.callback)
     raises = bool(config.fail_on_recompile_limit_hit or compiled.context.fullgraph)
-    return Missed(frame.f_locals, frame.f_globals, backend, entries, has_tensor, limit, raises, reaches_compiler, _stance())
+    return Missed(
+        frame.f_locals,
+        frame.f_globals,
+        backend,
+        entries,
+        has_tensor,
+        limit,
+        raises,
+        reaches_compiler,
+        _stance(),
+        _why_skipped(frame.f_code),
+    )
+
+
+def _why_skipped(code: CodeType) -> str | None:
+    """Return why torch skips a frame: the conditions of `CatchErrorsWrapper.__call__` that depend on settings and files."""
+    from torch._dynamo import config, trace_rules
+    from torch.utils import _python_dispatch
+
+    if config.disable:
+        return "torch._dynamo.config.disable is set"
+    if config.inline_torch_dispatch_torch_compile:
+        is_in_mode = _python_dispatch.any_torch_dispatch_mode_on_stack()
+    else:
+        is_in_mode = _python_dispatch.is_in_any_mode_without_ignore_compile_internals()
+    if is_in_mode:
+        return "a TorchDispatchMode is active, under which torch compiles nothing"
+    return "torch does not compile code of this file" if trace_rules.check(code) else None
 
 
 def _limit_exceeded(frame: Any, compiled: Compiled, entries: list[RawEntry]) -> str | None:

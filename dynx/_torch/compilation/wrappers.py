@@ -23,6 +23,14 @@ def before_forward(module: Any) -> str | None:
     return f"{name} has parameters that its first call initializes" if hasattr(module, "_initialize_hook") else None
 
 
+def after_forward(module: Any) -> list[str]:
+    """Return the names of the forward hooks that run after a module's `forward`; Dynamo compiles each by itself."""
+    from torch.nn.modules import module as torch_module
+
+    hooks = [*torch_module._global_forward_hooks.values(), *vars(module).get("_forward_hooks", {}).values()]
+    return [str(getattr(hook, "__qualname__", type(hook).__qualname__)) for hook in hooks]
+
+
 def is_shared(code: CodeType) -> bool:
     """Return whether a code object is that of torch's `wrap_inline`, which calls built-in modules and callable objects."""
     shared = shared_code()  # compared by location, since copies of it count too
@@ -39,9 +47,14 @@ def shared_code() -> CodeType:
 
 def is_module_call(fn: Any) -> bool:
     """Return whether a callable is the bound `__call__` or `_call_impl` of a module, which runs hooks and `forward`."""
+    return isinstance(fn, MethodType) and is_module_call_code(fn.__func__.__code__)
+
+
+def is_module_call_code(code: CodeType) -> bool:
+    """Return whether a code object is that of `Module.__call__` or `Module._call_impl`, whatever has compiled them."""
     from torch.nn import Module
 
-    return isinstance(fn, MethodType) and fn.__func__.__code__ in (_module_call_code(), Module._call_impl.__code__)
+    return code in (_module_call_code(), Module._call_impl.__code__)
 
 
 def _module_call_code() -> CodeType:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
+from types import CodeType
 from typing import Any, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
 from dynx._handle import Handle
 from dynx._torch import hooks
 from dynx._torch.cache import guard_tree
+from dynx._torch.cache.entries import entries_of
 from dynx.guards._cache.on_compile import on_compiled
 from dynx.guards._cache.owner import CacheOwner, cache_owner
 
@@ -58,6 +60,15 @@ def not_counting(guards: Any) -> AbstractContextManager[None]:
     """Return a context manager in which evaluating the guards of a cache entry does not count as a hit."""
     counter = _counters.get(guards)
     return nullcontext() if counter is None else counter.paused()
+
+
+@contextmanager
+def not_counting_any(code: CodeType) -> Iterator[None]:
+    """Do not count evaluations of the guards of all cache entries of a code object as hits."""
+    with ExitStack() as stack:
+        for entry in entries_of(code) if _counters else ():
+            stack.enter_context(not_counting(entry.guards))
+        yield
 
 
 def count_hits(fn: Any) -> HitCount:

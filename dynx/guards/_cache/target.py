@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from types import CodeType, MethodType
+from collections.abc import Mapping
+from functools import partial
+from types import CodeType, FunctionType, MappingProxyType, MethodType
 from typing import Any, NamedTuple
 
 from dynx._torch.cache import lookup
@@ -24,13 +26,18 @@ class CompiledCall(NamedTuple):
     parts: lookup.Compiled | None
     why_unknown: str | None = None
     is_disabled: bool = False  # nothing is compiled
-    bound: tuple[Any, ...] = ()  # arguments to insert before those of the call: `self` of a method
+    bound: tuple[Any, ...] = ()  # arguments to insert before those of the call: `self` of a method, those of a partial
+    named: Mapping[str, Any] = MappingProxyType({})  # keyword arguments of a partial
+    unknown: tuple[str, ...] = ()  # what else the call runs, and may compile
 
 
 def compiled_call_of(target: Any) -> CompiledCall:
     """Find the compiled function that a call of `target` runs. Raises UsageError if it is not compiled."""
     if isinstance(target, MethodType):
         return compiled_call_of(target.__func__)._replace(bound=(target.__self__,))
+    if isinstance(target, partial):
+        call = compiled_call_of(target.func)
+        return call._replace(bound=(*call.bound, *target.args), named={**call.named, **target.keywords})
     if getattr(target, "_torchdynamo_disable", False):
         return CompiledCall(None, "torch.compiler.disable", is_disabled=True)
     unwrapped = unwrap(target)
@@ -40,6 +47,10 @@ def compiled_call_of(target: Any) -> CompiledCall:
         return CompiledCall(None, why) if why else compiled_call_of(module.forward)
     if module is not None and module is not target and (why := wrappers.before_forward(target)):
         return CompiledCall(None, why)
+    if not unwrapped.is_compiled and _is_compiled_method(type(target).__call__):
+        return _call_of_instance(target, compiled_call_of(type(target).__call__))
+    if not unwrapped.is_compiled and any(unwrap(layer.value).is_compiled for layer in unwrapped.layers[1:]):
+        return CompiledCall(None, f"{_name(target)} is a wrapper, whose code runs before the compiled function that it wraps")
     run = unwrapped.compiled
     current = getattr(run, "dynx_now", None)  # of dynx.compile: the compiled function for torch's configuration as it is now
     parts = lookup.compiled_parts(current() if current is not None else run)
@@ -47,12 +58,24 @@ def compiled_call_of(target: Any) -> CompiledCall:
         raise UsageError(f"{_name(target)} is not compiled\n  pass what torch.compile or dynx.compile returned for it")
     if module is None or not wrappers.is_module_call(parts.fn):
         return _unless_unknown(parts)
+    return _call_of_module(module, parts)
+
+
+def _call_of_module(module: Any, parts: lookup.Compiled) -> CompiledCall:
     if why := wrappers.before_forward(module):
         return CompiledCall(None, why)
     code = code_of(module.forward)
     if code is None:
         return CompiledCall(None, f"{_name(module)}.forward is not a Python function")
-    return _unless_unknown(parts._replace(fn=module.forward, code=code))
+    call = _unless_unknown(parts._replace(fn=module.forward, code=code))
+    return call._replace(unknown=tuple(f"the forward hook {name}" for name in wrappers.after_forward(module)))
+
+
+def _call_of_instance(instance: Any, call: CompiledCall) -> CompiledCall:
+    """Return the call of an instance of a class whose `__call__` is compiled."""
+    if call.parts is not None and wrappers.is_module_call_code(call.parts.code):
+        return _call_of_module(instance, call.parts)
+    return call._replace(bound=(instance,))
 
 
 def _unless_unknown(parts: lookup.Compiled) -> CompiledCall:
@@ -68,7 +91,12 @@ def codes_of(fn: Any) -> list[CodeType]:
     """
     if isinstance(fn, type):
         raise UsageError(f"{_name(fn)} is a class, which has no cache entries\n  pass an instance or one of its methods")
-    module = unwrap(fn).module
+    if isinstance(fn, partial) and unwrap(fn.func).is_compiled:
+        return codes_of(fn.func)
+    unwrapped = unwrap(fn)
+    module = unwrapped.module
+    if not unwrapped.is_compiled and unwrapped.function is None:
+        raise UsageError(f"{_name(fn)} has no Python code that torch could compile\n  pass a function, method or module")
     function = unwrap(fn if module is None else module.forward).original
     functions = [function]
     if module is not None:
@@ -100,7 +128,7 @@ def location_of(code: CodeType) -> Location:
 
 
 def _is_compiled_method(method: Any) -> bool:
-    return isinstance(method, MethodType) and unwrap(method).is_compiled
+    return isinstance(method, (FunctionType, MethodType)) and unwrap(method).is_compiled
 
 
 def _name(target: Any) -> str:

@@ -11,6 +11,7 @@ from dynx._torch.compilation.backend_key import key_of
 from dynx._torch.compilation.frame import resumed_at, user_name
 from dynx._trace.cache_keys import changes, in_cache
 from dynx._trace.user_location import call_site
+from dynx.guards._cache.hits import not_counting_any
 from dynx.guards._cache.reasons import reasons_of
 from dynx.guards._cache.target import codes_of, compiled_call_of, location_of
 from dynx.records import Verdict
@@ -61,15 +62,19 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
         why = f"the stance {miss.stance!r} raises instead" if miss.stance == "fail_on_recompile" else None
         return Verdict("recompile" if reasons else "compile", location, reasons=reasons, why=why)
 
-    result = lookup.look_up(call.parts, (*call.bound, *args), kwargs, on_miss)
+    with not_counting_any(code):
+        result = lookup.look_up(call.parts, (*call.bound, *args), {**call.named, **kwargs}, on_miss)
     if isinstance(result.miss, Verdict):
         return result.miss
     if result.entry is None:
         return Verdict("eager", location, why=result.off)
-    return Verdict("hit", location, entry=result.entry.compile_id, unknown=tuple(map(_resume_function, resumes_of(code))))
+    unknown = (*map(_resume_function, resumes_of(code)), *call.unknown)
+    return Verdict("hit", location, entry=result.entry.compile_id, unknown=unknown)
 
 
 def _why_eager(miss: lookup.Missed) -> str | None:
+    if miss.skipped is not None:
+        return miss.skipped
     if not miss.has_tensor:
         return "no tensor among its arguments"
     if miss.stance == "eager_on_recompile":

@@ -28,6 +28,8 @@ _IMPLICIT_MEMBERS = frozenset(
     | {"__firstlineno__", "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__hash__", "__parameters__"}
 )
 _WRITERS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "globals", "exec", "eval", "__import__"})
+_GLOBALS_BY_COMPUTED_NAMES = frozenset({"globals", "eval", "exec", "_getframe", "currentframe", "__globals__", "f_globals"})
+_FUNCTION_ATTRIBUTES = ("__name__", "__qualname__", "__module__", "__doc__")  # not compared with the code
 _DICT_DESCRIPTOR = type(type("Any", (), {}).__dict__["__dict__"])
 _ABSENT = object()
 
@@ -69,9 +71,10 @@ def value_of(backend: Any) -> Value:
 
     Functions are compared by code, file, attributes, defaults, closure and the globals that they read, recursively for
     functions of the user; partials and namedtuples by their parts; objects whose class defines `__eq__` and `__hash__` by
-    these; other instances by their class and their attributes, if the values cannot change and no method assigns an attribute.
-    Everything else is compared by identity, also a function that assigns a variable outside of itself. No code of the user is
-    called, except for `__eq__` and `__hash__`.
+    these, and by the fields that a dataclass leaves out of its `__eq__`; other instances by their class and their attributes,
+    if the values cannot change and no method assigns an attribute. Everything else is compared by identity, also a function
+    that assigns a variable outside of itself, or reads globals by names that it computes. No code of the user is called,
+    except for `__eq__` and `__hash__`.
 
     >>> from functools import partial
     >>> value_of(partial(print, sep="-")).key == value_of(partial(print, sep="-")).key
@@ -122,7 +125,8 @@ class _Reader:
         if cls is BuiltinFunctionType:
             return BuiltinFunctionType, value.__name__, _Identity(value.__self__)
         if _defines_equality(cls) and _is_comparable(value):
-            return _Identity(cls), "equal", value
+            hidden = tuple((name, self.read(item, f"{what}.{name}")) for name, item in _not_compared(cls, value))
+            return _Identity(cls), "equal", value, hidden
         return self._instance(cls, value, what)
 
     def _option(self, value: Any) -> Hashable:
@@ -143,9 +147,11 @@ class _Reader:
             return _Identity(fn)
         if _writes_outside(code):
             return self._by_identity(fn, f"{name} assigns variables outside of it or imports your modules, and")
+        if any(not _GLOBALS_BY_COMPUTED_NAMES.isdisjoint(inner.co_names) for inner in codes_in(code)):
+            return self._by_identity(fn, f"{name} reads globals by names that it computes, and")
         defaults = (*(fn.__defaults__ or ()), *sorted((fn.__kwdefaults__ or {}).items()))
         closure = zip(code.co_freevars, fn.__closure__ or (), strict=True)
-        attributes = ((attribute, value) for attribute, value in sorted(vars(fn).items()) if attribute != "__wrapped__")
+        attributes = (*sorted(vars(fn).items()), *_attributes_of(fn))
         return (
             FunctionType,
             code.co_filename,
@@ -219,6 +225,29 @@ def _writes_outside(code: CodeType) -> bool:
 def _is_library_module(name: str) -> bool:
     file = getattr(sys.modules.get(name), "__file__", None)
     return name in sys.builtin_module_names if file is None else _is_library_file(file)
+
+
+def _attributes_of(fn: Any) -> list[tuple[str, Any]]:
+    """Return the attributes that every function has and that its code may read, with annotations as they are stored."""
+    found = [(name, getattr(fn, name)) for name in _FUNCTION_ATTRIBUTES]
+    if sys.version_info >= (3, 14):
+        return [*found, ("__annotate__", fn.__annotate__)]  # annotations are computed by the user's code
+    return [*found, *sorted(fn.__annotations__.items())]
+
+
+def _not_compared(cls: Any, value: Any) -> list[tuple[str, Any]]:
+    """Return the attributes of an object that its `__eq__` does not compare, though nobody has written it so.
+
+    They are those of instances of subclasses of `int` and the like, and fields of a dataclass with `compare=False`.
+    """
+    try:
+        state = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return []
+    if not any("__eq__" in vars(base) for base in cls.__mro__ if base.__flags__ & _HEAP_TYPE):
+        return sorted(state.items())
+    fields = getattr(cls, "__dataclass_fields__", {})
+    return [(name, state[name]) for name, field in fields.items() if not field.compare and name in state]
 
 
 def _defines_equality(cls: Any) -> bool:
