@@ -87,7 +87,8 @@ def run(
         text = str(error) if isinstance(error, ComptimeFailed) else _failure(tx, reported, error)
         if on_error == "raise" or isinstance(error, bdb.BdbQuit):
             kind = type(error) if isinstance(error, ComptimeFailed) else ComptimeFailed
-            raise raising.visible_to_user(text, kind) from error
+            also = [AssertionError] if isinstance(error, AssertionError) else []  # as torch's `comptime` raises it
+            raise raising.visible_to_user(text, kind, *also) from error
         if on_error == "warn":
             warnings.warn(text, DynxWarning, stacklevel=2)
         else:

@@ -230,7 +230,7 @@ class ComptimeContext:
             name: the name in the guard tree and, with both values, in the reasons of a recompile.
 
         Raises:
-            ComptimeFailed: the value cannot be copied, so it cannot be compared later.
+            ComptimeFailed: the value cannot be compared later: it cannot be copied, or does not equal its copy (nan).
         """
         self._before_change()
         value = fn()
@@ -241,6 +241,11 @@ class ComptimeContext:
                 f"guard_on({name!r}): the value of fn() cannot be copied for comparison: {type(error).__name__}: {error}\n"
                 "  return a number, str, or a container of them"
             ) from error
+        if not _is_equal(fn(), expected):
+            raise ComptimeFailed(
+                f"guard_on({name!r}): the value of fn(), {show_value(value)}, does not equal its copy\n"
+                "  return a number that is not nan, a str, or a container of them"
+            )
         shape_facts.guard_on(self._tx, name, fn, expected, show_value(value))
         remember(name, fn)
         return value
@@ -350,6 +355,13 @@ class ComptimeContext:
     def _write_lines(self, lines: Sequence[str], file: TextIO | None) -> None:
         if lines:
             self._write("\n".join(lines), file)
+
+
+def _is_equal(value: Any, expected: Any) -> bool:
+    try:
+        return bool(value == expected)
+    except Exception:  # noqa: BLE001 - the user's `__eq__`, and tensors of several elements
+        return False
 
 
 def _text(value: Any) -> str:

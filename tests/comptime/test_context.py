@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
 import torch
 
 import dynx
 from dynx.comptime import comptime
+from dynx.errors import ComptimeFailed
 
 
 def value_of(callback, f=None, *args, **options):
@@ -206,6 +208,16 @@ def test_comptime_force_static_makes_a_symbolic_size_constant():
         run(torch.ones(3))
         run(torch.ones(4))
     assert len(w.recompiles) == 1
+
+
+@pytest.mark.parametrize("kind", [AssertionError, ComptimeFailed])
+def test_assert_static_raises_what_that_of_torch_raises(kind):
+    def f(x):
+        comptime.assert_static(x.size(0))
+        return x + 1
+
+    with pytest.raises(kind, match="expected a static value but got the dynamic number"):
+        torch.compile(f, backend="eager", dynamic=True)(torch.ones(3))
 
 
 def test_comptime_print_in_a_failed_compilation_prints_once(capsys):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 import dynx
 from dynx.comptime import comptime
-from dynx.errors import CheckFailed
+from dynx.errors import CheckFailed, ComptimeFailed
 
 
 @pytest.fixture(autouse=True)
@@ -203,6 +205,18 @@ def test_ctx_guard_on_detects_a_list_mutated_in_place():
         items.append(2)
         run(torch.ones(1))
     assert len(w.recompiles) == 1
+
+
+@pytest.mark.parametrize("read", [lambda: math.nan, object, lambda: torch.ones(3)], ids=["nan", "object", "tensor"])
+def test_ctx_guard_on_refuses_values_that_do_not_equal_their_copy(read):
+    """A guard on them would fail in the call that made it, which torch takes for a bug of its own."""
+
+    def f(x):
+        comptime(lambda ctx: ctx.guard_on(read, name="value") and None)
+        return x + 1
+
+    with pytest.raises(ComptimeFailed, match=r"guard_on\('value'\): the value of fn\(\), .*, does not equal its copy"):
+        compiled(f)(torch.ones(1))
 
 
 def test_each_violated_ctx_check_raises_its_own_message():

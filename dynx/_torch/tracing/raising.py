@@ -34,20 +34,20 @@ def is_of_torch(error: BaseException) -> bool:
     return isinstance(error, (exc.TorchDynamoException, exc.ObservedException))
 
 
-def visible_to_user(text: str, kind: Any = ComptimeFailed) -> Exception:
-    """Return an exception that Dynamo's tracer passes to the user without wrapping it.
+def visible_to_user(text: str, kind: Any = ComptimeFailed, *also: Any) -> Exception:
+    """Return an exception of a kind, and of other kinds also, that Dynamo's tracer passes to the user without wrapping it.
 
     Dynamo wraps exceptions of other types into InternalTorchDynamoError. It does not wrap `ShortenTraceback`, and omits the
     frames of torch before `first_useful_frame`, here the caller's, from the traceback (2.11, 2.13 and 2.15).
     """
-    return _unwrapped_class(kind)(text, sys._getframe(1))
+    return _unwrapped_class(kind, *also)(text, sys._getframe(1))
 
 
 @cache
-def _unwrapped_class(kind: Any) -> type[Exception]:
+def _unwrapped_class(kind: Any, *also: Any) -> type[Exception]:
     from torch._dynamo.exc import ShortenTraceback
 
-    class Failed(kind, ShortenTraceback):
+    class Failed(kind, *also, ShortenTraceback):  # type: ignore[misc]
         def __init__(self, text: str, frame: FrameType) -> None:
             ShortenTraceback.__init__(self, text, first_useful_frame=frame)
 
