@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
 
-.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs stress mutations faults threads wide-ids laws advice labels bench ci clean
+.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs fuzz-runs stress mutations faults threads wide-ids laws advice labels bench ci clean
 
 demo: $(READY)
 	$(BIN)/dynx demo
@@ -71,6 +71,11 @@ DEVICE   := cpu
 fuzz-graphs: $(READY)
 	$(BIN)/python tests/fuzz/cudagraphs.py --programs $(PROGRAMS) --seed $(SEED) --device $(DEVICE)
 	$(BIN)/python tests/fuzz/train_steps.py --programs $(PROGRAMS) --seed $(SEED) --device $(DEVICE)
+
+# Shows, asserts and converts damaged and hostile run files.
+MUTANTS := 5000
+fuzz-runs: $(READY)
+	$(BIN)/python tests/fuzz/run_files.py --mutants $(MUTANTS) --seed $(SEED)
 
 # Interleaves CUDA graphs with other work on the GPUs: streams, devices, failed captures, graphs of others. Needs a GPU.
 SECONDS_LONG := 300

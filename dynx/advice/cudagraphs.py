@@ -27,7 +27,7 @@ def find(skips: Iterable[Skip], changes: Iterable[AddressChange]) -> tuple[Findi
     findings = [
         Finding(_OF_KIND[skip.kind].id, skip.reason, skip.location, 0.0, (), skip.advice, skip.count)
         for skip in skips
-        if skip.location is not None
+        if skip.location is not None and skip.kind in _OF_KIND  # a newer dynx may know others
     ]
     findings += [
         Finding(

@@ -10,7 +10,9 @@ from typing import TextIO
 
 from dynx.cli import run
 from dynx.cli.command import Command
+from dynx.cli.streams import encodable
 from dynx.errors import DynxError, DynxWarning
+from dynx.records.codec import visible
 
 __all__ = ["main"]
 
@@ -25,7 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments after `dynx`; those of the process by default.
 
     Returns:
-        The exit code: 0 for success, 1 if a check failed, 2 for a usage error or a file that cannot be read.
+        The exit code: 0 for success, 1 if a check failed, 2 for a usage error or a file that cannot be read, 3 if `dynx assert`
+        checked nothing, since the file is damaged or of a newer dynx.
     """
     command_line = sys.argv[1:] if argv is None else list(argv)
     own, rest = run.split(command_line)
@@ -40,14 +43,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"dynx: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"dynx: {error.strerror or error}: {error.filename}", file=sys.stderr)
+        print(f"dynx: {error.strerror or error}: {visible(str(error.filename))}", file=sys.stderr)
         return 2
     return result() if callable(result) else result
 
 
 def _act(arguments: argparse.Namespace) -> int | Callable[[], int]:
     """Run the command; for one that runs the user's program, return the function that does, so that its errors pass through."""
-    with warnings.catch_warnings():
+    with encodable(sys.stdout, sys.stderr), warnings.catch_warnings():
         warnings.simplefilter("always", DynxWarning)
         warnings.showwarning = _show_warning
         result: int | Callable[[], int] = arguments.act(arguments)

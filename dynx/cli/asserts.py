@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from dynx.errors import UnknownRule, UsageError
 
 if TYPE_CHECKING:
     from dynx.cli.command import Subparsers
+
+_UNREADABLE = 3  # the exit code for a file of which not everything was read
 
 # properties of a run that have an option --max-NAME
 _LIMITS = ("compiles", "recompiles", "graph_breaks", "gave_up", "eager", "findings")
@@ -25,15 +28,22 @@ _HELP = {
 
 
 def add_to(commands: Subparsers) -> None:
-    parser = commands.add_parser("assert", help="check a saved run: exit with code 1 if it exceeds a limit")
+    parser = commands.add_parser("assert", help="check a saved run: exit code 1 if it exceeds a limit, 3 if it is damaged")
     parser.add_argument("file", type=Path, nargs="?", default=DEFAULT, help="the run file (default: %(default)s)")
     for name in _LIMITS:
         parser.add_argument(f"--max-{name.replace('_', '-')}", type=_count, metavar="N", help=_HELP[name])
-    parser.add_argument("--max-compile-seconds", type=float, metavar="S", help="total time of all compilations")
+    parser.add_argument("--max-compile-seconds", type=_seconds, metavar="S", help="total time of all compilations")
     parser.add_argument(
         "--forbid", metavar="RULE", action="append", default=[], help="fail if this rule has a finding; repeatable"
     )
     parser.set_defaults(act=act)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
+    return seconds
 
 
 def _count(text: str) -> int:
@@ -53,7 +63,12 @@ def act(arguments: argparse.Namespace) -> int:
     unknown = [rule for rule in arguments.forbid if rule not in RULES]
     if unknown:
         raise UnknownRule(f"no rule has the id {unknown[0]}\n  list all rules: dynx rule")
-    run = Run.load(arguments.file)
+    run = Run.load(arguments.file)  # prints a warning for each problem
+    if run.problems or run.unknown:
+        kinds = sorted({str(record.get("type")) for record in run.unknown})
+        why = f"it has records of an unknown kind, {', '.join(kinds)}: upgrade dynx" if kinds else "it is damaged"
+        print(f"UNREADABLE {arguments.file}: {run.problems[0] if run.problems else why}\n  nothing was checked")
+        return _UNREADABLE
     failures = [
         f"{name.replace('_', ' ')}: {len(getattr(run, name))}, at most {limit} allowed"
         for name, limit in limits.items()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynx.cli import program
 from dynx.cli.progress import Progress
+from dynx.cli.streams import encodable
 from dynx.records.rank import Rank, rank_in_environment
 
 if TYPE_CHECKING:
@@ -193,7 +194,8 @@ def _report(watch: Watch, *, full: bool, top: int | None) -> None:
         parts.append(Text(f" saved: dynx show {short_path(str(saved))}", style="dim"))
     _flush(sys.stdout)
     try:
-        Console(stderr=True).print(Group(*parts))  # at once: several ranks may print on one terminal
+        with encodable(sys.stderr):
+            Console(stderr=True).print(Group(*parts))  # at once: several ranks may print on one terminal
     except OSError:
         pass  # nobody reads it any more
 

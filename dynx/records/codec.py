@@ -76,8 +76,17 @@ def from_data(cls: type[R], data: object) -> R:
             values[field.name] = _typed(hints[field.name], data[field.name], f"{cls.__name__}.{field.name}")
         elif _default(field) is MISSING:
             raise InvalidRecord(f"{cls.__name__}.{field.name} is missing")
-    extra = {visible(str(k)): v for k, v in data.items() if k not in hints and k != "type"}
+    extra = {visible(str(k)): _finite(v) for k, v in data.items() if k not in hints and k != "type"}
     return cls(**values, extra=extra)
+
+
+def _finite(value: Any) -> Any:
+    """Replace numbers that JSON cannot store by texts."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return list(map(_finite, value))
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def visible(text: str) -> str:

@@ -15,8 +15,9 @@ from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.groups import Groups
 from dynx.records.kind import kinds_of
+from dynx.records.read_runfile import read
 from dynx.records.record import Record
-from dynx.records.runfile import RunFile, read, write
+from dynx.records.runfile import RunFile, write
 
 
 class RunMembers(Groups):

@@ -1,6 +1,7 @@
-"""Write and read run files: JSON lines with a header first, then the records in order, then an end line.
+"""Write run files: JSON lines with a header, the records in order, an end line, a checksum.
 
-Lines are appended and flushed one by one, so the file of a killed process has all records that were written until then.
+Lines are appended and flushed one by one, so the file of a killed process has all records that were written until then. The
+last line has a checksum of all before it, so that a reader notices any change of them.
 """
 
 from __future__ import annotations
@@ -9,19 +10,19 @@ import json
 import os
 import sys
 import warnings
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 from weakref import WeakSet
 
-from dynx.errors import BadRunFile, DynxWarning
+from dynx.errors import DynxWarning
 from dynx.records import rank
-from dynx.records.codec import NAMES, InvalidRecord, from_data, to_data, visible
+from dynx.records.codec import to_data
 from dynx.records.record import Record
 
 SCHEMA = 1
-_MAX_LINE = 8 * 2**20  # bytes: a record is a few kilobytes, a longer line was not written by dynx
-_MAX_PROBLEMS = 20  # warnings of damaged lines; the others are only counted
+CHECKSUM = "crc32"  # the type of the last line
 
 
 class RunWriter:
@@ -40,6 +41,7 @@ class RunWriter:
         self._header = dict(header)
         self._pid = os.getpid()
         self._file: BinaryIO | None = None
+        self._checksum = 0  # of the lines written so far
         self._is_forked = False
         self._unranked = path  # the name that a rank is added to
         self._seeks_rank = "parent" in header and "rank" not in header
@@ -74,6 +76,7 @@ class RunWriter:
     def end(self, end: Mapping[str, Any]) -> None:
         """Append the end line, with the fields of `end`, and close the file."""
         self._line({"type": "end", **end})
+        self._write({"type": CHECKSUM, "value": self._checksum})
         if self._file is not None:
             rank.unlock(self._file)
             self._file.close()
@@ -93,7 +96,7 @@ class RunWriter:
             return
         self._seeks_rank = False
         self._header |= own_rank.header()
-        self._write({"type": "header", "dynx_run": SCHEMA, **self._header})  # a reader uses the last header
+        self._write(_header(self._header))  # a reader uses the last header
         self._claim(own_rank)
 
     def leave_to_parent(self) -> None:
@@ -104,14 +107,14 @@ class RunWriter:
             self._file = None
 
     def _open(self, path: Path) -> None:
-        self._path = path
+        self._path, self._checksum = path, 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("wb", buffering=0)
             rank.lock(self._file)
         except OSError as error:
             self._give_up(error)
-        self._write({"type": "header", "dynx_run": SCHEMA, **self._header})
+        self._write(_header(self._header))
 
     def _open_process_file(self) -> None:
         own_rank = rank.current_rank() if self._seeks_rank else None
@@ -140,8 +143,10 @@ class RunWriter:
     def _write(self, data: Mapping[str, Any]) -> None:
         if self._file is None:
             return
+        line = json.dumps(data, default=str).encode() + b"\n"
+        self._checksum = checksum_of(line, self._checksum)
         try:
-            self._file.write(json.dumps(data, default=str).encode() + b"\n")
+            self._file.write(line)
         except OSError as error:
             self._give_up(error)
 
@@ -196,90 +201,29 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 def write(contents: RunFile, path: Path) -> None:
     """Write a whole run file. Raises OSError when the file cannot be written."""
-    with path.open("w", encoding="utf-8") as file:
+    checksum = 0
+    with path.open("wb") as file:
         for data in _lines(contents):
-            file.write(json.dumps(data, default=str) + "\n")
+            line = json.dumps(data, default=str).encode() + b"\n"
+            checksum = checksum_of(line, checksum)
+            file.write(line)
+        if contents.end:
+            file.write(json.dumps({"type": CHECKSUM, "value": checksum}).encode() + b"\n")
+
+
+def _header(header: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "header", "dynx_run": SCHEMA, "has_checksum": True, **header}
+
+
+def checksum_of(line: bytes, before: int) -> int:
+    """Return the checksum of a line and those before it, whose checksum is `before`."""
+    return zlib.crc32(line.rstrip(b"\r\n"), before)  # line ends may change on the way
 
 
 def _lines(contents: RunFile) -> Iterator[Mapping[str, Any]]:
-    yield {"type": "header", "dynx_run": SCHEMA, **contents.header}
+    yield _header(contents.header)
     for record in contents.events:
         yield to_data(record)
     yield from contents.unknown
     if contents.end:
         yield {"type": "end", **contents.end}
-
-
-def read(path: Path) -> RunFile:
-    """Read a run file and warn of the lines that cannot be read; see `Run.load`."""
-    header: dict[str, Any] = {}
-    end: dict[str, Any] = {}
-    events: list[Record] = []
-    unknown: list[dict[str, Any]] = []
-    problems: list[str] = []
-    with path.open("rb") as file:
-        for number, line in _numbered(file):
-            data = _parse(line)
-            if number == 1 and not (isinstance(data, dict) and "dynx_run" in data):
-                raise BadRunFile(f"{path} is not a dynx run file: its first line is no header\n  make one: dynx run script.py")
-            if isinstance(data, str):
-                problems.append(f"line {number}: {data}")
-                continue
-            kind = data.pop("type", None)
-            if kind == "header":
-                header = _clean(data)
-            elif kind == "end":
-                end = _clean(data)
-            elif isinstance(kind, str) and kind in NAMES:
-                try:
-                    events.append(from_data(NAMES[kind], data))
-                except (InvalidRecord, RecursionError) as error:
-                    problems.append(f"line {number}: {error or 'nested too deeply'}")
-            else:
-                unknown.append({"type": kind, **data})
-    if not header:
-        raise BadRunFile(f"the run file {path} is empty\n  make one: dynx run script.py")
-    _warn_of(problems, path)
-    header.pop("dynx_run", None)
-    return RunFile(tuple(events), header, end, tuple(problems), tuple(unknown))
-
-
-def _numbered(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    while line := file.readline(_MAX_LINE):
-        number += 1
-        whole = line
-        while not whole.endswith(b"\n") and (whole := file.readline(_MAX_LINE)):
-            line = b""  # too long: drop it, but keep counting lines right
-        yield number, line
-
-
-def _parse(line: bytes) -> dict[str, Any] | str:
-    """Return the JSON object in a line, or a text that says why the line has none."""
-    if not line:
-        return "longer than 8 MiB"
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        cut = "" if line.endswith(b"\n") else "; the file ends here, the process may have been killed"
-        return f"not JSON ({type(error).__name__}){cut}"
-    return data if isinstance(data, dict) else "not a JSON object"
-
-
-def _clean(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {visible(key): _visible(value) for key, value in data.items()}
-
-
-def _visible(value: Any) -> Any:
-    if isinstance(value, str):
-        return visible(value)
-    if isinstance(value, list):
-        return [_visible(item) for item in value]
-    return _clean(value) if isinstance(value, dict) else value
-
-
-def _warn_of(problems: list[str], path: Path) -> None:
-    for problem in problems[:_MAX_PROBLEMS]:
-        warnings.warn(f"{path}, {problem}; this line is skipped, the others are read", DynxWarning, stacklevel=4)
-    if len(problems) > _MAX_PROBLEMS:
-        warnings.warn(f"{path}: {len(problems) - _MAX_PROBLEMS} more lines are damaged and skipped", DynxWarning, stacklevel=4)

@@ -63,7 +63,7 @@ def table(rows: Iterable[tuple[str, str]]) -> RenderableType | None:
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in rows:
-        grid.add_row(name, Text(value))
+        grid.add_row(Text(name), Text(value))
     return grid if grid.rows else None
 
 

@@ -38,7 +38,7 @@ def _state(number: int, state: BreakState) -> Iterator[RenderableType]:
     facts.add_column()
     facts.add_row("graph", Text(f"{words.plural(_operations(state), 'line')} of code so far"))
     for label, text in _guards(state):
-        facts.add_row(label, Text(text))
+        facts.add_row(Text(label), Text(text))
     for hint in state.hints:
         facts.add_row("torch", Text(hint, style="green"))
     yield Padding(facts, (0, 0, 0, 2))
@@ -52,7 +52,7 @@ def _frame(frame: FrameState, *, innermost: bool) -> Iterator[RenderableType]:
     values.add_column(style="dim", no_wrap=True)
     values.add_column()
     for name, value in _values(frame, innermost=innermost):
-        values.add_row(name, Text(value))
+        values.add_row(Text(name), Text(value))
     yield Padding(values, (0, 0, 0, 2))
 
 

@@ -200,7 +200,7 @@ def _compiles(run: Run) -> Iterator[RenderableType | None]:
             outcome = "" if compile.outcome == "compiled" else compile.outcome.replace("_", " ")
             text = f"  {outcome}" if len(group) > 1 else f"{function}  {outcome}".rstrip()
             facts = (str(len(compile.attempts)), _count(compile.nodes), _count(compile.guards))
-            table.add_row(compile.id, Text(text), *facts, *_seconds([compile], names))
+            table.add_row(Text(compile.id), Text(text), *facts, *_seconds([compile], names))
     yield Group(Text("Compiles", style="bold"), table)
     yield _entries("Skipped compilations, run eagerly", _skipped(run))
 

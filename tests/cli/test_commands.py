@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -67,6 +71,59 @@ def test_dynx_assert_limit_must_be_a_non_negative_integer(saved, capsys, options
     assert "is not a non-negative integer" in capsys.readouterr().err or options[1] == "-1"
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ('"compiled"', '"cached"', "were changed after they were written"),
+        ('"compiled"', "3", "Compile.outcome is a int, expected str"),
+        ('"type": "compile"', '"type": "hologram"', "were changed after they were written"),
+        ('"dynx_run": 1', '"dynx_run": 2', "format is version 2"),
+        ('"end"', '"END"', "were changed after they were written"),
+    ],
+)
+def test_dynx_assert_checks_nothing_in_a_file_that_is_not_wholly_read(saved, capsys, before, after, why):
+    """Else a recompile in a damaged line would not count, and the check would pass."""
+    path = Path(saved)
+    path.write_text(path.read_text().replace(before, after, 1))
+    assert main(["assert", saved, "--max-recompiles", "1000"]) == 3
+    printed = capsys.readouterr()
+    assert printed.out.startswith(f"UNREADABLE {saved}: ")
+    assert why in printed.out + printed.err
+
+
+def test_dynx_assert_checks_nothing_where_records_have_an_unknown_kind(saved, capsys):
+    lines = Path(saved).read_text().splitlines()
+    Path(saved).write_text(
+        "\n".join([*lines[:-2], '{"type": "hologram"}', lines[-2]]).replace('"has_checksum": true, ', "") + "\n"
+    )
+    assert main(["assert", saved, "--max-recompiles", "1000"]) == 3
+    assert "it has records of an unknown kind, hologram: upgrade dynx" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "inf", "soon"])
+def test_dynx_assert_refuses_limits_that_are_no_seconds(saved, seconds):
+    with pytest.raises(SystemExit):
+        main(["assert", saved, "--max-compile-seconds", seconds])
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_reports_are_printed_where_the_encoding_lacks_characters(saved, encoding):
+    for command in (["show", saved], ["show", saved, "--full"], ["rule", "DX101"]):
+        process = subprocess.run(
+            [sys.executable, "-m", "dynx", *command],
+            env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"},
+            capture_output=True,
+            check=False,
+        )
+        assert process.returncode == 0, process.stderr
+        assert process.stdout.decode(encoding)
+
+
+def test_control_characters_in_the_name_of_a_file_are_shown_as_escapes(tmp_path, capsys):
+    assert main(["show", str(tmp_path / "\x1b[31mred.dynx")]) == 2
+    assert "\\x1b[31mred" in capsys.readouterr().err
+
+
 def test_dynx_assert_forbid_with_an_unknown_rule_is_an_error(saved, capsys):
     """Otherwise an assertion with a typo would always pass."""
     assert main(["assert", saved, "--forbid", "DX999"]) == 2
@@ -114,7 +171,7 @@ def test_dynx_show_prints_a_damaged_run_file_with_a_warning(saved, capsys):
         file.write("{broken\n")
     assert main(["show", saved]) == 0
     captured = capsys.readouterr()
-    assert captured.err.startswith(f"dynx: {saved}, line 6: not JSON")
+    assert captured.err.startswith(f"dynx: {saved}, line 7: not JSON")
     assert "mark_dynamic(x, 1)" in captured.out
 
 

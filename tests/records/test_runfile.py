@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -119,10 +120,74 @@ def test_malformed_line_of_a_run_file_is_harmless(saved, line):
 def test_control_characters_in_a_run_file_header_become_visible_escapes(saved):
     lines = saved.read_text().splitlines()
     lines[0] = json.dumps({"type": "header", "dynx_run": 1, "command": ["dynx", "\x1b]0;owned\x07"], "torch": "\x1b[31m"})
-    saved.write_text("\n".join(lines) + "\n")
+    saved.write_text("\n".join(lines[:-1]) + "\n")  # as from before there were checksums
     run = Run.load(saved)
     assert run.header["command"] == ["dynx", "\\x1b]0;owned\\x07"]
     assert run.header["torch"] == "\\x1b[31m"
+
+
+def change_header(lines):
+    lines[0] = lines[0].replace("2.13.0", "2.11.0")
+
+
+def change_end(lines):
+    lines[-2] = lines[-2].replace("3.0", "4.0")
+
+
+def drop_line(lines):
+    del lines[2]
+
+
+def repeat_line(lines):
+    lines.insert(2, lines[2])
+
+
+def drop_checksum(lines):
+    del lines[-1]
+
+
+def append_record(lines):
+    lines.append(lines[2])
+
+
+def newer(lines):
+    lines[0] = lines[0].replace('"dynx_run": 1', '"dynx_run": 2')
+
+
+@pytest.mark.parametrize(
+    "change", [change_header, change_end, drop_line, repeat_line, drop_checksum, append_record, newer], ids=lambda f: f.__name__
+)
+def test_changes_of_a_run_file_are_noticed(saved, change):
+    assert not Run.load(saved).problems
+    lines = saved.read_text().splitlines()
+    change(lines)
+    saved.write_text("\n".join(lines) + "\n")
+    with pytest.warns(DynxWarning):
+        assert Run.load(saved).problems
+
+
+def test_line_ends_of_a_run_file_may_change(saved):
+    """Version control and mail change them."""
+    saved.write_bytes(saved.read_bytes().replace(b"\n", b"\r\n"))
+    assert not Run.load(saved).problems
+
+
+def test_numbers_that_json_cannot_store_become_texts(saved):
+    lines = saved.read_text().splitlines()
+    lines[0] = '{"type": "header", "dynx_run": 1, "began": 1e999, "torch": NaN}'
+    saved.write_text("\n".join(lines[:-1]) + "\n")
+    run = Run.load(saved)
+    assert run.header["began"] == "inf"
+    json.loads(run.to_json(), parse_constant=pytest.fail)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_devices_and_pipes_are_no_run_files(tmp_path):
+    """A pipe that nobody writes to would never end, nor would /dev/zero."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(BadRunFile, match="is a device or a pipe"):
+            Run.load(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"not a run\n", b'{"type": "compile"}\n', b"\x00" * 100])
