@@ -18,6 +18,7 @@ from dynx.records import Location, Reason
 
 _MAX_CHANGED_KEYS = 3  # of a dict, that are listed
 _MAX_DIFFERING = 8  # attributes by which two instances differ, that are listed
+_ADDRESS = re.compile(r"___check_obj_id\(.*, (?P<id>\d+)\)", re.S)
 _AMBIENT = ("global_state", "backend")  # kinds that no line requested: the location is the call site
 
 
@@ -192,7 +193,10 @@ def _values(
     if guard.expected == "a tensor type":  # 2.11 and 2.13 give no more detail
         return facts.objects.get(guard.source, guard.expected) if facts is not None else guard.expected, guard.got
     if guard.kind in ("object", "function"):
-        return _identities(guard, facts, safe_read.describe(guard.source, locals, globals))
+        expected, got = _identities(guard, facts, safe_read.describe(guard.source, locals, globals))
+        address = _ADDRESS.match(guard.text)
+        member = safe_read.member_at(int(address["id"]), guard.source, locals, globals) if address is not None else None
+        return member or expected, got
     if guard.text.startswith("set.__contains__") and safe_read.contains(guard.source, guard.expected or "", locals, globals):
         return guard.got, guard.expected  # torch 2.11 omits the "not" of a member that the set must not have
     if guard.got is not None:

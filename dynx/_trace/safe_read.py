@@ -61,6 +61,13 @@ def length(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -
     return None
 
 
+def member_at(address: int, source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
+    """Return the member with this address of the enum class of the value of `source` as text; None if there is none."""
+    cls = type(resolve(source, locals, globals))
+    members = vars(cls).get("_member_map_", {}) if type(cls) is EnumMeta else {}
+    return next((text_of(member) for member in members.values() if id(member) == address), None)
+
+
 def keys(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> str | None:
     """Return the keys of the dict at `source` as text."""
     value = _unproxied(resolve(source, locals, globals))

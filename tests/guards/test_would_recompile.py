@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cProfile
+import enum
 import functools
 import gc
 import operator
@@ -325,6 +326,19 @@ def test_would_recompile_names_the_resume_function_that_it_cannot_predict(broken
     (resume,) = verdict.unknown
     assert repr(verdict) == f"<Verdict: hit {verdict.entry}; not known: {resume}>"
     assert re.fullmatch(r"the resume function of .*broken after line \d+, and the functions it calls", resume)
+
+
+class Mode(enum.Enum):
+    UP = 1
+    DOWN = 2
+
+
+def test_reasons_name_the_enum_member_that_torch_keeps_by_its_address():
+    """Outside of `dynx.watch()` too, where nothing described the member when it was compiled."""
+    compiled = torch.compile(lambda x, mode: x + 1 if mode is Mode.UP else x - 1, backend="eager")
+    compiled(torch.ones(3), Mode.UP)
+    (reason,) = dynx.would_recompile(compiled, torch.ones(3), Mode.DOWN).reasons
+    assert (reason.expected, reason.got) == ("Mode.UP", "Mode.DOWN")
 
 
 class Watching(TorchDispatchMode):
