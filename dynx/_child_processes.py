@@ -3,7 +3,7 @@
 - A forked child process inherits its parent's watch.
 - A child that multiprocessing spawns (`torch.multiprocessing.spawn`, a `DataLoader`) starts as a new interpreter and gets its
   parent's main module, `sys.path` and arguments as a pickled dict (`multiprocessing.spawn`); dynx adds an object to this dict
-  that starts a watch when it is unpickled.
+  that starts a watch as soon as the child imports `torch._dynamo`, which whatever compiles does.
 - A worker of torchrun, accelerate or DeepSpeed is a Python command that the launcher passes to `subprocess.Popen`, with the
   rank in its environment; dynx replaces it by a command that runs the same program under a watch.
 
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dynx._handle import Handle
+from dynx._on_import import on_import
 from dynx._torch.hooks import After, HookPoint, Subscription, Wrapping, subscribe, wrap
 from dynx.errors import DynxError
 
@@ -42,8 +43,8 @@ _START_WATCH = """
 import sys
 sys.path.insert(0, {folder!r})
 try:
-    from dynx.session import watch_child_process
-    watch_child_process(**{settings!r})
+    from dynx._child_processes import watch_once_compiling
+    watch_once_compiling({settings!r})
 except Exception as error:
     print(f"dynx does not watch this child: {{type(error).__name__}}: {{error}}", file=sys.stderr)
 """
@@ -108,6 +109,20 @@ def watch_children(settings: Callable[[], ChildSettings], on_error: OnError) -> 
         subscribe(_SPAWN, before, on_error=on_error),
         wrap(_POPEN, lambda original: _watching_workers(original, settings, on_error)),
     )
+
+
+def watch_once_compiling(settings: Mapping[str, Any]) -> None:
+    """Start a watch in this spawned process when it imports `torch._dynamo`; one that compiles nothing pays nothing."""
+
+    def start() -> None:
+        try:
+            from dynx.session import watch_child_process
+
+            watch_child_process(**settings)
+        except Exception as error:  # noqa: BLE001 - the import in the program goes on
+            sys.stderr.write(f"dynx does not watch this child: {type(error).__name__}: {error}\n")
+
+    on_import("torch._dynamo", start)
 
 
 class _StartWatch:

@@ -114,6 +114,30 @@ if __name__ == "__main__":
     assert run.end["outcome"] == "finished"
 
 
+@pytest.mark.parametrize("imports", ["", "import torch"])
+def test_spawned_child_process_that_compiles_nothing_pays_nothing(program, shell, tmp_path, imports):
+    """Workers of a DataLoader are such children: they neither import Dynamo, nor dynx's watch, nor write a file."""
+    source = f"""
+import multiprocessing
+import sys
+
+def work(queue):
+    {imports or "pass"}
+    queue.put([name for name in ("torch", "torch._dynamo", "dynx.session") if name in sys.modules])
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    queue = context.SimpleQueue()
+    child = context.Process(target=work, args=(queue,))
+    child.start()
+    print(queue.get())
+    child.join()
+"""
+    done = shell("-m", "dynx", "run", "--out", "run.dynx", program(source))
+    assert done.stdout == f"{['torch'] if imports else []}\n"
+    assert [path.name for path in tmp_path.glob("*.dynx")] == ["run.dynx"]
+
+
 def test_spawned_child_process_that_cannot_import_dynx_runs_without_a_watch(program, shell, tmp_path):
     """The parent pickles an entry that starts a watch in the child; it must not fail if the child cannot import dynx."""
     source = """
@@ -125,7 +149,7 @@ def work(queue):
 
 if __name__ == "__main__":
     import dynx._child_processes as spawned
-    spawned._START_WATCH = spawned._START_WATCH.replace("try:", "sys.modules['dynx.session'] = None\\ntry:")
+    spawned._START_WATCH = spawned._START_WATCH.replace("try:", "sys.modules['dynx._child_processes'] = None\\ntry:")
     import dynx
     with dynx.watch(out="other.dynx"):
         context = multiprocessing.get_context("spawn")

@@ -1,0 +1,59 @@
+"""Call a function as soon as a module has been imported, without importing it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+
+def on_import(name: str, call: Callable[[], None]) -> None:
+    """Call a function once, right after a module has been imported for the first time; now if it has been already."""
+    if name in sys.modules:
+        call()
+    else:
+        sys.meta_path.insert(0, _Finder(name, call))
+
+
+class _Finder(MetaPathFinder):
+    """Finds one module as the other finders do, and lets its loader call a function afterwards."""
+
+    def __init__(self, name: str, call: Callable[[], None]) -> None:
+        self._name, self._call = name, call
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname != self._name:
+            return None
+        others = (finder for finder in tuple(sys.meta_path) if finder is not self and hasattr(finder, "find_spec"))
+        found = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((spec for spec in found if spec is not None), None)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _CallingLoader(spec.loader, self)
+        return spec
+
+    def imported(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            self._call()
+
+
+class _CallingLoader(Loader):
+    """Loads a module with its own loader, which the module shows afterwards as if nothing else had been there."""
+
+    def __init__(self, loader: Any, finder: _Finder) -> None:
+        self._loader, self._finder = loader, finder
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        module: ModuleType | None = self._loader.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        spec = module.__spec__
+        if spec is not None:
+            spec.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._finder.imported()
