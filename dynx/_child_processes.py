@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dynx._handle import Handle
-from dynx._on_import import on_import
 from dynx._torch.hooks import After, HookPoint, Subscription, Wrapping, subscribe, wrap
 from dynx.errors import DynxError
 
@@ -37,16 +36,24 @@ _POPEN = HookPoint(
     "subprocess", "subprocess:Popen.__init__", ("self", "args"), purpose="distributed workers that a launcher starts"
 )
 _FOLDER = str(Path(__file__).parent.parent)
-# Runs in a spawned child process; where dynx cannot be imported, the child continues unwatched. multiprocessing has not set
-# `sys.path` yet and replaces all of it right after this code.
+# Runs in a spawned child process, which is watched once it imports what compiles; where dynx cannot be imported, the child
+# continues unwatched. multiprocessing has not set `sys.path` yet and replaces all of it right after this code.
 _START_WATCH = """
 import sys
 sys.path.insert(0, {folder!r})
-try:
-    from dynx._child_processes import watch_once_compiling
-    watch_once_compiling({settings!r})
-except Exception as error:
+def tell(error):
     print(f"dynx does not watch this child: {{type(error).__name__}}: {{error}}", file=sys.stderr)
+def start():
+    try:
+        from dynx.session import watch_child_process
+        watch_child_process(**{settings!r})
+    except Exception as error:
+        tell(error)
+try:
+    from dynx._on_import import on_import
+    on_import("torch._dynamo", start)
+except Exception as error:
+    tell(error)
 """
 # Runs in a distributed worker; if the watch cannot start, the process executes the launcher's original command instead.
 _RUN_WORKER = """
@@ -109,20 +116,6 @@ def watch_children(settings: Callable[[], ChildSettings], on_error: OnError) -> 
         subscribe(_SPAWN, before, on_error=on_error),
         wrap(_POPEN, lambda original: _watching_workers(original, settings, on_error)),
     )
-
-
-def watch_once_compiling(settings: Mapping[str, Any]) -> None:
-    """Start a watch in this spawned process when it imports `torch._dynamo`; one that compiles nothing pays nothing."""
-
-    def start() -> None:
-        try:
-            from dynx.session import watch_child_process
-
-            watch_child_process(**settings)
-        except Exception as error:  # noqa: BLE001 - the import in the program goes on
-            sys.stderr.write(f"dynx does not watch this child: {type(error).__name__}: {error}\n")
-
-    on_import("torch._dynamo", start)
 
 
 class _StartWatch:

@@ -13,12 +13,12 @@ from dynx._doctor import canaries
 from dynx._torch import hooks
 from dynx._torch.capabilities import (
     ATTRIBUTES,
-    CUDA_ATTRIBUTES,
     HOOK_POINTS,
     OPTIONAL_ATTRIBUTES,
     capabilities,
     hook_point,
 )
+from dynx._torch.cuda_attributes import CUDA_ATTRIBUTES
 from dynx.cli import main
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from dynx._torch.cuda_attributes import CUDA_ATTRIBUTES
 from dynx._torch.hooks import HookPoint, owner_of, parameters_of
 from dynx.errors import UnsupportedTorch
 
@@ -398,22 +399,6 @@ OPTIONAL_ATTRIBUTES: Mapping[str, tuple[str, str]] = {
         "torch._dynamo.config:_make_closure_patcher",
         "dynx.compile(recompile_limit=...) where torch has no isolate_recompiles",
     ),
-}
-
-# attributes that builds without CUDA may lack: not part of the snapshots, which do not depend on the build
-CUDA_ATTRIBUTES: Mapping[str, tuple[str, str]] = {
-    "replay": ("torch._C:_CUDAGraph.replay", "CUDA graphs on a GPU: replays without the wrapper in Python"),
-    "raw_stream": ("torch._C:_cuda_getCurrentRawStream", "CUDA graphs on a GPU: the current stream"),
-    "current_device": ("torch._C:_cuda_getDevice", "CUDA graphs on a GPU: the current device"),
-    "pool_begin": ("torch._C:_cuda_beginAllocateCurrentThreadToPool", "CUDA graphs on a GPU: memory pools"),
-    "pool_end": ("torch._C:_cuda_endAllocateToPool", "CUDA graphs on a GPU: memory pools"),
-    "pool_release": ("torch._C:_cuda_releasePool", "CUDA graphs on a GPU: memory pools"),
-    "memory_segments": ("torch._C:_cuda_memorySnapshot", "CUDA graphs on a GPU: memory pools, and pointers among parameters"),
-    "clear_workspaces": ("torch._C:_cuda_clearCublasWorkspaces", "CUDA graphs on a GPU: workspaces that are freed meanwhile"),
-    "addresses_equal": ("torch._C:_tensors_data_ptrs_at_indices_equal", "CUDA graphs on a GPU: comparison of addresses"),
-    "forbid_access": ("torch._C:_set_storage_data_ptr_access_error_msg", "CUDA graphs on a GPU: overwritten outputs"),
-    "storage_at": ("torch._C:_construct_storage_from_data_pointer", "CUDA graphs on a GPU: addresses that a graph stores"),
-    "storage_use_count": ("torch._C:_storage_Use_Count", "CUDA graphs on a GPU: overwritten outputs"),
 }
 
 _VARIABLES = ("profile", "profile_at_start")  # None until torch compiles

@@ -149,7 +149,7 @@ def work(queue):
 
 if __name__ == "__main__":
     import dynx._child_processes as spawned
-    spawned._START_WATCH = spawned._START_WATCH.replace("try:", "sys.modules['dynx._child_processes'] = None\\ntry:")
+    spawned._START_WATCH = spawned._START_WATCH.replace("dynx._on_import", "dynx._missing")
     import dynx
     with dynx.watch(out="other.dynx"):
         context = multiprocessing.get_context("spawn")

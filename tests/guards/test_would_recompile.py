@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import cProfile
 import enum
-import functools
 import gc
 import operator
 import random
@@ -15,8 +14,6 @@ import weakref
 import pytest
 import torch
 from sampled import sampled
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import dynx
 from dynx import guards
@@ -339,92 +336,6 @@ def test_reasons_name_the_enum_member_that_torch_keeps_by_its_address():
     compiled(torch.ones(3), Mode.UP)
     (reason,) = dynx.would_recompile(compiled, torch.ones(3), Mode.DOWN).reasons
     assert (reason.expected, reason.got) == ("Mode.UP", "Mode.DOWN")
-
-
-class Watching(TorchDispatchMode):
-    """A mode as users write them, under which torch compiles nothing."""
-
-    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
-        return operator(*args, **(kwargs or {}))
-
-
-class Infra(Watching):
-    @classmethod
-    def ignore_compile_internals(cls):
-        return True
-
-
-@pytest.mark.parametrize(("mode", "compiles"), [(Watching, False), (Infra, True), (FakeTensorMode, True)])
-def test_would_recompile_under_a_dispatch_mode(mode, compiles):
-    counting = Counting()
-    compiled = torch.compile(lambda x: x + 1, backend=counting, dynamic=False)
-    compiled(torch.ones(3))
-    with mode() as active:
-        x = active.from_tensor(torch.ones(4)) if mode is FakeTensorMode else torch.ones(4)
-        verdict = dynx.would_recompile(compiled, x)
-        compiled(x)
-    assert (verdict.outcome == "recompile") == compiles == (counting.compiled == 2)
-    assert compiles or verdict.why == "a TorchDispatchMode is active, under which torch compiles nothing"
-
-
-def test_would_recompile_knows_torch_dynamo_config_disable():
-    compiled = torch.compile(lambda x: x + 1, backend="eager", dynamic=False)
-    with torch._dynamo.config.patch(disable=True):
-        verdict = dynx.would_recompile(compiled, torch.ones(3))
-    assert (verdict.outcome, verdict.why) == ("eager", "torch._dynamo.config.disable is set")
-
-
-def test_would_recompile_names_the_forward_hooks_that_it_cannot_predict():
-    """torch compiles a hook by itself, when it is called."""
-    net, counting = Net(), Counting()
-    compiled = torch.compile(net, backend=counting)
-    compiled(torch.ones(2, 3))
-
-    def doubled(module, args, output):
-        return output * 2
-
-    net.register_forward_hook(doubled)
-    verdict = dynx.would_recompile(compiled, torch.ones(2, 3))
-    assert verdict.hit
-    assert [each.rpartition(".")[2] for each in verdict.unknown] == ["doubled"]
-    compiled(torch.ones(2, 3))
-    assert counting.compiled == 2
-
-
-def compiled_class(base):
-    class Made(base):
-        def forward(self, x):
-            return x * 2
-
-        if base is object:
-            __call__ = forward
-
-    return torch.compile(Made, backend="eager", dynamic=False)
-
-
-@pytest.mark.parametrize("base", [object, torch.nn.Module])
-def test_would_recompile_accepts_instances_of_a_compiled_class(base):
-    instance = compiled_class(base)()
-    assert dynx.would_recompile(instance, torch.ones(3)).outcome == "compile"
-    instance(torch.ones(3))
-    assert dynx.would_recompile(instance, torch.ones(3)).hit
-    assert dynx.would_recompile(instance, torch.ones(4)).outcome == "recompile"
-
-
-def test_would_recompile_accepts_partials_of_compiled_functions():
-    compiled = torch.compile(lambda x, n, k=1: x * n * k, backend="eager", dynamic=False)
-    compiled(torch.ones(3), 2, k=3)
-    assert dynx.would_recompile(functools.partial(functools.partial(compiled, torch.ones(3)), k=3), 2).hit
-    assert not dynx.would_recompile(functools.partial(compiled, n=3), torch.ones(3), k=3).hit
-
-
-@pytest.mark.parametrize("wrap", [torch.no_grad(), lambda f: functools.wraps(f)(lambda x: f(x))], ids=["no_grad", "wraps"])
-def test_would_recompile_returns_unknown_for_wrappers_of_compiled_functions(wrap):
-    """Their code runs first, and decides which arguments and which state the compiled function gets."""
-    wrapper = wrap(torch.compile(lambda x: x + 1, backend="eager"))
-    verdict = dynx.would_recompile(wrapper, torch.ones(3))
-    assert verdict.outcome == "unknown"
-    assert "is a wrapper, whose code runs before the compiled function that it wraps" in verdict.why
 
 
 def test_generators_make_would_recompile_return_unknown():
