@@ -32,9 +32,9 @@ def measured_with(folder: Path) -> dict[str, float]:
     process = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     if process.returncode:
         sys.exit(f"{HERE / 'host_calls.py'} failed with the dynx in {folder}\n{process.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
-    replay = found.pop("replay")
-    return {name: time - replay for name, time in found.items()}
+    times: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
+    replay = times.pop("replay")
+    return {name: time - replay for name, time in times.items()}
 
 
 def main() -> int:
@@ -46,8 +46,8 @@ def main() -> int:
     pairs = []
     for number in range(options.pairs):
         turns = [HERE.parent, options.before.resolve()]
-        found = {folder: measured_with(folder) for folder in (turns if number % 2 else reversed(turns))}
-        pairs.append([found[folder] for folder in turns])
+        times = {folder: measured_with(folder) for folder in (turns if number % 2 else reversed(turns))}
+        pairs.append([times[folder] for folder in turns])
     rows = []
     for name in pairs[0][0]:
         differences = [now[name] - before[name] for now, before in pairs]

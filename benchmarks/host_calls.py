@@ -26,7 +26,7 @@ Call = Callable[[], object]
 
 def mlp(layers: int = 4) -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(*(each for _ in range(layers) for each in (nn.Linear(64, 64), nn.ReLU()))).to(DEVICE)
+    return nn.Sequential(*(layer for _ in range(layers) for layer in (nn.Linear(64, 64), nn.ReLU()))).to(DEVICE)
 
 
 class Loss(nn.Module):
@@ -108,7 +108,7 @@ def main() -> None:
     for _ in range(rounds):
         for name, call in calls.items():
             times[name].append(microseconds(call))
-    print(json.dumps({name: statistics.median(each) for name, each in times.items()}))
+    print(json.dumps({name: statistics.median(samples) for name, samples in times.items()}))
 
 
 if __name__ == "__main__":

@@ -47,12 +47,12 @@ class Nothing(torch.autograd.Function):
 
 def recorded_inside(before: set[int]) -> RecordedFunction:
     """Return the recorded function that was made since; `torch.compile` keeps it to itself."""
-    (found,) = [each for each in gc.get_objects() if type(each) is RecordedFunction and id(each) not in before]
-    return found
+    (function,) = (function for function in recorded_functions() if id(function) not in before)
+    return function
 
 
-def known_functions() -> set[int]:
-    return {id(each) for each in gc.get_objects() if type(each) is RecordedFunction}
+def recorded_functions() -> list[RecordedFunction]:
+    return [value for value in gc.get_objects() if type(value) is RecordedFunction]
 
 
 def fast_path_parts(function: RecordedFunction, bare: Call, *calls: Sequence[torch.Tensor]) -> list[Part]:
@@ -70,40 +70,43 @@ def fast_path_parts(function: RecordedFunction, bare: Call, *calls: Sequence[tor
     ]
 
 
-def patched() -> tuple[str, Call, list[Part]]:
-    model, x = mlp(LAYERS).requires_grad_(False), torch.randn(8, 64, device=DEVICE)
-    run = cudagraphs.fast_path(model, config=config(inputs="patch"))
-    calls = [[x], [x.clone()]]
+def in_turn(run: Callable[..., Any], calls: Sequence[Sequence[torch.Tensor]]) -> Call:
+    """Return a function that calls with each of these arguments in turn, after calls that record."""
     turns = itertools.cycle(calls)
     call = torch.no_grad()(lambda: run(*next(turns)))
     for _ in range(6):
         call()
+    return call
+
+
+def patched() -> tuple[str, Call, list[Part]]:
+    model, x = mlp(LAYERS).requires_grad_(False), torch.randn(8, 64, device=DEVICE)
+    run = cudagraphs.fast_path(model, config=config(inputs="patch"))
+    calls = [[x], [x.clone()]]
+    call = in_turn(run, calls)
     return "patched inputs", call, fast_path_parts(run, bare_replay(model, x), *calls)
 
 
 def swapped() -> tuple[str, Call, list[Part]]:
     model, x = mlp(LAYERS).requires_grad_(False), torch.randn(8, 64, device=DEVICE)
     names = [name for name, _ in model.named_parameters()]
-    calls = [[*(each.detach().clone() for each in model.parameters()), x] for _ in range(2)]
+    calls = [[*(param.detach().clone() for param in model.parameters()), x] for _ in range(2)]
 
-    def call_with(*given: torch.Tensor) -> Any:
-        return torch.func.functional_call(model, dict(zip(names, given[:-1], strict=True)), given[-1:])
+    def call_with(*args: torch.Tensor) -> Any:
+        return torch.func.functional_call(model, dict(zip(names, args[:-1], strict=True)), args[-1:])
 
     run = cudagraphs.fast_path(call_with, config=config(inputs="patch"))
-    turns = itertools.cycle(calls)
-    call = torch.no_grad()(lambda: run(*next(turns)))
-    for _ in range(6):
-        call()
+    call = in_turn(run, calls)
     return "40 parameters swapped", call, fast_path_parts(run, bare_replay(model, x), *calls)
 
 
 def in_place() -> tuple[str, Call, list[Part]]:
-    loss, x, before = Loss(mlp(LAYERS)), torch.randn(8, 64, device=DEVICE), known_functions()
+    loss, x, before = Loss(mlp(LAYERS)), torch.randn(8, 64, device=DEVICE), set(map(id, recorded_functions()))
     run, parameters = compiled(loss, gradients="in_place"), list(loss.parameters())
 
     def clear() -> None:
-        for each in parameters:
-            each.grad = None
+        for param in parameters:
+            param.grad = None
 
     def step() -> None:
         clear()
@@ -119,15 +122,15 @@ def in_place() -> tuple[str, Call, list[Part]]:
     plain = Loss(mlp(LAYERS))
     at_once = torch.compile(plain, backend=lambda graph, inputs: lambda *args: (result,))
     at_once(x)
-    anchor, given = torch.zeros((), requires_grad=True), [each.grad for each in parameters]
+    anchor, gradients = torch.zeros((), requires_grad=True), [param.grad for param in parameters]
 
     def assign() -> None:
-        for each, gradient in zip(parameters, given, strict=True):
-            each.grad = gradient
+        for param, gradient in zip(parameters, gradients, strict=True):
+            param.grad = gradient
 
-    owner = next(each for each in gc.get_objects() if type(each) is GradsInPlace and each._recorded is function)
+    owner = next(value for value in gc.get_objects() if type(value) is GradsInPlace and value._recorded is function)
     owner.static_args = list(parameters)
-    arguments = next(each for each in ([x], []) if match(tuple(each), {}) is not None)
+    arguments = next(args for args in ([x], []) if match(tuple(args), {}) is not None)
     return (
         "a step with gradients in place",
         step,

@@ -28,8 +28,8 @@ class _Finder(MetaPathFinder):
         if fullname != self._name:
             return None
         others = (finder for finder in tuple(sys.meta_path) if finder is not self and hasattr(finder, "find_spec"))
-        found = (finder.find_spec(fullname, path, target) for finder in others)
-        spec = next((spec for spec in found if spec is not None), None)
+        specs = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((spec for spec in specs if spec is not None), None)
         if spec is not None and spec.loader is not None:
             spec.loader = _CallingLoader(spec.loader, self)
         return spec
@@ -45,6 +45,9 @@ class _CallingLoader(Loader):
 
     def __init__(self, loader: Any, finder: _Finder) -> None:
         self._loader, self._finder = loader, finder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)  # for those who only look at the spec, and import nothing
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         module: ModuleType | None = self._loader.create_module(spec)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import inspect
 import sys
 
@@ -34,6 +34,15 @@ def test_the_module_is_as_without_it(module):
     imported = importlib.import_module(module)
     assert type(imported.__loader__).__module__ == type(imported.__spec__.loader).__module__ != "dynx._on_import"
     assert inspect.getsource(imported) == "VALUE = 3\n"
+
+
+def test_who_only_looks_for_the_module_sees_its_loader(module):
+    calls = []
+    on_import(module, lambda: calls.append(1))
+    assert importlib.util.find_spec(module).loader.get_source(module) == "VALUE = 3\n"
+    assert calls == []
+    importlib.import_module(module)
+    assert calls == [1]
 
 
 def test_the_function_is_called_at_once_where_the_module_is_imported_already(module):

@@ -65,9 +65,9 @@ def act(arguments: argparse.Namespace) -> int:
         raise UnknownRule(f"no rule has the id {unknown[0]}\n  list all rules: dynx rule")
     run = Run.load(arguments.file)  # prints a warning for each problem
     if run.problems or run.unknown:
-        kinds = sorted({str(record.get("type")) for record in run.unknown})
-        why = f"it has records of an unknown kind, {', '.join(kinds)}: upgrade dynx" if kinds else "it is damaged"
-        print(f"UNREADABLE {arguments.file}: {run.problems[0] if run.problems else why}\n  nothing was checked")
+        kinds = ", ".join(sorted({str(record.get("type")) for record in run.unknown}))
+        why = run.problems[0] if run.problems else f"it has records of an unknown kind, {kinds}: upgrade dynx"
+        print(f"UNREADABLE {arguments.file}: {why}\n  nothing was checked")
         return _UNREADABLE
     failures = [
         f"{name.replace('_', ' ')}: {len(getattr(run, name))}, at most {limit} allowed"

@@ -230,7 +230,8 @@ class ComptimeContext:
             name: the name in the guard tree and, with both values, in the reasons of a recompile.
 
         Raises:
-            ComptimeFailed: the value cannot be compared later: it cannot be copied, or does not equal its copy (nan).
+            ComptimeFailed: the value cannot be compared later: it cannot be copied, or does not equal its copy (nan);
+                or two calls in a row return different values.
         """
         self._before_change()
         value = fn()
@@ -241,11 +242,13 @@ class ComptimeContext:
                 f"guard_on({name!r}): the value of fn() cannot be copied for comparison: {type(error).__name__}: {error}\n"
                 "  return a number, str, or a container of them"
             ) from error
-        if not _is_equal(fn(), expected):
+        if not _is_equal(value, expected):
             raise ComptimeFailed(
                 f"guard_on({name!r}): the value of fn(), {show_value(value)}, does not equal its copy\n"
                 "  return a number that is not nan, a str, or a container of them"
             )
+        if not _is_equal(fn(), expected):
+            raise ComptimeFailed(f"guard_on({name!r}): fn() returns another value in each call\n  return what changes seldom")
         shape_facts.guard_on(self._tx, name, fn, expected, show_value(value))
         remember(name, fn)
         return value

@@ -84,15 +84,15 @@ print("parent")
     assert len(load(child).compiles) == 1
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_spawned_child_process_writes_its_own_run_file(program, shell, tmp_path, method):
-    source = f"""
+def starting(work, method="spawn", imports=""):
+    """Return a program that starts a child process, prints what the child puts into the queue, and the child's exit code."""
+    return f"""
 import multiprocessing
-import torch
+import sys
+{imports}
 
 def work(queue):
-    torch.compile(lambda x: x * 3, backend="eager")(torch.ones(3))
-    queue.put("child")
+    {work}
 
 if __name__ == "__main__":
     context = multiprocessing.get_context("{method}")
@@ -103,6 +103,13 @@ if __name__ == "__main__":
     child.join()
     print(child.exitcode)
 """
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_spawned_child_process_writes_its_own_run_file(program, shell, tmp_path, method):
+    work = """torch.compile(lambda x: x * 3, backend="eager")(torch.ones(3))
+    queue.put("child")"""
+    source = starting(work, method, "import torch")
     done = shell("-m", "dynx", "run", "--out", "run.dynx", program(source))
     assert done.stdout == "child\n0\n"
     assert done.stderr.count("saved:") == 1, "the child must not report"
@@ -117,24 +124,11 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("imports", ["", "import torch"])
 def test_spawned_child_process_that_compiles_nothing_pays_nothing(program, shell, tmp_path, imports):
     """Workers of a DataLoader are such children: they neither import Dynamo, nor dynx's watch, nor write a file."""
-    source = f"""
-import multiprocessing
-import sys
-
-def work(queue):
-    {imports or "pass"}
-    queue.put([name for name in ("torch", "torch._dynamo", "dynx.session") if name in sys.modules])
-
-if __name__ == "__main__":
-    context = multiprocessing.get_context("spawn")
-    queue = context.SimpleQueue()
-    child = context.Process(target=work, args=(queue,))
-    child.start()
-    print(queue.get())
-    child.join()
-"""
+    names = """[name for name in ("torch", "torch._dynamo", "dynx.session") if name in sys.modules]"""
+    source = starting(f"""{imports or "pass"}
+    queue.put({names})""")
     done = shell("-m", "dynx", "run", "--out", "run.dynx", program(source))
-    assert done.stdout == f"{['torch'] if imports else []}\n"
+    assert done.stdout == f"{['torch'] if imports else []}\n0\n"
     assert [path.name for path in tmp_path.glob("*.dynx")] == ["run.dynx"]
 
 

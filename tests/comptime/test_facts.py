@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -216,6 +217,17 @@ def test_ctx_guard_on_refuses_values_that_do_not_equal_their_copy(read):
         return x + 1
 
     with pytest.raises(ComptimeFailed, match=r"guard_on\('value'\): the value of fn\(\), .*, does not equal its copy"):
+        compiled(f)(torch.ones(1))
+
+
+def test_ctx_guard_on_refuses_functions_that_return_another_value_in_each_call():
+    numbers = itertools.count()
+
+    def f(x):
+        comptime(lambda ctx: ctx.guard_on(lambda: next(numbers), name="number"))
+        return x + 1
+
+    with pytest.raises(ComptimeFailed, match=r"guard_on\('number'\): fn\(\) returns another value in each call"):
         compiled(f)(torch.ones(1))
 
 

@@ -18,8 +18,8 @@ FAULTS = (
     Fault(
         "later backward passes use gradient accumulators of the stream of a capture",
         "_functions/forward_backward.py",
-        "renew_accumulators(used_themselves)  # those",
-        "list(used_themselves)  # those",
+        "renew_accumulators(not_replaced)  # those",
+        "list(not_replaced)  # those",
         "test_two_threads.py",
         needs_cuda=True,
     ),

@@ -57,26 +57,26 @@ class TooSlow(Exception):
 
 def sample(folder: Path, number: int) -> bytes:
     """Return the bytes of a run file with random records, of which `dynx assert` finds nothing wrong."""
-    found: list[Any] = []
+    events: list[Any] = []
 
     @seed(number)
     @settings(max_examples=25, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck), deadline=None)
     @given(st.lists(records, min_size=5, max_size=30))
-    def draw(events: list[Any]) -> None:
-        found.extend(event for event in events if getattr(event, "outcome", "") != "failed")
+    def draw(drawn: list[Any]) -> None:
+        events.extend(event for event in drawn if getattr(event, "outcome", "") != "failed")
 
     draw()
     here = Location("train.py", 41, "main")
-    kept = [Compile(0, "0/0", here, "compiled", 1.5), *random.Random(number).sample(found, 40)]
+    kept = [Compile(0, "0/0", here, "compiled", 1.5), *random.Random(number).sample(events, 40)]
     path = folder / "sample.dynx"
     Run(tuple(kept), HEADER, {"seconds": 3.0, "outcome": "finished"}).save(path)
     return path.read_bytes()
 
 
-def places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def paths_in(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return the paths of all values in JSON data."""
     items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    return [path, *(place for key, value in items for place in places(value, (*path, key)))]
+    return [path, *(inner for key, value in items for inner in paths_in(value, (*path, key)))]
 
 
 def with_value(data: Any, path: tuple[Any, ...], value: Any) -> Any:
@@ -87,17 +87,17 @@ def with_value(data: Any, path: tuple[Any, ...], value: Any) -> Any:
     return copy
 
 
-def changed_value(chance: random.Random, lines: list[bytes]) -> None:
-    """Give a value of a record, the header or the end another value; or a text that a terminal or browser would interpret."""
-    index = chance.randrange(len(lines))
+def changed_value(rng: random.Random, lines: list[bytes]) -> None:
+    """Replace a value of a record, the header or the end line, perhaps by a text that a terminal or browser would interpret."""
+    index = rng.randrange(len(lines))
     data = json.loads(lines[index])
-    path = chance.choice(places(data)[1:] or [()])
-    lines[index] = json.dumps(with_value(data, path, chance.choice(TEXTS + VALUES))).encode()
+    path = rng.choice(paths_in(data)[1:] or [()])
+    lines[index] = json.dumps(with_value(data, path, rng.choice(TEXTS + VALUES))).encode()
 
 
-def changed_texts(chance: random.Random, lines: list[bytes]) -> None:
+def changed_texts(rng: random.Random, lines: list[bytes]) -> None:
     """Replace all texts but the kinds of records, and leave out the checksum: the file is whole, and hostile."""
-    text = chance.choice(TEXTS)
+    text = rng.choice(TEXTS)
 
     def replaced(data: Any) -> Any:
         if isinstance(data, dict):
@@ -107,42 +107,42 @@ def changed_texts(chance: random.Random, lines: list[bytes]) -> None:
     lines[:] = [json.dumps(replaced(json.loads(line))).encode() for line in lines]
 
 
-def changed_bytes(chance: random.Random, lines: list[bytes]) -> None:
-    index = chance.randrange(len(lines))
+def changed_bytes(rng: random.Random, lines: list[bytes]) -> None:
+    index = rng.randrange(len(lines))
     line = bytearray(lines[index])
-    for _ in range(chance.randrange(1, 4)):
-        line[chance.randrange(len(line))] = chance.randrange(256)
+    for _ in range(rng.randrange(1, 4)):
+        line[rng.randrange(len(line))] = rng.randrange(256)
     lines[index] = bytes(line)
 
 
-def cut(chance: random.Random, lines: list[bytes]) -> None:
-    index = chance.randrange(len(lines))
-    lines[index] = lines[index][: chance.randrange(len(lines[index]))]
+def cut(rng: random.Random, lines: list[bytes]) -> None:
+    index = rng.randrange(len(lines))
+    lines[index] = lines[index][: rng.randrange(len(lines[index]))]
 
 
-def removed(chance: random.Random, lines: list[bytes]) -> None:
-    del lines[chance.randrange(len(lines))]
+def removed(rng: random.Random, lines: list[bytes]) -> None:
+    del lines[rng.randrange(len(lines))]
 
 
-def repeated(chance: random.Random, lines: list[bytes]) -> None:
-    lines.insert(chance.randrange(len(lines)), chance.choice(lines))
+def repeated(rng: random.Random, lines: list[bytes]) -> None:
+    lines.insert(rng.randrange(len(lines)), rng.choice(lines))
 
 
-def swapped(chance: random.Random, lines: list[bytes]) -> None:
-    first, second = chance.sample(range(len(lines)), 2)
+def swapped(rng: random.Random, lines: list[bytes]) -> None:
+    first, second = rng.sample(range(len(lines)), 2)
     lines[first], lines[second] = lines[second], lines[first]
 
 
-def unknown_kind(chance: random.Random, lines: list[bytes]) -> None:
-    lines.insert(len(lines) - 1, json.dumps({"type": chance.choice(["hologram", None, 3, "", []]), "size": 1}).encode())
+def unknown_kind(rng: random.Random, lines: list[bytes]) -> None:
+    lines.insert(len(lines) - 1, json.dumps({"type": rng.choice(["hologram", None, 3, "", []]), "size": 1}).encode())
 
 
-def newer(chance: random.Random, lines: list[bytes]) -> None:
-    lines[0] = json.dumps({**json.loads(lines[0]), "dynx_run": chance.choice([2, "2", None, 1.5, 10**30])}).encode()
+def newer(rng: random.Random, lines: list[bytes]) -> None:
+    lines[0] = json.dumps({**json.loads(lines[0]), "dynx_run": rng.choice([2, "2", None, 1.5, 10**30])}).encode()
 
 
-def nested(chance: random.Random, lines: list[bytes]) -> None:
-    index, depth = chance.randrange(len(lines)), chance.choice([100, 600, 900, 20_000])
+def nested(rng: random.Random, lines: list[bytes]) -> None:
+    index, depth = rng.randrange(len(lines)), rng.choice([100, 600, 900, 20_000])
     data = json.loads(lines[index])
     data["extra_field"] = 0
     lines[index] = json.dumps(data).replace('"extra_field": 0', f'"extra_field": {"[" * depth}{"]" * depth}').encode()
@@ -222,7 +222,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     signal.signal(signal.SIGALRM, _raise)
-    chance, found, began = random.Random(options.seed), Counter[str](), time.monotonic()
+    rng, problems, began = random.Random(options.seed), Counter[str](), time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for number in range(options.mutants):
@@ -231,9 +231,9 @@ def main() -> int:
                 if (problem := problems_of(folder / "sample.dynx", "assert", folder / "out", (0,))) is not None:
                     sys.exit(f"the sample is no good run: {problem}")
             lines = list(lines_of_sample)
-            mutation = chance.choice(MUTATIONS)
-            mutation(chance, lines)
-            file = folder / f"{chance.choice(['run', '[red]run', 'r[x]'])}.dynx"
+            mutation = rng.choice(MUTATIONS)
+            mutation(rng, lines)
+            file = folder / f"{rng.choice(['run', '[red]run', 'r[x]'])}.dynx"
             file.write_bytes(b"\n".join(lines) + b"\n")
             is_changed = lines != lines_of_sample
             for view in VIEWS:
@@ -243,17 +243,17 @@ def main() -> int:
                 if (problem := problems_of(file, view, folder / "out", codes)) is not None:
                     kept = Path(tempfile.gettempdir()) / f"mutant-{options.seed}-{number}.dynx"
                     kept.write_bytes(file.read_bytes())
-                    found[f"{view}: {problem.strip().splitlines()[-1][:150]}"] += 1
-                    if found[f"{view}: {problem.strip().splitlines()[-1][:150]}"] == 1:
+                    problems[f"{view}: {problem.strip().splitlines()[-1][:150]}"] += 1
+                    if problems[f"{view}: {problem.strip().splitlines()[-1][:150]}"] == 1:
                         print(f"mutant {number} ({mutation.__name__}), {view}, kept as {kept}\n{problem[-1500:]}")
             file.unlink()
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     seconds = time.monotonic() - began
-    total = sum(found.values())
+    total = sum(problems.values())
     print(f"{options.mutants} mutants, {len(VIEWS)} views each, {seconds:.0f} s, {megabytes:.0f} MiB: {total} problems")
-    for problem, count in found.most_common():
+    for problem, count in problems.most_common():
         print(f"{count:5}  {problem}")
-    return int(bool(found) or megabytes * 2**20 > GIGABYTE)
+    return int(bool(problems) or megabytes * 2**20 > GIGABYTE)
 
 
 if __name__ == "__main__":

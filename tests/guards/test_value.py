@@ -182,6 +182,7 @@ SAME = {
     "name": lambda: "inductor",
     "function": lambda: backend,
     "lambda": lambda: lambda gm, inputs: gm.forward,
+    "lambda that calls eval() of the module": lambda: lambda gm, inputs: gm.eval().forward,
     "lambda that reads globals": lambda: lambda gm, inputs: reads_globals(gm, inputs),
     "partial": lambda: functools.partial(backend, level=1),
     "partial of a partial": lambda: functools.partial(functools.partial(backend, level=1), extra="a"),

@@ -14,6 +14,7 @@ import weakref
 import pytest
 import torch
 from sampled import sampled
+from support.models import Net
 
 import dynx
 from dynx import guards
@@ -244,15 +245,6 @@ def test_would_recompile_returns_eager_at_a_per_backend_limit():
     for n in (2, 3):
         compiled(torch.ones(3), n)
     assert dynx.would_recompile(compiled, torch.ones(3), 4).outcome == "eager"
-
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = torch.nn.Linear(3, 3)
-
-    def forward(self, x, scale=1):
-        return self.linear(x) * scale
 
 
 @pytest.mark.parametrize("compile", [torch.compile, dynx.compile], ids=["torch", "dynx"])

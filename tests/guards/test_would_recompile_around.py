@@ -6,19 +6,11 @@ import functools
 
 import pytest
 import torch
+from support.models import Net
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dynx
-
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = torch.nn.Linear(3, 3)
-
-    def forward(self, x, scale=1):
-        return self.linear(x) * scale
 
 
 class Watching(TorchDispatchMode):

@@ -26,3 +26,14 @@ def batch_norm_mlp(device, dropout=0.0):
     torch.manual_seed(0)
     layers = nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, 2)
     return nn.Sequential(*layers).to(device)
+
+
+class Net(nn.Module):
+    """A layer whose result is multiplied by a number."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x, scale=1):
+        return self.linear(x) * scale

@@ -21,8 +21,8 @@ def segments() -> list[Mapping[str, Any]]:
     """
     from torch import _C
 
-    found: list[Mapping[str, Any]] = _C._cuda_memorySnapshot(None)["segments"]
-    return found
+    snapshot: list[Mapping[str, Any]] = _C._cuda_memorySnapshot(None)["segments"]
+    return snapshot
 
 
 def clear_workspaces() -> None:

@@ -65,8 +65,8 @@ class ForwardBackward:
         self._parameters = [param for _, param in gradients.parameters]
         _refuse_mutations(plan, self._needs)
         needs = [tensor.requires_grad for tensor in tensors]
-        used_themselves = [param for param in self._parameters if not may_be_replaced(param)]
-        renew_accumulators(used_themselves)
+        not_replaced = [param for param in self._parameters if not may_be_replaced(param)]
+        renew_accumulators(not_replaced)
         self._tape = AutogradTape(call, needs, gradients.leaves, self._parameters, runs_again=gradients.in_place)
         plan = replace(plan, is_differentiated=True)
         self._forward = Recording(self._tape.forward, plan, config, runtime, tensors, runtime.new_pool("forward pass"))
@@ -74,7 +74,7 @@ class ForwardBackward:
         self._backward = self._record_backward() if self._tape.results else None
         if not gradients.in_place:
             self._tape.release()
-        renew_accumulators(used_themselves)  # those of the capture belong to its stream, which later backward passes would use
+        renew_accumulators(not_replaced)  # those of the capture belong to its stream, which later backward passes would use
         self._results = list(self._tape.results.items())
         self._adding: Recording | None = None  # a backward recording that adds to gradients
         self._anchor = torch.zeros((), requires_grad=True)  # stands for all parameters

@@ -92,10 +92,7 @@ def train_step(
         True
     """
     check_numbers(accumulate, clip_grad_norm)
-    if scaler is not None and not scaler.is_enabled():
-        scaler = None
-    if scaler is not None and optimizer is None:
-        raise UsageError("a scaler needs an optimizer, but train_step got none\n  pass optimizer=")
+    scaler = _enabled_scaler(scaler, optimizer)
     config = config_or_default(config)
     check_for_training(config)
     runtime = select_runtime(config)
@@ -119,6 +116,15 @@ def train_step(
 
     recorded = _record_phases(record, accumulate)
     return recorded[0] if accumulate == 1 else _Accumulating(recorded, step, is_checked=not unsafe_skip_checks)
+
+
+def _enabled_scaler(scaler: torch.amp.GradScaler | None, optimizer: Any) -> torch.amp.GradScaler | None:
+    """Return the scaler, or None if it is not enabled. Raises UsageError for one without an optimizer."""
+    if scaler is None or not scaler.is_enabled():
+        return None
+    if optimizer is None:
+        raise UsageError("a scaler needs an optimizer, but train_step got none\n  pass optimizer=")
+    return scaler
 
 
 def _check_tensors(examples: Sequence[Any], trained: Sequence[tuple[str, torch.Tensor]], runtime: Runtime | None) -> None:

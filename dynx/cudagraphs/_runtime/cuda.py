@@ -96,6 +96,7 @@ class CudaRuntime:
             return self._capture(function, sources, select_clones, pool, generators)
 
     def _capture(self, *how: Any) -> CudaCapturedGraph:
+        """Capture once, and again where another thread has freed the workspaces meanwhile."""
         for _ in range(_ATTEMPTS - 1):
             with suppress(WorkspacesFreed):
                 return self._capture_once(*how)

@@ -28,7 +28,8 @@ _IMPLICIT_MEMBERS = frozenset(
     | {"__firstlineno__", "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__hash__", "__parameters__"}
 )
 _WRITERS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "globals", "exec", "eval", "__import__"})
-_GLOBALS_BY_COMPUTED_NAMES = frozenset({"globals", "eval", "exec", "_getframe", "currentframe", "__globals__", "f_globals"})
+_READERS = frozenset({("globals",), ("eval",), ("exec",)})  # builtins that read globals by computed names
+_NAMES_OF_GLOBALS = frozenset({"_getframe", "currentframe", "__globals__", "f_globals"})
 _FUNCTION_ATTRIBUTES = ("__name__", "__qualname__", "__module__", "__doc__")  # not compared with the code
 _DICT_DESCRIPTOR = type(type("Any", (), {}).__dict__["__dict__"])
 _ABSENT = object()
@@ -147,7 +148,8 @@ class _Reader:
             return _Identity(fn)
         if _writes_outside(code):
             return self._by_identity(fn, f"{name} assigns variables outside of it or imports your modules, and")
-        if any(not _GLOBALS_BY_COMPUTED_NAMES.isdisjoint(inner.co_names) for inner in codes_in(code)):
+        names = {name for inner in codes_in(code) for name in inner.co_names}
+        if not _READERS.isdisjoint(read := globals_read(fn)) or not _NAMES_OF_GLOBALS.isdisjoint(names):
             return self._by_identity(fn, f"{name} reads globals by names that it computes, and")
         defaults = (*(fn.__defaults__ or ()), *sorted((fn.__kwdefaults__ or {}).items()))
         closure = zip(code.co_freevars, fn.__closure__ or (), strict=True)
@@ -159,10 +161,7 @@ class _Reader:
             tuple(self.read(default, f"a default of {name}") for default in defaults),
             tuple(self.read(_content(cell), f"{cell_name!r}, which {name} closes over") for cell_name, cell in closure),
             tuple((attribute, self.read(value, f"{name}.{attribute}")) for attribute, value in attributes),
-            tuple(
-                (path, self.read(value, f"{'.'.join(path)!r}, which {name} reads"))
-                for path, value in sorted(globals_read(fn).items())
-            ),
+            tuple((path, self.read(value, f"{'.'.join(path)!r}, which {name} reads")) for path, value in sorted(read.items())),
         )
 
     def _instance(self, cls: Any, value: Any, what: str) -> Hashable:
@@ -229,10 +228,10 @@ def _is_library_module(name: str) -> bool:
 
 def _attributes_of(fn: Any) -> list[tuple[str, Any]]:
     """Return the attributes that every function has and that its code may read, with annotations as they are stored."""
-    found = [(name, getattr(fn, name)) for name in _FUNCTION_ATTRIBUTES]
+    attributes = [(name, getattr(fn, name)) for name in _FUNCTION_ATTRIBUTES]
     if sys.version_info >= (3, 14):
-        return [*found, ("__annotate__", fn.__annotate__)]  # annotations are computed by the user's code
-    return [*found, *sorted(fn.__annotations__.items())]
+        return [*attributes, ("__annotate__", fn.__annotate__)]  # annotations are computed by the user's code
+    return [*attributes, *sorted(fn.__annotations__.items())]
 
 
 def _not_compared(cls: Any, value: Any) -> list[tuple[str, Any]]:
