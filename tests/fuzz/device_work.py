@@ -169,6 +169,8 @@ class Worker:
         is_random, seed = function.is_random, self.random.randrange(1000)
         with torch.cuda.stream(stream):
             x = torch.randn(function.module.shape).to(device)
+            for param in function.module.parameters():
+                param.record_stream(stream)  # it may be deleted while the stream still uses it
             if self.random.random() < 0.2:
                 torch.cuda._sleep(1_000_000)
             if is_random:
@@ -190,8 +192,10 @@ class Worker:
             if not torch.allclose(result, expected, **TOLERANCE):
                 raise AssertionError(f"{name}: {int((result != expected).sum())} of {result.numel()} elements differ")
         self.kept.clear()
-        if not all(bool((block == 7).all()) for block in self.taken):
-            raise AssertionError("a replay has written to memory of somebody else")
+        for block in self.taken:
+            if (others := block[block != 7]).numel():
+                at, values = f"{block.data_ptr():x} of {block.device}", others.unique()[:8].tolist()
+                raise AssertionError(f"a replay has written {others.numel()} elements to memory of others at {at}: {values}")
 
     def fail(self):
         """Let a capture fail, by reading a value or raising."""
@@ -238,6 +242,7 @@ class Worker:
         module = module.module if isinstance(module, Checkpointed) else module
         name, param = next(iter(module.named_parameters()))
         setattr(module, name, nn.Parameter(param.detach() * 1.1))
+        torch.cuda.default_stream(param.device).record_event().synchronize()  # other streams read it
 
     def capture_of_user(self):
         with captures:

@@ -1,8 +1,9 @@
 """A lock that allows one capture at a time in a process, during which no other graph is destroyed.
 
 CUDA invalidates a capture if a graph is destroyed or the device is synchronized meanwhile, and torch has one random number
-generator for all captures of a device. A graph is destroyed with its last reference, which a garbage collection may drop at any
-time.
+generator for all captures of a device, whose set of graphs it changes without a lock (2.11) when a capture begins and when a
+`torch.cuda.CUDAGraph` is deleted. A graph is deleted with its last reference, which a garbage collection may drop at any time,
+in any thread, or the traceback of a capture that failed.
 
 Torch runs the backward passes of all threads in one thread per device. A captured one runs in the thread that captures: in
 the other, it could wait for a backward pass that waits for this lock.
@@ -11,8 +12,10 @@ the other, it could wait for a backward pass that waits for this lock.
 from __future__ import annotations
 
 import gc
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from sys import getrefcount
 from threading import RLock, get_ident
 from typing import Any
 from weakref import finalize
@@ -20,44 +23,96 @@ from weakref import finalize
 import torch
 
 capturing_threads: list[int] = []  # identifiers of the threads of captures in progress
-capture_lock = RLock()
-_graphs: dict[int, tuple[Any, Callable[[], None]]] = {}  # by id; kept alive until they may be destroyed
-_expired: list[int] = []  # ids of graphs whose owner was deleted during a capture
+_lock = RLock()
+_graphs: dict[int, tuple[Any, Callable[[], bool]]] = {}  # by id; kept alive until they may be destroyed
+_expired: deque[int] = deque()  # ids of graphs whose owner was deleted
+_unused: deque[Any] = deque()  # graphs that are destroyed, or never were captured, until nobody else refers to them
 
 
-def destroy_outside_of_captures(owner: Any, graph: Any, wait: Callable[[], None]) -> None:
-    """Keep a graph alive until its owner is deleted and no capture is in progress.
-
-    Args:
-        owner: The object that uses the graph.
-        graph: A `torch.cuda.CUDAGraph`.
-        wait: Waits until replays of the graph have ended, after which its memory may be used by others.
-    """
-    _graphs[id(graph)] = graph, wait
-    finalize(owner, _destroy, id(graph)).atexit = False
+def _references_of_a_local_variable() -> int:
+    graph = object()
+    return getrefcount(graph)
 
 
-def _destroy(graph_id: int) -> None:
-    if capturing_threads:
-        _expired.append(graph_id)
-    else:
-        _, wait = _graphs.pop(graph_id)
-        wait()
+_OWN_REFERENCES = _references_of_a_local_variable()
+
+
+@contextmanager
+def capture_lock() -> Iterator[None]:
+    """Wait for captures of other threads, and let none begin."""
+    with _lock:
+        yield
+    _destroy_expired()
 
 
 @contextmanager
 def exclusive_capture() -> Iterator[None]:
     """Wait for captures of other threads, and defer garbage collection and the destruction of graphs until the end."""
-    with capture_lock:
+    with capture_lock():
         was_enabled = gc.isenabled()
         gc.disable()
+        _delete_unused()
         capturing_threads.append(get_ident())
         try:
             with torch.autograd.set_multithreading_enabled(False):
                 yield
         finally:
             capturing_threads.pop()
-            while _expired and not capturing_threads:
-                _destroy(_expired.pop())
             if was_enabled:
                 gc.enable()
+
+
+def destroy_outside_of_captures(owner: Any, graph: Any, wait: Callable[[], bool]) -> None:
+    """Keep a graph alive until its owner is deleted and no capture is in progress.
+
+    Args:
+        owner: The object that uses the graph.
+        graph: A `torch.cuda.CUDAGraph`.
+        wait: Waits until replays of the graph have ended, after which its memory may be used by others; returns False where
+            it cannot wait now.
+    """
+    _graphs[id(graph)] = graph, wait
+    finalize(owner, _expire, id(graph)).atexit = False
+
+
+def delete_outside_of_captures(graph: Any) -> None:
+    """Keep a graph whose capture failed alive until nobody else refers to it and no capture is in progress."""
+    _unused.append(graph)
+
+
+def _expire(graph_id: int) -> None:
+    _expired.append(graph_id)
+    _destroy_expired()
+
+
+def _destroy_expired() -> None:
+    """Destroy graphs whose owners were deleted; where a thread has the lock, it does so when it releases the lock."""
+    while _expired and _lock.acquire(blocking=False):
+        try:
+            if capturing_threads or not _destroy_next():
+                return
+        finally:
+            _lock.release()
+
+
+def _destroy_next() -> bool:
+    """Destroy a graph whose owner was deleted; return False if that has to wait."""
+    with suppress(IndexError):  # a garbage collection meanwhile may have been faster
+        graph, wait = _graphs[graph_id := _expired.popleft()]
+        if not wait():
+            _expired.append(graph_id)
+            return False
+        graph.reset()
+        _unused.append(graph)
+        del graph, _graphs[graph_id]
+        _delete_unused()
+    return True
+
+
+def _delete_unused() -> None:
+    for _ in range(len(_unused)):
+        with suppress(IndexError):
+            graph = _unused.popleft()
+            if getrefcount(graph) > _OWN_REFERENCES:
+                _unused.append(graph)
+            del graph

@@ -16,7 +16,12 @@ import torch
 from dynx._torch.ops.cuda_graphs import is_plain, recover, replay_of
 from dynx._torch.ops.memory_pools import Pool, segments
 from dynx.cudagraphs._runtime import driver
-from dynx.cudagraphs._runtime.capture_lock import capture_lock, destroy_outside_of_captures, exclusive_capture
+from dynx.cudagraphs._runtime.capture_lock import (
+    capture_lock,
+    delete_outside_of_captures,
+    destroy_outside_of_captures,
+    exclusive_capture,
+)
 from dynx.cudagraphs._runtime.capture_stream import CaptureStream, WorkspacesFreed, capture_stream
 from dynx.cudagraphs._runtime.cpu_ops import RejectCpuOps
 from dynx.cudagraphs._runtime.cuda_rng import Draws, DrawWatch, offset_of, own_state, set_offset
@@ -143,6 +148,7 @@ class CudaRuntime:
             set_targets = driver.make_address_setter(executable, clones, "target") if clones else _set_nothing
         except BaseException as error:
             torch.cuda.set_stream(stream)  # `torch.cuda.graph` leaves its own one where the capture cannot be ended
+            delete_outside_of_captures(graph)  # its traceback has it too
             recover(self.device.index, handle, self._stream.stream, generators)
             torch.set_rng_state(rng_state)
             if isinstance(error, RuntimeError):
@@ -284,11 +290,11 @@ class CudaCapturedGraph:
 
     def instantiate(self) -> None:
         torch.cuda.synchronize(self._device)
-        with capture_lock:
+        with capture_lock():
             self.executable.instantiate()
 
     def close(self) -> None:
-        with capture_lock:  # destroying a graph would invalidate a capture of another thread
+        with capture_lock():  # destroying a graph would invalidate a capture of another thread
             self._order.synchronize()  # another stream may still replay it
             self.graph.reset()
         self.outputs, self._pool, self.replay = None, None, _raise_closed

@@ -35,17 +35,19 @@ class StreamOrder:
 
     def follow(self, stream: int) -> None:
         """Make the current stream, which has this handle, wait for all work so far of the stream that was used last."""
-        last, self.last = self.last, stream
-        if last is None or last == stream:
-            return
-        event = torch.cuda.Event()
-        event.record(self._stream(last))
-        self._stream(stream).wait_event(event)
+        if self.last is not None and self.last != stream:
+            event = torch.cuda.Event()
+            event.record(self._stream(self.last))
+            self._stream(stream).wait_event(event)
+        self.last = stream  # from now on, for `synchronize` in another thread: it waits for the others too
 
-    def synchronize(self) -> None:
-        """Wait until the work of the stream that was used last is done, unless that would invalidate a capture."""
-        if self.last is not None and not torch.cuda.is_current_stream_capturing():
-            self._stream(self.last).synchronize()
+    def synchronize(self) -> bool:
+        """Wait until all replays have ended; return False if that would invalidate a capture of this thread."""
+        if torch.cuda.is_current_stream_capturing():
+            return False
+        if (last := self.last) is not None:
+            self._stream(last).synchronize()
+        return True
 
     def in_order(self, run: Run, tensors: Sequence[torch.Tensor]) -> Run:
         """Return a function that makes the current stream wait for earlier replays, then calls `run`, which replays a graph.
