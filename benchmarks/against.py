@@ -1,60 +1,69 @@
-"""How much more, or less, of the CPU a call takes than with another version of dynx: processes of both in turn, pair by pair.
+"""How much more, or less, of the CPU a call takes than with another version of dynx, in the same process, in turn.
 
-Each row is the time of a call less that of a bare replay in the same process. Bound: half a microsecond more for fast paths and
-recorded training steps, a twentieth of the time of the other rows.
+The other version is loaded beside this one, under another name. Bound: half a microsecond more for fast paths and recorded
+training steps, a twentieth of the time of the other rows.
 
 git worktree add ../before COMMIT
-python benchmarks/against.py ../before [--pairs 12] [--out benchmarks/results/against-h100.json]
+python benchmarks/against.py ../before [--rounds 200] [--out benchmarks/results/against-h100.json]
 Exits with 1 when a bound is missed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
+import importlib
+import re
+import shutil
 import statistics
-import subprocess
 import sys
+import tempfile
+import warnings
 from pathlib import Path
+from typing import Any
 
+from host_calls import microseconds, rows
 from pairs import Measured, bootstrap, report
 
-HERE = Path(__file__).resolve().parent
 HALF_A_MICROSECOND = ("fast_path", "train_step")
+BESIDE = "dynx_before"
 
 
-def measured_with(folder: Path) -> dict[str, float]:
-    """Run the calls with the dynx in a folder; without the directory of the script, where the other version may be."""
-    command = [sys.executable, "-P", str(HERE / "host_calls.py")]
-    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    process = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
-    if process.returncode:
-        sys.exit(f"{HERE / 'host_calls.py'} failed with the dynx in {folder}\n{process.stderr[-2000:]}")
-    times: dict[str, float] = json.loads(process.stdout.splitlines()[-1])
-    replay = times.pop("replay")
-    return {name: time - replay for name, time in times.items()}
+def cudagraphs_of(folder: Path) -> Any:
+    """Import `dynx.cudagraphs` from a folder, under a name that leaves room for the dynx that is imported already."""
+    copy = Path(tempfile.mkdtemp())
+    shutil.copytree(folder / "dynx", copy / BESIDE, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in copy.rglob("*.py"):
+        path.write_text(re.sub(r"\bdynx\b", BESIDE, path.read_text()))
+    sys.path.append(str(copy))
+    return importlib.import_module(f"{BESIDE}.cudagraphs")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=Path, help="a folder with the other dynx")
-    parser.add_argument("--pairs", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    pairs = []
-    for number in range(options.pairs):
-        turns = [HERE.parent, options.before.resolve()]
-        times = {folder: measured_with(folder) for folder in (turns if number % 2 else reversed(turns))}
-        pairs.append([times[folder] for folder in turns])
-    rows = []
-    for name in pairs[0][0]:
-        differences = [now[name] - before[name] for now, before in pairs]
-        usual = statistics.median(before[name] for _, before in pairs)
+    warnings.simplefilter("ignore")
+    before, now = rows(cudagraphs_of(options.before)), rows(importlib.import_module("dynx.cudagraphs"))
+    for call in (*before.values(), *now.values()):
+        for _ in range(8):  # compile and record
+            call()
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in now}
+    for number in range(options.rounds):
+        for name in now:
+            calls = [before[name], now[name]]
+            turns = calls if number % 2 else calls[::-1]
+            measured = {id(call): microseconds(call) for call in turns}
+            times[name].append((measured[id(calls[0])], measured[id(calls[1])]))
+    results = []
+    for name, pairs in times.items():
+        differences = [after - earlier for earlier, after in pairs]
+        usual = statistics.median(earlier for earlier, _ in pairs)
         bound = 0.5 if name.startswith(HALF_A_MICROSECOND) else usual / 20
-        rows.append(Measured(name, statistics.median(differences), *bootstrap(differences), len(pairs), bound, " us"))
-    return report("Host time of a call, more than before", rows, options.out)
+        title = f"{name}, before {usual:.1f} us"
+        results.append(Measured(title, statistics.median(differences), *bootstrap(differences), len(pairs), bound, " us"))
+    return report("Host time of a call, more than before", results, options.out)
 
 
 if __name__ == "__main__":

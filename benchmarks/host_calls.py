@@ -1,18 +1,13 @@
-"""For how long a call keeps the CPU, for each way to record: one JSON object of medians in microseconds, for `against.py`.
+"""Calls of which the benchmarks measure for how long they keep the CPU: one for each way to record.
 
-`replay` is a bare replay of the first model, measured in turn with all rows. Without CUDA the emulator replays.
-
-python benchmarks/host_calls.py [--rounds 40]
+Without CUDA the emulator replays.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
 import time
-import warnings
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
@@ -61,9 +56,16 @@ def bare_replay(model: nn.Module, x: torch.Tensor) -> Call:
     return graph.replay
 
 
-def rows() -> dict[str, Call]:
+def rows(cudagraphs: Any) -> dict[str, Call]:
+    """Return the calls, for the module `dynx.cudagraphs` of one version; call each a few times before it is measured."""
     x = torch.randn(8, 64, device=DEVICE)
-    calls: dict[str, Call] = {"replay": bare_replay(mlp(), x)}
+    calls: dict[str, Call] = {}
+
+    def config(**options: object) -> Any:
+        return cudagraphs.Config(runtime="cuda" if DEVICE == "cuda" else "emulator", **options)
+
+    def compiled(model: nn.Module, **options: object) -> Callable[..., torch.Tensor]:
+        return torch.compile(model, backend=cudagraphs.backend(config(**options)))
 
     def add(name: str, run: Callable[..., torch.Tensor]) -> None:
         calls[name] = torch.no_grad()(lambda: run(x))
@@ -93,23 +95,3 @@ def microseconds(call: Call) -> float:
     for _ in range(CALLS):
         call()
     return (time.perf_counter() - start) / CALLS * 1e6
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=40)
-    rounds = parser.parse_args().rounds
-    warnings.simplefilter("ignore")
-    calls = rows()
-    for call in calls.values():
-        for _ in range(6):  # compile and record
-            call()
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            times[name].append(microseconds(call))
-    print(json.dumps({name: statistics.median(samples) for name, samples in times.items()}))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,8 @@
 """Where the time goes for which a call keeps the CPU: each part of it is measured by itself, in turn with the whole call.
 
 Three kinds of calls: a training step with gradients in place, patched inputs, and 40 parameters that are swapped. What torch
-and the driver take is theirs; what is left of the whole after all parts is the row `rest`.
+and the driver take is theirs; what is left of the whole after all parts is the row `rest`. Torch runs backward passes in a
+thread of the device; the step in one thread shows what that change takes, whose code runs on another core.
 
 python benchmarks/host_parts.py [--rounds 40] [--out benchmarks/results/host-parts-h100.json]
 """
@@ -100,6 +101,22 @@ def swapped() -> tuple[str, Call, list[Part]]:
     return "40 parameters swapped", call, fast_path_parts(run, bare_replay(model, x), *calls)
 
 
+def in_one_thread(call: Call) -> Call:
+    """Return a function that runs backward passes in the calling thread, instead of torch's thread of the device."""
+
+    def run() -> None:
+        with torch.autograd.set_multithreading_enabled(False):
+            call()
+
+    return run
+
+
+def in_place_in_one_thread() -> tuple[str, Call, list[Part]]:
+    title, step, parts = in_place()
+    parts = [(name, owner, in_one_thread(part) if "backward pass" in name else part) for name, owner, part in parts]
+    return f"{title}, in one thread", in_one_thread(step), parts
+
+
 def in_place() -> tuple[str, Call, list[Part]]:
     loss, x, before = Loss(mlp(LAYERS)), torch.randn(8, 64, device=DEVICE), set(map(id, recorded_functions()))
     run, parameters = compiled(loss, gradients="in_place"), list(loss.parameters())
@@ -169,7 +186,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    makers: tuple[Callable[[], tuple[str, Call, list[Part]]], ...] = (in_place, patched, swapped)
+    makers: tuple[Callable[[], tuple[str, Call, list[Part]]], ...] = (in_place, in_place_in_one_thread, patched, swapped)
     rows = [row for make in makers for row in accounted(*make(), options.rounds)]
     if options.out is not None:
         device = torch.cuda.get_device_name() if DEVICE == "cuda" else "the emulator on a CPU"

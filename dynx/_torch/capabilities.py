@@ -299,6 +299,8 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "compile_fx_inner": ("torch._inductor.compile_fx:compile_fx_inner", "dynx.cudagraphs with inner='inductor'"),
     "tensor_guards": ("torch._C._dynamo.guards:TensorGuards", "cudagraphs.fast_path"),
     "global_state_guard": ("torch._C._dynamo.guards:GlobalStateGuard", "cudagraphs.fast_path"),
+    "type_guards": ("torch._C._dynamo.guards:RootGuardManager.add_type_match_guard", "cudagraphs.fast_path"),
+    "global_guards": ("torch._C._dynamo.guards:RootGuardManager.add_global_state_guard", "cudagraphs.fast_path"),
     "dict_versions": ("torch._C._dynamo.guards:RootGuardManager.add_dict_version_guard", "cudagraphs.fast_path"),
     "saved_count": ("torch._inductor.utils:count_tangents", "tensors that a forward graph saved, in dynx.cudagraphs"),
     "weak_tensor": ("torch._C:_WeakTensorRef", "tensors that a backward pass still needs, in dynx.cudagraphs"),

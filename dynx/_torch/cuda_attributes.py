@@ -9,6 +9,7 @@ CUDA_ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "replay": ("torch._C:_CUDAGraph.replay", "CUDA graphs on a GPU: replays without the wrapper in Python"),
     "raw_stream": ("torch._C:_cuda_getCurrentRawStream", "CUDA graphs on a GPU: the current stream"),
     "current_device": ("torch._C:_cuda_getDevice", "CUDA graphs on a GPU: the current device"),
+    "capture_state": ("torch._C:_cuda_isCurrentStreamCapturing", "CUDA graphs on a GPU: calls in a capture, without a wrapper"),
     "pool_begin": ("torch._C:_cuda_beginAllocateCurrentThreadToPool", "CUDA graphs on a GPU: memory pools"),
     "pool_end": ("torch._C:_cuda_endAllocateToPool", "CUDA graphs on a GPU: memory pools"),
     "pool_release": ("torch._C:_cuda_releasePool", "CUDA graphs on a GPU: memory pools"),

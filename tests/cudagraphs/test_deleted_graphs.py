@@ -87,6 +87,19 @@ def test_a_graph_is_deleted_while_another_thread_captures():
     assert captures_meanwhile == [[], []]
 
 
+def test_the_last_reference_to_a_destroyed_graph_is_deleted_while_another_thread_captures():
+    capture = OtherCapture()
+    owner, captures_meanwhile = owned()
+    graph = owner.graph
+    del owner
+    capture.begin()
+    del graph
+    assert captures_meanwhile == [[]]
+    capture.end()
+    with capture_lock.exclusive_capture():
+        assert captures_meanwhile == [[], []]
+
+
 def test_a_graph_is_deleted_while_it_cannot_be_waited_for():
     can_wait = []
     owner, captures_meanwhile = owned(lambda: bool(can_wait))

@@ -1,7 +1,10 @@
 """Mutation tests of dynx.cudagraphs: `make faults`.
 
 Each fault of the other files of this folder changes a few words in a copy of the package; the tests that it names have to fail.
-Exits with 1 if they pass with a fault. Some need a GPU, and are left out without one.
+Exits with 1 if they pass with a fault. Some need a GPU, and are left out without one. A crash and tests that never end count as
+failures: both are what threads and freed memory may lead to.
+
+python tests/faults/cudagraphs.py ["gpu", or a part of the name of a file or of a fault]
 """
 
 from __future__ import annotations
@@ -28,10 +31,11 @@ from fault import Fault
 FAULTS = tuple(fault for room in (compiled, functions, graph, recording, runtime, state, on_cuda) for fault in room.FAULTS)
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = "dynx/cudagraphs"
+LIMIT = 1200  # seconds for the tests of one fault
 
 
 def is_detected(fault: Fault) -> tuple[Fault, bool, float]:
-    """Run the tests of a fault; return whether one fails, and the seconds they took."""
+    """Run the tests of a fault; return whether one fails, crashes or never ends, and the seconds they took."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "dynx", Path(folder) / "dynx", ignore=shutil.ignore_patterns("__pycache__"))
@@ -41,11 +45,17 @@ def is_detected(fault: Fault) -> tuple[Fault, bool, float]:
         options = ["-c", str(ROOT / "pyproject.toml"), "-x", "-q", "-p", "no:cacheprovider"]
         options += ["-m", "gpu" if fault.needs_cuda else "not gpu"]
         command = [sys.executable, "-m", "pytest", *options, *tests]  # `python -m` puts the working directory first on sys.path
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, str(ROOT / "tests")])}
-        process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    if process.returncode not in (0, 1):
+        paths = [folder, str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        try:
+            process = subprocess.run(
+                command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT
+            )
+        except subprocess.TimeoutExpired:
+            return fault, True, time.monotonic() - begin
+    if process.returncode > 1:
         sys.exit(f"{fault.what}: the tests did not run\n{process.stdout[-2000:]}{process.stderr[-2000:]}")
-    return fault, process.returncode == 1, time.monotonic() - begin
+    return fault, process.returncode != 0, time.monotonic() - begin
 
 
 NO_FAULT = Fault("no fault", "_config.py", "import os", "import os", "test_config.py test_emulator.py")
@@ -57,7 +67,7 @@ def main(only: str = "") -> int:
             sys.exit(f"{fault.what}: {fault.file} does not contain {fault.before!r}\n  update the fault to the changed source")
     if is_detected(NO_FAULT)[1]:
         sys.exit("tests fail without a fault")
-    chosen = [fault for fault in FAULTS if only in fault.file or only in fault.what]
+    chosen = [fault for fault in FAULTS if (fault.needs_cuda if only == "gpu" else only in fault.file or only in fault.what)]
     tried = [fault for fault in chosen if torch.cuda.is_available() or not fault.needs_cuda]
     with ThreadPoolExecutor(max(2, (os.cpu_count() or 2) // 2)) as pool:
         results = list(pool.map(is_detected, tried))

@@ -75,4 +75,25 @@ FAULTS = (
         "part = slice(0, 0)",
         "test_pointer_scan.py",
     ),
+    Fault(
+        "a graph is destroyed in the capture of another one",
+        "_runtime/capture_lock.py",
+        "if capturing_threads or not _destroy_next()",
+        "if not _destroy_next()",
+        "test_deleted_graphs.py",
+    ),
+    Fault(
+        "a graph is destroyed before its replays have ended",
+        "_runtime/capture_lock.py",
+        "if not wait():",
+        "if wait() is None:",
+        "test_deleted_graphs.py",
+    ),
+    Fault(
+        "a graph is deleted while others refer to it, and later with the last of them",
+        "_runtime/capture_lock.py",
+        "if getrefcount(graph) > _OWN_REFERENCES:",
+        "if getrefcount(graph) > 99:",
+        "test_deleted_graphs.py",
+    ),
 )

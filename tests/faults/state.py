@@ -84,9 +84,9 @@ FAULTS = (
     ),
     Fault(
         "the class of a module may be replaced",
-        "_state/module_state.py",
-        "and list(map(type, modules)) == kinds",
-        "",
+        "_state/process_state.py",
+        "class_and_settings_check(modules)",
+        "class_and_settings_check([])",
         "test_changed_state.py",
     ),
     Fault(

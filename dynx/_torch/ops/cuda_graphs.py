@@ -39,6 +39,14 @@ def current_device() -> Callable[[], int]:
     return _C._cuda_getDevice
 
 
+def capture_check() -> Callable[[], bool]:
+    """Return `torch.cuda.is_current_stream_capturing`, without the Python function around it where torch is built with CUDA."""
+    import torch
+    from torch import _C
+
+    return getattr(_C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing)
+
+
 def is_same_generator(generator: Any, other: Any) -> bool:
     """Return whether two `torch.Generator` objects are one generator: operators get a new object for the same one."""
     return bool(generator._cdata == other._cdata)

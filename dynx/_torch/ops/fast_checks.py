@@ -1,7 +1,8 @@
-"""Checks that take a fraction of a microsecond: the metadata of tensors, settings of torch, and changes to dicts.
+"""Checks that take a fraction of a microsecond: the metadata of tensors, classes, settings of torch, and changes to dicts.
 
-Torch: `torch._C._dynamo.guards.TensorGuards`, `GlobalStateGuard` and `RootGuardManager.add_dict_version_guard`, from which
-Dynamo builds its guards. The version of a dict changes with every change to it, also of a value.
+Torch: `torch._C._dynamo.guards.TensorGuards`, `GlobalStateGuard` and `RootGuardManager.add_dict_version_guard` and
+`add_type_match_guard`, from which Dynamo builds its guards. The version of a dict changes with every change to it, also of a
+value.
 """
 
 from __future__ import annotations
@@ -28,27 +29,42 @@ def layout_check(tensors: Sequence[Any]) -> Callable[..., bool]:
 
 def change_check(dicts: Sequence[dict[Any, Any]]) -> Callable[[], bool]:
     """Return a predicate that is true while none of the dicts has changed since this call."""
-    require("dict_versions", "guard_manager_kinds")
+    require("dict_versions")
+    root, managers = _guard_managers(dicts)
+    for values, manager in zip(dicts, managers, strict=True):
+        manager.add_dict_version_guard(values, ["dict"], None)
+    return partial(root.check, list(dicts))
+
+
+def class_and_settings_check(objects: Sequence[Any]) -> Callable[[], bool]:
+    """Return a predicate that is true while the objects have the classes, and torch has the settings, that they have now.
+
+    The settings are autocast, grad mode, default dtype, determinism and precision.
+    """
+    require("type_guards", "global_guards", "global_state_guard")
+    from torch._C._dynamo.guards import GlobalStateGuard
+
+    classes = list(map(type, objects))
+    root, managers = _guard_managers(objects)
+    for kind, manager in zip(classes, managers, strict=True):
+        manager.add_type_match_guard(id(kind), ["class"], None)
+    root.add_global_state_guard(GlobalStateGuard(), ["settings"], None)
+    return partial(root.check, [*objects, *classes])  # the classes live as long: no other class gets the id of one
+
+
+def _guard_managers(values: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """Return a manager of guards that checks a list of these values, and a manager for each element."""
+    require("guard_manager_kinds")
     from torch._C._dynamo.guards import RootGuardManager
     from torch._dynamo.guards import GuardManagerType
 
     root: Any = RootGuardManager()
-    watched = list(dicts)
-    for index, values in enumerate(watched):
-        child = root.list_getitem_manager(
-            key=index, source=f"dicts[{index}]", example_value=values, guard_manager_enum=GuardManagerType.GUARD_MANAGER
-        )
-        child.add_dict_version_guard(values, [f"dicts[{index}]"], None)
-    return partial(root.check, watched)
-
-
-def settings_check() -> Callable[[], bool]:
-    """Return a predicate that is true while autocast, grad mode, default dtype, determinism and precision are those of now."""
-    require("global_state_guard")
-    from torch._C._dynamo.guards import GlobalStateGuard
-
-    check: Callable[[], bool] = GlobalStateGuard().check
-    return check
+    kind = GuardManagerType.GUARD_MANAGER
+    managers = [
+        root.list_getitem_manager(key=index, source=f"[{index}]", example_value=value, guard_manager_enum=kind)
+        for index, value in enumerate(values)
+    ]
+    return root, managers
 
 
 def hooks_of_all_modules() -> list[dict[Any, Any]]:

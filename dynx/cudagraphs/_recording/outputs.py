@@ -141,9 +141,6 @@ def _result_maker(
     def only_aliases(clones: Clones) -> list[Any]:
         return new_aliases()
 
-    def only_clones(clones: Clones) -> list[Any]:
-        return list(clones)
-
     def only_static(clones: Clones) -> list[Any]:
         return outputs.copy()
 
@@ -151,4 +148,4 @@ def _result_maker(
         return only_aliases
     if by_hand or unguarded or guarded:
         return make_results
-    return only_clones if in_graph == list(range(len(outputs))) else make_results if in_graph else only_static
+    return list if in_graph == list(range(len(outputs))) else make_results if in_graph else only_static

@@ -13,7 +13,7 @@ from weakref import ref
 
 import torch
 
-from dynx._torch.ops.cuda_graphs import is_plain, recover, replay_of
+from dynx._torch.ops.cuda_graphs import capture_check, is_plain, recover, replay_of
 from dynx._torch.ops.memory_pools import Pool, segments
 from dynx.cudagraphs._runtime import driver
 from dynx.cudagraphs._runtime.capture_lock import (
@@ -68,7 +68,7 @@ class CudaRuntime:
     def is_warmed_up(self) -> bool:
         return threading.get_ident() in self._warmed_up
 
-    is_capturing = staticmethod(torch.cuda.is_current_stream_capturing)  # without a wrapper: it is called in each call
+    is_capturing = staticmethod(capture_check())  # without a wrapper: it is called in each call
 
     def can_set_memcpy_nodes(self) -> bool:
         return driver.is_available()

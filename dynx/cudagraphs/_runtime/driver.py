@@ -110,33 +110,44 @@ def make_address_setter(executable: ExecutableGraph, copies: Sequence[Copy], end
     """
     memcpy_nodes = _memcpy_nodes(executable.graph.raw_cuda_graph())
     found = find_copies([(_addresses(params), (node, params)) for node, params in memcpy_nodes], copies)
-    context, pointer = current_context(), executable.pointer
-    handle = _pointer(context.handle)
-    set_params, offset = _load_memcpy_setter(), _OFFSETS[end]
-    cells = [ctypes.c_uint64.from_address(int(params.getPtr()) + offset) for _, params in found]
-    addresses: list[int | None] = [cell.value for cell in cells]
-    nodes = [
-        (index, cell, _pointer(int(node)), _pointer(int(params.getPtr())))
-        for index, (cell, (node, params)) in enumerate(zip(cells, found, strict=True))
-    ]
+    setters = [_address_setter(executable, index, node, params, end) for index, (node, params) in enumerate(found)]
+    if len(setters) == 1:
+        return setters[0]
 
     def set_addresses(tensors: Sequence[torch.Tensor]) -> None:
-        for index, cell, node, params in nodes:
-            address = tensors[index].data_ptr()
-            if address != addresses[index]:
-                cell.value, addresses[index] = address, None  # until the driver has taken it
-                if not context.is_entered:
-                    context.enter()
-                if error := set_params(pointer, node, params, handle):
-                    raise CaptureFailed(f"cuGraphExecMemcpyNodeSetParams failed with CUDA error {error}")
-                addresses[index] = address
+        for set_address in setters:
+            set_address(tensors)
+
+    return set_addresses
+
+
+def _address_setter(
+    executable: ExecutableGraph, index: int, node: Any, params: Any, end: Literal["source", "target"]
+) -> SetAddresses:
+    """Return a function that sets an address of one memcpy node to that of the tensor at this index."""
+    context, pointer, set_params = current_context(), executable.pointer, _load_memcpy_setter()
+    handle, raw_node, raw_params = _pointer(context.handle), _pointer(int(node)), _pointer(int(params.getPtr()))
+    cell = ctypes.c_uint64.from_address(int(params.getPtr()) + _OFFSETS[end])
+    known: int | None = cell.value
+
+    def set_address(tensors: Sequence[torch.Tensor]) -> None:
+        nonlocal known
+        address = tensors[index].data_ptr()
+        if address != known:
+            cell.value, known = address, None  # until the driver has taken it
+            if not context.is_entered:
+                context.enter()
+            if error := set_params(pointer, raw_node, raw_params, handle):
+                raise CaptureFailed(f"cuGraphExecMemcpyNodeSetParams failed with CUDA error {error}")
+            known = address
 
     def forget() -> None:
-        addresses[:] = [None] * len(addresses)
+        nonlocal known
+        known = None
 
     executable.on_instantiate.append(forget)
-    set_addresses.kept_alive = found  # type: ignore[attr-defined]  # the driver's structures, whose memory the cells are in
-    return set_addresses
+    set_address.kept_alive = params  # type: ignore[attr-defined]  # the driver's structure, whose memory the cell is in
+    return set_address
 
 
 def graph_nodes(raw_graph: int) -> list[Any]:

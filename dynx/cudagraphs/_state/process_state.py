@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
 
 import torch
+from torch import nn
 
-from dynx._torch.ops.fast_checks import settings_check
+from dynx._torch.ops.fast_checks import class_and_settings_check
 
 
 def process_key(device_type: str) -> Hashable:
@@ -20,11 +22,23 @@ def process_key(device_type: str) -> Hashable:
     )
 
 
-def process_check(device_type: str) -> Callable[[], bool]:
-    """Return a predicate that is true while the settings are those of now.
+class ProcessCheck(NamedTuple):
+    """Two predicates that are true while settings of torch and the classes of modules are those that they were.
 
-    It compares all settings at once. These are more than a call depends on, grad mode for example: where they differ, the
-    settings are read one by one.
+    Attributes:
+        is_same: A fast one, which compares more settings than a call depends on, grad mode for example.
+        is_equal: One that reads the settings one by one, where the first is false.
     """
-    is_unchanged, before = settings_check(), process_key(device_type)
-    return lambda: is_unchanged() or process_key(device_type) == before
+
+    is_same: Callable[[], bool]
+    is_equal: Callable[[], bool]
+
+
+def process_check(device_type: str, modules: Sequence[nn.Module]) -> ProcessCheck:
+    """Return the check of settings and of the classes of modules."""
+    before, kinds = process_key(device_type), list(map(type, modules))
+
+    def is_equal() -> bool:
+        return list(map(type, modules)) == kinds and process_key(device_type) == before
+
+    return ProcessCheck(class_and_settings_check(modules), is_equal)
