@@ -269,6 +269,26 @@ def test_cuda_graph_numbers_in_the_docs_match_the_saved_benchmark_results():
     assert f"takes {ratio.rstrip('x')} times as long" in (ROOT / "README.md").read_text()
 
 
+def test_tables_of_pieces_and_parts_match_the_saved_benchmark_results():
+    results, page = ROOT / "benchmarks" / "results", (ROOT / "docs" / "cudagraphs.md").read_text()
+    pieces = json.loads((results / "pieces-h100.json").read_text())["rows"]
+    shown = {(row["model"], row["way"]): f"{row['wall']:.2f}x, {row['kernels']}" for row in pieces}
+    assert table_after(page, "### Graphs that inductor compiles in pieces").items() <= shown.items()
+    parts = json.loads((results / "host-parts-h100.json").read_text())["rows"]
+    wholes = {row["call"]: row["microseconds"] for row in parts if row["part"] == "whole"}
+    shares = {
+        (row["call"], row["part"]): f"{row['microseconds'] / wholes[row['call']]:.0%}".replace("%", " %") for row in parts
+    }
+    assert table_after(page, "### Where the time of a call goes").items() <= shares.items()
+
+
+def table_after(page, heading):
+    """Return the values of the first table after a heading, by the names of column and row."""
+    head, _, *lines = re.search(r"(?:^\|.*\n)+", page.partition(heading)[2], re.MULTILINE)[0].splitlines()
+    rows = [cells(line) for line in lines]
+    return {(column, name): value for name, *values in rows for column, value in zip(cells(head)[1:], values, strict=True)}
+
+
 def test_every_option_of_cudagraphs_config_is_documented():
     table = (ROOT / "docs" / "cudagraphs.md").read_text().partition("\n### Options\n")[2].partition("\n**")[0]
     shown = {name for row in table.splitlines() for name in re.findall(r"`([a-z_]+)`", row.partition(" | ")[0])}

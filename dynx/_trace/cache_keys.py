@@ -14,10 +14,17 @@ from dynx.records import Location, Reason
 
 @dataclass(frozen=True, slots=True)
 class CacheKey:
-    """The value by which `dynx.compile` separates the cache entries of one function, and the settings behind it."""
+    """The value by which `dynx.compile` separates the cache entries of one function, and the settings behind it.
+
+    Attributes:
+        value: The key itself.
+        settings: As text: the backend, the arguments of the call, torch's configuration.
+        isolation: Of a function compiled with `isolate_recompiles=True` an object of its own: entries of others do not count.
+    """
 
     value: Hashable
-    settings: Mapping[str, str] = field(compare=False)  # as text: the backend, the arguments of the call, torch's configuration
+    settings: Mapping[str, str] = field(compare=False)
+    isolation: object = field(default=None, compare=False)
 
 
 class KeyedEntry(NamedTuple):
@@ -71,8 +78,9 @@ def in_cache(code: CodeType) -> list[KeyedEntry]:
 def changes(entries: Sequence[KeyedEntry], key: CacheKey, call_site: Location | None) -> tuple[Reason, ...]:
     """Return one reason for each setting of `key` that differs from the most similar key in `entries`.
 
-    Empty if `entries` is empty or has an equal key.
+    Empty if `entries` is empty or has an equal key. Entries that are isolated from the key do not count.
     """
+    entries = [entry for entry in entries if entry.key.isolation is key.isolation]
     if not entries or any(entry.key == key for entry in entries):
         return ()
     candidates = [([*_changed_settings(entry.key, key)], entry) for entry in reversed(entries)]

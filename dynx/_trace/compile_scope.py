@@ -13,6 +13,8 @@ from dynx._torch.compilation.frame import (
     CompileCall,
     Ending,
     is_skip,
+    raises_at_break,
+    raises_at_break,
     limit_value,
     module_of,
     restart_reason,
@@ -105,7 +107,8 @@ class Scope:
         reason = None
         if raised is not None:
             restarts, reason = restart_reason(raised)
-            outcome = "restarted" if restarts else "skipped" if is_skip(raised) else "failed"
+            raises = raises_at_break(raised, fullgraph=self.call.fullgraph)
+            outcome = "restarted" if restarts else "skipped" if is_skip(raised) and not raises else "failed"
         self.attempts.append(Attempt(len(self.attempts), outcome, seconds, reason))
 
     def _specialized(self, source: str, stack: tuple[RawFrame, ...]) -> Specialized:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from dynx._torch.cache.entries import guards_of_result
 from dynx._torch.cache.guard_failures import recompile_call, refused_call
 from dynx._torch.compilation.events import RawCache, backward_of, read_event
-from dynx._torch.compilation.frame import compile_call, ending, is_compiled_itself, user_name
+from dynx._torch.compilation.frame import compile_call, ending, is_compiled_itself, raises_at_break, user_name
 from dynx._torch.compilation.messages import listen_to_messages
 from dynx._torch.compilation.metrics import global_state
 from dynx._torch.hooks import After, Before
@@ -122,9 +122,10 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
     def after(result: Any, raised: BaseException | None) -> None:
         messages.remove()
         scopes.remove(scope)
-        if raised is not None and call.fullgraph:
+        raises = raised is not None and raises_at_break(raised, fullgraph=call.fullgraph)
+        if raised is not None and raises:
             scope.add_fatal_break(raised)
-        end = ending(result, raised, fullgraph=call.fullgraph)
+        end = ending(result, raised, fullgraph=raises)
         if raised is not None and end.outcome == "failed":
             scope.add_failure(raised)
         if call.cache_key is not None:

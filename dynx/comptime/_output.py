@@ -37,6 +37,7 @@ class _Attempt:
     location: str
     handled: BaseException | None  # the exception that Python was handling when the attempt began
     is_helper: bool  # a function of dynx, such as `comptime.print`, is compiled as a frame of its own
+    root: Any  # the translator of the frame
     outputs: list[Output] = field(default_factory=list)
     prints: bool = False  # whether some of the outputs print something
 
@@ -144,7 +145,7 @@ def _begin(tx: Any) -> _Attempt:
     root = list(translator.chain(tx))[-1]
     place = translator.location(root)
     owner, _ = owner_of_file(place.file)
-    return _Attempt(translator.trace_id().compile_id, str(location_of(place)), sys.exc_info()[1], owner == "dynx")
+    return _Attempt(translator.trace_id().compile_id, str(location_of(place)), sys.exc_info()[1], owner == "dynx", root)
 
 
 def _end(attempt: _Attempt | None) -> None:
@@ -158,7 +159,7 @@ def _end(attempt: _Attempt | None) -> None:
     if raised is attempt.handled:
         raised = None
     if raised is not None:
-        restarts, _ = restart_reason(raised)
+        restarts, reason = restart_reason(raised)
         if restarts:
             return
     outcome: Outcome = "committed"
@@ -166,9 +167,9 @@ def _end(attempt: _Attempt | None) -> None:
         if attempt.is_helper:
             return  # a frame without operations runs eagerly and calls our helper, which is then compiled as its own frame
     elif raised is not None:
-        outcome = "skipped" if is_skip(raised) else "failed"
+        outcome = "skipped" if is_skip(raised) and not translator.raises_at_breaks(attempt.root) else "failed"
         if attempt.prints:
-            print(f"dynx: {attempt.location} was not compiled ({_reason(raised)}); its output until then:", file=sys.stderr)
+            print(f"dynx: {attempt.location} was not compiled ({reason}); its output until then:", file=sys.stderr)
     carried = _carried.pop(_CarriedKey(threading.get_ident(), attempt.compile_id), None)
     if carried is None or carried.attempt is attempt:
         _show(attempt.outputs, outcome)
@@ -182,10 +183,6 @@ def _show(outputs: list[Output], outcome: Outcome) -> None:
             output(outcome)
         except (OSError, ValueError) as error:  # standard output is closed
             warnings.warn(f"cannot print the output of a comptime callback, which is lost: {error}", DynxWarning, stacklevel=2)
-
-
-def _reason(raised: BaseException) -> str:
-    return (str(raised).strip().splitlines() or [type(raised).__name__])[0]
 
 
 def _in_debugger() -> bool:

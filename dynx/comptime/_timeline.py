@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from dynx._bytecode.source import line_at
 from dynx._handle import Handle
 from dynx._torch.compilation.frame import user_name
-from dynx._torch.trace_log.line_timer import RawAttempt, RawLine, TracingClock
+from dynx._torch.trace_log.line_timer import Line, RawAttempt, RawLine, TracingClock
 from dynx._trace.dispatch import trouble
 from dynx._trace.guards.requests import short_source
 from dynx._trace.user_location import first_line, is_visible, location_of, named, owner_of_file
@@ -100,7 +100,7 @@ class Timeline(Handle):
 
         Args:
             internals: whether to include lines of torch and the standard library; by default only those of the user's code and
-                of other libraries.
+                of other libraries, which get the nodes of the lines of torch that they lead to.
         """
         if internals not in self._lines or self._clock is not None:
             attempts = (group[-1] for group in self._by_compile())
@@ -180,15 +180,27 @@ def _seconds(attempt: RawAttempt) -> float:
 
 
 def _costs(attempt: RawAttempt, *, internals: bool) -> Iterator[LineCost]:
+    nodes = _nodes_by_line(attempt, internals=internals)
     for (code, number), line in attempt.lines.items():
         if internals or is_visible(code.co_filename):
-            # instructions before the first line have no line number
-            yield _cost(code, number if number > 0 else first_line(code), line)
+            yield _cost(code, number, line, nodes.get((code, number), []))
 
 
-def _cost(code: CodeType, number: int, line: RawLine) -> LineCost:
+def _nodes_by_line(attempt: RawAttempt, *, internals: bool) -> dict[Line, list[str]]:
+    """Return the names of nodes by the line that created them; without `internals`, by the visible line that led there."""
+    names: dict[Line, list[str]] = {}
+    for line in attempt.lines.values():
+        for node in line.nodes:
+            lines = node.lines if internals else [at for at in node.lines if is_visible(at[0].co_filename)]
+            if lines:
+                names.setdefault(lines[0], []).append(node.name)
+    return names
+
+
+def _cost(code: CodeType, number: int, line: RawLine, nodes: Sequence[str]) -> LineCost:
     """Return the cost record of one line; attribute a line of a resume function to the function that the user wrote."""
     file = code.co_filename
+    number = number if number > 0 else first_line(code)  # instructions before the first line have no line number
     _, library = owner_of_file(file)
     location = named(Location(file, number, user_name(code.co_qualname), library=library))
     return LineCost(
@@ -197,7 +209,7 @@ def _cost(code: CodeType, number: int, line: RawLine) -> LineCost:
         line.instructions,
         line.seconds,
         line.cumulative,
-        tuple(line.nodes),
+        tuple(nodes),
         tuple(TracedGuard(kind, source, location) for kind, source in line.guards),
         tuple(line.shape_guards),
         line.exceptions,

@@ -53,7 +53,7 @@ def _break_lines(graph_break: GraphBreak) -> Iterable[Line]:
     callee = f" ({graph_break.callee})" if graph_break.callee else ""
     then = "; the whole function runs eagerly"
     if graph_break.fatal:
-        then = "; the compilation failed: fullgraph=True"
+        then = "; the compilation failed: no graph break was allowed"
     elif graph_break.resumable:
         then = ""
     lines = [f"{graph_break.reason}{callee}{then}", graph_break.code, graph_break.explanation]

@@ -381,6 +381,27 @@ def test_isolate_recompiles_shares_no_cache_entries(backends):
     assert backends.compiled == ["a"] * 3
 
 
+@pytest.mark.skipif(not has_regions(), reason="this torch has no isolate_recompiles")
+def test_compilations_that_are_isolated_are_no_recompiles():
+    """As with torch.compile: the others' entries are not looked up. A change of what the function itself depends on is one."""
+    x = torch.ones(3)
+    for isolated in (torch.compile, dynx.compile):
+        torch._dynamo.reset()
+        with dynx.watch() as run:
+            dynx.compile(add, backend="eager")(x)
+            for _ in range(2):
+                compiled = isolated(add, backend="eager", isolate_recompiles=True, dynamic=False)
+                assert dynx.would_recompile(compiled, x).outcome == "compile"
+                compiled(x)
+            assert dynx.would_recompile(compiled, x).hit
+            assert run.recompiles == ()
+            verdict = dynx.would_recompile(compiled, torch.ones(4))
+            compiled(torch.ones(4))
+        assert (len(run.compiles), len(run.recompiles)) == (4, 1)
+        assert [reason.source for reason in verdict.reasons] == ["x.size()[0]"]
+        assert [(finding.rule, finding.count) for finding in run.findings] == [("DX102", 1)]
+
+
 @BOTH
 def test_compiled_callables_can_be_compiled_again(compile, backends):
     x = torch.ones(2, 3)

@@ -21,6 +21,7 @@ EXCEPTIONS = {
     ("_torch/tracing/line_hook.py", "instruction_pointer"): "moves one InstructionTranslator",
     ("_torch/tracing/line_hook.py", "positions"): "of an instruction that dynx creates",
     ("_torch/tracing/shape_facts.py", "call_user_compiler"): "shadows the method on one OutputGraph",
+    ("_torch/tracing/translator.py", "call_user_compiler"): "shadows the method on one OutputGraph",
     ("_torch/tracing/shape_facts.py", "args"): "of an assertion node in one graph",
     ("_torch/tracing/translator.py", "name"): "of a copy of a stack entry",
     ("_torch/shapes/code_state.py", "setattr"): "of one entry of torch's profile",

@@ -164,6 +164,15 @@ def is_skip(raised: BaseException) -> bool:
     return isinstance(raised, (exc.SkipFrame, exc.Unsupported, exc.UserError))
 
 
+def raises_at_break(raised: BaseException, *, fullgraph: bool) -> bool:
+    """Return whether a graph break reached the user as this exception: `fullgraph=True` or `error_on_graph_break` was set.
+
+    Torch: `DynamoTracerOutput.error_on_graph_break` of the exception, alike in 2.11, 2.13 and 2.15.
+    """
+    output = getattr(raised, "_torch_dynamo_tracer_output", None)
+    return fullgraph or bool(getattr(output, "error_on_graph_break", False))
+
+
 def _first_line(text: str) -> str:
     """Return the first line of a text, joined with the second if the first ends with a colon: `backend='x' raised:`."""
     lines = text.strip().splitlines()

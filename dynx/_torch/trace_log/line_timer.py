@@ -25,6 +25,25 @@ Line = tuple[CodeType, int]
 
 
 @dataclass(slots=True)
+class RawNode:
+    """A node of a traced graph: its name, and the lines that it was created on, of the innermost function first.
+
+    Dynamo renames a node when it is assigned to a variable: the name is that of the graph that the backend gets, if it gets one.
+    """
+
+    name: str
+    lines: tuple[Line, ...]
+    node: Callable[[], Any]  # a weak reference
+
+    def is_in_final_graph(self) -> bool:
+        """Take the name that the node has now; return False if Dynamo has removed it from the graph."""
+        if (node := self.node()) is None:
+            return True
+        self.name = str(node.name)
+        return not node._erased
+
+
+@dataclass(slots=True)
 class RawLine:
     """The measurements of one source line in one tracing attempt: time, graph nodes, guards and exceptions."""
 
@@ -32,7 +51,7 @@ class RawLine:
     seconds: float = 0.0
     cumulative: float = 0.0
     exceptions: int = 0
-    nodes: list[str] = field(default_factory=list)
+    nodes: list[RawNode] = field(default_factory=list)
     guards: dict[tuple[str, str], None] = field(default_factory=dict)  # kind and source, in order
     shape_guards: list[str] = field(default_factory=list)
 
@@ -46,6 +65,19 @@ class RawAttempt:
     lines: dict[Line, RawLine] = field(default_factory=dict)
     backend: float = 0.0
 
+    def finish_nodes(self) -> None:
+        """Name the nodes as the graph that the backend gets does, and drop those that are not in it."""
+        for line in self.lines.values():
+            line.nodes[:] = filter(RawNode.is_in_final_graph, line.nodes)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """A tracing attempt, and for each of its graphs the newest node so far."""
+
+    attempt: RawAttempt
+    newest: dict[Any, Any] = field(default_factory=dict)
+
 
 class _Thread(threading.local):
     """The step that a thread is tracing: the seconds of the steps nested in it, and the guards that it requested."""
@@ -55,6 +87,7 @@ class _Thread(threading.local):
         self.depth = 0
         self.output: Callable[[], Any] = lambda: None  # a weak reference: nothing of torch is kept alive
         self.attempt = RawAttempt(translator.TraceId("", 0), RawFrame("", 0, ""))
+        self.tx: Any = None  # the translator of the step
         self.failed: BaseException | None = None
         self.requested: list[tuple[str, str]] = []
 
@@ -99,22 +132,25 @@ class TracingClock(Handle):
         output = tx.output
         if output is not thread.output():
             self._begin(tx)
-        graph = output.graph
-        outer = (graph, graph._len, len(output.shape_env.guards), thread.inner, thread.requested)
-        thread.inner, thread.requested, thread.failed = 0.0, [], None
+        enclosing = thread.tx
+        if enclosing is not None and enclosing.output is output:
+            self._take_nodes(enclosing)
+        else:
+            self._newest_of(output).setdefault(output.graph, output.graph._root._prev)
+        outer = (enclosing, len(output.shape_env.guards), thread.inner, thread.requested)
+        thread.tx, thread.inner, thread.requested, thread.failed = tx, 0.0, [], None
         thread.depth += 1
         return outer
 
     def _leave(self, tx: Any, elapsed: float, outer: tuple[Any, ...]) -> None:
         thread = self._thread
-        graph, nodes, shapes, inner, requested = outer
+        enclosing, shapes, inner, requested = outer
         line = self._line(tx)
         line.instructions += 1
         line.seconds += elapsed - thread.inner
         line.cumulative += elapsed
+        self._take_nodes(tx)
         if not thread.inner:  # else they belong to the lines inside
-            if graph._len > nodes:
-                line.nodes += _newest(graph, graph._len - nodes)
             guards = tx.output.shape_env.guards
             if len(guards) > shapes:
                 line.shape_guards += [str(guard.expr) for guard in guards[shapes:]]
@@ -125,10 +161,30 @@ class TracingClock(Handle):
             line.exceptions += tx.current_instruction.opname == "RAISE_VARARGS"
         else:
             line.exceptions += type(thread.failed).__name__.startswith("Observed")
-        thread.inner, thread.requested, thread.failed = inner + elapsed, requested, None
+        thread.tx, thread.inner, thread.requested, thread.failed = enclosing, inner + elapsed, requested, None
         thread.depth -= 1
         if not thread.depth:
             thread.inner = 0.0
+
+    def _take_nodes(self, tx: Any) -> None:
+        """Give the nodes that were added to the graph since the last call to the line that is traced now.
+
+        Torch: nodes are a linked list whose root follows the last node; placeholders are inserted in front of the others.
+        """
+        graph, known = tx.output.graph, self._newest_of(tx.output)
+        newest, last = graph._root._prev, known.get(graph, graph._root)
+        if newest is last:
+            return
+        known[graph] = newest
+        while last._erased:
+            last = last._prev
+        lines = tuple((each.f_code, each.lineno) for each in translator.chain(tx))
+        added = []
+        while newest is not last and newest is not graph._root:
+            if newest.op not in ("placeholder", "output"):
+                added.append(RawNode(str(newest.name), lines, weakref.ref(newest)))
+            newest = newest._prev
+        self._line(tx).nodes += reversed(added)
 
     def _line(self, tx: Any) -> RawLine:
         key = tx.f_code, tx.lineno
@@ -142,6 +198,7 @@ class TracingClock(Handle):
         thread = self._thread
 
         def call_user_compiler(output: Any, *args: Any, **kwargs: Any) -> Any:
+            thread.attempt.finish_nodes()
             start = perf_counter()
             try:
                 return original(output, *args, **kwargs)
@@ -156,29 +213,19 @@ class TracingClock(Handle):
         """Start measuring a new tracing attempt, or continue the outer attempt after a compilation nested in it."""
         thread = self._thread
         thread.output = weakref.ref(tx.output)
-        attempt = vars(tx.output).get(self._name)  # stored there: it ends with the attempt
-        if attempt is None:
+        progress = vars(tx.output).get(self._name)  # stored there: it ends with the attempt
+        if progress is None:
             code = list(translator.chain(tx))[-1].f_code
             root = RawFrame(code.co_filename, code.co_firstlineno, code.co_qualname)
-            attempt = RawAttempt(translator.trace_id(), root)
-            setattr(tx.output, self._name, attempt)
-            self.attempts.append(attempt)
-        thread.attempt = attempt
+            progress = _Progress(RawAttempt(translator.trace_id(), root))
+            setattr(tx.output, self._name, progress)
+            self.attempts.append(progress.attempt)
+        thread.attempt = progress.attempt
+
+    def _newest_of(self, output: Any) -> dict[Any, Any]:
+        newest: dict[Any, Any] = vars(output)[self._name].newest
+        return newest
 
     def _guard_added(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         guard = args[1] if len(args) > 1 else kwargs["guard"]
         self._thread.requested.append((guard.create_fn_name(), guard_source(guard.originating_source)))
-
-
-def _newest(graph: Any, count: int) -> list[str]:
-    """Return the names of the last `count` nodes of an FX graph, oldest first, without placeholders.
-
-    Torch: nodes are a linked list whose root follows the last node. Dynamo renames a node when it is assigned to a variable.
-    """
-    names = []
-    node = graph._root._prev
-    for _ in range(count):
-        if node.op != "placeholder":
-            names.append(str(node.name))
-        node = node._prev
-    return names[::-1]

@@ -7,6 +7,7 @@ alike in 2.11, 2.13 and 2.15.
 from __future__ import annotations
 
 import dis
+import sys
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any, NamedTuple
@@ -94,9 +95,34 @@ def backtrace(tx: Any) -> list[Any]:
 def attempt_ends(tx: Any, call: Callable[[], None]) -> None:
     """Register a function to call when the current tracing attempt ends, successfully or not.
 
-    Torch: `OutputGraph.add_cleanup_hook`, run in the `finally` of `convert_frame.transform`.
+    Torch: `OutputGraph.add_cleanup_hook`. The hooks run in the `finally` of `convert_frame.transform`, but also right before the
+    backend is called, which may still fail: a hook that runs there is added again.
     """
-    tx.output.add_cleanup_hook(call)
+    output = tx.output
+
+    def cleanup() -> None:
+        if sys._getframe(2).f_code.co_name == "compile_and_call_fx_graph":
+            _before_backend(output, lambda: output.add_cleanup_hook(call))
+        else:
+            call()
+
+    output.add_cleanup_hook(cleanup)
+
+
+def _before_backend(output: Any, call: Callable[[], None]) -> None:
+    """Call a function when an OutputGraph is about to call the backend."""
+    compile_graph = output.call_user_compiler
+
+    def call_user_compiler(*args: Any, **kwargs: Any) -> Any:
+        call()
+        return compile_graph(*args, **kwargs)
+
+    output.call_user_compiler = call_user_compiler
+
+
+def raises_at_breaks(tx: Any) -> bool:
+    """Return whether a graph break raises, because of `fullgraph=True` or `torch._dynamo.error_on_graph_break`."""
+    return bool(tx.one_graph or tx.error_on_graph_break)
 
 
 def can_break_here(tx: Any) -> bool:

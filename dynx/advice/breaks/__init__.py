@@ -209,7 +209,9 @@ def _join(first: Finding, second: Finding) -> Finding:
 
 
 def _evidence(graph_break: GraphBreak) -> tuple[str, ...]:
-    fatal = "the compilation failed: fullgraph=True allows no graph break" if graph_break.fatal else ""
+    fatal = (
+        "the compilation failed: fullgraph=True (or error_on_graph_break) allows no graph break" if graph_break.fatal else ""
+    )
     lines = [fatal, graph_break.reason, graph_break.explanation, *(f"torch suggests: {hint}" for hint in graph_break.hints)]
     if len(graph_break.chain) > 1:
         lines.append("reached through " + " > ".join(map(str, graph_break.chain)))

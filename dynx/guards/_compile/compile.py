@@ -193,7 +193,9 @@ class _Context:
         settings = {**self._settings, **(config_values() if self._arguments.guard_config else {})}
         texts = {"backend": text_of(self._arguments.backend), **{name: show_value(value) for name, value in settings.items()}}
         return backend_key.keyed_backend(
-            self._torch_backend, CacheKey(key, texts), lambda: _CompileKey(self._value(), key.config)
+            self._torch_backend,
+            CacheKey(key, texts, self._isolation),
+            lambda: _CompileKey(self._value(), key.config),
         )
 
 
