@@ -28,7 +28,7 @@ Line = tuple[CodeType, int]
 class RawNode:
     """A node of a traced graph: its name, and the lines that it was created on, of the innermost function first.
 
-    Dynamo renames a node when it is assigned to a variable: the name is that of the graph that the backend gets, if it gets one.
+    Dynamo renames nodes that are assigned to variables: the name is that in the graph that the backend gets, if it gets one.
     """
 
     name: str

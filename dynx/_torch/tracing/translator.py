@@ -95,8 +95,8 @@ def backtrace(tx: Any) -> list[Any]:
 def attempt_ends(tx: Any, call: Callable[[], None]) -> None:
     """Register a function to call when the current tracing attempt ends, successfully or not.
 
-    Torch: `OutputGraph.add_cleanup_hook`. The hooks run in the `finally` of `convert_frame.transform`, but also right before the
-    backend is called, which may still fail: a hook that runs there is added again.
+    Torch: `OutputGraph.add_cleanup_hook`. The hooks run in the `finally` of `convert_frame.transform`, but also right before
+    the backend is called, which may still fail: a hook that runs there is added again.
     """
     output = tx.output
 
