@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 # instructions that belong to no statement although they have a line number
 PRELUDE = frozenset(
@@ -56,7 +56,7 @@ def step_at(name: str, argument: object, positions: Positions | None) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The first and last line of a statement; for an `if`, `for` or `def`, those of its header, with its block in `body`."""
+    """The first and last line of a statement; for an `if`, `except` or `def`, those of its header, with its block in `body`."""
 
     first: int
     last: int
@@ -93,22 +93,30 @@ def _parse(source: str) -> tuple[Statement, ...]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return ()
-    parsed = [_statement(node) for node in ast.walk(tree) if isinstance(node, ast.stmt) and not _is_docstring(node)]
+    parsed = [_statement(node) for node in ast.walk(tree) if isinstance(node, _STATEMENTS) and not _is_docstring(node)]
     return tuple(sorted(parsed, key=lambda statement: (statement.first, -statement.last)))
 
 
-def _statement(node: ast.stmt) -> Statement:
-    first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
-    end = node.end_lineno or node.lineno
+_STATEMENTS = ast.stmt, ast.ExceptHandler, ast.match_case  # the heads `except E:` and `case 1:` have code of their own
+
+
+def _statement(node: ast.AST) -> Statement:
     body: Sequence[ast.AST] = getattr(node, "body", None) or getattr(node, "cases", None) or ()
+    last = body[-1] if body else node
+    first, end = _first_line(node), getattr(node, "end_lineno", None) or last.end_lineno or last.lineno  # type: ignore[attr-defined]
     if not body:
         return Statement(first, end)
-    inner = getattr(body[0], "lineno", None) or body[0].pattern.lineno  # type: ignore[attr-defined]  # a match_case has no lineno
-    inner = min([inner, *(decorator.lineno for decorator in getattr(body[0], "decorator_list", ()))])
+    inner = _first_line(body[0])
     return Statement(first, max(first, inner - 1), (inner, end))
 
 
-def _is_docstring(node: ast.stmt) -> bool:
+def _first_line(node: Any) -> int:
+    """Return the line at which a statement begins, decorators included; a `case` begins with its pattern."""
+    lines = [node.pattern.lineno if isinstance(node, ast.match_case) else node.lineno]
+    return int(min([*lines, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))]))
+
+
+def _is_docstring(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 

@@ -9,12 +9,13 @@ import linecache
 import os
 import pkgutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
 from dynx._bytecode import statements
+from dynx._bytecode.reach import Reach, loaded_functions, nearest_traceable_line, reach_of
 from dynx._bytecode.statements import Statement, can_hold, nearest_line, statement_at
 from dynx._bytecode.trail import Code
 from dynx._torch.compilation.unwrap import Layer, function_of, unwrap
@@ -101,7 +102,30 @@ def _at_line(file: str, function: FunctionType | None, line: int) -> Target:
             )
         if not can_hold(function.__code__, statement):  # its `def`, signature or decorators
             return Target(file, function, None)
-    return Target(file, function, statement)
+    reach = reach_of(file, statement, trace_rules.why_never_traced)
+    if reach.why_never is None:
+        return Target(file, function, statement)
+    lambdas = _lambdas_at(file, line, reach)
+    if len(lambdas) == 1:
+        return Target(file, lambdas[0], None)
+    raise ProbeFailed(
+        f"a probe at {short_path(file)}:{line} can never fire: {reach.why_never}\n  {_advice(file, line, reach, lambdas)}"
+    )
+
+
+def _lambdas_at(file: str, line: int, reach: Reach) -> list[FunctionType]:
+    """Return the loaded lambdas of a statement, those that begin on the line if there are any."""
+    on_line = [code for code in reach.lambdas if code.co_firstlineno == line] or reach.lambdas
+    return [function for code in on_line for function in loaded_functions(file, code)]
+
+
+def _advice(file: str, line: int, reach: Reach, lambdas: Sequence[FunctionType]) -> str:
+    if lambdas:
+        return f"pass one of its {len(lambdas)} lambdas instead of the line"
+    if reach.lambdas:
+        return "import the module first: then the probe fires in the lambda"
+    near = None if reach.is_untraced else nearest_traceable_line(file, line, trace_rules.why_never_traced)
+    return "set the probe on the line that calls it" if near is None else f"the nearest line that torch may trace is {near}"
 
 
 @functools.cache

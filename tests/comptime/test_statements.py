@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import sys
 import types
 from collections import Counter
 from pathlib import Path
@@ -72,6 +73,31 @@ def executions(function):
     exec(compile(tree, FILE, "exec"), namespace)
     counts.clear()
     namespace[function.__name__](torch.ones(3))
+    counts.update({line: count for line, count in visits(function).items() if is_head(line)})
+    return counts
+
+
+def is_head(line):
+    """Return whether a line is that of an `except` or a `case`, where no statement can be inserted."""
+    heads = (node for node in ast.walk(ast.parse(SOURCE)) if isinstance(node, (ast.ExceptHandler, ast.match_case)))
+    return any(line == (node.pattern if isinstance(node, ast.match_case) else node).lineno for node in heads)
+
+
+def visits(function):
+    """Return how often Python's own tracing reaches each line."""
+    counts = Counter()
+
+    def trace(frame, event, _):
+        if frame.f_code is function.__code__ and event == "line":
+            counts[frame.f_lineno] += 1
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function(torch.ones(3))
+    finally:
+        sys.settrace(before)
     return counts
 
 

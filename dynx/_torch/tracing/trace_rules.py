@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
+
+from dynx._torch.compilation.unwrap import unwrap
 
 
 def why_not_traced(function: Any) -> str | None:
@@ -20,6 +22,26 @@ def why_not_traced(function: Any) -> str | None:
     if "Skip" in name:
         return "torch skips it"
     return None
+
+
+def why_never_traced(function: FunctionType) -> str | None:
+    """Return why torch traces neither a function nor what its decorators made of it; None if it may."""
+    named = _named(function)
+    if is_disabled(named) and unwrap(named).original is function:
+        return f"torch.compiler.disable was applied to {function.__qualname__}"
+    why = why_not_traced(function)
+    return None if why is None else f"{function.__qualname__} is never traced: {why}"
+
+
+def _named(function: FunctionType) -> Any:
+    """Return what the name of a function refers to now, which is what its decorators returned; None for an inner function."""
+    value: Any = None
+    scope = function.__globals__
+    for name in function.__qualname__.split("."):
+        value = scope.get(name)
+        value = getattr(value, "__func__", value)  # of a static or class method
+        scope = getattr(value, "__dict__", {})
+    return value
 
 
 def is_disabled(function: Any) -> bool:

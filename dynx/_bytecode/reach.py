@@ -1,0 +1,113 @@
+"""Find out whether torch can ever trace a line: it traces functions only, and Python compiles no code for some lines."""
+
+from __future__ import annotations
+
+import ast
+import dis
+import gc
+import inspect
+import linecache
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from types import CodeType, FunctionType
+from typing import NamedTuple
+
+from dynx._bytecode import statements
+from dynx._bytecode.statements import Statement, Step, can_hold, step_at
+
+WhyNot = Callable[[FunctionType], str | None]
+
+
+class Reach(NamedTuple):
+    """What torch may trace of a statement.
+
+    Attributes:
+        why_never: Why torch can never trace it; None if it may.
+        lambdas: The code of lambdas that begin in a statement which is never traced itself.
+        is_untraced: Whether the reason is the function, which torch does not trace.
+    """
+
+    why_never: str | None
+    lambdas: tuple[CodeType, ...] = ()
+    is_untraced: bool = False
+
+
+def reach_of(file: str, statement: Statement, why_not_traced: WhyNot) -> Reach:
+    """Return what torch may trace of a statement of a file, as far as the source and the functions loaded now tell.
+
+    Args:
+        file: The source file.
+        statement: The statement.
+        why_not_traced: Returns why torch never traces a function; None if it may.
+    """
+    codes = _codes("".join(linecache.getlines(file)), file)
+    if codes is None:
+        return Reach(None)  # a file that Python cannot compile by itself, such as a notebook's cell with magics
+    holders = [code for code in codes if _begins_in(code, statement)]
+    functions = [code for code in holders if _is_function(code)]
+    if functions:
+        return Reach(_why_untraced(file, functions, why_not_traced), is_untraced=True)
+    if not holders:
+        return Reach("Python compiles no code for it")
+    lambdas = tuple(code for code in codes if code.co_name == "<lambda>" and code.co_firstlineno in statement)
+    if holders[0].co_name == "<module>":
+        return Reach("it runs when the module is imported, which torch does not trace", lambdas)
+    return Reach(f"it runs when the class {holders[0].co_name} is created, which torch does not trace", lambdas)
+
+
+def nearest_traceable_line(file: str, line: int, why_not_traced: WhyNot) -> int | None:
+    """Return the line nearest to `line` at which a statement of a function begins; None if the file has no function."""
+    near = sorted(statements.statements(file), key=lambda statement: (abs(statement.first - line), statement.first < line))
+    return next((statement.first for statement in near if reach_of(file, statement, why_not_traced).why_never is None), None)
+
+
+def loaded_functions(file: str, code: CodeType) -> list[FunctionType]:
+    """Return the loaded functions of a file that have this code, which may be that of another compilation of the source."""
+    return [
+        function
+        for function in gc.get_objects()
+        if type(function) is FunctionType and _is_same(function.__code__, code) and function.__code__.co_filename == file
+    ]
+
+
+def _is_same(code: CodeType, other: CodeType) -> bool:
+    names = code.co_qualname == other.co_qualname and code.co_firstlineno == other.co_firstlineno
+    return names and list(code.co_positions()) == list(other.co_positions())
+
+
+@lru_cache(maxsize=8)
+def _codes(source: str, file: str) -> tuple[CodeType, ...] | None:
+    try:
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        return tuple(_with_nested(compile(source, file, "exec", flags, dont_inherit=True))) if source else None
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _with_nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _with_nested(constant)
+
+
+def _begins_in(code: CodeType, statement: Statement) -> bool:
+    may_hold = code.co_name == "<module>" or can_hold(code, statement)  # a module begins on line 1
+    return may_hold and bool(statements.beginnings(_steps(code), statement))
+
+
+def _steps(code: CodeType) -> list[Step]:
+    return [
+        step_at(instruction.opname, instruction.argval, instruction.positions) for instruction in dis.get_instructions(code)
+    ]
+
+
+def _is_function(code: CodeType) -> bool:
+    return bool(code.co_flags & inspect.CO_OPTIMIZED)
+
+
+def _why_untraced(file: str, codes: list[CodeType], why_not_traced: WhyNot) -> str | None:
+    """Return why none of the loaded functions with these codes is traced; None if one is, or none is loaded."""
+    functions = [function for code in codes for function in loaded_functions(file, code)]
+    whys = [why_not_traced(function) for function in functions]
+    return whys[0] if whys and all(whys) else None
