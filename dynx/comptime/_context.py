@@ -75,7 +75,7 @@ class ComptimeContext:
 
     @property
     def in_subgraph(self) -> bool:
-        """Whether the body of a higher-order operator (cond, scan, checkpoint) is being traced."""
+        """Whether the body of a higher-order operator (cond, scan, checkpoint) or transform (vmap, grad) is being traced."""
         return translator.in_subgraph(self._tx)
 
     def parent(self) -> ComptimeContext:

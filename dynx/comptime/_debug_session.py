@@ -21,6 +21,7 @@ from dynx.comptime._stops import Breakpoint, Stop, Stops
 from dynx.errors import UsageError
 
 
+@trace_rules.not_traced
 def debug(fn: Callable[..., Any], *, script: str | Iterable[str] | None = None, internals: bool = False) -> Callable[..., Any]:
     """Wrap `fn` so that a call compiles it and runs it, with a debugger that steps through Dynamo's trace of its bytecode.
 
@@ -68,6 +69,7 @@ def debug(fn: Callable[..., Any], *, script: str | Iterable[str] | None = None, 
     compiled = fn if trace_rules.is_compiled_callable(fn) else _compile(fn)
     commands = None if script is None else _commands(script)
 
+    @trace_rules.not_traced
     def debugged(*args: Any, **kwargs: Any) -> Any:
         with Session(None if commands is None else list(commands), internals=internals) as session:
             try:

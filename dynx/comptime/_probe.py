@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from dynx._handle import Handle
 from dynx._torch.capabilities import hook_point
 from dynx._torch.hooks import Subscription, subscribe
-from dynx._torch.tracing import line_hook, trace_rules
+from dynx._torch.tracing import line_hook, trace_rules, translator
 from dynx._trace.dispatch import trouble
 from dynx.comptime import _output
 from dynx.comptime._bytecode_probe import BytecodeProbe
@@ -153,6 +153,13 @@ class Probe(Handle):
             warnings.warn(
                 f"{self.target.place} is compiled already: the probe fires only when torch compiles it again\n"
                 '  call torch._dynamo.reset(), or use probe(..., mode="rewrite")',
+                DynxWarning,
+                stacklevel=3,
+            )
+        if translator.trace_id().compile_id:
+            warnings.warn(
+                f"torch is compiling now: the probe at {self.target.place} fires in functions that it begins to trace later\n"
+                "  set it before the call that compiles",
                 DynxWarning,
                 stacklevel=3,
             )

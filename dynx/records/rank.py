@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 # None on Windows, where an open file cannot be renamed either: files keep their process id
 _fcntl: Any = import_module("fcntl") if find_spec("fcntl") is not None else None
@@ -107,6 +107,43 @@ def claim(own: Path, path: Path, rank: Rank, header: Mapping[str, Any]) -> Path:
         target = next(file for file in _candidates(path, rank) if not _is_taken(file, header))
         os.replace(own, target)
     return target
+
+
+def open_newest(path: Path) -> BinaryIO:
+    """Create and lock a run file; one at `path` that a live process writes gets the id of that process in its name.
+
+    So `path` is always the run that began last, and no process writes to the file of another one.
+
+    Raises:
+        OSError: the file cannot be created.
+    """
+    if path.exists() and not path.is_file():  # a device or a pipe
+        return path.open("wb", buffering=0)
+    with _locked(path.parent):
+        if path.exists() and _is_locked(path):
+            pid = read_header(path).get("pid", "other")
+            taken = (path.with_suffix(f".{pid}{number}{path.suffix}") for number in ("", *(f"-{n}" for n in range(2, 1000))))
+            os.replace(path, next(file for file in taken if not _is_locked(file)))
+        file = path.open("wb", buffering=0)
+        lock(file)
+    return file
+
+
+def path_of(file_id: tuple[int, int], path: Path) -> Path:
+    """Return where a run file is that was created at `path`: another process may have renamed it since.
+
+    Args:
+        file_id: Device and inode of the file.
+        path: Where it was created.
+    """
+    for candidate in (path, *path.parent.glob(f"{path.stem}.*{path.suffix}")):
+        try:
+            status = candidate.stat()
+        except OSError:
+            continue
+        if (status.st_dev, status.st_ino) == file_id:
+            return candidate
+    return path
 
 
 def _candidates(path: Path, rank: Rank) -> Iterator[Path]:

@@ -30,7 +30,8 @@ class RunWriter:
 
     The name of the file depends on the process, which `header` describes:
 
-    - a process of its own writes `last.dynx`;
+    - a process of its own writes `last.dynx`; if another one begins to do so meanwhile, the file of the first is renamed to
+      `last.12345.dynx`, so that `last.dynx` is the run that began last;
     - a rank, whose header has `rank`, writes `last.rank3.dynx` (see `dynx.records.rank`);
     - a child, whose header has `parent`, and a forked child write `last.12345.dynx`, beside the file of the parent. It is
       renamed to that of the rank as soon as the child has one, unless the parent has a rank already.
@@ -41,6 +42,7 @@ class RunWriter:
         self._header = dict(header)
         self._pid = os.getpid()
         self._file: BinaryIO | None = None
+        self._file_id: tuple[int, int] | None = None  # of a file that another process may rename
         self._checksum = 0  # of the lines written so far
         self._is_forked = False
         self._unranked = path  # the name that a rank is added to
@@ -51,13 +53,13 @@ class RunWriter:
             self._open(rank.process_file(path))
             self._claim(rank.Rank(header["rank"], header["world_size"], header.get("restart", 0)))
         else:
-            self._open(path)
+            self._open(path, is_newest=True)
         _writers.add(self)
 
     @property
     def path(self) -> Path:
-        """The path of the file being written; the file is renamed once if the rank of the process becomes known only later."""
-        return self._path
+        """The path of the file being written; it is renamed if the rank becomes known, or another process takes the name."""
+        return self._path if self._file_id is None else rank.path_of(self._file_id, self._path)
 
     @property
     def child_path(self) -> Path:
@@ -106,12 +108,17 @@ class RunWriter:
             self._file.close()  # the parent's descriptor stays open in the parent
             self._file = None
 
-    def _open(self, path: Path) -> None:
-        self._path, self._checksum = path, 0
+    def _open(self, path: Path, *, is_newest: bool = False) -> None:
+        self._path, self._checksum, self._file_id = path, 0, None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("wb", buffering=0)
-            rank.lock(self._file)
+            if is_newest:
+                self._file = rank.open_newest(path)
+                status = os.fstat(self._file.fileno())
+                self._file_id = status.st_dev, status.st_ino
+            else:
+                self._file = path.open("wb", buffering=0)
+                rank.lock(self._file)
         except OSError as error:
             self._give_up(error)
         self._write(_header(self._header))

@@ -6,11 +6,13 @@ Torch's own `debug_repr` differs between releases and realizes lazy variables, w
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import fields
 from enum import Enum
 from functools import cache
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 from dynx._torch.tracing.variables import (
@@ -38,7 +40,8 @@ _BRACKETS: Mapping[str, tuple[str, str]] = {
     "torch.Size": ("torch.Size([", "])"),
     "deque": ("deque([", "])"),
 }
-_MAXLEN: Any = deque.__dict__["maxlen"]  # a subclass may override the attribute
+# what is shown besides the items, by class; a subclass may override the attribute
+_DETAILS: Mapping[Any, Any] = {deque: deque.__dict__["maxlen"], defaultdict: defaultdict.__dict__["default_factory"]}
 _CALLABLES: tuple[Any, ...] = (FunctionType, MethodType, BuiltinFunctionType)
 _MANNERS: Mapping[str, frozenset[str]] = {
     "lazy": frozenset({"LazyVariableTracker"}),
@@ -87,8 +90,10 @@ def show(tx: Any, variable: Any, depth: int = 2) -> str:
         return _show_example(example, _class_of(variable))
     items = items_of(variable)
     if items is not None:
-        return _show_items(lambda item, levels: show(tx, item, levels), items, _class_of(variable) or list, depth)
-    return _show_other(variable)
+        text = _show_items(lambda item, levels: show(tx, item, levels), items, _class_of(variable) or list, depth)
+        details = ((name, stored(variable, name)) for name in ("default_factory", "maxlen"))
+        return _with_details(_as_range(text), {name: show(tx, detail, 0) for name, detail in details if detail is not None})
+    return _show_fields_of_variable(tx, variable, depth) or _show_other(variable)
 
 
 def manner_of(variable: Any) -> str:
@@ -121,13 +126,85 @@ def show_value(value: Any, depth: int = 2) -> str:
         if issubclass(cls, base):
             items = {key: dict.__getitem__(value, key) for key in dict.keys(value)} if base is dict else base.__iter__(value)
             text = _show_items(show_value, items if base is dict else list(items), cls, depth)
-            limit = _MAXLEN.__get__(value) if base is deque else None
-            return text if limit is None else f"{text[:-1]}, maxlen={limit})"
+            read = _DETAILS.get(base) if base is deque else _DETAILS.get(cls)
+            return text if read is None else _with_details(text, {read.__name__: show_value(read.__get__(value), 0)})
+    if cls in (range, slice):
+        parts = (value.start, value.stop, value.step)
+        return _as_range(f"{cls.__name__}({', '.join(show_value(part, 0) for part in parts)})")
     if issubclass(cls, Enum):
         return f"{cls.__qualname__}.{object.__getattribute__(value, '_name_')}"
     if cls in _CALLABLES:
         return f"function {value.__qualname__}"
+    kind: Any = cls
+    if shown := _fields_of(kind):
+        attributes = _attributes_of(value)
+        return _show_fields(cls, {name: attributes[name] for name in shown if name in attributes}, show_value, depth)
     return f"<{cls.__qualname__}>"
+
+
+def _as_range(text: str) -> str:
+    """Return the text of a range as Python shows it, without a step of one; any other text as it is."""
+    return f"{text.removesuffix(', 1)')})" if text.startswith("range(") and text.endswith(", 1)") else text
+
+
+def _with_details(text: str, details: Mapping[str, str]) -> str:
+    """Add what a container has besides its items: the factory of a defaultdict, as Python shows it, the limit of a deque."""
+    factory, limit = details.get("default_factory"), details.get("maxlen")
+    if factory is not None:
+        name, _, items = text.partition("(")
+        text = f"{name}({factory.removeprefix('class ').removeprefix('function ')}, {items if items != ')' else '{})'}"
+    return text if limit in (None, "None") else f"{text[:-1]}, maxlen={limit})"
+
+
+@cache
+def _fields_of(cls: Any) -> tuple[str, ...]:
+    """Return the names of the fields that a dataclass shows; empty for other classes, and where a metaclass may run code."""
+    is_plain = type(cls) is type and any("__dataclass_fields__" in vars(base) for base in cls.__mro__)
+    return tuple(field.name for field in fields(cls) if field.repr) if is_plain else ()
+
+
+def _attributes_of(value: Any) -> dict[str, Any]:
+    """Return the values that an object stores in its `__dict__` and its slots, without running code of its class."""
+    cls: Any = type(value)
+    found: dict[str, Any] = {}
+    for name, slot in ((name, slot) for base in cls.__mro__ for name, slot in vars(base).items()):
+        if type(slot) is MemberDescriptorType:
+            with suppress(AttributeError):  # the slot has no value
+                found[name] = slot.__get__(value, cls)
+    with suppress(AttributeError, TypeError):
+        attributes = object.__getattribute__(value, "__dict__")
+        found |= attributes if type(attributes) is dict else {}
+    return found
+
+
+def _show_fields(cls: type, values: Mapping[str, Any], show_field: Callable[[Any, int], str], depth: int) -> str:
+    if depth == 0:
+        return f"{cls.__qualname__}(…)"
+    shown = [f"{name}={show_field(value, depth - 1)}" for name, value in list(values.items())[:_MAX_ITEMS]]
+    more = [f"… {len(values)} in all"] if len(values) > _MAX_ITEMS else []
+    return f"{cls.__qualname__}({', '.join([*shown, *more])})"
+
+
+def _show_fields_of_variable(tx: Any, variable: Any, depth: int) -> str:
+    """Return the text of a dataclass in traced code, with what the code has assigned to its fields; "" for anything else.
+
+    Torch: `UserDefinedObjectVariable.value`, the attributes in `SideEffects.store_attr_mutations`, and
+    `FrozenDataClassVariable.fields` (2.11).
+    """
+    cls = _class_of(variable)
+    names: tuple[str, ...] = _fields_of(cls) if cls is not None and is_kind(variable, "UserDefinedObjectVariable") else ()
+    if not names:
+        return ""
+    assigned = {**(stored(variable, "fields") or {}), **tx.output.side_effects.store_attr_mutations.get(variable, {})}
+    before = _attributes_of(stored(variable, "value"))
+    found = {name: (assigned.get(name), before.get(name)) for name in names if name in assigned or name in before}
+
+    def show_field(field: Any, levels: int) -> str:
+        now, value = field
+        return show_value(value, levels) if now is None else show(tx, now, levels)
+
+    assert cls is not None
+    return _show_fields(cls, found, show_field, depth)
 
 
 def _show_example(example: Any, cls: type | None) -> str:
@@ -218,8 +295,8 @@ def attribute_name(variable: Any) -> str:
 
 
 def _function_name(variable: Any) -> str:
-    for name in ("fn", "value"):
-        qualname = getattr(stored(variable, name), "__qualname__", None)
+    for value in (stored(variable, "fn"), stored(variable, "value"), getattr(type(variable), "_fn", None)):
+        qualname = getattr(value, "__qualname__", None)
         if qualname is not None:
             return str(qualname)
     fn_name = stored(variable, "fn_name")

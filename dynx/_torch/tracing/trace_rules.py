@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 from dynx._torch.compilation.unwrap import unwrap
+
+Call = TypeVar("Call", bound=Callable[..., Any])
 
 
 def why_not_traced(function: Any) -> str | None:
@@ -42,6 +45,14 @@ def _named(function: FunctionType) -> Any:
         value = getattr(value, "__func__", value)  # of a static or class method
         scope = getattr(value, "__dict__", {})
     return value
+
+
+def not_traced(function: Call) -> Call:
+    """Return a function that torch does not trace where compiled code calls it: a graph break, after which it runs as it is."""
+    import torch
+
+    disabled: Call = torch.compiler.disable(function)
+    return disabled
 
 
 def is_disabled(function: Any) -> bool:

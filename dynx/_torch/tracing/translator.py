@@ -69,8 +69,16 @@ def is_generator(tx: Any) -> bool:
 
 
 def in_subgraph(tx: Any) -> bool:
-    """Return whether the body of a higher-order operator (cond, scan, checkpoint) is being traced."""
-    return tx.output.current_tracer is not tx.output.root_tracer
+    """Return whether the body of a higher-order operator (cond, scan, checkpoint) or of a function transform is being traced.
+
+    Torch: transforms (`vmap`, `grad`) have no graph of their own, but a level on functorch's stack.
+    """
+    from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
+
+    output = tx.output
+    if output.current_tracer is not output.root_tracer:
+        return True
+    return len(retrieve_all_functorch_interpreters()) > len(output.functorch_layers)
 
 
 def code_of(tx: Any) -> CodeType:
