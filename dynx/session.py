@@ -110,6 +110,11 @@ class Watch(RunMembers):
         return self._writer.path if self._writer is not None else None
 
     @property
+    def is_saved(self) -> bool:
+        """Whether the run file is complete; False while the watch is open, without `out`, and where writing has failed."""
+        return self._writer is not None and self._writer.is_complete
+
+    @property
     def run(self) -> Run:
         """The records so far, as an immutable `dynx.Run`."""
         return Run(self.events, self.header, self.end)

@@ -16,7 +16,8 @@ class Progress:
     """A context manager that shows each compilation in progress as a line on stderr, if stderr is a terminal."""
 
     def __init__(self) -> None:
-        self._on = sys.stderr.isatty()
+        isatty = getattr(sys.stderr, "isatty", None)  # stderr may be closed
+        self._on = isatty is not None and isatty()
         self._lock = threading.Lock()
 
     def __enter__(self) -> Progress:

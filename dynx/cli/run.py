@@ -95,7 +95,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     interpreter exits, after the program's threads and exit handlers, which may compile functions too.
     """
     load, module = program.prepare(arguments.target, arguments.rest, option=arguments.option)
-    saved = arguments.out.absolute()  # the program may change directory
+    saved = _absolute(arguments.out)
     tools = _tools(arguments)
 
     def run() -> int:
@@ -108,6 +108,14 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
         return execute(load, module, ending, is_module=arguments.option == "-m")
 
     return run
+
+
+def _absolute(path: Path) -> Path:
+    """Return an absolute path, since the program may change the directory; the path itself if the directory was deleted."""
+    try:
+        return path.absolute()
+    except FileNotFoundError:
+        return path
 
 
 def _tools(arguments: argparse.Namespace) -> list[AbstractContextManager[Any]]:
@@ -186,11 +194,11 @@ def _report(watch: Watch, *, full: bool, top: int | None) -> None:
     from dynx.cli.children import screen
     from dynx.records.location import short_path
 
-    if sys.stderr is None or sys.stderr.closed:
+    if sys.stderr is None or getattr(sys.stderr, "closed", False):
         return
     run, saved = watch.run, watch.path
     parts: list[RenderableType] = [Text(""), screen(run, saved, full=full, top=top)]
-    if saved is not None and saved.is_file():
+    if saved is not None and watch.is_saved and saved.is_file():
         parts.append(Text(f" saved: dynx show {short_path(str(saved))}", style="dim"))
     _flush(sys.stdout)
     try:

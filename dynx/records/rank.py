@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any
+
+from dynx.records.own_file import OwnFile
 
 # None on Windows, where an open file cannot be renamed either: files keep their process id
 _fcntl: Any = import_module("fcntl") if find_spec("fcntl") is not None else None
@@ -81,12 +83,12 @@ def process_file(path: Path) -> Path:
     return path.with_suffix(f".{os.getpid()}{path.suffix}")
 
 
-def lock(file: IO[bytes]) -> None:
+def lock(file: OwnFile) -> None:
     """Lock `file`, which shows other processes that a live process writes it."""
     _flock(file.fileno(), "LOCK_EX")
 
 
-def unlock(file: IO[bytes]) -> None:
+def unlock(file: OwnFile) -> None:
     """Release the lock of `file`, which closing would not do while a forked child has the file open too."""
     _flock(file.fileno(), "LOCK_UN")
 
@@ -109,7 +111,7 @@ def claim(own: Path, path: Path, rank: Rank, header: Mapping[str, Any]) -> Path:
     return target
 
 
-def open_newest(path: Path) -> BinaryIO:
+def open_newest(path: Path) -> OwnFile:
     """Create and lock a run file; one at `path` that a live process writes gets the id of that process in its name.
 
     So `path` is always the run that began last, and no process writes to the file of another one.
@@ -118,32 +120,16 @@ def open_newest(path: Path) -> BinaryIO:
         OSError: the file cannot be created.
     """
     if path.exists() and not path.is_file():  # a device or a pipe
-        return path.open("wb", buffering=0)
+        return OwnFile(path)
     with _locked(path.parent):
         if path.exists() and _is_locked(path):
             pid = read_header(path).get("pid", "other")
-            taken = (path.with_suffix(f".{pid}{number}{path.suffix}") for number in ("", *(f"-{n}" for n in range(2, 1000))))
-            os.replace(path, next(file for file in taken if not _is_locked(file)))
-        file = path.open("wb", buffering=0)
+            endings = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+            names = (path.with_suffix(f".{pid}{ending}{path.suffix}") for ending in endings)
+            os.replace(path, next(name for name in names if not _is_locked(name)))
+        file = OwnFile(path)
         lock(file)
     return file
-
-
-def path_of(file_id: tuple[int, int], path: Path) -> Path:
-    """Return where a run file is that was created at `path`: another process may have renamed it since.
-
-    Args:
-        file_id: Device and inode of the file.
-        path: Where it was created.
-    """
-    for candidate in (path, *path.parent.glob(f"{path.stem}.*{path.suffix}")):
-        try:
-            status = candidate.stat()
-        except OSError:
-            continue
-        if (status.st_dev, status.st_ino) == file_id:
-            return candidate
-    return path
 
 
 def _candidates(path: Path, rank: Rank) -> Iterator[Path]:

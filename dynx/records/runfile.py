@@ -12,13 +12,15 @@ import sys
 import warnings
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from dynx.errors import DynxWarning
 from dynx.records import rank
 from dynx.records.codec import to_data
+from dynx.records.own_file import OwnFile
 from dynx.records.record import Record
 
 SCHEMA = 1
@@ -41,8 +43,9 @@ class RunWriter:
         self._path = path
         self._header = dict(header)
         self._pid = os.getpid()
-        self._file: BinaryIO | None = None
-        self._file_id: tuple[int, int] | None = None  # of a file that another process may rename
+        self._file: OwnFile | None = None
+        self._written: OwnFile | None = None  # the file, also when it is closed
+        self.is_complete = False  # whether the file has its end
         self._checksum = 0  # of the lines written so far
         self._is_forked = False
         self._unranked = path  # the name that a rank is added to
@@ -59,7 +62,7 @@ class RunWriter:
     @property
     def path(self) -> Path:
         """The path of the file being written; it is renamed if the rank becomes known, or another process takes the name."""
-        return self._path if self._file_id is None else rank.path_of(self._file_id, self._path)
+        return self._path if self._written is None else self._written.path
 
     @property
     def child_path(self) -> Path:
@@ -80,7 +83,9 @@ class RunWriter:
         self._line({"type": "end", **end})
         self._write({"type": CHECKSUM, "value": self._checksum})
         if self._file is not None:
-            rank.unlock(self._file)
+            self.is_complete = True
+            with suppress(OSError):  # the program has closed the descriptor
+                rank.unlock(self._file)
             self._file.close()
             self._file = None
 
@@ -109,15 +114,11 @@ class RunWriter:
             self._file = None
 
     def _open(self, path: Path, *, is_newest: bool = False) -> None:
-        self._path, self._checksum, self._file_id = path, 0, None
+        self._path, self._checksum = path, 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if is_newest:
-                self._file = rank.open_newest(path)
-                status = os.fstat(self._file.fileno())
-                self._file_id = status.st_dev, status.st_ino
-            else:
-                self._file = path.open("wb", buffering=0)
+            self._file = self._written = rank.open_newest(path) if is_newest else OwnFile(path)
+            if not is_newest:
                 rank.lock(self._file)
         except OSError as error:
             self._give_up(error)
@@ -137,6 +138,7 @@ class RunWriter:
             return
         try:
             self._path = rank.claim(self._path, self._unranked, own_rank, self._header)
+            self._file.rename(self._path)
         except OSError:
             pass  # the file keeps the name of its process: nothing is lost
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import builtins
+import contextlib
 import importlib.util
 import linecache
 import os
+import pkgutil
+import re
 import shlex
 import sys
 import types
+import zipimport
 from collections.abc import Callable, Sequence
-from importlib.machinery import BuiltinImporter, SourceFileLoader
+from importlib.machinery import BuiltinImporter, SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,7 @@ _HOOKS = (str(_PACKAGE / "_torch" / "hooks.py"), str(_PACKAGE / "_child_processe
 
 
 _MISSING = {"": "no program to run", "-m": "-m without the name of a module", "-c": "-c without code"}
+_ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")  # of PEP 263
 _SHOWN = 60  # characters of the code of `-c` that are shown
 
 
@@ -104,29 +109,96 @@ def _without_hooks(traceback: types.TracebackType | None) -> types.TracebackType
 
 
 def load_script(target: str, usage: str = "") -> tuple[Callable[[], types.CodeType], types.ModuleType]:
-    """Return a function that compiles a file, and an empty `__main__` module for it.
+    """Return a function that loads the code of a file, and an empty `__main__` module for it.
 
     Args:
-        target: The path of a file, or of a folder with a `__main__.py`.
+        target: The path of a file, of a zip archive or folder with a `__main__.py`, of a pipe or of a compiled file.
         usage: The command line to suggest if there is no such file; by default the one that runs a module.
 
     Raises:
         UsageError: There is no such file.
     """
     path = Path(target)
+    if not path.exists():
+        module_run = f"to run a module: dynx run -m {target.removesuffix('.py')}"
+        raise UsageError(f"the file {target} does not exist\n  {f'usage: {usage}' if usage else module_run}")
+    if path.is_file() and isinstance(importer := pkgutil.get_importer(os.path.abspath(path)), zipimport.zipimporter):
+        return _load_archive(importer, path)
     folder = path if path.is_dir() else None
     if folder is not None:
         path = folder / "__main__.py"  # as Python does for a folder
-    if not path.is_file():
-        module_run = f"to run a module: dynx run -m {target.removesuffix('.py')}"
-        raise UsageError(f"the file {target} does not exist\n  {f'usage: {usage}' if usage else module_run}")
+        if not path.is_file():
+            raise UsageError(f"the folder {target} has no __main__.py\n  name a file in it")
     file = os.path.abspath(path)  # as Python does since 3.9, also in tracebacks
     module = _main_module(file)
-    module.__loader__ = SourceFileLoader("__main__", file)
+    is_compiled = path.suffix == ".pyc"
+    loader = SourcelessFileLoader("__main__", file) if is_compiled else SourceFileLoader("__main__", file)
+    module.__loader__ = loader
     if not sys.flags.safe_path:
-        sys.path[0] = str(folder) if folder is not None else os.path.dirname(os.path.realpath(file))
+        sys.path[0] = str(folder) if folder is not None else _folder_of(target)
+    if is_compiled:
+        return lambda: _compiled_code(loader), module
     source = path.read_bytes()
-    return lambda: compile(source, file, "exec", dont_inherit=True), module
+    return lambda: compile_file(source, file), module
+
+
+def _load_archive(importer: zipimport.zipimporter, path: Path) -> tuple[Callable[[], types.CodeType], types.ModuleType]:
+    """Return a function that loads the `__main__` module of a zip archive, and an empty module for it."""
+    spec = importer.find_spec("__main__")
+    if spec is None:
+        raise UsageError(f"the archive {path} has no __main__.py\n  name another file")
+    module = _main_module(spec.origin)
+    vars(module).update(__spec__=spec, __package__="", __loader__=importer, __cached__=spec.cached)
+    if not sys.flags.safe_path:
+        sys.path[0] = os.path.abspath(path)
+    return lambda: _code_of(importer), module
+
+
+def _code_of(loader: Any) -> types.CodeType:
+    code: types.CodeType = loader.get_code("__main__")
+    return code
+
+
+def _compiled_code(loader: Any) -> types.CodeType:
+    try:
+        return _code_of(loader)
+    except (ImportError, EOFError):
+        raise RuntimeError("Bad magic number in .pyc file") from None  # as Python says
+
+
+def _folder_of(target: str) -> str:
+    """Return the folder of a script, which Python adds to `sys.path`: that of the file behind symbolic links."""
+    path = os.path.abspath(target)
+    with contextlib.suppress(OSError):
+        link = os.readlink(path)
+        if os.path.dirname(link):
+            path = os.path.join(os.path.dirname(path), link)
+    with contextlib.suppress(OSError):
+        path = os.path.realpath(path, strict=True)
+    return os.path.dirname(path)
+
+
+def compile_file(source: bytes, file: str) -> types.CodeType:
+    """Compile a source file; raise the SyntaxError that Python raises for bytes that are no source."""
+    number = source.count(b"\n", 0, source.find(b"\0")) + 1
+    if b"\0" in source:
+        line = source.splitlines()[number - 1].partition(b"\0")[0].decode(errors="replace")
+        raise SyntaxError("source code cannot contain null bytes", (file, number, None, line))
+    try:
+        source.decode()
+    except UnicodeDecodeError as error:
+        if not any(map(_ENCODING.match, source.splitlines()[:2])):
+            line_number, byte = source.count(b"\n", 0, error.start) + 1, source[error.start]
+            raise SyntaxError(
+                f"Non-UTF-8 code starting with '\\x{byte:02x}' in file {file} on line {line_number}, "
+                "but no encoding declared; see https://peps.python.org/pep-0263/ for details"
+            ) from None
+    try:
+        return compile(source, file, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        if (error.msg or "").startswith("unknown encoding: "):
+            raise SyntaxError(error.msg.replace("unknown encoding", "encoding problem")) from None  # as for files
+        raise
 
 
 def _main_module(file: str | None) -> types.ModuleType:

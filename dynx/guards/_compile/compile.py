@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 from dynx._torch.compilation import backend_key, isolation, wrappers
 from dynx._torch.compilation.config import config_fingerprint, config_values, forced_backend
@@ -22,11 +22,44 @@ from dynx.guards._compile.interned import Interned
 from dynx.guards._compile.keyed_backend import Keyed, check_key, key_for, text_of
 from dynx.guards._compile.warnings import warn_at_limit, warn_if_forced
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 _CONTEXT_KEYWORDS = ("shapes_spec", "dynamic_shapes")  # of torch.compile, that it passes on to its context
 
 _backends: Interned[Any] = Interned()  # copies of torch's own backend objects, which are not typed
 
 
+@overload
+def compile(
+    fn: Callable[P, R],
+    *,
+    backend: Any = "inductor",
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+    key: Hashable = None,
+    guard_config: bool = True,
+    per_backend_limit: int | None = None,
+    **torch_keywords: Any,
+) -> Callable[P, R]: ...
+@overload
+def compile(
+    fn: None = None,
+    *,
+    backend: Any = "inductor",
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+    key: Hashable = None,
+    guard_config: bool = True,
+    per_backend_limit: int | None = None,
+    **torch_keywords: Any,
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def compile(
     fn: Any = None,
     *,

@@ -1,0 +1,83 @@
+"""A file that this process writes through its descriptor, as long as the descriptor is still that of the file.
+
+A program may close all descriptors (`os.closerange`, as daemons do), after which a file of its own gets the number. Then
+nothing is written there: the file is opened again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+
+class FileId(NamedTuple):
+    """Device and inode of a file, which a new name does not change."""
+
+    device: int
+    inode: int
+
+
+class OwnFile:
+    """A new, empty file that is written through a descriptor.
+
+    Args:
+        path: Where it is created; a device or a pipe is opened.
+
+    Raises:
+        OSError: It cannot be created.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666)
+        self.id = _id_of(self._descriptor)
+
+    @property
+    def path(self) -> Path:
+        """Where the file is now: another process may have renamed it."""
+        for candidate in (self._path, *self._path.parent.glob(f"{self._path.stem}.*{self._path.suffix}")):
+            try:
+                status = candidate.stat()
+            except OSError:
+                continue
+            if FileId(status.st_dev, status.st_ino) == self.id:
+                return candidate
+        return self._path
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def rename(self, path: Path) -> None:
+        """Note that this process has renamed the file."""
+        self._path = path
+
+    def write(self, data: bytes) -> None:
+        """Append bytes at once. Raises OSError if that is impossible."""
+        if not self._is_open():
+            self._open_again()
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+    def close(self) -> None:
+        """Close the descriptor, unless it belongs to something else by now."""
+        if self._is_open():
+            os.close(self._descriptor)
+
+    def _is_open(self) -> bool:
+        try:
+            return _id_of(self._descriptor) == self.id
+        except OSError:
+            return False
+
+    def _open_again(self) -> None:
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0))
+        if _id_of(descriptor) != self.id:
+            os.close(descriptor)
+            raise FileNotFoundError(f"{self._path} was deleted")
+        self._descriptor = descriptor
+
+
+def _id_of(descriptor: int) -> FileId:
+    status = os.fstat(descriptor)
+    return FileId(status.st_dev, status.st_ino)
