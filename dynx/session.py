@@ -140,7 +140,7 @@ class Watch(RunMembers):
         return ()
 
     @property
-    def unknown(self) -> tuple[Mapping[str, Any], ...]:
+    def unknown(self) -> Sequence[Mapping[str, Any]]:
         """Always empty: only a `dynx.Run` that was loaded from a file has records of a newer dynx version."""
         return ()
 

@@ -14,9 +14,11 @@ from dynx.errors import BadRunFile, DynxWarning
 from dynx.records.codec import NAMES, InvalidRecord, from_data, visible
 from dynx.records.record import Record
 from dynx.records.runfile import CHECKSUM, SCHEMA, RunFile, checksum_of
+from dynx.records.unknown_lines import UnknownLines
 
 _MAX_LINE = 8 * 2**20  # bytes: a record is a few kilobytes, a longer line was not written by dynx
 _MAX_DEPTH = 100  # of lists and objects in each other: those of dynx are less than 20
+_MAX_STORED = 10_000  # damaged lines that are listed
 _MAX_PROBLEMS = 20  # warnings of damaged lines; the others are only counted
 
 
@@ -25,8 +27,8 @@ def read(path: Path) -> RunFile:
     header: dict[str, Any] = {}
     end: dict[str, Any] = {}
     events: list[Record] = []
-    unknown: list[dict[str, Any]] = []
-    problems: list[str] = []
+    unknown = UnknownLines()
+    problems = _Problems()
     checksum, expected = 0, None
     shown = visible(str(path))
     _refuse_special(path)
@@ -56,15 +58,32 @@ def read(path: Path) -> RunFile:
                 except (InvalidRecord, RecursionError) as error:
                     problems.append(f"line {number}: {error or 'nested too deeply'}")
             else:
-                unknown.append({"type": kind, **data})
+                unknown.append(line)
     if not header:
         raise BadRunFile(f"the run file {shown} is empty\n  make one: dynx run script.py")
     if header.pop("has_checksum", False) and end and expected is None and not problems:
         problems.append("its last line, with the checksum, is missing")
     if (schema := header.pop("dynx_run", None)) != SCHEMA:
         problems.append(f"its format is version {schema!r}, this dynx knows {SCHEMA}: upgrade dynx")
+    problems.add_count()
     _warn_of(problems, shown)
-    return RunFile(tuple(events), header, end, tuple(problems), tuple(unknown))
+    return RunFile(tuple(events), header, end, tuple(problems), unknown)
+
+
+class _Problems(list[str]):
+    """What is wrong with a run file: at most ten thousand texts, and how many more there were."""
+
+    more = 0
+
+    def append(self, text: str) -> None:
+        if len(self) < _MAX_STORED:
+            super().append(text)
+        else:
+            self.more += 1
+
+    def add_count(self) -> None:
+        if self.more:
+            super().append(f"{self.more} more lines cannot be read")
 
 
 def _refuse_special(path: Path) -> None:

@@ -32,7 +32,7 @@ class RunMembers(Groups):
         @property
         def problems(self) -> tuple[str, ...]: ...
         @property
-        def unknown(self) -> tuple[Mapping[str, Any], ...]: ...
+        def unknown(self) -> Sequence[Mapping[str, Any]]: ...
 
     def _frozen(self) -> Run:
         """Return the records so far as a `Run`; an open `Watch` may receive more."""
@@ -120,7 +120,7 @@ class Run(RunMembers):
     header: Mapping[str, Any] = field(default_factory=dict)
     end: Mapping[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
-    unknown: tuple[Mapping[str, Any], ...] = ()  # lines of a newer dynx, kept so that saving loses nothing
+    unknown: Sequence[Mapping[str, Any]] = ()  # lines of a newer dynx, kept so that saving loses nothing
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -11,7 +11,7 @@ import os
 import sys
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -188,7 +188,7 @@ class RunFile(NamedTuple):
     header: Mapping[str, Any]
     end: Mapping[str, Any]  # empty when the process was killed
     problems: tuple[str, ...] = ()  # the lines that could not be read, and why; not written
-    unknown: tuple[Mapping[str, Any], ...] = ()  # lines of a newer dynx
+    unknown: Sequence[Mapping[str, Any]] = ()  # lines of a newer dynx
 
 
 _writers: WeakSet[RunWriter] = WeakSet()
