@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from dynx._torch.cache.entries import guards_of_result
 from dynx._torch.cache.guard_failures import recompile_call, refused_call
 from dynx._torch.compilation.events import RawCache, backward_of, read_event
-from dynx._torch.compilation.frame import compile_call, ending, is_compiled_itself, raises_at_break, user_name
+from dynx._torch.compilation.frame import compile_call, ending, guards_of, is_compiled_itself, raises_at_break, user_name
 from dynx._torch.compilation.messages import listen_to_messages
 from dynx._torch.compilation.metrics import global_state
 from dynx._torch.hooks import After, Before
@@ -55,15 +56,16 @@ class BackwardInProgress(NamedTuple):
 _in_progress = threading.local()  # per thread: `scopes`, and `backward` while a backward graph is compiled
 _generations = Generations()
 _facts: dict[CompileKey, EntryFacts] = {}
+_facts_by_guards: WeakKeyDictionary[Any, EntryFacts] = WeakKeyDictionary()  # also when nothing listens any more
 _seen_values = SeenValues()
 _compiled_keys = CompiledKeys()
 _known_sizes: set[tuple[int, int, str, int | None]] = set()  # dynamic from a profile: generation, frame, source and dim
 REFUSED = "fail_on_recompile: torch.compiler.set_stance does not allow this recompile"
 
 
-def facts_of(compile_id: str) -> EntryFacts | None:
-    """Return the facts kept about the cache entry `compile_id`; None if no listener observed its compilation."""
-    return _facts.get(CompileKey(_generations.current, compile_id))
+def facts_of(compile_id: str, guards: Any) -> EntryFacts | None:
+    """Return the facts kept about a cache entry with this id and these guards; None if its compilation was not observed."""
+    return _facts.get(CompileKey(_generations.current, compile_id)) or _facts_by_guards.get(guards)
 
 
 def generation() -> int:
@@ -138,7 +140,9 @@ def _on_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> After:
             objects = {short_source(name): text for name, text in texts.objects.items()}
             keys = {short_source(name): found for name, found in texts.keys.items()}
             types = {short_source(name): text for name, text in texts.types.items()}
-            _add_facts(scope.key, EntryFacts(requests, state, call.backend, objects, keys, types, weak_self(call.locals)))
+            facts = EntryFacts(requests, state, call.backend, objects, keys, types, weak_self(call.locals))
+            _add_facts(scope.key, facts)
+            _facts_by_guards[guards_of(result)] = facts
         if end_listeners:
             _notify_end(scope, result if end.outcome == "compiled" else None)
         records = scope.finish(end)

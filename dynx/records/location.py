@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
+from typing import Any
 
 from dynx.records.record import Record
 
@@ -46,9 +48,25 @@ class CodeLine(Record):
 
 
 def short_path(file: str) -> str:
-    """Return the path relative to the working directory if that is shorter, else the path as it is."""
+    """Return the path relative to the working directory if that is shorter, else the path as it is.
+
+    For the file of a notebook's cell in this process, return the cell: `In [2]`.
+    """
+    if (cell := _cell(file)) is not None:
+        return cell
     try:
         relative = os.path.relpath(file)
     except (OSError, ValueError):  # deleted working directory, another drive
         return file
     return relative if len(relative) < len(file) else file
+
+
+def _cell(file: str) -> str | None:
+    """Return the name of the cell that IPython compiled under a file name; None for other files.
+
+    IPython: `CachingCompiler._filename_map` has the number of the cell, by file name (8.0 and later).
+    """
+    ipython = sys.modules.get("IPython")
+    shell: Any = getattr(ipython, "get_ipython", lambda: None)()
+    number = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(file)
+    return None if number is None else f"In [{number}]"

@@ -11,10 +11,11 @@ from jinja2 import Environment, Template
 from markupsafe import Markup
 
 from dynx.records import Run
-from dynx.records.table import Cell, Source
+from dynx.records.table import Bytes, Cell, Seconds, Source, Times
 from dynx.report import _cells as cells
 from dynx.report import _findings as findings
 from dynx.report import _phases as phases
+from dynx.report import _styles as styles
 from dynx.report import _words as words
 from dynx.report._cells import tables_of
 from dynx.report._post_mortem import fragment as post_mortem
@@ -28,11 +29,9 @@ _PAGE = """
 .dynx .cost { display: flex; gap: 1.6em; flex-wrap: wrap; margin: .2em 0 .8em; font-weight: 600 }
 .dynx .phases { display: flex; gap: 1.6em; flex-wrap: wrap; margin: -.5em 0 .8em; opacity: .8 }
 .dynx .dim { opacity: .65; font-weight: 400 }
-.dynx table { font-size: 13px; border-collapse: collapse; margin: .2em 0 1em; color: inherit; background: none }
-.dynx th { font-weight: 400; opacity: .65 }
-.dynx td, .dynx th { padding: .25em .9em .25em 0; vertical-align: top; text-align: left; background: none }
-.dynx td, .dynx th { border: 0; border-bottom: 1px solid #8883 }
-.dynx td.n, .dynx th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
+.dynx.dynx table { font-size: 13px } .dynx.dynx.dynx td, .dynx.dynx.dynx th { padding: .25em .9em .25em 0 }
+{{ styles }}
+.dynx .stack { display: flex; max-width: 40em; height: .5em; margin: 0 0 .8em } .dynx .stack span { min-width: 1px }
 .dynx code { font: 12px ui-monospace, monospace; background: none; color: inherit; padding: 0 }
 .dynx .do { color: #18794e } .dynx .warn { color: #ad5700 }
 @media (prefers-color-scheme: dark) { .dynx .do { color: #4cc38a } .dynx .warn { color: #ffb224 } }
@@ -41,7 +40,9 @@ body[data-jp-theme-light="false"] .dynx .do, .vscode-dark .dynx .do { color: #4c
 </style>
 <div class="cost">
 {% for part in summary %}<span>{{ part }}</span>{% endfor %}<span class="dim">{{ environment }}</span></div>
-{% if phases %}<div class="phases">{% for group in phases %}<span>{{ group }}</span>{% endfor %}</div>{% endif %}
+{% if phases %}<div class="phases">{% for group in phases %}<span>{{ group }}</span>{% endfor %}</div>
+<div class="stack">{% for text, style in shares %}<span title="{{ text }}" style="{{ style }}"></span>{% endfor %}</div>
+{% endif %}
 {% for problem in problems %}<div class="warn">damaged: {{ problem }}</div>{% endfor %}
 {% macro listed(rows) %}
 <table><tr><th class="n">lost</th><th>rule</th><th>where</th><th>what happened</th><th>do this</th></tr>
@@ -59,8 +60,8 @@ body[data-jp-theme-light="false"] .dynx .do, .vscode-dark .dynx .do { color: #4c
 {% else %}<div class="do">{{ calm }}</div>{% endif %}
 {% for title, columns, rows in tables %}
 <details><summary>{{ title }} <span class="dim">{{ rows | length }}</span></summary>
-<table><tr>{% for column in columns %}<th>{{ column }}</th>{% endfor %}</tr>
-{% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+<table><tr>{% for column in columns %}<th{{ rows[0][loop.index0].attribute }}>{{ column }}</th>{% endfor %}</tr>
+{% for row in rows %}<tr>{% for cell in row %}<td{{ cell.attribute }}>{{ cell.text }}</td>{% endfor %}</tr>
 {% endfor %}</table></details>
 {% endfor %}
 {% if post_mortem %}<h4>Post-mortem</h4>{{ post_mortem }}{% endif %}
@@ -79,6 +80,8 @@ def fragment(run: Run) -> str:
         numbers=lambda row: findings.numbers_of(row, states),
         evidence=lambda row: "\n".join(line for finding in row.findings for line in finding.evidence),
         phases=[" · ".join(group) for group in phases.texts(run)],
+        shares=[(str(share), styles.part(share.seconds, number)) for number, share in enumerate(phases.by_phase(run))],
+        styles=styles.of_tables("dynx"),
         post_mortem=Markup(post_mortem(run.post_mortem, anchor)) if run.post_mortem else "",  # its template escapes
         timeline=Markup(timeline(run.traced, run.timeline)) if run.traced else "",  # its template escapes
         summary=words.summary(run),
@@ -99,10 +102,15 @@ def _template() -> Template:
     return Environment(autoescape=True).from_string(_PAGE)
 
 
+class _Cell(NamedTuple):
+    text: str
+    attribute: str  # of the element: the class "n" for a number
+
+
 class _Listed(NamedTuple):
     title: str
     columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: list[tuple[_Cell, ...]]
 
 
 def _tables(run: Run) -> Iterator[_Listed]:
@@ -114,7 +122,8 @@ def _tables(run: Run) -> Iterator[_Listed]:
             yield _Listed(title, listed[0][0].columns, rows)
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: Cell) -> _Cell:
     """Return a table cell as text or, for generated code, as an escaped `<pre>` element; the template escapes text."""
     text = cells.plain(cell)
-    return Markup("<pre>{}</pre>").format(text) if isinstance(cell, Source) else text
+    attribute = Markup(' class="n"') if isinstance(cell, (int, Seconds, Bytes, Times)) else ""
+    return _Cell(Markup("<pre>{}</pre>").format(text) if isinstance(cell, Source) else text, attribute)

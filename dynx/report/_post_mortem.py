@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dynx.records import BreakState, FrameState
+from dynx.report import _styles as styles
 from dynx.report import _words as words
 from dynx.report._frame import line, parts, source
 
@@ -85,8 +86,9 @@ _PAGE = """
 .dynx-pm pre { overflow-x: auto } .dynx-pm .dim { opacity: .6 }
 .dynx-pm .here { font-weight: 700 } .dynx-pm .here u { text-decoration: underline wavy #e5484d }
 .dynx-pm .frame { margin: .4em 0 .4em 1em; padding-left: .8em; border-left: 2px solid #8884 }
-.dynx-pm table { font-size: 12px; border-collapse: collapse; color: inherit; background: none }
-.dynx-pm td { padding: .1em .9em .1em 0; vertical-align: top; text-align: left; border: 0; background: none }
+.dynx-pm.dynx-pm table { font-size: 12px }
+{{ styles }}
+.dynx-pm.dynx-pm.dynx-pm td { padding: .1em .9em .1em 0; border: 0 }
 .dynx-pm summary { cursor: pointer } .dynx-pm .do { color: #18794e }
 @media (prefers-color-scheme: dark) { .dynx-pm .do { color: #4cc38a } }
 body[data-jp-theme-light="false"] .dynx-pm .do, .vscode-dark .dynx-pm .do { color: #4cc38a }
@@ -120,7 +122,14 @@ def fragment(states: tuple[BreakState, ...], anchor: str = "dynx-pm-") -> str:
 
     The element id of a state is `anchor` followed by its number, from 1.
     """
-    return _template().render(states=states, anchor=anchor, where=words.where, lines=_lines, values=_values)
+    return _template().render(
+        states=states,
+        anchor=anchor,
+        where=words.where,
+        lines=_lines,
+        values=_values,
+        styles=styles.of_tables("dynx-pm"),
+    )
 
 
 @cache

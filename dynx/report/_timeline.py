@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dynx.records.timeline import LineCost, TracedCompile
+from dynx.report import _styles as styles
 from dynx.report import _words as words
 
 _SHOWN = 20  # source lines shown on a terminal
@@ -79,6 +80,7 @@ _PAGE = """
 .dynx-tl .n { display: inline-block; width: 5.5em; text-align: right; opacity: .7 }
 .dynx-tl .more { white-space: normal; opacity: .8; padding: .2em 0 .4em 12em }
 .dynx-tl summary { cursor: pointer }
+.dynx-tl .bar { background: linear-gradient(to left, #5b8def88 var(--share), transparent 0) no-repeat; opacity: 1 }
 </style>
 <div class="sum">{% for part in summary %}<span>{{ part }}</span>{% endfor %}</div>
 {% if files %}<div class="l"><span class="n">self</span><span class="n">nodes</span><span class="n">guards</span
@@ -86,7 +88,8 @@ _PAGE = """
 {% for title, total, rows in files %}
 <details {{ "open" if loop.index <= 3 }}><summary><b>{{ title }}</b> {{ seconds(total) }}</summary>
 {% for row, heat in rows %}<details class="l"><summary style="background: rgba(229, 72, 77, {{ "%.2f" | format(heat) }})"
-><span class="n">{{ seconds(row.seconds) }}</span><span class="n">{{ row.nodes | length or "" }}</span
+><span class="n bar" style="{{ bar(heat / 0.6) }}">{{ seconds(row.seconds) }}</span
+><span class="n">{{ row.nodes | length or "" }}</span
 ><span class="n">{{ row.guards | length or "" }}</span><span class="n">{{ row.location.line }}</span
 >  {{ row.source }}</summary>
 <div class="more">{{ row.instructions }} instructions, {{ seconds(row.cumulative) }} including inlined functions
@@ -106,7 +109,12 @@ def fragment(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -
     All text of the program is escaped.
     """
     return _template().render(
-        summary=summary(compiles), files=_by_function(lines), seconds=words.seconds, names=_names, guards=_guards
+        summary=summary(compiles),
+        files=_by_function(lines),
+        seconds=words.seconds,
+        names=_names,
+        guards=_guards,
+        bar=styles.bar,
     )
 
 

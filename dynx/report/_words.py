@@ -89,6 +89,13 @@ def line(location: Location) -> str:
     return short_name(location) if location.library is not None else place(location)
 
 
+def own_and_library(location: Location) -> str:
+    """Format the line of the user's code; for a location in a library, append the library's line, as far as both are known."""
+    if location.library is None or location.caller is None:
+        return line(location)
+    return f"{place(location)} (in {short_name(location)})"
+
+
 def where(location: Location) -> str:
     """Format the line of the user's code with its function; for a location in a library, append the library's line."""
     own = location.own

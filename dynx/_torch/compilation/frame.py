@@ -102,6 +102,11 @@ def ending(result: Any, raised: BaseException | None, *, fullgraph: bool) -> End
     return Ending("failed", f"{type(raised).__name__}: {reason.rstrip(':')}{f': {detail[1] or detail[2]}' if detail else ''}")
 
 
+def guards_of(result: Any) -> Any:
+    """Return the guards of what `convert_frame._compile` returned: the object that the cache entry has too."""
+    return result.guarded_code.guard_manager
+
+
 _DETAIL = re.compile(r"got (\w+(?:Error|Exception)\(.+)|^\s+Explanation: (Attribute .+)", re.M)
 
 

@@ -48,7 +48,7 @@ def raw_of(entry: Entry) -> RawEntry:
 
 def record_of(raw: RawEntry) -> Entry:
     """Return the `Entry` record of a cache entry of torch."""
-    facts = subscribers.facts_of(raw.compile_id)
+    facts = subscribers.facts_of(raw.compile_id, raw.guards)
     handle = _handles.get(raw.guards)
     if handle is None:
         handle = _handles[raw.guards] = next(_next_handle)

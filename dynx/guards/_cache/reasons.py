@@ -32,7 +32,7 @@ def _reason(
     entry: RawEntry, locals: Mapping[str, Any], globals: Mapping[str, Any], backend: Any, site: Location | None
 ) -> Reason:
     failed = parse_entry(failure_reason(entry.guards, entry.compile_id, locals, backend))
-    reason = explain(failed, subscribers.facts_of(entry.compile_id), locals, globals, backend_name(backend), site)
+    reason = explain(failed, subscribers.facts_of(entry.compile_id, entry.guards), locals, globals, backend_name(backend), site)
     return with_rule(reason if reason.location is not None else replace(reason, location=_location_in_torch(entry, reason)))
 
 

@@ -156,7 +156,7 @@ class _Frame:
     def __init__(self, run: FrameRun, times: int) -> None:
         self.entry, self.times = run.entry, times  # times: how often the call runs the entry
         tree = tree_of(run.entry.guards)
-        facts = subscribers.facts_of(run.entry.compile_id)
+        facts = subscribers.facts_of(run.entry.compile_id, run.entry.guards)
         self._guards = node_of(tree, run.entry.code, facts.requests if facts is not None else None)
         self._timing = GuardTimes(tree, run.locals)
         self.planned = plan(self._timing, tree, self._guards, run.locals, run.globals)

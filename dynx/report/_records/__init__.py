@@ -22,6 +22,7 @@ from dynx.records.profile import DynamicSizes, ProfileData, ProfileDiff, Profile
 from dynx.records.saved_report import GradError, SavedPlan, SavedReport
 from dynx.records.shown import Shown
 from dynx.records.symbols import SymbolReport
+from dynx.report import _styles as styles
 from dynx.report._records import cache_keys, check, cudagraphs, effects, guards, profiles, saved, symbols
 from dynx.report._records.block import PLACES, Block
 
@@ -89,22 +90,22 @@ _PAGE = """
 <style>
 .dynx-record { font: 13px/1.45 system-ui, sans-serif; color: inherit }
 .dynx-record .dim { opacity: .65; font-weight: 400 } .dynx-record .title { font-weight: 600; margin-top: .6em }
-.dynx-record table { font-size: 12px; border-collapse: collapse; margin: .2em 0 .4em; color: inherit; background: none }
-.dynx-record th { font-weight: 400; opacity: .65 }
-.dynx-record td, .dynx-record th { padding: .15em .9em .15em 0; vertical-align: top; text-align: left; border: 0 }
-.dynx-record td, .dynx-record th { border-bottom: 1px solid #8883; background: none }
-.dynx-record .n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
+.dynx-record.dynx-record table { font-size: 12px }
+.dynx-record.dynx-record.dynx-record td, .dynx-record.dynx-record.dynx-record th { padding: .15em .9em .15em 0 }
+{{ styles }}
 .dynx-record summary { cursor: pointer }
 </style>
-{% macro table(block, rows) %}<table><tr>
+{% macro table(block, rows, first) %}{% set shares = block.shares %}<table><tr>
 {% for name in block.columns %}<th class="{{ 'n' if name[0] == '#' }}">{{ name.lstrip("#") }}</th>{% endfor %}</tr>
-{% for row in rows %}<tr>{% for cell in row %}<td class="{{ 'n' if block.columns[loop.index0][0] == '#' }}">{{ cell }}</td>
-{%- endfor %}</tr>
+{% for row in rows %}{% set at = first + loop.index0 %}<tr>{% for cell in row %}
+{%- if shares and block.columns[loop.index0] == block.amount %}<td class="n bar" style="{{ bar(shares[at]) }}">{{ cell }}</td>
+{%- else %}<td class="{{ 'n' if block.columns[loop.index0][0] == '#' }}">{{ cell }}</td>
+{%- endif %}{% endfor %}</tr>
 {% endfor %}</table>{% endmacro %}
 {% for block in blocks %}<div class="title">{{ block.title }} <span class="dim">{{ block.remark }}</span></div>
-{% if block.rows %}{{ table(block, block.rows[:shown]) }}{% endif %}
+{% if block.rows %}{{ table(block, block.rows[:shown], 0) }}{% endif %}
 {% if block.rows | length > shown %}<details><summary class="dim">and {{ block.rows | length - shown }} more</summary>
-{{ table(block, block.rows[shown:]) }}</details>{% endif %}
+{{ table(block, block.rows[shown:], shown) }}</details>{% endif %}
 {% for note in block.notes %}<div class="dim">{{ note }}</div>{% endfor %}
 {% endfor %}</div>
 """
@@ -112,7 +113,9 @@ _PAGE = """
 
 def fragment(record: Shown) -> str:
     """Render a record as HTML; all text of the program is escaped."""
-    return _template().render(blocks=list(_blocks(record)), shown=_SHOWN)
+    return _template().render(
+        blocks=list(_blocks(record)), shown=_SHOWN, styles=styles.of_tables("dynx-record"), bar=styles.bar
+    )
 
 
 @cache

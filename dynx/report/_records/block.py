@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dynx.report._styles import shares
+
 PLACE = "asked for at"
 PLACES = (PLACE, "where")  # columns of source locations
 
@@ -12,7 +14,7 @@ PLACES = (PLACE, "where")  # columns of source locations
 class Block(NamedTuple):
     """One part of a rendered record: a title with a remark, a table, and notes below it.
 
-    Columns whose names begin with `#` hold numbers.
+    Columns whose names begin with `#` hold numbers. In a notebook `amounts`, one for each row, are bars behind the first one.
     """
 
     title: str
@@ -20,3 +22,14 @@ class Block(NamedTuple):
     columns: tuple[str, ...] = ()
     rows: Sequence[tuple[str, ...]] = ()
     notes: tuple[str, ...] = ()
+    amounts: Sequence[float] = ()
+
+    @property
+    def amount(self) -> str:
+        """The name of the column that has bars."""
+        return next((name for name in self.columns if name.startswith("#")), "")
+
+    @property
+    def shares(self) -> list[float]:
+        """The amounts as shares of the largest one."""
+        return shares(self.amounts)

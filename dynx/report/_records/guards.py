@@ -39,7 +39,7 @@ def _asked(guard: GuardInfo) -> str:
     if guard.location is None:
         return ""
     more = len(guard.requesters) - 1
-    return words.line(guard.location) + (f" and {words.plural(more, 'line')} more" if more > 0 else "")
+    return words.own_and_library(guard.location) + (f" and {words.plural(more, 'line')} more" if more > 0 else "")
 
 
 _OUTCOMES = {
@@ -58,7 +58,7 @@ def of_verdict(verdict: Verdict) -> Iterator[Block]:
             reason.subject.replace(reason.source, spoken(reason.source)),
             reason.expected if reason.expected is not None else "?",
             reason.got if reason.got is not None else "?",
-            words.line(reason.location) if reason.location is not None else "",
+            words.own_and_library(reason.location) if reason.location is not None else "",
             reason.rule or "",
         )
         for reason in verdict.reasons
@@ -73,18 +73,21 @@ def of_costs(costs: GuardCosts) -> Iterator[Block]:
     share = f"{costs.share:.0%}" if costs.share >= 0.005 else "less than 1 %"
     title = f"guards take {_us(costs.ns)} of a call of {_us(costs.call_ns)} ({share})"
     rows = [(_us(setting.ns), str(setting.guards), setting.name, "; ".join(setting.misses)) for setting in costs.settings]
-    yield Block(title, words.function(costs.location), ("#time", "#guards", "setting", "would miss"), rows, (_advice(costs),))
+    amounts = [setting.ns for setting in costs.settings]
+    columns = ("#time", "#guards", "setting", "would miss")
+    yield Block(title, words.function(costs.location), columns, rows, (_advice(costs),), amounts)
     for frame in costs.frames:
         nodes = sorted((node for _, node in frame.tree.walk()), key=lambda node: node.own_ns, reverse=True)
+        guarded = [node for node in nodes if node.guards]
         part = [
             (_us(node.own_ns), f"{node.own_ns / max(frame.tree.ns, 1e-9):.0%}", str(len(node.guards)), _named(node))
-            for node in nodes
-            if node.guards
+            for node in guarded
         ]
+        amounts = [node.own_ns for node in guarded]
         where = f"resume function after line {frame.resumes}" if frame.resumes is not None else "the function"
         times = f", {frame.times} times a call" if frame.times > 1 else ""
         remark = f"{where}{times}: {words.plural(frame.size, 'guard')} in {_us(frame.ns)}"
-        yield Block(f"{frame.id}  most expensive values", remark, ("#time", "#part", "#guards", "value"), part)
+        yield Block(f"{frame.id}  most expensive values", remark, ("#time", "#part", "#guards", "value"), part, (), amounts)
 
 
 def _advice(costs: GuardCosts) -> str:

@@ -27,7 +27,8 @@ def of_report(report: SavedReport) -> Iterator[Block]:
             yield Block(title, "", ("", "#bytes", "#stored", ""), rows)
     yield from _at_peak(report.graphs)
     columns = ("tensor", "#bytes", "#stored", "codec", "where", "computed by, read by")
-    yield Block("saved tensors", "", columns, [_row(tensor) for tensor in report.activations])
+    amounts = [tensor.bytes for tensor in report.activations]
+    yield Block("saved tensors", "", columns, [_row(tensor) for tensor in report.activations], (), amounts)
     others = [tensor for tensor in report.tensors if not tensor.is_activation]
     if others:
         kinds = ", ".join(
@@ -46,11 +47,13 @@ def _at_peak(graphs: Sequence[SavedGraph]) -> Iterator[Block]:
     rows: list[tuple[str, ...]] = [
         (one.name, words.size(one.bytes), one.role, _where(one.location), _operator(one.op)) for one in largest
     ]
-    if rest := peak - sum(tensor.bytes for tensor in largest):
+    amounts = [one.bytes for one in largest]
+    if rest := peak - sum(amounts):
         rows.append(("others", words.size(rest), "", "", ""))
+        amounts.append(rest)
     columns = ("tensor", "#bytes", "role", "where", "computed by")
     notes = ("a backend that fuses operators allocates fewer temporaries",)
-    yield Block(f"at the simulated peak of {which}", words.size(peak), columns, rows, notes)
+    yield Block(f"at the simulated peak of {which}", words.size(peak), columns, rows, notes, amounts)
 
 
 def _stored(before: int, after: int) -> str:
