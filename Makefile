@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
 
-.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs fuzz-runs stress mutations faults threads wide-ids laws advice labels bench ci clean
+.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs fuzz-runs fuzz-verdicts stress mutations faults threads wide-ids laws advice labels bench ci clean
 
 demo: $(READY)
 	$(BIN)/dynx demo
@@ -76,6 +76,11 @@ fuzz-graphs: $(READY)
 MUTANTS := 5000
 fuzz-runs: $(READY)
 	$(BIN)/python tests/fuzz/run_files.py --mutants $(MUTANTS) --seed $(SEED)
+
+# Random calls under random circumstances: what would_recompile says against what the call does.
+CALLS := 1000
+fuzz-verdicts: $(READY)
+	$(BIN)/python tests/fuzz/verdicts.py --calls $(CALLS) --seed $(SEED)
 
 # Interleaves CUDA graphs with other work on the GPUs: streams, devices, failed captures, graphs of others. Needs a GPU.
 SECONDS_LONG := 300

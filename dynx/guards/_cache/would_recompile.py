@@ -31,7 +31,8 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
 
     Returns:
         A verdict with `outcome`, the `reasons` why each cache entry does not fit, in the same form as those of a recompile, and
-        in `unknown` what is decided only while the function runs: its resume functions.
+        in `unknown` what is decided only while the function runs: its resume functions, and what a function calls that runs
+        eagerly, since torch has given up on it alone.
 
     Raises:
         UsageError: `compiled` is not compiled.
@@ -58,7 +59,8 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
         if not reasons and (key := key_of(miss.backend)) is not None:
             reasons = changes(in_cache(code), key, call_site())  # there are entries for other backends or configurations
         if (why := _why_eager(miss)) is not None:
-            return Verdict("eager", location, reasons=reasons, why=why)
+            unknown = (f"the functions that {user_name(code.co_qualname)} calls",) if _compiles_callees(miss) else ()
+            return Verdict("eager", location, reasons=reasons, why=why, unknown=unknown)
         why = f"the stance {miss.stance!r} raises instead" if miss.stance == "fail_on_recompile" else None
         return Verdict("recompile" if reasons else "compile", location, reasons=reasons, why=why)
 
@@ -83,6 +85,11 @@ def _why_eager(miss: lookup.Missed) -> str | None:
         raises = "; the call raises, since fullgraph=True or fail_on_recompile_limit_hit is set" if miss.limit_raises else ""
         return f"torch._dynamo.config.{miss.limit} is reached{raises}"
     return None if miss.reaches_compiler else "torch gave up on it in an earlier call; dynx.guards.reset(fn) makes it try again"
+
+
+def _compiles_callees(miss: lookup.Missed) -> bool:
+    """Return whether torch may compile what a function calls that runs eagerly, since it has skipped that frame only."""
+    return miss.skipped is None and miss.stance != "eager_on_recompile" and not (miss.limit is not None and miss.limit_raises)
 
 
 def _resume_function(code: CodeType) -> str:
