@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pairs import difference, out_option, ratio, report
+from pairs import out_option, ratio, report
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from dynx import pgo, symbols
@@ -74,7 +74,6 @@ def main() -> int:
 
     measured = [
         ratio("numbers of symbols", lambda: seconds_of_numbers("blake63"), lambda: seconds_of_numbers(None), bound=1.5),
-        difference("load a profile of 1000 functions", load, lambda: 0.0, bound=50, unit=" ms", pairs=11),
         ratio("load a profile, beside json.loads", load, json_loads, bound=6, pairs=11),
     ]
     return report("symbols and profiles", measured, out)
