@@ -75,7 +75,7 @@ def test_watch_has_the_public_members_of_a_run():
         return {name for name in dir(cls) if not name.startswith("_")}
 
     fields = {field.name for field in dataclasses.fields(Run)}
-    assert members(Run) | fields == (members(dynx.watch()) - {"run", "close", "path"}) | {"load"}
+    assert members(Run) | fields == (members(dynx.watch()) - {"run", "close", "path", "is_saved"}) | {"load"}
 
 
 def test_members_of_a_watch_equal_those_of_its_run(tmp_path):

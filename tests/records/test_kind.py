@@ -96,7 +96,7 @@ def test_full_terminal_report_lists_a_new_kind_of_record():
 def test_notebook_report_lists_a_new_kind_of_record():
     page = RUN._repr_html_()
     assert 'Holograms <span class="dim">2</span>' in page
-    assert "<td>500 ms</td><td>&lt;cat&gt;</td><td>model.py:12  f</td><td>2</td>" in page
+    assert '<td class="n">500 ms</td><td>&lt;cat&gt;</td><td>model.py:12  f</td><td class="n">2</td>' in page
 
 
 def test_new_kind_of_record_adds_no_property_to_other_run_classes():
