@@ -104,7 +104,7 @@ def test_guards_and_verdicts_name_the_line_of_the_user_also_after_the_watch():
         during = guards.inspect(net)
     for record in (during, guards.inspect(net), dynx.would_recompile(net, torch.tensor([1]))):
         assert f"test_pages.py:{line}" in record._repr_html_()
-        assert "sparse.py" not in record._repr_html_()
+        assert not re.search(r"sparse\.py:\d", record._repr_html_())
 
 
 def test_a_line_of_the_user_comes_before_that_of_a_library():
