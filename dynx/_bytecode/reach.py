@@ -7,12 +7,13 @@ import dis
 import gc
 import inspect
 import linecache
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import NamedTuple
 
 from dynx._bytecode import statements
+from dynx._bytecode.globals_read import codes_in
 from dynx._bytecode.statements import Statement, Step, can_hold, step_at
 
 WhyNot = Callable[[FunctionType], str | None]
@@ -79,16 +80,9 @@ def _is_same(code: CodeType, other: CodeType) -> bool:
 def _codes(source: str, file: str) -> tuple[CodeType, ...] | None:
     try:
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        return tuple(_with_nested(compile(source, file, "exec", flags, dont_inherit=True))) if source else None
+        return tuple(codes_in(compile(source, file, "exec", flags, dont_inherit=True))) if source else None
     except (SyntaxError, ValueError, RecursionError):
         return None
-
-
-def _with_nested(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _with_nested(constant)
 
 
 def _begins_in(code: CodeType, statement: Statement) -> bool:

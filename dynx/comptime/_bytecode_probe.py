@@ -6,11 +6,12 @@ import builtins
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
+from dynx._bytecode.globals_read import codes_in
 from dynx._bytecode.inject import with_call
 from dynx._bytecode.statements import Statement
 from dynx._handle import Handle
@@ -99,7 +100,7 @@ class BytecodeProbe(Handle):
 
 def _install(function: FunctionType, rewritten: _RewrittenFunction, code: CodeType) -> None:
     """Assign rewritten code to a function, and count the code objects that call each probe's builtin, see `_release`."""
-    for nested in _with_nested(code):
+    for nested in codes_in(code):
         for call in rewritten.calls:
             if call.name in nested.co_names:
                 _code_counts[call.name] = _code_counts.get(call.name, 0) + 1
@@ -115,14 +116,6 @@ def _release(name: str) -> None:
         marker = vars(builtins).pop(name, None)
         if marker is not None:
             comptime_variable.forget(marker)
-
-
-def _with_nested(code: CodeType) -> Iterator[CodeType]:
-    """Yield a code object and, recursively, the code objects of the functions defined in it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _with_nested(constant)
 
 
 class _Marker:

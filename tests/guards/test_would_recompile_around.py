@@ -96,3 +96,25 @@ def test_would_recompile_returns_unknown_for_wrappers_of_compiled_functions(wrap
     verdict = dynx.would_recompile(wrapper, torch.ones(3))
     assert verdict.outcome == "unknown"
     assert "is a wrapper, whose code runs before the compiled function that it wraps" in verdict.why
+
+
+def test_would_recompile_names_what_torch_may_compile_besides_a_function_that_runs_eagerly(count_compiles):
+    """At its recompile limit torch skips the frame of `forward`; it compiles a hook by itself."""
+    net = Net()
+    compiled = torch.compile(net, backend=count_compiles, dynamic=False)
+
+    def doubled(module, args, output):
+        return output * 2
+
+    with torch._dynamo.config.patch(recompile_limit=1):
+        for size in (2, 4):
+            compiled(torch.ones(size, 3))
+        net.register_forward_hook(doubled)
+        before = count_compiles.count
+        verdict = dynx.would_recompile(compiled, torch.ones(5, 3))
+        compiled(torch.ones(5, 3))
+    assert verdict.outcome == "eager"
+    callees, hook = verdict.unknown
+    assert callees.startswith("the functions that ")
+    assert hook.endswith("doubled")
+    assert count_compiles.count > before, "the hook is compiled by itself"

@@ -167,7 +167,7 @@ class TracingClock(Handle):
             thread.inner = 0.0
 
     def _take_nodes(self, tx: Any) -> None:
-        """Give the nodes that were added to the graph since the last call to the line that is traced now.
+        """Credit the nodes that were added to the graph since the previous step to the line that is being traced.
 
         Torch: nodes are a linked list whose root follows the last node; placeholders are inserted in front of the others.
         """

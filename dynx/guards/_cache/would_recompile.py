@@ -32,7 +32,7 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
     Returns:
         A verdict with `outcome`, the `reasons` why each cache entry does not fit, in the same form as those of a recompile, and
         in `unknown` what is decided only while the function runs: its resume functions, and what a function calls that runs
-        eagerly, since torch has given up on it alone.
+        eagerly, since torch skips only that frame.
 
     Raises:
         UsageError: `compiled` is not compiled.
@@ -59,7 +59,8 @@ def would_recompile(compiled: Any, /, *args: Any, **kwargs: Any) -> Verdict:
         if not reasons and (key := key_of(miss.backend)) is not None:
             reasons = changes(in_cache(code), key, call_site())  # there are entries for other backends or configurations
         if (why := _why_eager(miss)) is not None:
-            unknown = (f"the functions that {user_name(code.co_qualname)} calls",) if _compiles_callees(miss) else ()
+            callees = f"the functions that {user_name(code.co_qualname)} calls"
+            unknown = (callees, *call.unknown) if _compiles_callees(miss) else ()
             return Verdict("eager", location, reasons=reasons, why=why, unknown=unknown)
         why = f"the stance {miss.stance!r} raises instead" if miss.stance == "fail_on_recompile" else None
         return Verdict("recompile" if reasons else "compile", location, reasons=reasons, why=why)
