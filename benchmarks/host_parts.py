@@ -1,8 +1,8 @@
-"""Where the time goes for which a call keeps the CPU: each part of it is measured by itself, in turn with the whole call.
+"""Where the time goes for which a call keeps the CPU: a clock is stopped at the borders of its parts.
 
-Three kinds of calls: a training step with gradients in place, patched inputs, and 40 parameters that are swapped. What torch
-and the driver take is theirs; what is left of the whole after all parts is the row `rest`. Torch runs backward passes in a
-thread of the device; the step in one thread shows what that change takes, whose code runs on another core.
+Three kinds of calls: a training step with gradients in place, patched inputs, and 40 parameters that are swapped. Each moment
+of a call belongs to the part that runs then, so that the parts add up to the whole, and to what stopping the clock takes. Torch
+runs backward passes in a thread of the device; the step in one thread shows what that change takes.
 
 python benchmarks/host_parts.py [--rounds 40] [--out benchmarks/results/host-parts-h100.json]
 """
@@ -15,80 +15,100 @@ import itertools
 import json
 import statistics
 import sys
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
-from host_calls import DEVICE, Call, Loss, bare_replay, compiled, config, microseconds, mlp
+from host_calls import CALLS, DEVICE, Call, Loss, compiled, config, microseconds, mlp
 
 from dynx import cudagraphs
 from dynx.cudagraphs._functions.grads_in_place import GradsInPlace
 from dynx.cudagraphs._functions.recorded_function import RecordedFunction
 
 LAYERS = 20
-OF_WHICH = "  of which "  # such rows are parts of the row above, and not added up
-Part = tuple[str, str, Call]  # what it is, who it belongs to, and how it is done
 
 
-class Nothing(torch.autograd.Function):
-    """What autograd takes for a function that does nothing, with as many tensors as the recorded one."""
+class Clock:
+    """Adds up in microseconds how long each part ran, without the parts that it called; one thread runs at a time."""
 
-    @staticmethod
-    def forward(ctx: Any, result: torch.Tensor, *tensors: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(torch.empty(0))
-        return result.detach()
+    def __init__(self) -> None:
+        self.owners: dict[str, str] = {}
+        self.is_on = False
+        self._times: dict[str, int] = {}
+        self._running: list[str] = []
+        self._since = 0
 
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        ctx.saved_tensors  # noqa: B018
-        return (None,) * 2
+    def part(self, name: str, owner: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that stops the clock before and after `function`, and counts the time for this part."""
+        self.owners[name] = owner
 
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            if not self.is_on:
+                return function(*args, **kwargs)
+            self._stop()
+            self._running.append(name)
+            self._since = time.perf_counter_ns()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._stop()
+                self._running.pop()
+                self._since = time.perf_counter_ns()
 
-def recorded_inside(before: set[int]) -> RecordedFunction:
-    """Return the recorded function that was made since; `torch.compile` keeps it to itself."""
-    (function,) = (function for function in recorded_functions() if id(function) not in before)
-    return function
+        return timed
+
+    def _stop(self) -> None:
+        now = time.perf_counter_ns()
+        if self._running:
+            self._times[self._running[-1]] += now - self._since
+
+    def measure(self, call: Call) -> dict[str, float]:
+        """Return the microseconds of each part of a call, as the mean of some calls."""
+        self._times, self.is_on = dict.fromkeys(self.owners, 0), True
+        try:
+            microseconds(call)
+        finally:
+            self.is_on = False
+        return {name: nanoseconds / 1e3 / CALLS for name, nanoseconds in self._times.items()}
 
 
 def recorded_functions() -> list[RecordedFunction]:
     return [value for value in gc.get_objects() if type(value) is RecordedFunction]
 
 
-def fast_path_parts(function: RecordedFunction, bare: Call, *calls: Sequence[torch.Tensor]) -> list[Part]:
-    """The parts of a call of `fast_path`; `calls` are the arguments of two calls, which are made in turn."""
-    match, is_unchanged, run, _ = function._latest
-    (recording,) = function.recordings
-    ((_, graph),) = recording.captured
-    turns, again = itertools.cycle(calls), itertools.cycle(calls)
-    return [
-        ("match the arguments", "dynx", lambda: match(tuple(calls[0]), {})),
-        ("check what the function reads", "dynx", is_unchanged),
-        ("set addresses, allocate the result, launch", "driver", lambda: run(next(turns))),
-        (OF_WHICH + "set addresses", "driver", lambda: graph.set_sources(next(again))),
-        (OF_WHICH + "launch, of a graph without copies", "driver", bare),
-    ]
+def time_recorded_function(clock: Clock, function: RecordedFunction) -> None:
+    """Let the clock stop at the parts of a call of this function, and of a replay of its recordings."""
+    latest = function._latest
+    match = clock.part("match the arguments", "dynx", latest.match)
+    is_unchanged = clock.part("check what the function reads", "dynx", latest.is_unchanged)
+    run = clock.part("order of streams, addresses, memory of results", "driver", latest.run)
+    function._latest = latest._replace(match=match, is_unchanged=is_unchanged, run=run)
+    for recording in function.recordings:
+        for _, graph in recording.captured:
+            graph.replay = clock.part("launch", "driver", graph.replay)
 
 
-def in_turn(run: Callable[..., Any], calls: Sequence[Sequence[torch.Tensor]]) -> Call:
+def in_turn(clock: Clock, run: RecordedFunction, calls: Sequence[Sequence[torch.Tensor]]) -> Call:
     """Return a function that calls with each of these arguments in turn, after calls that record."""
     turns = itertools.cycle(calls)
-    call = torch.no_grad()(lambda: run(*next(turns)))
+    timed = clock.part("the call itself: lock, check for a capture, result", "dynx", run)
+    call = torch.no_grad()(lambda: timed(*next(turns)))
     for _ in range(6):
         call()
+    time_recorded_function(clock, run)
     return call
 
 
-def patched() -> tuple[str, Call, list[Part]]:
+def patched(clock: Clock) -> tuple[str, Call]:
     model, x = mlp(LAYERS).requires_grad_(False), torch.randn(8, 64, device=DEVICE)
     run = cudagraphs.fast_path(model, config=config(inputs="patch"))
-    calls = [[x], [x.clone()]]
-    call = in_turn(run, calls)
-    return "patched inputs", call, fast_path_parts(run, bare_replay(model, x), *calls)
+    return "patched inputs", in_turn(clock, run, [[x], [x.clone()]])
 
 
-def swapped() -> tuple[str, Call, list[Part]]:
+def swapped(clock: Clock) -> tuple[str, Call]:
     model, x = mlp(LAYERS).requires_grad_(False), torch.randn(8, 64, device=DEVICE)
     names = [name for name, _ in model.named_parameters()]
     calls = [[*(param.detach().clone() for param in model.parameters()), x] for _ in range(2)]
@@ -97,27 +117,20 @@ def swapped() -> tuple[str, Call, list[Part]]:
         return torch.func.functional_call(model, dict(zip(names, args[:-1], strict=True)), args[-1:])
 
     run = cudagraphs.fast_path(call_with, config=config(inputs="patch"))
-    call = in_turn(run, calls)
-    return "40 parameters swapped", call, fast_path_parts(run, bare_replay(model, x), *calls)
+    return "40 parameters swapped", in_turn(clock, run, calls)
 
 
-def in_one_thread(call: Call) -> Call:
-    """Return a function that runs backward passes in the calling thread, instead of torch's thread of the device."""
+def in_place_in_one_thread(clock: Clock) -> tuple[str, Call]:
+    title, step = in_place(clock)
 
-    def run() -> None:
+    def step_in_one_thread() -> None:
         with torch.autograd.set_multithreading_enabled(False):
-            call()
+            step()
 
-    return run
-
-
-def in_place_in_one_thread() -> tuple[str, Call, list[Part]]:
-    title, step, parts = in_place()
-    parts = [(name, owner, in_one_thread(part) if "backward pass" in name else part) for name, owner, part in parts]
-    return f"{title}, in one thread", in_one_thread(step), parts
+    return f"{title}, in one thread", step_in_one_thread
 
 
-def in_place() -> tuple[str, Call, list[Part]]:
+def in_place(clock: Clock) -> tuple[str, Call]:
     loss, x, before = Loss(mlp(LAYERS)), torch.randn(8, 64, device=DEVICE), set(map(id, recorded_functions()))
     run, parameters = compiled(loss, gradients="in_place"), list(loss.parameters())
 
@@ -125,60 +138,45 @@ def in_place() -> tuple[str, Call, list[Part]]:
         for param in parameters:
             param.grad = None
 
+    forward = clock.part("guards, and the frame of compiled code", "torch", run)
+    backward = clock.part("the engine of backward passes, and its thread", "torch", torch.Tensor.backward)
+    clear = clock.part("gradients to None", "torch", clear)
+
     def step() -> None:
         clear()
-        run(x).backward()
+        backward(forward(x))
 
     for _ in range(6):
         step()
-    function = recorded_inside(before)
-    match, is_unchanged, _, _ = function._latest
+    (function,) = (function for function in recorded_functions() if id(function) not in before)
     (pair,) = function.recordings
-    forward, backward = pair._all()[:2]
-    result = torch.zeros((), device=DEVICE)
-    plain = Loss(mlp(LAYERS))
-    at_once = torch.compile(plain, backend=lambda graph, inputs: lambda *args: (result,))
-    at_once(x)
-    anchor, gradients = torch.zeros((), requires_grad=True), [param.grad for param in parameters]
-
-    def assign() -> None:
-        for param, gradient in zip(parameters, gradients, strict=True):
-            param.grad = gradient
-
-    owner = next(value for value in gc.get_objects() if type(value) is GradsInPlace and value._recorded is function)
-    owner.static_args = list(parameters)
-    arguments = next(args for args in ([x], []) if match(tuple(args), {}) is not None)
-    return (
-        "a step with gradients in place",
-        step,
-        [
-            ("gradients to None", "torch", clear),
-            ("guards, and the frame of compiled code", "torch", lambda: at_once(x)),
-            ("a function of autograd and its backward pass", "torch", lambda: Nothing.apply(result, anchor).backward()),
-            ("assign the gradients", "torch", assign),
-            ("set addresses, and launch the forward graph", "driver", lambda: forward.run(arguments)),
-            ("set addresses, and launch the backward graph", "driver", lambda: backward.run([result])),
-            (OF_WHICH + "launch, of a forward graph without copies", "driver", bare_replay(plain, x)),
-            ("match the arguments", "dynx", lambda: match(tuple(arguments), {})),
-            ("check parameters and hooks", "dynx", is_unchanged),
-        ],
-    )
+    time_recorded_function(clock, function)
+    (compiled_graph,) = (value for value in gc.get_objects() if type(value) is GradsInPlace and value._recorded is function)
+    compiled_graph._recorded = clock.part("the call itself: lock, check for a capture, result", "dynx", function)
+    function._latest = function._latest._replace(run=clock.part("a function of autograd", "torch", pair.run))
+    for recording in pair._all():
+        recording.run = clock.part("order of streams, addresses, memory of results", "driver", recording.run)
+    pair.replay_forward = clock.part("around the replay of the forward pass", "dynx", pair.replay_forward)
+    pair.replay_backward = clock.part("around the replay of the backward pass", "dynx", pair.replay_backward)
+    pair._accumulate = clock.part("read and assign the gradients", "torch", pair._accumulate)
+    return "a step with gradients in place", step
 
 
-def accounted(title: str, call: Call, parts: list[Part], rounds: int) -> list[dict[str, Any]]:
-    times: dict[str, list[float]] = {name: [] for name in ["whole", *(name for name, _, _ in parts)]}
+def accounted(make: Callable[[Clock], tuple[str, Call]], rounds: int) -> list[dict[str, Any]]:
+    clock = Clock()
+    title, call = make(clock)
+    wholes, parts = [], []
     for _ in range(rounds):
-        times["whole"].append(microseconds(call))
-        for name, _, part in parts:
-            times[name].append(microseconds(part))
-    medians = {name: statistics.median(each) for name, each in times.items()}
-    owners = {name: owner for name, owner, _ in parts}
-    rest = medians["whole"] - sum(medians[name] for name in owners if not name.startswith(OF_WHICH))
-    rows = [(name, owners.get(name, ""), time) for name, time in medians.items()] + [("rest", "dynx", rest)]
+        wholes.append(microseconds(call))
+        parts.append(clock.measure(call))
+    whole = statistics.median(wholes)
+    medians = {name: statistics.median(part[name] for part in parts) for name in clock.owners}
+    rows = [("whole", "", whole)] + [(name, clock.owners[name], time) for name, time in medians.items()]
+    rows.append(("the sum of the parts, less the whole: the clock itself", "", sum(medians.values()) - whole))
     print(title)
-    for name, owner, time in rows:
-        print(f"  {name:<54} {owner:<7} {time:9.1f} us")
-    return [{"call": title, "part": name.strip(), "of": owner, "microseconds": time} for name, owner, time in rows]
+    for name, owner, time_of_part in rows:
+        print(f"  {name:<54} {owner:<7} {time_of_part:9.1f} us")
+    return [{"call": title, "part": name, "of": owner, "microseconds": round(time, 2)} for name, owner, time in rows]
 
 
 def main() -> int:
@@ -186,8 +184,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    makers: tuple[Callable[[], tuple[str, Call, list[Part]]], ...] = (in_place, in_place_in_one_thread, patched, swapped)
-    rows = [row for make in makers for row in accounted(*make(), options.rounds)]
+    makers = (in_place, in_place_in_one_thread, patched, swapped)
+    rows = [row for make in makers for row in accounted(make, options.rounds)]
     if options.out is not None:
         device = torch.cuda.get_device_name() if DEVICE == "cuda" else "the emulator on a CPU"
         about = {"device": device, "torch": torch.__version__, "date": datetime.now(UTC).date().isoformat()}

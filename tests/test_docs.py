@@ -279,7 +279,8 @@ def test_tables_of_pieces_and_parts_match_the_saved_benchmark_results():
     shares = {
         (row["call"], row["part"]): f"{row['microseconds'] / wholes[row['call']]:.0%}".replace("%", " %") for row in parts
     }
-    assert table_after(page, "### Where the time of a call goes").items() <= shares.items()
+    shown = table_after(page, "### Where the time of a call goes")
+    assert {place: share for place, share in shown.items() if share}.items() <= shares.items()
 
 
 def table_after(page, heading):

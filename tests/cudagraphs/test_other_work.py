@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -11,6 +14,7 @@ import torch
 from torch import nn
 
 from dynx import cudagraphs
+from dynx.cudagraphs._runtime.capture_lock import exclusive_capture
 from dynx.errors import DynxWarning, UsageError
 
 pytestmark = pytest.mark.gpu
@@ -327,6 +331,53 @@ def test_inputs_that_are_freed_with_the_function():
     torch.cuda.synchronize()
     torch.testing.assert_close(result, x * 2)
     assert is_filled(taken)
+
+
+def test_inputs_that_are_freed_while_another_thread_captures():
+    layer = nn.Identity()
+    x = randn(1 << 20)
+    run = fast_path(lambda x: layer(x * 2), x, inputs="copy")
+    stream, begin, end = torch.cuda.Stream(), threading.Event(), threading.Event()
+
+    def capture():
+        with exclusive_capture():  # graphs are destroyed later, so that nothing waits for their replays now
+            begin.set()
+            end.wait()
+
+    thread = threading.Thread(target=capture)
+    thread.start()
+    begin.wait()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(CYCLES)
+        result = run(x)
+    del run
+    taken = [torch.full((1 << 20,), 7.0, device="cuda") for _ in range(16)]
+    end.set()
+    thread.join()
+    torch.cuda.synchronize()
+    torch.testing.assert_close(result, x * 2)
+    assert is_filled(taken)
+
+
+@pytest.mark.slow
+def test_functions_that_end_where_memory_is_unmapped_without_waiting():
+    """`cudaFree` waits for the device, but torch unmaps expandable segments when their own stream has ended."""
+    environment = os.environ | {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:benchmark",
+        __file__,
+        "-k",
+        "function_ends",
+    ]
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 def test_training_from_two_streams():

@@ -85,8 +85,8 @@ FAULTS = (
     Fault(
         "the class of a module may be replaced",
         "_state/process_state.py",
-        "class_and_settings_check(modules)",
-        "class_and_settings_check([])",
+        "class_check(modules)",
+        "class_check([])",
         "test_changed_state.py",
     ),
     Fault(

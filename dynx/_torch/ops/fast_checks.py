@@ -36,20 +36,26 @@ def change_check(dicts: Sequence[dict[Any, Any]]) -> Callable[[], bool]:
     return partial(root.check, list(dicts))
 
 
-def class_and_settings_check(objects: Sequence[Any]) -> Callable[[], bool]:
-    """Return a predicate that is true while the objects have the classes, and torch has the settings, that they have now.
-
-    The settings are autocast, grad mode, default dtype, determinism and precision.
-    """
-    require("type_guards", "global_guards", "global_state_guard")
-    from torch._C._dynamo.guards import GlobalStateGuard
-
+def class_check(objects: Sequence[Any]) -> Callable[[], bool]:
+    """Return a predicate that is true while the objects have the classes that they have now."""
+    require("type_guards")
     classes = list(map(type, objects))
     root, managers = _guard_managers(objects)
     for kind, manager in zip(classes, managers, strict=True):
         manager.add_type_match_guard(id(kind), ["class"], None)
-    root.add_global_state_guard(GlobalStateGuard(), ["settings"], None)
     return partial(root.check, [*objects, *classes])  # the classes live as long: no other class gets the id of one
+
+
+def settings_check() -> Callable[[], bool]:
+    """Return a predicate that is true while torch has the settings that it has now.
+
+    They are autocast, grad mode, default dtype, determinism and precision.
+    """
+    require("global_state_guard")
+    from torch._C._dynamo.guards import GlobalStateGuard
+
+    check: Callable[[], bool] = GlobalStateGuard().check
+    return check
 
 
 def _guard_managers(values: Sequence[Any]) -> tuple[Any, list[Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from dynx._torch.ops import foreach
+from dynx._torch.ops.allocation import allocator_like
 from dynx.cudagraphs._recording.inputs import is_dense, own_copy
 from dynx.cudagraphs._recording.overlapping_outputs import group_cloner, overlapping_groups
 from dynx.cudagraphs._recording.staging import FEW, OutputKind
@@ -79,14 +80,15 @@ def _tensors(outputs: Sequence[Any]) -> list[int]:
 
 def _clone_allocator(captured: CapturedGraph, outputs: list[torch.Tensor]) -> Callable[[], Clones]:
     """Return a function that allocates memory for the clones that the graph makes, and sets the graph's pointers to it."""
-    set_targets, empty_like = captured.set_targets, torch.empty_like
+    set_targets, allocators = captured.set_targets, list(map(allocator_like, outputs))
+    allocate_first = allocators[0]
 
     def allocate_one() -> Clones:
-        set_targets(clones := (empty_like(outputs[0]),))
+        set_targets(clones := (allocate_first(),))
         return clones
 
     def allocate() -> Clones:
-        set_targets(clones := [empty_like(output) for output in outputs])
+        set_targets(clones := [allocate_like() for allocate_like in allocators])
         return clones
 
     return allocate_one if len(outputs) == 1 else allocate

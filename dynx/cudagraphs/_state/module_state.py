@@ -188,12 +188,15 @@ class ModuleState(State):
     def predicate(self) -> Callable[[], bool]:
         used = self._used()
         is_unchanged = unchanged([*used.dicts, *class_dicts(used.modules), *hooks_of_all_modules()])
-        is_bound, (is_set, is_equal) = used.bindings.check(), process_check(self._device_type, used.modules)
+        is_bound, process = used.bindings.check(), process_check(self._device_type, used.modules)
+        has_settings, has_classes, is_equal = process
         tensors = list(filter(has_address, self._tensors(used)))
         addresses, indices = [tensor.data_ptr() for tensor in tensors], list(range(len(tensors)))
 
         def is_same() -> bool:
-            return is_unchanged() and _are_at(tensors, addresses, indices) and (is_set() or is_equal())
+            if not (is_unchanged() and _are_at(tensors, addresses, indices)):
+                return False
+            return (has_settings() and has_classes()) or is_equal()
 
         checks = [is_same] if is_bound is None else [is_same, is_bound]
         if self._checks_requires_grad(used):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from dynx._torch.ops.fast_checks import class_and_settings_check
+from dynx._torch.ops.fast_checks import class_check, settings_check
 
 
 def process_key(device_type: str) -> Hashable:
@@ -23,14 +23,16 @@ def process_key(device_type: str) -> Hashable:
 
 
 class ProcessCheck(NamedTuple):
-    """Two predicates that are true while settings of torch and the classes of modules are those that they were.
+    """Predicates that are true while settings of torch and the classes of modules are those that they were.
 
     Attributes:
-        is_same: A fast one, which compares more settings than a call depends on, grad mode for example.
-        is_equal: One that reads the settings one by one, where the first is false.
+        has_settings: Compares more settings than a call depends on, grad mode for example.
+        has_classes: Compares the classes.
+        is_equal: Reads settings and classes one by one, where the others are false.
     """
 
-    is_same: Callable[[], bool]
+    has_settings: Callable[[], bool]
+    has_classes: Callable[[], bool]
     is_equal: Callable[[], bool]
 
 
@@ -41,4 +43,4 @@ def process_check(device_type: str, modules: Sequence[nn.Module]) -> ProcessChec
     def is_equal() -> bool:
         return list(map(type, modules)) == kinds and process_key(device_type) == before
 
-    return ProcessCheck(class_and_settings_check(modules), is_equal)
+    return ProcessCheck(settings_check(), class_check(modules), is_equal)
