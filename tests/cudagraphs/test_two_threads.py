@@ -147,3 +147,48 @@ def test_backward_passes_are_captured_while_others_wait(device):
     thread.join(30)
     assert not thread.is_alive(), "the threads wait for each other"
     torch.testing.assert_close(leaf.grad, 2 * leaf.cos())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("inputs", ["copy", "memcpy_node", "patch"])
+def test_replays_write_to_no_memory_that_another_thread_has_got(inputs, monkeypatch):
+    """What another thread allocates on the same stream before a replay is launched is not written to by it."""
+    shape, model, blocks = (1 << 16,), torch.nn.Identity(), []
+    replay = torch.cuda.CUDAGraph.replay
+
+    def allocate_and_replay(graph):
+        blocks.extend(torch.full(shape, 7.0, device="cuda") for _ in range(8))
+        replay(graph)
+
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", allocate_and_replay)
+    run = cudagraphs.fast_path(lambda x: model(x).sin(), config=cudagraphs.Config(inputs=inputs))
+    for _ in range(4):
+        x = torch.randn(shape, device="cuda")
+        assert bool((run(x) == x.sin()).all())
+    assert blocks
+    assert all(bool((block == 7).all()) for block in blocks)
+
+
+@pytest.mark.parametrize("make", [compiled, lambda model, device: cudagraphs.fast_path(model, config=config_for(device))])
+def test_recordings_are_closed_between_calls_of_another_thread(device, make):
+    model, x = linear(device).requires_grad_(False), torch.ones(2, 3, device=device)
+    run, expected = make(model, device), model(x)
+    results, failures, is_done = [], [], threading.Event()
+
+    def call():
+        try:
+            with torch.no_grad():
+                while not is_done.is_set():
+                    results.append(run(x).clone())
+        except Exception as error:  # noqa: BLE001 - shown at the end
+            failures.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    while len(results) < 60 and thread.is_alive():
+        cudagraphs.reset()
+        time.sleep(0.002)
+    is_done.set()
+    thread.join()
+    assert not failures
+    assert all(bool((result == expected).all()) for result in results)

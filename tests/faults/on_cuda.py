@@ -80,6 +80,14 @@ FAULTS = (
         needs_cuda=True,
     ),
     Fault(
+        "memory that a replay writes to is given back before it is launched",
+        "_runtime/patching/verify.py",
+        "    graph.set_targets(targets)\n",
+        "    graph.set_targets(targets)\n    del targets\n    targets = None\n",
+        "test_two_threads.py",
+        needs_cuda=True,
+    ),
+    Fault(
         "the generator of the device stays marked as captured after a capture that failed",
         f"{TORCH}/cuda_graphs.py",
         'graph.capture_begin(capture_error_mode="thread_local")\n        graph.capture_end()',

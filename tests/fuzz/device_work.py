@@ -5,7 +5,8 @@ fail, caches are emptied, workspaces are cleared, functions are closed and delet
 replayed, by hand, by mode="reduce-overhead" and by `torch.cuda.make_graphed_callables`. With one thread random numbers are
 compared too: torch has one generator for all threads, and it cannot draw in one while another one captures. Only then others
 capture, and code synchronizes with the device, which CUDA forbids while another thread captures. And only then functions are
-compiled: while one thread traces, torch lets no other thread call a compiled function.
+compiled: while one thread traces, torch lets no other thread call a compiled function. Workspaces are cleared between calls of
+other threads: an eager product in one thread writes to its workspace also when another thread has just freed it.
 
 python tests/fuzz/device_work.py [--seconds 60] [--seed 0] [--threads 2]
 """
@@ -13,6 +14,7 @@ python tests/fuzz/device_work.py [--seconds 60] [--seed 0] [--threads 2]
 from __future__ import annotations
 
 import argparse
+import copy
 import dataclasses
 import gc
 import random
@@ -21,6 +23,9 @@ import threading
 import time
 import traceback
 import warnings
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -98,6 +103,7 @@ class Function:
         has_own_generator = self.is_random and self.how == "autograd"  # AOTAutograd's, where it computes again
         if self.trains and generator.random() < 0.5 and not has_own_generator:
             self.module = Checkpointed(self.module)
+        self.on_cpu = on_cpu(self.module, self.trains)
         inputs = generator.choice(["copy", "memcpy_node", "patch", "auto"])
         config = cudagraphs.Config(inputs=inputs, outputs="clone")
         with torch.cuda.device(device):
@@ -119,21 +125,90 @@ class Function:
             cudagraphs.reset()
 
     def call(self, run, x):
-        """Return the result, and the gradients of the argument and the parameters."""
-        if not self.trains:
-            with torch.no_grad():
-                return [run(x)]
-        x = x.detach().requires_grad_()
-        out = run(x)
-        (out * torch.linspace(0, 1, out.numel(), device=self.device).view_as(out)).sum().backward()
-        gradients = [tensor.grad.clone() for tensor in (x, *self.module.parameters())]
-        for param in self.module.parameters():
-            param.grad = None
-        return [out.detach(), *gradients]
+        return results_of(run, x, self.module if self.trains else None)
 
     def __str__(self):
         recomputed = ", checkpointed" if isinstance(self.module, Checkpointed) else ""
         return f"{type(self.module).__name__} on {self.device} through {self.how}{recomputed}"
+
+
+def results_of(run, x, module):
+    """Return the result, and where a module is given, the gradients of the argument and its parameters."""
+    if module is None:
+        with torch.no_grad():
+            return [run(x)]
+    x = x.detach().requires_grad_()
+    out = run(x)
+    (out * torch.linspace(0, 1, out.numel(), device=x.device).view_as(out)).sum().backward()
+    gradients = [tensor.grad.clone() for tensor in (x, *module.parameters())]
+    for param in module.parameters():
+        param.grad = None
+    return [out.detach(), *gradients]
+
+
+def on_cpu(module, trains):
+    """Return a function that computes the results of a module for an argument and values of parameters, on the CPU."""
+    module = copy.deepcopy(module).to("cpu", torch.float64)
+
+    def compute(x, values):
+        for param, value in zip(module.parameters(), values, strict=True):
+            param.data = value.to("cpu", torch.float64)
+        return results_of(module, x.to("cpu", torch.float64), module if trains else None)
+
+    return compute
+
+
+class Kept(NamedTuple):
+    """The results of a call, recorded and eager, with what they can be computed from again: not the function, which may end."""
+
+    name: str
+    on_cpu: Callable[[torch.Tensor, list[torch.Tensor]], list[torch.Tensor]]
+    results: list[torch.Tensor]
+    expected: list[torch.Tensor]
+    x: torch.Tensor
+    values: list[torch.Tensor]
+    event: torch.cuda.Event
+
+    def check(self):
+        self.event.synchronize()
+        for index, (result, expected) in enumerate(zip(self.results, self.expected, strict=True)):
+            if not torch.allclose(result, expected, **TOLERANCE):
+                differ = f"result {index}, {int((result != expected).sum())} of {result.numel()} elements differ"
+                raise AssertionError(f"{self.name}: {differ}; {self.wrong(index)}")
+
+    def wrong(self, index):
+        """Return which of the two is not what a CPU computes; with random numbers, neither is."""
+        right = self.on_cpu(self.x, self.values)[index]
+        both = {"recorded": self.results[index], "eager": self.expected[index]}
+        wrong = [name for name, value in both.items() if not torch.allclose(value.cpu().double(), right, **TOLERANCE)]
+        return f"wrong: {' and '.join(wrong) or 'none of the two'}"
+
+
+class Calls:
+    """Lets calls of all threads run at once, and something else only while no call does."""
+
+    def __init__(self):
+        self._changed, self._running = threading.Condition(), 0
+
+    @contextmanager
+    def one(self):
+        with self._changed:
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def none(self):
+        with self._changed:
+            self._changed.wait_for(lambda: self._running == 0)
+            yield
+
+
+calls = Calls()
 
 
 class Worker:
@@ -146,7 +221,7 @@ class Worker:
         self.devices = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
         self.streams = {device: [torch.cuda.Stream(device) for _ in range(3)] for device in self.devices}
         self.functions = [self.new_function() for _ in range(4)]
-        self.kept: list[tuple[str, torch.Tensor, torch.Tensor, torch.cuda.Event]] = []
+        self.kept: list[Kept] = []
         self.counts = counts
         self.taken: list[torch.Tensor] = []
         self.trees, self.graphed = None, None
@@ -158,7 +233,7 @@ class Worker:
         name = self.random.choices(*zip(*self.actions.items(), strict=True))[0]
         self.counts[name] = self.counts.get(name, 0) + 1
         getattr(self, name)()
-        if len(self.kept) > 20:
+        if len(self.kept) > 12:
             self.compare()
 
     def call(self):
@@ -167,7 +242,7 @@ class Worker:
         device = function.device
         stream = self.random.choice([*self.streams[device], torch.cuda.default_stream(device)])
         is_random, seed = function.is_random, self.random.randrange(1000)
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(stream), calls.one():
             x = torch.randn(function.module.shape).to(device)
             for param in function.module.parameters():
                 param.record_stream(stream)  # it may be deleted while the stream still uses it
@@ -181,16 +256,15 @@ class Worker:
             current = self.random.choice(self.devices) if stream == torch.cuda.default_stream(device) else device
             with torch.cuda.device(current):
                 results = function.call(function.run, x)
+            x, values = x.clone(), [param.detach().clone() for param in function.module.parameters()]
             event = stream.record_event()
-            for tensor in (*results, *expected):
+            for tensor in (*results, *expected, x, *values):
                 tensor.record_stream(torch.cuda.default_stream(device))
-        self.kept += [(str(function), *pair, event) for pair in zip(results, expected, strict=True)]
+        self.kept.append(Kept(str(function), function.on_cpu, results, expected, x, values, event))
 
     def compare(self):
-        for name, result, expected, event in self.kept:
-            event.synchronize()
-            if not torch.allclose(result, expected, **TOLERANCE):
-                raise AssertionError(f"{name}: {int((result != expected).sum())} of {result.numel()} elements differ")
+        for kept in self.kept:
+            kept.check()
         self.kept.clear()
         for block in self.taken:
             if (others := block[block != 7]).numel():
@@ -226,7 +300,8 @@ class Worker:
         self.taken = [torch.full((1 << 18,), 7.0, device=self.random.choice(self.devices)) for _ in range(64)]
 
     def clear_workspaces(self):
-        torch._C._cuda_clearCublasWorkspaces()
+        with calls.none():
+            torch._C._cuda_clearCublasWorkspaces()
 
     def close(self):
         self.random.choice(self.functions).close()

@@ -35,6 +35,15 @@ def test_each_call_allocates():
     assert first.data_ptr() != second.data_ptr()
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_the_class_is_kept(device):
+    class Subclass(torch.Tensor):
+        pass
+
+    for tensor in (torch.empty(3, device=device).as_subclass(Subclass), torch.nn.Parameter(torch.empty(3, device=device))):
+        assert type(allocator_like(tensor)()) is type(torch.empty_like(tensor))
+
+
 @pytest.mark.parametrize("is_enabled", [False, True])
 def test_tensors_are_inference_tensors_only_in_inference_mode(is_enabled):
     allocate = allocator_like(torch.empty(3))

@@ -15,17 +15,17 @@ from dynx._torch.ops.cuda_graphs import current_device
 
 
 def allocator_like(tensor: Any) -> Callable[[], Any]:
-    """Return a function that allocates a tensor of the dtype, device, sizes and strides of a dense tensor."""
+    """Return a function that allocates a tensor of the class, dtype, device, sizes and strides of a dense tensor."""
     import torch
 
     require("allocate_on_cpu", "allocate_on_cuda")
     from torch._C._dynamo.guards import _empty_strided_cpu, _empty_strided_cuda  # type: ignore[attr-defined]
 
     layout = tuple(tensor.size()), tensor.stride(), tensor.dtype
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.device.type not in ("cpu", "cuda"):
+        return partial(torch.empty_like, tensor)
     if tensor.device.type == "cpu":
         return partial(_empty_strided_cpu, *layout)
-    if tensor.device.type != "cuda":
-        return partial(torch.empty_like, tensor)
     allocate: Callable[[], Any] = partial(_empty_strided_cuda, *layout)
     device, get_device = tensor.device.index, current_device()
 

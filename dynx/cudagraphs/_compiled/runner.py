@@ -54,12 +54,12 @@ class Runner:
         self._last: Recording | None = None
         self._addresses, self._address_watch = facts.addresses, AddressWatch(plan, facts.addresses)
         self.notes: list[str] = []
+        self._lock = RLock()  # reentrant: an operator may call the compiled function
         self._unpatched_plan = plan if config.params == "patch" and plan.part == "inference" else None
         self._use(plan if self._unpatched_plan is None else _with_patched_params(plan))
         self._boxed_call = (
             True  # AOTAutograd passes arguments as a list that is emptied; torch copies the attribute to wrappers
         )
-        self._lock = RLock()  # reentrant: an operator may call the compiled function
         self._is_capturing = runtime.is_capturing
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
@@ -94,7 +94,7 @@ class Runner:
         self._generators = plan.indices("generator")
         self._unknown_layouts = plan.unknown_layouts
         names = [plan.inputs[index].name for index in (*self._numbers, *self._fixed, *self._generators, *self._unknown_layouts)]
-        self._cache = RecordingCache[Recording](self._config, f"the {plan.part} graph", names, self._forget)
+        self._cache = RecordingCache[Recording](self._config, f"the {plan.part} graph", names, self._lock, self._forget)
         self._last = None
 
     @property

@@ -119,14 +119,14 @@ class RecordedFunction:
     ) -> None:
         self._function, self._part, self.name = function, part, name
         self._config, self._runtime, self._state, self._policy = config, runtime, state, policy
-        self._cache = RecordingCache[Replayable](config, name, ("its arguments", "its state"), self._forget)
+        self._lock = RLock()  # reentrant: the function may call itself
+        self._cache = RecordingCache[Replayable](config, name, ("its arguments", "its state"), self._lock, self._forget)
         self._first_calls: dict[Key, _FirstCall] = {}
         self._latest: _Latest | None = None
         self._latest_of: dict[int, _Latest] = {}  # by id of the recording
         self._why_uncaptured = ""
         self._times_state_changed = 0
         self._warned: set[str] = set()
-        self._lock = RLock()  # reentrant: the function may call itself
         self._is_capturing = runtime.is_capturing if runtime is not None else _never
         if runtime is None:
             warn_or_raise(f"there is no CUDA device: {name} runs uncaptured", config)

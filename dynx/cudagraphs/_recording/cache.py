@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 from weakref import WeakMethod, WeakSet
 
@@ -36,11 +37,14 @@ class RecordingCache(Generic[R]):
         config: `max_recordings` and `on_limit` bound the cache.
         what: Name of the recorded graph or function, for messages.
         names: Names of the parts of a key, for messages.
+        lock: Held by calls, which the recordings are not closed in the middle of.
         on_close: Method that is called when the recordings are closed; held weakly.
     """
 
-    def __init__(self, config: Config, what: str, names: Sequence[str], on_close: Callable[[], None]) -> None:
-        self._config = config
+    def __init__(
+        self, config: Config, what: str, names: Sequence[str], lock: AbstractContextManager[Any], on_close: Callable[[], None]
+    ) -> None:
+        self._config, self._lock = config, lock
         self._what = what
         self._names = names
         self._by_key: OrderedDict[Key, list[R]] = OrderedDict()  # least recently used first
@@ -112,7 +116,8 @@ class RecordingCache(Generic[R]):
 
     def close(self) -> None:
         """Empty the cache, and release the memory of the recordings; of those that a backward pass still needs, after it."""
-        self.close_free()
-        self._by_key.clear()
-        if (on_close := self._on_close()) is not None:
-            on_close()
+        with self._lock:
+            self.close_free()
+            self._by_key.clear()
+            if (on_close := self._on_close()) is not None:
+                on_close()

@@ -294,9 +294,11 @@ class CudaCapturedGraph:
             self.executable.instantiate()
 
     def close(self) -> None:
-        with capture_lock():  # destroying a graph would invalidate a capture of another thread
+        # destroying a graph would invalidate a capture of another thread; a replay of another thread comes before or after both
+        with capture_lock(), self._order.lock:
             self._order.synchronize()  # another stream may still replay it
             self.graph.reset()
+            self.replay = _raise_closed
         self.outputs, self._pool, self.replay = None, None, _raise_closed
 
 

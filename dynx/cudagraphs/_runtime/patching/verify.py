@@ -119,8 +119,10 @@ def _replay_as_bytes(graph: _Graph, select_clones: SelectClones) -> list[torch.T
     device = torch.cuda.current_device()
     generator = torch.cuda.default_generators[device]
     offset = generator.get_offset()
-    graph.set_targets([torch.empty_like(output) for output in select_clones(graph.outputs)])
+    targets = [torch.empty_like(output) for output in select_clones(graph.outputs)]
+    graph.set_targets(targets)
     graph.graph.replay()
+    del targets  # not before: another thread that works on this stream would get memory that the replay writes to
     if generator.get_offset() != offset:
         generator.set_offset(offset)
         raise NotPatchable("the graph draws random numbers, so two replays cannot be compared")
