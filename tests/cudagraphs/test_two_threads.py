@@ -169,6 +169,41 @@ def test_replays_write_to_no_memory_that_another_thread_has_got(inputs, monkeypa
     assert all(bool((block == 7).all()) for block in blocks)
 
 
+@pytest.mark.gpu
+def test_replays_of_another_thread_wait_while_patched_pointers_are_verified(monkeypatch):
+    """Both graphs may use one cuBLAS workspace, so they must not run at the same time."""
+    model, x = torch.nn.Linear(64, 64).cuda().requires_grad_(False), torch.randn(64, 64, device="cuda")
+    other = cudagraphs.fast_path(model)
+    for _ in range(3):
+        other(x)
+    results, ended_meanwhile = [], []
+    replay = torch.cuda.CUDAGraph.replay
+
+    def call_other():
+        with torch.cuda.stream(torch.cuda.Stream()):
+            results.append(other(x))
+
+    thread = threading.Thread(target=call_other)
+
+    def replay_while_another_thread_calls(graph):
+        if not ended_meanwhile:
+            thread.start()
+            thread.join(1)
+            ended_meanwhile.append(not thread.is_alive())
+        replay(graph)
+
+    patched = torch.nn.Linear(64, 64).cuda().requires_grad_(False)
+    run = cudagraphs.fast_path(patched, config=cudagraphs.Config(inputs="patch"))
+    run(x)
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", replay_while_another_thread_calls)
+    run(x)
+    monkeypatch.undo()
+    thread.join()
+    torch.cuda.synchronize()
+    assert ended_meanwhile == [False]
+    torch.testing.assert_close(results[0], model(x))
+
+
 @pytest.mark.parametrize("make", [compiled, lambda model, device: cudagraphs.fast_path(model, config=config_for(device))])
 def test_recordings_are_closed_between_calls_of_another_thread(device, make):
     model, x = linear(device).requires_grad_(False), torch.ones(2, 3, device=device)

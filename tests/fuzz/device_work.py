@@ -227,7 +227,8 @@ class Worker:
         self.trees, self.graphed = None, None
 
     def new_function(self):
-        return Function(self.random, self.random.choice(self.devices), self.kinds)
+        with calls.one():  # it is called when it is recorded
+            return Function(self.random, self.random.choice(self.devices), self.kinds)
 
     def act(self):
         name = self.random.choices(*zip(*self.actions.items(), strict=True))[0]

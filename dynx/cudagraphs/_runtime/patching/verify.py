@@ -11,7 +11,7 @@ import torch
 from dynx._torch.ops.memory_pools import segments
 from dynx._torch.ops.raw_memory import holds_address
 from dynx.cudagraphs._runtime.driver import ExecutableGraph, SetAddresses
-from dynx.cudagraphs._runtime.interface import SelectClones
+from dynx.cudagraphs._runtime.interface import Run, SelectClones
 from dynx.cudagraphs._runtime.memcpy import extent, spread_copies
 from dynx.cudagraphs._runtime.patching.node_params import InputPointers, read_node_params
 from dynx.cudagraphs._runtime.patching.pointer_scan import (
@@ -28,6 +28,9 @@ from dynx.cudagraphs._runtime.patching.pointer_scan import (
 class _Graph(Protocol):
     def memory(self) -> Sequence[tuple[int, int]]:
         """Return start and end of the segments of the graph's memory pool."""
+
+    def in_order(self, run: Run, tensors: Sequence[torch.Tensor]) -> Run:
+        """Return a function that calls `run` after replays of graphs with which this one shares memory."""
 
     graph: torch.cuda.CUDAGraph
     executable: ExecutableGraph
@@ -63,7 +66,12 @@ def make_verified_setter(
     if points_into(read_node_params(first.graph), [_range(tensor) for tensor in inputs]):
         raise NotPatchable("the captured function also reads an argument as a global, attribute or closure variable")
     pointers = InputPointers(first.executable, scan, len(ranges))
-    _verify(first, pointers, input_sets, select_clones)
+
+    def verify(_: Sequence[Any]) -> list[Any]:
+        _verify(first, pointers, input_sets, select_clones)
+        return []
+
+    first.in_order(verify, [])([])  # graphs of other threads may use the same workspaces
     return pointers.set
 
 
