@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from dynx.records.compile import Backward, Compile
 from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
+from dynx.records.graph_break import GraphBreak
 from dynx.records.run import Run
 from dynx.records.table import Change
 from dynx.report import _words as words
@@ -33,7 +33,8 @@ def document(run: Run) -> str:
     ]
     compiled: list[Timed] = [*run.compiles, *run.backwards]
     compiled = sorted((record for record in compiled if record.began), key=lambda record: record.began)
-    events += [_slice(1, *_compiled(record, run), record.began, record.seconds) for record in _nested(compiled)]
+    known = _Known(run)
+    events += [_slice(1, *_compiled(record, known), record.began, seconds) for record, seconds in _nested(compiled)]
     events += [
         _slice(2, f"record {graph.part}", _graph(graph), graph.began, graph.seconds) for graph in run.cudagraphs if graph.began
     ]
@@ -43,38 +44,52 @@ def document(run: Run) -> str:
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms", "otherData": dict(run.header)})
 
 
-def _nested(compiled: Iterable[Timed]) -> Iterator[Timed]:
-    """Add to each compilation the time of the compilations nested in it, which `Compile.seconds` excludes.
+def _nested(compiled: Iterable[Timed]) -> Iterator[tuple[Timed, float]]:
+    """Return each compilation with its seconds and those of the compilations nested in it, which `Compile.seconds` excludes.
 
     torch compiles one frame at a time, so compilations that overlap are nested.
     """
-    open_: list[Timed] = []
+    open_: list[tuple[Timed, float]] = []  # with the seconds of all compilations before it
+    total = 0.0
+
+    def seconds() -> float:
+        return total - open_[-1][1]
+
     for record in compiled:
-        while open_ and open_[-1].began + open_[-1].seconds <= record.began:
-            yield open_.pop()
-        open_ = [replace(outer, seconds=outer.seconds + record.seconds) for outer in open_]
-        open_.append(record)
-    yield from reversed(open_)
+        while open_ and open_[-1][0].began + seconds() <= record.began:
+            yield open_[-1][0], seconds()
+            open_.pop()
+        open_.append((record, total))
+        total += record.seconds
+    while open_:
+        yield open_[-1][0], seconds()
+        open_.pop()
 
 
-def _compiled(record: Timed, run: Run) -> tuple[str, dict[str, Any]]:
+class _Known:
+    """What a run has about each compilation, by key."""
+
+    def __init__(self, run: Run) -> None:
+        self.function = {compile.key: compile.location.function for compile in run.compiles}
+        self.recompile = {recompile.key: recompile for recompile in run.recompiles}
+        self.breaks: dict[tuple[int, str], list[GraphBreak]] = {}
+        for graph_break in run.graph_breaks:
+            for key in dict.fromkeys(graph_break.compiles):
+                self.breaks.setdefault(key, []).append(graph_break)
+
+
+def _compiled(record: Timed, known: _Known) -> tuple[str, dict[str, Any]]:
     """Return the event name of a compilation, and its details: recompile reasons, graph breaks, counts and phases."""
     if isinstance(record, Backward):
-        names = [compile.location.function for compile in run.compiles if compile.key == (record.generation, record.id)]
-        return f"{names[-1] if names else record.id} (backward)", {"id": record.id}
+        return f"{known.function.get((record.generation, record.id), record.id)} (backward)", {"id": record.id}
     args: dict[str, Any] = {"id": record.id, "outcome": record.outcome, "line": words.place(record.location)}
     if record.called_from is not None:
         args["called from"] = words.place(record.called_from)
-    for recompile in run.recompiles:
-        if recompile.key == record.key:
-            args["recompiled because"] = [
-                f"{reason.subject}: {Change(reason.expected, reason.got)}" for reason in recompile.reasons
-            ]
-    breaks = [
-        f"{words.place(graph_break.location)}: {graph_break.reason}"
-        for graph_break in run.graph_breaks
-        if record.key in graph_break.compiles
-    ]
+    if (recompile := known.recompile.get(record.key)) is not None:
+        args["recompiled because"] = [
+            f"{reason.subject}: {Change(reason.expected, reason.got)}" for reason in recompile.reasons
+        ]
+    breaks = [f"{words.place(each.location)}: {each.reason}" for each in known.breaks.get(record.key, ())]
     phases = {f"{name} (s)": round(seconds, 6) for name, seconds in record.phases.items()}
     more = {
         "graph breaks": breaks,

@@ -21,6 +21,7 @@ from dynx.report import _phases as phases
 from dynx.report import _words as words
 from dynx.report._cells import tables_of
 from dynx.report._post_mortem import screen as post_mortem
+from dynx.report._rows import Rows
 from dynx.report._timeline import screen as timeline
 
 _SHOWN = 5  # unreadable lines of the run file that are listed; the others are only counted
@@ -162,18 +163,16 @@ def _entries(title: str, rows: Iterable[_Entry], limit: int | None = None) -> Re
     if limit is not None and len(entries) > limit:
         entries.sort(key=lambda entry: (-entry.seconds, -entry.count))
         entries, hidden = entries[:limit], entries[limit:]
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(justify="right", no_wrap=True, min_width=7)
-    table.add_column()
+    lines: list[tuple[Text, Text]] = []
     for entry in entries:
-        table.add_row(Text(entry.amount, style="dim"), entry.fact)
+        lines.append((Text(entry.amount, style="dim"), entry.fact))
         if entry.place is not None:
-            table.add_row("", entry.place)
+            lines.append((Text(""), entry.place))
     if hidden:
         seconds = sum(entry.seconds for entry in hidden)
         cost = f", {words.seconds(seconds)}" if seconds > 0 else ""
-        table.add_row("", Text(f"+{len(hidden)} more{cost}: --full shows all", style="dim"))
-    return Group(Text(title, style="bold"), table) if table.row_count else None
+        lines.append((Text(""), Text(f"+{len(hidden)} more{cost}: --full shows all", style="dim")))
+    return Group(Text(title, style="bold"), Rows(lines, wide=1, first_width=7)) if lines else None
 
 
 def _failed(run: Run) -> Iterator[_Entry]:
@@ -187,21 +186,22 @@ def _compiles(run: Run) -> Iterator[RenderableType | None]:
     """Render every compilation, grouped by function, and below them why Dynamo skipped some."""
     if not run.compiles:
         return
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    table.add_column("id", no_wrap=True)
-    table.add_column("function", ratio=1, overflow="fold")
     names = _phases(run)
-    for name in ("tries", "nodes", "guards", "total", *(_PHASES[name] for name in names)):
-        table.add_column(name, justify="right", no_wrap=True)
+    rows: list[list[Text]] = []
+
+    def add(*row: str, style: str = "") -> None:
+        rows.append([Text(text, style=style) for text in row])
+
+    add("id", "function", "tries", "nodes", "guards", "total", *(_PHASES[name] for name in names), style="dim")
     for function, group in _by_function(run).items():
         if len(group) > 1:
-            table.add_row(f"{len(group)}x", Text(function), "", "", "", *_seconds(group, names), style="bold")
+            add(f"{len(group)}x", function, "", "", "", *_seconds(group, names), style="bold")
         for compile in group:
             outcome = "" if compile.outcome == "compiled" else compile.outcome.replace("_", " ")
             text = f"  {outcome}" if len(group) > 1 else f"{function}  {outcome}".rstrip()
             facts = (str(len(compile.attempts)), _count(compile.nodes), _count(compile.guards))
-            table.add_row(Text(compile.id), Text(text), *facts, *_seconds([compile], names))
-    yield Group(Text("Compiles", style="bold"), table)
+            add(compile.id, text, *facts, *_seconds([compile], names))
+    yield Group(Text("Compiles", style="bold"), Rows(rows, wide=1, left=frozenset({0})))
     yield _entries("Skipped compilations, run eagerly", _skipped(run))
 
 
