@@ -20,8 +20,8 @@ from dynx.comptime._stops import Breakpoint, Stop, Stops
 from dynx.comptime._target import Target, find_file, functions_in, resolve
 from dynx.errors import DynxError, ProbeFailed
 from dynx.records import TraceState
-from dynx.report import _debugger as screen
-from dynx.report._frame import source
+from dynx.report._comptime import debugger as screen
+from dynx.report._comptime.frame import source
 
 
 class Session(Protocol):

@@ -75,28 +75,28 @@ def perfetto(run: Run) -> str:
 
 def post_mortem(states: tuple[BreakState, ...]) -> RenderableType:
     """Render for a terminal the frames, locals and guards that Dynamo had at each graph break, with the source around it."""
-    from dynx.report._post_mortem import screen
+    from dynx.report._comptime.post_mortem import screen
 
     return screen(states)
 
 
 def post_mortem_html(states: tuple[BreakState, ...]) -> str:
     """Render as self-contained HTML the frames, locals and guards that Dynamo had at each graph break; text is escaped."""
-    from dynx.report._post_mortem import fragment
+    from dynx.report._comptime.post_mortem import fragment
 
     return fragment(states)
 
 
 def timeline(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> RenderableType:
     """Render the time that Dynamo spent tracing for a terminal: totals, then the most expensive source lines."""
-    from dynx.report._timeline import screen
+    from dynx.report._comptime.timeline import screen
 
     return screen(compiles, lines)
 
 
 def timeline_html(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> str:
     """Render the time that Dynamo spent tracing as HTML: source lines coloured by cost; a click shows FX nodes and guards."""
-    from dynx.report._timeline import fragment
+    from dynx.report._comptime.timeline import fragment
 
     return fragment(compiles, lines)
 

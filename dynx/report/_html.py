@@ -18,8 +18,8 @@ from dynx.report import _phases as phases
 from dynx.report import _styles as styles
 from dynx.report import _words as words
 from dynx.report._cells import tables_of
-from dynx.report._post_mortem import fragment as post_mortem
-from dynx.report._timeline import fragment as timeline
+from dynx.report._comptime.post_mortem import fragment as post_mortem
+from dynx.report._comptime.timeline import fragment as timeline
 
 _pages = count(1)  # makes element ids unique: a notebook may show several runs
 _PAGE = """

@@ -20,9 +20,9 @@ from dynx.report import _findings as findings
 from dynx.report import _phases as phases
 from dynx.report import _words as words
 from dynx.report._cells import tables_of
-from dynx.report._post_mortem import screen as post_mortem
+from dynx.report._comptime.post_mortem import screen as post_mortem
+from dynx.report._comptime.timeline import screen as timeline
 from dynx.report._rows import Rows
-from dynx.report._timeline import screen as timeline
 
 _SHOWN = 5  # unreadable lines of the run file that are listed; the others are only counted
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from dynx.records import BreakState, FrameState
 from dynx.report import _styles as styles
 from dynx.report import _words as words
-from dynx.report._frame import line, parts, source
+from dynx.report._comptime.frame import line, parts, source
 
 _GUARDS = 6  # number of guards shown: the newest ones, which the code right before the graph break requested
 

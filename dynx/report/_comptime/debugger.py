@@ -10,7 +10,7 @@ from rich.text import Text
 
 from dynx.records import FrameState, TracedGuard, TraceState
 from dynx.report import _words as words
-from dynx.report._frame import marked
+from dynx.report._comptime.frame import marked
 
 
 def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> RenderableType:

@@ -1,0 +1,1 @@
+"""Render what `dynx.comptime` and detailed watches say about a trace of Dynamo."""
