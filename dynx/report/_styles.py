@@ -1,4 +1,4 @@
-"""Styles that all notebook pages share: tables whose text is left-aligned, and bars behind amounts."""
+"""Styles that all notebook pages share: tables whose text is left-aligned, code without boxes, and bars behind amounts."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def of_tables(name: str) -> Markup:
 {own} td, {own} th {{ vertical-align: top; text-align: left; border: 0; border-bottom: 1px solid #8883; background: none }}
 {own} th {{ font-weight: 400; opacity: .65 }}
 {own} td.n, {own} th.n {{ text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }}
+{own} code, {own} pre {{ background: none; color: inherit; padding: 0; border: 0 }}
 {own} .bar {{ background: linear-gradient(to left, #5b8def55 var(--share), transparent 0) no-repeat }}
 """)  # without text of the program
 
