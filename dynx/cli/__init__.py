@@ -1,4 +1,4 @@
-"""The `dynx` command: `dynx run script.py` saves a run file; `dynx show`, `trace` and `assert` read it."""
+"""The `dynx` command: `dynx run script.py` saves a run file; `dynx show`, `diff`, `trace` and `assert` read it."""
 
 from __future__ import annotations
 
@@ -71,13 +71,14 @@ def _show_warning(
 
 def _parser() -> argparse.ArgumentParser:
     from dynx import __version__
-    from dynx.cli import asserts, cache, demo, doctor, guards, memory, pgo, rule, show, trace
+    from dynx.cli import cache, demo, doctor, guards, memory, pgo, rule
     from dynx.cli.program import check
+    from dynx.cli.run_file import asserts, diff, show, trace
 
     parser = argparse.ArgumentParser(prog="dynx", description="Show what torch.compile does with your code.")
     parser.add_argument("--version", action="version", version=f"dynx {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    modules: tuple[Command, ...] = (run, show, trace, guards, memory, check, pgo, cache, asserts, rule, doctor, demo)
+    modules: tuple[Command, ...] = (run, show, diff, trace, guards, memory, check, pgo, cache, asserts, rule, doctor, demo)
     for command in modules:
         command.add_to(commands)
     return parser

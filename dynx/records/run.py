@@ -17,6 +17,7 @@ from dynx.records.groups import Groups
 from dynx.records.kind import kinds_of
 from dynx.records.read_runfile import read
 from dynx.records.record import Record
+from dynx.records.run_diff import RunDiff
 from dynx.records.runfile import RunFile, write
 
 
@@ -82,6 +83,26 @@ class RunMembers(Groups):
         groups |= {kind.group: getattr(run, kind.group) for kind in kinds_of(type(run))}
         lists = {name: [to_data(record) for record in records] for name, records in groups.items()}
         return json.dumps({"header": dict(run.header), "end": dict(run.end), **lists}, indent=1)
+
+    def diff(self, other: RunMembers) -> RunDiff:
+        """Return what got better or worse in another run: causes of recompiles and graph breaks, and totals.
+
+        Causes are matched by code and cause, not by line or order, so that runs before and after a change of the program can be
+        compared.
+
+        Args:
+            other: The later run.
+
+        Example:
+            >>> import dynx, torch
+            >>> with dynx.watch() as before, dynx.watch() as after:
+            ...     pass
+            >>> before.diff(after).worse
+            ()
+        """
+        from dynx._diff import compare
+
+        return compare(self._frozen(), other._frozen())
 
     def to_perfetto(self) -> str:
         """Return compilations and captures of CUDA graphs as a timeline in JSON, for Perfetto (ui.perfetto.dev)."""

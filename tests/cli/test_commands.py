@@ -47,6 +47,50 @@ def test_dynx_trace_writes_a_perfetto_file(saved, tmp_path, capsys):
     assert json.loads(out.read_text())["otherData"]["torch"] == "2.13.0"
 
 
+@pytest.fixture
+def faster(tmp_path):
+    """Save a run of the program of `saved`, with the size marked as dynamic."""
+    path = tmp_path / "faster.dynx"
+    events = (
+        Compile(0, "0/0", HERE, "compiled", 1.0),
+        GraphBreak(HERE, (HERE,), "Failed to trace builtin operator", kind="Failed to trace builtin operator", callee="print"),
+    )
+    Run(events, {"torch": "2.13.0", "command": ["dynx", "run", "train.py"]}, {"seconds": 3.0}).save(path)
+    return str(path)
+
+
+def test_dynx_diff_exits_with_1_if_a_cause_is_new(saved, faster, capsys):
+    assert main(["diff", saved, faster]) == 0
+    assert "x.size()[1]" in capsys.readouterr().out
+    assert main(["diff", faster, saved]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("worse  1 cause")
+    assert lines[2].split()[:3] == ["new", "recompile", "x.size()[1]"]
+
+
+def test_dynx_diff_compares_the_time_of_compiling_only_when_asked(saved, faster, capsys):
+    assert main(["diff", faster, faster]) == 0
+    assert main(["diff", saved, faster, "--max-slower", "1.2"]) == 0
+    assert main(["diff", saved, faster, "--max-slower", "0.5"]) == 1
+    assert "FAILED compiling takes 0.67 times as long, at most 0.5 allowed" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["diff", saved, faster, "--max-slower", "nan"])
+
+
+def test_dynx_diff_json(saved, faster, capsys):
+    assert main(["diff", saved, faster, "--json"]) == 0
+    (recompile, *_) = json.loads(capsys.readouterr().out)["causes"]
+    assert (recompile["kind"], recompile["before"], recompile["after"]) == ("recompile", 1, 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*line")
+def test_dynx_diff_of_a_damaged_file_exits_with_3(saved, faster, capsys):
+    with Path(saved).open("a") as file:
+        file.write("{damaged\n")
+    assert main(["diff", saved, faster]) == 3
+    assert "not all of the first run can be read" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("options", "code", "output"),
     [

@@ -1,0 +1,1 @@
+"""The commands that read saved runs; they do not need torch."""

@@ -1,0 +1,52 @@
+"""`dynx diff BEFORE AFTER`: what got better or worse between two saved runs; does not need torch."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dynx.cli.command import Subparsers
+
+_UNREADABLE = 3  # the exit code for a file of which not everything was read
+
+
+def add_to(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "diff", help="compare two saved runs: exit code 1 if a cause is new or more frequent, 3 if one is damaged"
+    )
+    parser.add_argument("before", type=Path, help="the earlier run file")
+    parser.add_argument("after", type=Path, help="the later run file")
+    parser.add_argument(
+        "--max-slower", type=_ratio, metavar="RATIO", help="also fail if compiling takes more than RATIO times as long"
+    )
+    parser.add_argument("--json", action="store_true", help="print the differences as JSON")
+    parser.set_defaults(act=act)
+
+
+def _ratio(text: str) -> float:
+    ratio = float(text)
+    if not 0 < ratio < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a ratio, such as 1.2")
+    return ratio
+
+
+def act(arguments: argparse.Namespace) -> int:
+    from dynx.records import Run
+
+    before, after = Run.load(arguments.before), Run.load(arguments.after)
+    diff = before.diff(after)
+    if arguments.json:
+        print(diff.to_json())
+    else:
+        from rich.console import Console
+
+        Console().print(diff)
+    if any(run.problems or run.unknown for run in (before, after)):
+        return _UNREADABLE
+    is_slower = arguments.max_slower is not None and diff.slower > arguments.max_slower
+    if is_slower and not arguments.json:
+        print(f"FAILED compiling takes {diff.slower:.2f} times as long, at most {arguments.max_slower:g} allowed")
+    return 1 if diff.worse or is_slower else 0

@@ -1,0 +1,79 @@
+"""What differs between two runs of a program: totals, and the causes of recompiles, graph breaks and what else costs time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dynx.records.location import Location
+from dynx.records.record import Record
+from dynx.records.shown import Shown
+
+Unit = Literal["count", "seconds", "bytes"]
+CauseKind = Literal["failed", "wrong values", "gave up", "runs eagerly", "recompile", "graph break", "not captured"]
+Verdict = Literal["gone", "fewer", "same", "more", "new"]
+
+
+@dataclass(frozen=True, slots=True)
+class Amount(Record):
+    """A total of both runs."""
+
+    name: str  # "recompiles", "seconds in Dynamo"
+    before: float
+    after: float
+    unit: Unit = "count"
+    is_cost: bool = True  # whether less of it is better
+
+
+@dataclass(frozen=True, slots=True)
+class CauseChange(Record):
+    """How often one cause occurred in each run. The cause is what the code does, not its line: lines move."""
+
+    kind: CauseKind
+    function: str  # of the later run, if the cause is in both
+    cause: str  # "self.step", "print()", "data-dependent branching"
+    before: int
+    after: int
+    seconds_before: float = 0.0
+    seconds_after: float = 0.0
+    rule: str | None = None
+    location: Location | None = None  # in the later run, if the cause is in it
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the cause is new, gone, or occurs more or less often."""
+        if not self.before:
+            return "new"
+        if not self.after:
+            return "gone"
+        return "same" if self.before == self.after else "more" if self.after > self.before else "fewer"
+
+
+@dataclass(frozen=True, slots=True)
+class RunDiff(Shown):
+    """What `Run.diff` returns: the totals of two runs, and the causes that are new, gone, or occur more or less often."""
+
+    amounts: tuple[Amount, ...]
+    causes: tuple[CauseChange, ...]  # worse ones first, then by seconds
+    notes: tuple[str, ...] = ()  # why the runs may not be comparable
+
+    @property
+    def worse(self) -> tuple[CauseChange, ...]:
+        """The causes that are new, or occur more often."""
+        return tuple(cause for cause in self.causes if cause.verdict in ("new", "more"))
+
+    @property
+    def better(self) -> tuple[CauseChange, ...]:
+        """The causes that are gone, or occur less often."""
+        return tuple(cause for cause in self.causes if cause.verdict in ("gone", "fewer"))
+
+    @property
+    def slower(self) -> float:
+        """The time that the later run spent compiling, as a multiple of that of the earlier one; 1.0 if neither compiled."""
+        (compiling,) = (amount for amount in self.amounts if amount.name == COMPILING)
+        if not compiling.before:
+            return 1.0 if not compiling.after else float("inf")
+        return compiling.after / compiling.before
+
+
+COMPILING = "compiling"

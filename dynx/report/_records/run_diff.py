@@ -1,0 +1,58 @@
+"""Blocks of what `Run.diff` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dynx.records.run_diff import Amount, CauseChange, RunDiff
+from dynx.report import _words as words
+from dynx.report._records.block import Block
+
+
+def of_diff(diff: RunDiff) -> Iterator[Block]:
+    """Yield what got worse, what got better, and the totals of both runs."""
+    worse, better = diff.worse, diff.better
+    yield _causes("worse", worse)
+    yield _causes("better", better)
+    same = len(diff.causes) - len(worse) - len(better)
+    notes = (f"{words.plural(same, 'other cause')} as often as before",) if same else ()
+    rows = [
+        (amount.name, _amount(amount, amount.before), _amount(amount, amount.after), _ratio(amount)) for amount in diff.amounts
+    ]
+    yield Block("totals", "", ("", "#before", "#after", ""), rows, (*notes, *diff.notes))
+
+
+def _causes(title: str, causes: tuple[CauseChange, ...]) -> Block:
+    rows = [
+        (
+            cause.verdict,
+            cause.kind,
+            cause.cause,
+            words.place(cause.location) if cause.location is not None else "",
+            cause.function,
+            f"{cause.before} → {cause.after}",
+            _seconds(cause),
+        )
+        for cause in causes
+    ]
+    columns = ("", "what", "cause", "where", "function", "#times", "#seconds")
+    return Block(title, words.plural(len(causes), "cause") if causes else "nothing", columns, rows)
+
+
+def _seconds(cause: CauseChange) -> str:
+    if not cause.seconds_before and not cause.seconds_after:
+        return ""
+    return f"{words.seconds(cause.seconds_before)} → {words.seconds(cause.seconds_after)}"
+
+
+def _amount(amount: Amount, value: float) -> str:
+    if amount.unit == "seconds":
+        return words.seconds(value)
+    return words.size(int(value)) if amount.unit == "bytes" else f"{value:.0f}"
+
+
+def _ratio(amount: Amount) -> str:
+    """Return how the later amount compares with the earlier one: `1.3x`, empty where they are equal or one is 0."""
+    if amount.before == amount.after or not amount.before or not amount.after:
+        return ""
+    return f"{amount.after / amount.before:.2f}x"
