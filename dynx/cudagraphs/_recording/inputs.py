@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 
 from dynx._torch.ops import foreach
+from dynx._torch.ops.allocation import allocator_like
 from dynx.cudagraphs._runtime.memcpy import copy_of, extent
 from dynx.records.cudagraphs import GraphPlan
 
@@ -76,6 +78,14 @@ def own_copy(tensor: torch.Tensor) -> torch.Tensor:
     copy = copy_of(compact)
     # detached: autograd forbids in-place changes of expanded views
     return copy.expand(tensor.size()).detach() if expanded else copy
+
+
+def copier(tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
+    """Return a function that does as `own_copy` of this tensor, but looks at its layout only once."""
+    if type(tensor) is not torch.Tensor or not is_dense(tensor):
+        return partial(own_copy, tensor)
+    allocate = allocator_like(tensor)
+    return lambda: allocate().copy_(tensor)
 
 
 def _expanded_dims(tensor: torch.Tensor) -> tuple[int, ...]:

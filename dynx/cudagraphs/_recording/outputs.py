@@ -9,7 +9,7 @@ import torch
 
 from dynx._torch.ops import foreach
 from dynx._torch.ops.allocation import allocator_like
-from dynx.cudagraphs._recording.inputs import is_dense, own_copy
+from dynx.cudagraphs._recording.inputs import copier, is_dense
 from dynx.cudagraphs._recording.overlapping_outputs import group_cloner, overlapping_groups
 from dynx.cudagraphs._recording.staging import FEW, OutputKind
 from dynx.cudagraphs._recording.stale_outputs import alias_maker
@@ -117,7 +117,7 @@ def _result_maker(
     together = [index for index in single if outputs[index].is_floating_point() and is_dense(outputs[index])]
     if len(together) < 2:
         together = []
-    one_by_one = [index for index in single if index not in together]
+    one_by_one = [(index, copier(outputs[index])) for index in single if index not in together]
     sources = [outputs[index] for index in together]
     new_aliases = alias_maker([outputs[index] for index in guarded])
 
@@ -131,8 +131,8 @@ def _result_maker(
         for group, clone_group in cloners:
             for index, clone in zip(group, clone_group(), strict=True):
                 results[index] = clone
-        for index in one_by_one:
-            results[index] = own_copy(outputs[index])
+        for index, copy in one_by_one:
+            results[index] = copy()
         for index in unguarded:
             results[index] = outputs[index].detach()
         if guarded:
