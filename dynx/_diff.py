@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, get_args
 
 from dynx.records.location import Location
-from dynx.records.run_diff import COMPILING, Amount, CauseChange, CauseKind, RunDiff, Unit, Verdict
+from dynx.records.run_diff import COMPILING, CauseChange, CauseKind, RunDiff, RunTotal, Unit, Verdict
 
 if TYPE_CHECKING:
     from dynx.records.run import Run
@@ -128,12 +128,12 @@ def _change(before: _Occurrence | None, after: _Occurrence | None) -> CauseChang
     )
 
 
-def _amounts(before: Run, after: Run) -> Iterator[Amount]:
+def _amounts(before: Run, after: Run) -> Iterator[RunTotal]:
     """Yield the totals that are not 0 in both runs, and the time of compiling."""
     later = _totals(after)
     for name, (amount, unit, is_cost) in _totals(before).items():
         if amount or later[name][0] or name == COMPILING:
-            yield Amount(name, amount, later[name][0], unit, is_cost)
+            yield RunTotal(name, amount, later[name][0], unit, is_cost)
 
 
 def _totals(run: Run) -> Mapping[str, tuple[float, Unit, bool]]:

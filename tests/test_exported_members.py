@@ -30,15 +30,14 @@ EXPORTED = {
     "dynx.pgo": "AppliedProfile CacheKeys Profile Recorder StableClosureHash cachediff record stable_closure_hash",
     "dynx.records": """
         AddressChange Attempt Backward BecameDynamic BreakState CacheCause CacheDiff CacheEvent CacheKey CacheReport
-        CheckReport CodeLine Compile CompiledGuards CostNode CudagraphReport CudagraphStats Diff DynamicSize
-        DynamicSizes Effect EffectReport Entry Finding FrameCost FrameEffects FrameMatch FrameProfile FrameState
-        GaveUp GradError GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts
-        GuardInfo GuardNode GuardSetting KeySettings LineCost Location Logged Modified Mutation NameCollision
-        ParameterError PeakTensor
-        PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize Reason
-        Recompile Record Run SavedGraph SavedPlan SavedReport SavedTensor Seen Shown Skip Skipped SourceProfile
-        Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard TriedRule Trouble
-        Verdict
+        CauseChange CheckReport CodeLine Compile CompiledGuards CostNode CudagraphReport CudagraphStats Diff DynamicSize
+        DynamicSizes Effect EffectReport Entry Finding FrameCost FrameEffects FrameMatch FrameProfile FrameState GaveUp
+        GradError GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts GuardInfo
+        GuardNode GuardSetting KeySettings LineCost Location Logged Modified Mutation NameCollision ParameterError
+        PeakTensor PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize Reason
+        Recompile Record Run RunDiff RunTotal SavedGraph SavedPlan SavedReport SavedTensor Seen Shown Skip Skipped
+        SourceProfile Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard
+        TriedRule Trouble Verdict
     """,
     "dynx.report": """
         dot html perfetto post_mortem post_mortem_html processes record record_html terminal timeline timeline_html

@@ -44,6 +44,7 @@ from dynx.records.profile import (
 from dynx.records.recompile import Reason, Recompile
 from dynx.records.record import Record
 from dynx.records.run import Run
+from dynx.records.run_diff import CauseChange, RunDiff, RunTotal
 from dynx.records.saved import PeakTensor, SavedGraph, SavedTensor
 from dynx.records.saved_report import GradError, ParameterError, SavedPlan, SavedReport, TriedRule
 from dynx.records.shown import Shown
@@ -62,6 +63,7 @@ __all__ = [
     "CacheEvent",
     "CacheKey",
     "CacheReport",
+    "CauseChange",
     "CheckReport",
     "CodeLine",
     "Compile",
@@ -114,6 +116,8 @@ __all__ = [
     "Recompile",
     "Record",
     "Run",
+    "RunDiff",
+    "RunTotal",
     "SavedGraph",
     "SavedPlan",
     "SavedReport",

@@ -15,7 +15,7 @@ Verdict = Literal["gone", "fewer", "same", "more", "new"]
 
 
 @dataclass(frozen=True, slots=True)
-class Amount(Record):
+class RunTotal(Record):
     """A total of both runs."""
 
     name: str  # "recompiles", "seconds in Dynamo"
@@ -53,7 +53,7 @@ class CauseChange(Record):
 class RunDiff(Shown):
     """What `Run.diff` returns: the totals of two runs, and the causes that are new, gone, or occur more or less often."""
 
-    amounts: tuple[Amount, ...]
+    amounts: tuple[RunTotal, ...]
     causes: tuple[CauseChange, ...]  # worse ones first, then by seconds
     notes: tuple[str, ...] = ()  # why the runs may not be comparable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dynx.records.run_diff import Amount, CauseChange, RunDiff
+from dynx.records.run_diff import CauseChange, RunDiff, RunTotal
 from dynx.report import _words as words
 from dynx.report._records.block import Block
 
@@ -45,13 +45,13 @@ def _seconds(cause: CauseChange) -> str:
     return f"{words.seconds(cause.seconds_before)} → {words.seconds(cause.seconds_after)}"
 
 
-def _amount(amount: Amount, value: float) -> str:
+def _amount(amount: RunTotal, value: float) -> str:
     if amount.unit == "seconds":
         return words.seconds(value)
     return words.size(int(value)) if amount.unit == "bytes" else f"{value:.0f}"
 
 
-def _ratio(amount: Amount) -> str:
+def _ratio(amount: RunTotal) -> str:
     """Return how the later amount compares with the earlier one: `1.3x`, empty where they are equal or one is 0."""
     if amount.before == amount.after or not amount.before or not amount.after:
         return ""
