@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynx.cli.run import DEFAULT
+from dynx.cli.run_file import UNREADABLE
 from dynx.errors import UnknownRule, UsageError
 
 if TYPE_CHECKING:
     from dynx.cli.command import Subparsers
 
-_UNREADABLE = 3  # the exit code for a file of which not everything was read
 
 # properties of a run that have an option --max-NAME
 _LIMITS = ("compiles", "recompiles", "graph_breaks", "gave_up", "eager", "findings")
@@ -68,7 +68,7 @@ def act(arguments: argparse.Namespace) -> int:
         kinds = ", ".join(sorted({str(record.get("type")) for record in run.unknown}))
         why = run.problems[0] if run.problems else f"it has records of an unknown kind, {kinds}: upgrade dynx"
         print(f"UNREADABLE {arguments.file}: {why}\n  nothing was checked")
-        return _UNREADABLE
+        return UNREADABLE
     failures = [
         f"{name.replace('_', ' ')}: {len(getattr(run, name))}, at most {limit} allowed"
         for name, limit in limits.items()

@@ -7,10 +7,10 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dynx.cli.run_file import UNREADABLE
+
 if TYPE_CHECKING:
     from dynx.cli.command import Subparsers
-
-_UNREADABLE = 3  # the exit code for a file of which not everything was read
 
 
 def add_to(commands: Subparsers) -> None:
@@ -45,7 +45,7 @@ def act(arguments: argparse.Namespace) -> int:
 
         Console().print(diff)
     if any(run.problems or run.unknown for run in (before, after)):
-        return _UNREADABLE
+        return UNREADABLE
     is_slower = arguments.max_slower is not None and diff.slower > arguments.max_slower
     if is_slower and not arguments.json:
         print(f"FAILED compiling takes {diff.slower:.2f} times as long, at most {arguments.max_slower:g} allowed")

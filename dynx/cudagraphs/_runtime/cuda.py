@@ -299,7 +299,7 @@ class CudaCapturedGraph:
             self._order.synchronize()  # another stream may still replay it
             self.graph.reset()
             self.replay = _raise_closed
-        self.outputs, self._pool, self.replay = None, None, _raise_closed
+        self.outputs, self._pool = None, None
 
 
 def _raise_closed() -> None:
