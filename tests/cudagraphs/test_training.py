@@ -195,3 +195,16 @@ def test_differentiable_outputs_may_be_mutated_in_place(compiled, device, output
         weight.grad = None
         actual.sum().backward()
         assert weight.grad.tolist() == [[3.0] * 4] * 4
+
+
+@pytest.mark.parametrize("outputs", ["clone", "alias"])
+def test_expanded_outputs_may_get_another_shape_in_place(compiled, device, outputs):
+    weight = torch.ones(4, device=device, requires_grad=True)
+    run = compiled(lambda x: (x * weight).sum().expand(4), outputs=outputs)
+    for _ in range(4):
+        actual = run(torch.ones(4, device=device))
+        actual.unsqueeze_(0)
+        assert actual.tolist() == [[4.0] * 4]
+        weight.grad = None
+        actual.sum().backward()
+        assert weight.grad.tolist() == [4.0] * 4

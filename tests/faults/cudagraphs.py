@@ -31,7 +31,7 @@ from fault import Fault
 FAULTS = tuple(fault for room in (compiled, functions, graph, recording, runtime, state, on_cuda) for fault in room.FAULTS)
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = "dynx/cudagraphs"
-LIMIT = 1200  # seconds for the tests of one fault
+LIMIT = 300  # seconds for the tests of one fault, which take less than 20 on two cores
 
 
 def is_detected(fault: Fault) -> tuple[Fault, bool, float]:
