@@ -1,4 +1,4 @@
-"""The cost of the tools of `dynx.comptime` while torch traces a transformer of 12 layers.
+"""The cost of the tools of `dynx.comptime` while torch traces a transformer of 4 layers.
 
 Two models are traced: a decoder in plain PyTorch, and GPT-2 of the transformers library, where more than half of the traced
 instructions read its configuration, which torch traces quickly, so that the cost for each instruction weighs more.
@@ -22,6 +22,9 @@ from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 
 from dynx.comptime import post_mortem, probe, timeline
 from dynx.comptime._debug_session import Session
+
+
+LAYERS = 4  # a trace of more takes longer, while its cost for each instruction is the same
 
 
 def never_reached():
@@ -56,10 +59,10 @@ def trace_seconds(model, tool) -> float:
 
 
 def gpt2() -> torch.nn.Module:
-    """Return GPT-2 with 12 layers and random weights."""
+    """Return GPT-2 with random weights."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    return GPT2LMHeadModel(GPT2Config(n_layer=12, n_embd=64, n_head=2, vocab_size=128, bos_token_id=0, eos_token_id=0))
+    return GPT2LMHeadModel(GPT2Config(n_layer=LAYERS, n_embd=64, n_head=2, vocab_size=128, bos_token_id=0, eos_token_id=0))
 
 
 def main() -> int:
@@ -67,7 +70,7 @@ def main() -> int:
     out = out_option(__doc__)
     originals = dict(vars(InstructionTranslatorBase))
     ratios = []
-    models = ("plain", Decoder), ("GPT-2", gpt2)
+    models = ("plain", lambda: Decoder(LAYERS)), ("GPT-2", gpt2)
     for model_name, build in models:
         torch.manual_seed(0)
         model = build().eval()

@@ -7,6 +7,8 @@ import json
 import platform
 import random
 import statistics
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -15,6 +17,7 @@ from typing import Literal
 
 Verdict = Literal["ok", "MISSED", "undecided"]
 MOST = 4  # times as many pairs as at first, where they do not decide
+LONGEST = 120  # seconds of one row, after which its verdict is "undecided"
 UNDECIDED = 3  # exit code
 
 
@@ -46,14 +49,16 @@ def ratio(name: str, with_it: Callable[[], float], without: Callable[[], float],
     """Measure both in turn, the order within a pair alternating; where that does not decide, up to four times as many pairs.
 
     The functions give the quantity: seconds, or bytes. A bound is a ratio to something that is measured in turn with it,
-    since a machine may be slow for a moment.
+    since a machine may be slow for a moment. The row is printed as soon as it is decided, or has taken `LONGEST` seconds.
     """
     with_it(), without()  # warm up
     values: list[float] = []
+    end = time.monotonic() + LONGEST
     while True:
         values += [_one_pair(with_it, without, number) for number in range(pairs)]
         measured = Measured(name, statistics.median(values), *bootstrap(values), len(values), bound)
-        if measured.verdict != "undecided" or len(values) >= MOST * pairs:
+        if measured.verdict != "undecided" or len(values) >= MOST * pairs or time.monotonic() > end:
+            print(" ", measured, file=sys.stderr, flush=True)  # the table comes when all rows are there
             return measured
 
 

@@ -31,14 +31,15 @@ EXPORTED = {
     "dynx.records": """
         AddressChange Attempt Backward BecameDynamic BreakState CacheCause CacheDiff CacheEvent CacheKey CacheReport
         CauseChange CheckReport CodeLine Compile CompiledGuards CostNode CudagraphReport CudagraphStats Diff DynamicSize
-        DynamicSizes Effect EffectReport Entry Finding FrameCost FrameEffects FrameMatch FrameProfile FrameState GaveUp
-        GradError GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts GuardInfo
-        GuardNode GuardSetting KeySettings LineCost Location Logged Modified Mutation NameCollision ParameterError
-        PeakTensor PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize Reason
-        Recompile Record Run RunDiff RunTotal SavedGraph SavedPlan SavedReport SavedTensor Seen Shown Skip Skipped
-        SourceProfile Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard
+        DynamicSizes Effect EffectReport Entry Events Finding Fix FixReport FrameCost FrameEffects FrameMatch FrameProfile
+        FrameState GaveUp GradError GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts
+        GuardInfo GuardNode GuardSetting KeySettings LineCost Location Logged Mark Modified Mutation NameCollision
+        ParameterError PeakTensor PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize
+        Reason Recompile Record Run RunDiff RunTotal SavedGraph SavedPlan SavedReport SavedTensor Seen Shown Skip Skipped
+        SourceProfile Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard Trial
         TriedRule Trouble Verdict
     """,
+    "dynx.fix": "Limits Program Result Search Tolerance events_of experiments first_run report_of rewritten search",
     "dynx.report": """
         dot html perfetto post_mortem post_mortem_html processes record record_html terminal timeline timeline_html
     """,

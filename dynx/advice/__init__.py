@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dynx.advice import breaks, caches, cudagraphs, effects, limits, recompile_rules, recompiles, saved
+from dynx.advice import breaks, caches, cudagraphs, effects, limits, recompile_rules, recompiles, saved, tried
 from dynx.advice.breaks import rules as break_rules
 from dynx.advice.caches import profiles, renamed
 from dynx.advice.names import spoken
@@ -64,7 +64,8 @@ def advise(run: Run) -> tuple[Finding, ...]:
     findings += cudagraphs.find(run.cudagraph_skips, run.address_changes)
     findings += saved.find(run.saved)
     findings += effects.find(run.side_effects)
-    return tuple(sorted(findings, key=lambda finding: finding.rank))
+    tested = (tried.with_trials(finding, run.trials) for finding in findings)
+    return tuple(sorted(tested, key=lambda finding: finding.rank))
 
 
 def rule_of_reason(reason: Reason) -> str | None:

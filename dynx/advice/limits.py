@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from dynx.advice import libraries, recompiles
+from dynx.advice import fixes, libraries, recompiles
 from dynx.advice.breaks.resumed import frame_of
 from dynx.advice.rule import Cause, Rule
 from dynx.records.compile import Compile, GaveUp
@@ -63,7 +63,15 @@ def _without_cause(gave_up: GaveUp) -> Finding:
     limit = f"{gave_up.limit} = {gave_up.allowed}"
     title = f"fullgraph=True fails: reached {limit}" if gave_up.fatal else f"torch gave up compiling it: reached {limit}"
     advice = "see the recompiles of this function below"
-    return Finding(GAVE_UP.id, title, gave_up.location, 0.0, (_consequence(gave_up),), advice, called_from=_caller(gave_up))
+    return Finding(
+        GAVE_UP.id,
+        title,
+        gave_up.location,
+        0.0,
+        (_consequence(gave_up),),
+        advice,
+        called_from=_caller(gave_up),
+    )
 
 
 def _find(gave_up: GaveUp, causes: Sequence[Cause]) -> Finding:
@@ -81,6 +89,7 @@ def _find(gave_up: GaveUp, causes: Sequence[Cause]) -> Finding:
     if cause.rule.id == "DX115":
         title = f"{title}; it is shared by instances of {last.other_instance}"
     caller = _caller(gave_up)
+    advice = _with_limit(of_cause.advice, gave_up)
     return replace(
         of_cause,
         rule=GAVE_UP.id,
@@ -91,8 +100,9 @@ def _find(gave_up: GaveUp, causes: Sequence[Cause]) -> Finding:
             f"cause: {cause.rule.id}, {cause.rule.title}",
             *of_cause.evidence,
         ),
-        advice=_with_limit(of_cause.advice, gave_up),
+        advice=advice,
         called_from=of_cause.called_from or caller,
+        fixes=fixes.of_limit(gave_up, causes, advice),
     )
 
 

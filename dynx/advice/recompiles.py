@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from dynx.advice import fixes
 from dynx.advice.breaks.resumed import Part, frame_of, parts_of
 from dynx.advice.names import LOCAL, SIZE, is_array, spoken
 from dynx.advice.recompile_rules import (
@@ -23,6 +24,7 @@ from dynx.advice.recompile_rules import (
 from dynx.advice.rule import Cause, FrameKey, RecompileRule, first_match
 from dynx.records.compile import Compile
 from dynx.records.finding import Finding
+from dynx.records.fix import Mark
 from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
 from dynx.records.observed import BecameDynamic, Specialized
@@ -52,6 +54,7 @@ def causes(
     parts = parts_of(compiles, breaks)
     fixed = {(record.generation, record.id, LOCAL.sub(r"\1", record.source)): record for record in specialized}
     callers = {compile.key: compile.called_from for compile in compiles}
+    varying = _varying_sizes(dynamic)
     groups: dict[CauseKey, list[Recompile]] = {}
     rules: dict[str, RecompileRule] = {rule.id: rule for rule in RULES}
     for recompile in recompiles:
@@ -66,6 +69,7 @@ def causes(
             rules[key.rule],
             tuple(group),
             _marks_of_equal_sizes(group[0], dynamic),
+            varying.get(key.frame, ()),
             callers.get(group[0].key),
             _fixed_by(group, fixed),
             *_part(key.frame, parts),
@@ -97,8 +101,8 @@ def _part(frame: FrameKey, parts: Mapping[FrameKey, Part]) -> tuple[GraphBreak |
     return (part.after, part.whole) if part is not None else (None, frame)
 
 
-def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ...]) -> tuple[str, ...]:
-    """Return `mark_dynamic` calls for the other dimensions that changed from and to the same sizes in this recompile.
+def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ...]) -> tuple[Mark, ...]:
+    """Return marks for the other dimensions that changed from and to the same sizes in this recompile.
 
     For example, several tensors have the batch size: marking only one of them raises ConstraintViolationError.
     """
@@ -110,14 +114,25 @@ def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ..
         for change in dynamic
         if (change.generation, change.id) == recompile.key and (change.first, change.second) == (reason.expected, reason.got)
     ]
-    sizes = [change for change in alike if change.dim.startswith("size ")]
-    dimensions = ((LOCAL.sub(r"\1", change.source), change.dim.removeprefix("size ")) for change in sizes)
-    return tuple(
-        f"mark_dynamic({spoken(tensor)}, {dim})"
-        for tensor, dim in dimensions
-        if f"{tensor}.size()[{dim}]" != reason.source
-        and not (is_array(tensor) or tensor.startswith("args["))  # items of *args have no name
-    )
+    marks = (_mark(change) for change in alike)
+    return tuple(mark for mark in marks if mark is not None and f"{mark.source}.size()[{mark.dim}]" != reason.source)
+
+
+def _mark(change: BecameDynamic) -> Mark | None:
+    """Return the mark for a size that became dynamic; None for one that cannot be marked: items of *args have no name."""
+    tensor = LOCAL.sub(r"\1", change.source)
+    if not change.dim.startswith("size ") or is_array(tensor) or tensor.startswith("args["):
+        return None
+    return Mark(tensor, int(change.dim.removeprefix("size ")))
+
+
+def _varying_sizes(dynamic: Iterable[BecameDynamic]) -> Mapping[FrameKey, tuple[Mark, ...]]:
+    """Return the sizes of each function that became dynamic in one of its recompiles."""
+    found: dict[FrameKey, dict[Mark, None]] = {}
+    for change in dynamic:
+        if (mark := _mark(change)) is not None:
+            found.setdefault(frame_of((change.generation, change.id)), {})[mark] = None
+    return {frame: tuple(marks) for frame, marks in found.items()}
 
 
 def find_all(causes: Iterable[Cause]) -> tuple[Finding, ...]:
@@ -165,6 +180,7 @@ def find_joined(causes: Sequence[Cause]) -> Finding:
         seconds=sum(finding.seconds for finding in found),
         count=sum(finding.count for finding in found),
         evidence=kept.evidence + tuple(line for finding in found if finding is not kept for line in finding.evidence),
+        fixes=fixes.of_causes(causes),
     )
 
 
@@ -251,11 +267,12 @@ def _branch(reason: Reason) -> str:
     return match[0] if match else ""
 
 
-def _with_partners(advice: str, together: tuple[str, ...]) -> str:
+def _with_partners(advice: str, together: tuple[Mark, ...]) -> str:
     if not together or not advice.startswith("mark_dynamic"):
         return advice
     first, _, rest = advice.partition(")")
-    more = [*together[:2], f"{len(together) - 2} more"] if len(together) > 2 else list(together)
+    marks = [*map(fixes.mark_text, together)]
+    more = [*marks[:2], f"{len(marks) - 2} more"] if len(marks) > 2 else marks
     return f"{first}) with {' and '.join(more)}{rest}"
 
 

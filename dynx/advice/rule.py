@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from dynx.records.fix import Mark
 from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
 from dynx.records.observed import Specialized
@@ -50,7 +51,8 @@ class Cause:
 
     rule: RecompileRule
     recompiles: tuple[Recompile, ...]
-    together: tuple[str, ...] = ()  # `mark_dynamic(y, 0)`, for other sizes that changed in the same way
+    together: tuple[Mark, ...] = ()  # other sizes that changed in the same way
+    varying: tuple[Mark, ...] = ()  # all sizes of arguments that changed in any recompile of the function
     called_from: Location | None = None  # of the first recompile
     fixed: Specialized | None = None  # the line that fixed the size or number to one value after it was symbolic
     after: GraphBreak | None = None  # the graph break after which the function resumes

@@ -72,13 +72,13 @@ def _show_warning(
 def _parser() -> argparse.ArgumentParser:
     from dynx import __version__
     from dynx.cli import cache, demo, doctor, guards, memory, pgo, rule
-    from dynx.cli.program import check
+    from dynx.cli.program import check, fix
     from dynx.cli.run_file import asserts, diff, show, trace
 
     parser = argparse.ArgumentParser(prog="dynx", description="Show what torch.compile does with your code.")
     parser.add_argument("--version", action="version", version=f"dynx {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    modules: tuple[Command, ...] = (run, show, diff, trace, guards, memory, check, pgo, cache, asserts, rule, doctor, demo)
+    modules: tuple[Command, ...] = (run, show, diff, trace, guards, memory, check, fix, pgo, cache, asserts, rule, doctor, demo)
     for command in modules:
         command.add_to(commands)
     return parser

@@ -14,13 +14,16 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dynx.cli import program
+from dynx.cli.program import fix, trying
 from dynx.cli.progress import Progress
 from dynx.cli.streams import encodable
 from dynx.records.rank import Rank, rank_in_environment
 
 if TYPE_CHECKING:
+    from dynx.records import Run
     from dynx.session import Watch
 
+Trials = Callable[["Run", Path | None], "Run"]  # adds trials to a run, and to its file
 DEFAULT = Path(".dynx") / "last.dynx"
 
 
@@ -28,7 +31,7 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "run",
         help="run a program and explain what torch.compile did",
-        usage="dynx run [--out FILE] [--full] [--top N] [--post-mortem] [--detail full] [--pgo FILE] "
+        usage="dynx run [--out FILE] [--full] [--top N] [--post-mortem] [--detail full] [--pgo FILE] [--try] "
         "[-m | -c] program [arguments …]",
     )
     parser.add_argument(
@@ -48,6 +51,8 @@ def add_to(commands: Any) -> None:
         metavar="FILE",
         help="begin with this profile of dynamic sizes, if it exists; save the run's into it",
     )
+    parser.add_argument("--trial", type=Path, help=argparse.SUPPRESS)  # of `dynx fix`: what to change in the process
+    trying.add_to(parser)
     add_top(parser)
     program.add_to(parser)
     parser.set_defaults(act=act)
@@ -74,11 +79,11 @@ def split(argv: list[str]) -> tuple[list[str], list[str]]:
 
     The code after `-c` may begin with a dash: `--` before it keeps argparse from reading it as an option.
     """
-    position = {"run": 1, "guards": 1, "memory": 1, "pgo": 3}.get(argv[0] if argv else "")
+    position = {"run": 1, "guards": 1, "memory": 1, "fix": 1, "pgo": 3}.get(argv[0] if argv else "")
     if position is None or (argv[0] == "pgo" and argv[1:2] != ["apply"]):
         return list(argv), []
     while position < len(argv) and argv[position].startswith("-") and not program.is_stdin(argv[position]):
-        position += 2 if argv[position] in ("--out", "--detail", "--function", "--top", "--pgo") else 1
+        position += 2 if argv[position] in ("--out", "--detail", "--function", "--top", "--pgo", "--trial", *fix.OPTIONS) else 1
         if argv[position - 1 : position] == ["-c"]:
             break
     target = argv[position : position + 1]
@@ -97,6 +102,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     load, module = program.prepare(arguments.target, arguments.rest, option=arguments.option)
     saved = _absolute(arguments.out)
     tools = _tools(arguments)
+    trials = trying.trials_of(arguments) if arguments.tries else None
 
     def run() -> int:
         from dynx.session import Watch
@@ -104,7 +110,12 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
         shown = program.shortened(arguments.target) if arguments.option == "-c" else arguments.target
         command = ["dynx", "run", *filter(None, [arguments.option]), shown, *arguments.rest]
         watch = Watch(saved, detail=arguments.detail, command=command)
-        ending = Ending(watch, lambda: _report(watch, full=arguments.full, top=arguments.top), tools)
+        if arguments.trial is not None:
+            from dynx.fix._inside import Trial
+
+            trial = Trial(arguments.trial, module, load)
+            return execute(trial.load, module, Ending(watch, None, [*tools, trial]), is_module=arguments.option == "-m")
+        ending = Ending(watch, lambda: _report(watch, trials, full=arguments.full, top=arguments.top), tools)
         return execute(load, module, ending, is_module=arguments.option == "-m")
 
     return run
@@ -187,7 +198,7 @@ class Ending:
             _end_by_signal()
 
 
-def _report(watch: Watch, *, full: bool, top: int | None) -> None:
+def _report(watch: Watch, trials: Trials | None, *, full: bool, top: int | None) -> None:
     from rich.console import Console, Group, RenderableType
     from rich.text import Text
 
@@ -197,6 +208,8 @@ def _report(watch: Watch, *, full: bool, top: int | None) -> None:
     if sys.stderr is None or getattr(sys.stderr, "closed", False):
         return
     run, saved = watch.run, watch.path
+    if trials is not None:
+        run = trials(run, saved if watch.is_saved else None)
     parts: list[RenderableType] = [Text(""), screen(run, saved, full=full, top=top)]
     if saved is not None and watch.is_saved and saved.is_file():
         parts.append(Text(f" saved: dynx show {short_path(str(saved))}", style="dim"))

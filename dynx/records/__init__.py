@@ -23,6 +23,8 @@ from dynx.records.cudagraphs import (
 from dynx.records.detail import CompiledGuards, GraphCode
 from dynx.records.effects import Effect, EffectReport, FrameEffects, Modified, Mutation
 from dynx.records.finding import Finding
+from dynx.records.fix import Fix, Mark
+from dynx.records.fix_report import FixReport
 from dynx.records.graph_break import GraphBreak
 from dynx.records.guard_cost import CostNode, FrameCost, GuardCosts, GuardSetting
 from dynx.records.location import CodeLine, Location
@@ -51,6 +53,7 @@ from dynx.records.shown import Shown
 from dynx.records.symbols import NameCollision, Symbol, SymbolReport
 from dynx.records.timeline import LineCost, TracedCompile
 from dynx.records.trace_state import TraceState
+from dynx.records.trial import Events, Trial
 
 __all__ = [
     "AddressChange",
@@ -77,7 +80,10 @@ __all__ = [
     "Effect",
     "EffectReport",
     "Entry",
+    "Events",
     "Finding",
+    "Fix",
+    "FixReport",
     "FrameCost",
     "FrameEffects",
     "FrameMatch",
@@ -100,6 +106,7 @@ __all__ = [
     "LineCost",
     "Location",
     "Logged",
+    "Mark",
     "Modified",
     "Mutation",
     "NameCollision",
@@ -135,6 +142,7 @@ __all__ = [
     "TraceState",
     "TracedCompile",
     "TracedGuard",
+    "Trial",
     "TriedRule",
     "Trouble",
     "Verdict",

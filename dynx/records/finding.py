@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dynx.records.fix import Fix
 from dynx.records.location import Location
 from dynx.records.record import Record
+from dynx.records.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class Finding(Record):
     count: int = 1
     called_from: Location | None = None  # where an argument changes: the line that called the function
     wrong: bool = False  # the compiled code leaves values that eager code does not, whatever it costs
+    fixes: tuple[Fix, ...] = ()  # changes that `dynx fix` can try, the smallest first
+    trials: tuple[Trial, ...] = ()  # of `dynx run --try`
 
     @property
     def rank(self) -> tuple[bool, float]:

@@ -21,7 +21,9 @@ from dynx.records.record import Record
 from dynx.records.saved import SavedGraph
 from dynx.records.table import Bytes, Cell, Change, Function, Line, Seconds, Strong, Table, Times, Value
 from dynx.records.timeline import LineCost, TracedCompile
+from dynx.records.trial import Trial
 
+_YES_NO = {True: "yes", False: "no", None: ""}
 _CUDA_GRAPHS = "CUDA graphs: not captured, and recorded"
 
 
@@ -273,6 +275,18 @@ class Groups:
     )
     cache_keys = Kind(CacheKey, "cache_key", 'The keys of graphs in the caches on disk: with `watch(detail="full")`.')
     cache_settings = Kind(KeySettings, "key_settings", 'torch\'s configuration in these keys: with `watch(detail="full")`.')
+    trials = Kind(
+        Trial,
+        "trial",
+        "Fixes that were tried in further runs of the program: with `dynx run --try`.",
+        table=Table(
+            "Tried in further runs",
+            ("finding", "fix", "outcome", "before", "after", "same output"),
+            lambda r: [(r.rule, r.fix.code, r.outcome, str(r.before), str(r.after or ""), _YES_NO[r.same_output])],
+            lambda r: [Line(r.rule, (f"{r.fix.code}: {r.result}",), r.location)],
+            order=5,
+        ),
+    )
     troubles = Kind(
         Trouble,
         "trouble",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dynx.advice import libraries
+from dynx.advice.breaks import fixes
 from dynx.advice.breaks.rules import NOT_REBUILT, rule_of, unbuildable
 from dynx.advice.names import is_array
 from dynx.advice.rule import Cause
@@ -46,6 +47,7 @@ def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile], inside: Iter
             _evidence(graph_break),
             advice,
             graph_break.count,
+            fixes=fixes.of_break(graph_break),
         )
         key = _key(rule.id, graph_break)
         merged[key] = _join(merged[key], finding) if key in merged else finding
@@ -197,14 +199,11 @@ def is_caused_by(compile: Compile, graph_break: GraphBreak) -> bool:
 
 
 def _join(first: Finding, second: Finding) -> Finding:
-    return Finding(
-        first.rule,
-        first.title,
-        first.location,
-        first.seconds + second.seconds,
-        first.evidence + second.evidence,
-        first.advice,
-        first.count + second.count,
+    return replace(
+        first,
+        seconds=first.seconds + second.seconds,
+        evidence=first.evidence + second.evidence,
+        count=first.count + second.count,
     )
 
 

@@ -187,7 +187,7 @@ def _library_advice(graph_break: GraphBreak) -> str:
     known = libraries.advice_on_break(graph_break)
     if known is not None:
         return known
-    rule = _rule_of_reason(graph_break)
+    rule = rule_by_reason(graph_break)
     if rule is not None and rule.id in ("DX202", "DX203", "DX209"):
         return f"look for an option of {library} that avoids it, or compile only the part before and after this call"
     return f"call it outside the compiled function, or report it to {library}"
@@ -199,7 +199,7 @@ def _block_title(graph_break: GraphBreak) -> str:
 
 
 def _block_advice(graph_break: GraphBreak) -> str:
-    rule = _rule_of_reason(graph_break)
+    rule = rule_by_reason(graph_break)
     if rule is None:
         return f"move it out of the {graph_break.block}, or out of the function"
     advice = rule.advice(graph_break)
@@ -210,7 +210,7 @@ def _block_advice(graph_break: GraphBreak) -> str:
     )
 
 
-def _rule_of_reason(graph_break: GraphBreak) -> BreakRule | None:
+def rule_by_reason(graph_break: GraphBreak) -> BreakRule | None:
     """Return the first rule about why, not where, a graph breaks."""
     return next((rule for rule in RULES if rule.id not in _BY_LOCATION and rule.applies(graph_break)), None)
 

@@ -18,13 +18,14 @@ from dynx.records.cache_key import CacheDiff
 from dynx.records.check import CheckReport
 from dynx.records.cudagraphs import CudagraphReport
 from dynx.records.effects import EffectReport, FrameEffects
+from dynx.records.fix_report import FixReport
 from dynx.records.profile import DynamicSizes, ProfileData, ProfileDiff, ProfileMatches
 from dynx.records.run_diff import RunDiff
 from dynx.records.saved_report import GradError, SavedPlan, SavedReport
 from dynx.records.shown import Shown
 from dynx.records.symbols import SymbolReport
 from dynx.report import _styles as styles
-from dynx.report._records import cache_keys, check, cudagraphs, effects, guards, profiles, run_diff, saved, symbols
+from dynx.report._records import cache_keys, check, cudagraphs, effects, fix, guards, profiles, run_diff, saved, symbols
 from dynx.report._records.block import PLACES, Block
 
 _SHOWN = 12  # rows of a table on a terminal; in a notebook, a click shows the others
@@ -149,4 +150,5 @@ _BLOCKS: dict[type[Shown], Callable[[Any], Iterator[Block]]] = {
     SavedPlan: saved.of_plan,
     CheckReport: check.of_check,
     RunDiff: run_diff.of_diff,
+    FixReport: fix.of_fixes,
 }

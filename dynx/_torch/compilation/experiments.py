@@ -1,0 +1,63 @@
+"""Compile a program otherwise than it says, to try advice: with sizes marked as dynamic, or other arguments of torch.compile.
+
+Torch: the variables of the function are an argument of `convert_frame._compile`, and marks on tensors are read while it traces,
+alike in 2.11, 2.13 and 2.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from types import CodeType
+from typing import Any
+
+from dynx._torch.capabilities import hook_point
+from dynx._torch.compilation.frame import compile_call
+from dynx._torch.hooks import HookPoint, OnError, Subscription, Wrapping, subscribe, wrap
+
+_COMPILE = HookPoint("torch.compile", "torch:compile", purpose="arguments of torch.compile that are tried")
+
+
+def before_tracing(act: Callable[[CodeType, Mapping[str, Any]], None], on_error: OnError) -> Subscription:
+    """Call `act` with the code and the variables of each function that is about to be compiled."""
+
+    def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        call = compile_call(args, kwargs)
+        act(call.code, call.locals)
+
+    return subscribe(hook_point("compile"), before, on_error=on_error)
+
+
+def mark_dynamic(tensor: Any, dim: int) -> None:
+    """Mark a dimension of a tensor as dynamic, as a program does with `torch._dynamo.mark_dynamic`."""
+    import torch
+
+    torch._dynamo.mark_dynamic(tensor, dim)
+
+
+def with_arguments(arguments: Mapping[str, Any]) -> Wrapping:
+    """Add arguments to each call of torch.compile that does not have them itself."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **kwargs: original(*args, **{**arguments, **kwargs})
+
+    return wrap(_COMPILE, make)
+
+
+def instead_of_torch_compile(compile: Callable[..., Any]) -> Wrapping:
+    """Call another function with the arguments of each call of torch.compile; its own calls reach torch."""
+    is_inside = ContextVar("is_inside", default=False)
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def either(*args: Any, **kwargs: Any) -> Any:
+            if is_inside.get():
+                return original(*args, **kwargs)
+            token = is_inside.set(True)
+            try:
+                return compile(*args, **kwargs)
+            finally:
+                is_inside.reset(token)
+
+        return either
+
+    return wrap(_COMPILE, make)

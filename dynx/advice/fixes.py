@@ -1,0 +1,115 @@
+"""The changes that `dynx fix` can try for recompiles: settings of torch, arguments of torch.compile, marks and rewrites.
+
+A fix need not fit: it is tried before it is advised. The first that a rule returns changes least.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from dynx.advice.names import SIZE, is_array, spoken
+from dynx.advice.rule import Cause
+from dynx.records.compile import GaveUp
+from dynx.records.fix import Fix, Mark
+
+_CONFIG = "torch._dynamo.config"
+_STANCE = 'torch.compiler.set_stance("eager_then_compile")'
+_LOCAL = re.compile(r"^L\['\w+'\]|^\w+(?=$|[.\[])")
+
+
+def of_causes(causes: Sequence[Cause]) -> tuple[Fix, ...]:
+    """Return the fixes to try for recompiles that are one change of the program."""
+    fixes = [fix for cause in causes for fix in (_RECOMPILES[cause.rule.id](cause) if cause.rule.id in _RECOMPILES else ())]
+    return tuple(sorted(dict.fromkeys(fixes), key=_breadth))
+
+
+def _breadth(fix: Fix) -> int:
+    """Return a sort key: what changes less of the program comes first."""
+    return 3 if fix.code == _STANCE else ("mark", "statement", "option", "", "rewrite").index(fix.kind)
+
+
+def of_limit(gave_up: GaveUp, causes: Sequence[Cause], advice: str) -> tuple[Fix, ...]:
+    """Return the fixes to try for a function that reached a recompile limit: those of the recompiles, then a higher limit.
+
+    A limit is raised only if the advice names it: that of values which never end would be reached again in a longer run.
+    """
+    fixes = of_causes(causes)
+    if "recompile_limit" not in advice:
+        return fixes
+    allowed = gave_up.allowed or max((len(cause.recompiles) for cause in causes), default=8)
+    return (*fixes, Fix("statement", f"{_CONFIG}.{gave_up.limit} = {4 * allowed}"))
+
+
+def _changed_size(cause: Cause) -> Iterator[Fix]:
+    reason = cause.first
+    match = SIZE.match(reason.source)
+    if "duck sizing" in reason.text:
+        yield Fix("statement", "torch.fx.experimental._config.use_duck_shape = False")
+    if match is not None and ("_parameters[" in match["tensor"] or "parameter" in reason.text):
+        yield Fix("statement", f"{_CONFIG}.force_parameter_static_shapes = False")
+    elif match is not None and _LOCAL.match(match["tensor"]) and not is_array(reason.source) and cause.after is None:
+        marks = (Mark(match["tensor"], int(match["dim"])), *cause.together)
+        called = cause.called_from.own if cause.called_from is not None else None
+        yield Fix("mark", mark_text(marks[0]), cause.recompiles[0].location, called, marks)
+        more = tuple(dict.fromkeys((*marks, *cause.varying)))
+        if more != marks:
+            text = "; ".join(map(mark_text, more))
+            yield Fix("mark", text, cause.recompiles[0].location, called, more)
+    yield Fix("option", "dynamic=True")
+    yield from _first_call(cause)
+    yield from _isolated(cause)
+
+
+def mark_text(mark: Mark) -> str:
+    """Return a mark as the user writes it: `mark_dynamic(x, 1)`."""
+    return f"mark_dynamic({spoken(mark.source)}, {mark.dim})"
+
+
+def _first_call(cause: Cause) -> Iterator[Fix]:
+    if len(cause.recompiles) == 1:  # the first call is the one that differs
+        yield Fix("statement", _STANCE)
+
+
+def _module_int(cause: Cause) -> Iterator[Fix]:
+    yield Fix("statement", f"{_CONFIG}.allow_unspec_int_on_nn_module = True")
+    yield from _value(cause)
+
+
+def _value(cause: Cause) -> Iterator[Fix]:
+    yield from _first_call(cause)
+    if re.match(r"-?\d", cause.first.expected or ""):
+        yield Fix("option", "dynamic=True")
+        if cause.first.holder == "argument" and re.fullmatch(r"L\['\w+'\]|\w+", cause.first.source):
+            called = cause.called_from.own if cause.called_from is not None else None
+            yield Fix("rewrite", "pass a tensor", cause.recompiles[0].location, called, (Mark(cause.first.source, 0),))
+    yield from _isolated(cause)
+
+
+def _instances(cause: Cause) -> Iterator[Fix]:
+    yield from _isolated(cause)
+
+
+def _isolated(cause: Cause) -> Iterator[Fix]:
+    if cause.first.other_instance is not None:
+        yield Fix("option", "isolate_recompiles=True")
+
+
+def _backend(cause: Cause) -> Iterator[Fix]:
+    yield Fix("option", "dynx.compile")
+
+
+_RECOMPILES = {
+    "DX101": _module_int,
+    "DX102": _changed_size,
+    "DX103": _value,
+    "DX104": _first_call,
+    "DX105": _first_call,
+    "DX110": _first_call,
+    "DX112": _backend,
+    "DX114": _value,
+    "DX115": _instances,
+    "DX119": _first_call,
+    "DX120": _first_call,
+    "DX121": _first_call,
+}

@@ -1,0 +1,42 @@
+"""Advice after its trials (`dynx run --try`): a fix that helps replaces it, one that does not is no longer advised."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from dynx.records.finding import Finding
+from dynx.records.fix import Fix
+from dynx.records.trial import Trial
+
+
+def with_trials(finding: Finding, trials: Iterable[Trial]) -> Finding:
+    """Return a finding with its trials, and advice that takes them into account."""
+    own = tuple(trial for trial in trials if _key(trial) == _key(finding))
+    if not own:
+        return finding
+    helps = next((trial for trial in own if trial.is_kept), None)
+    advice = f"{helps.fix.code} (tried: {helps.result})" if helps is not None else _without(finding.advice, own)
+    return replace(finding, trials=own, advice=advice)
+
+
+def _key(about: Finding | Trial) -> tuple[str, str, str]:
+    return about.rule, about.title, about.location.own.function
+
+
+def _without(advice: str, trials: tuple[Trial, ...]) -> str:
+    """Return advice without the alternatives that did not help, and what was tried."""
+    names = {name for trial in trials for name in _names(trial.fix)}
+    parts = re.split(r"(; or |, or |; )", advice)
+    kept = [index for index in range(0, len(parts), 2) if not any(name in parts[index] for name in names)]
+    rest = "".join(parts[index] if number == 0 else parts[index - 1] + parts[index] for number, index in enumerate(kept))
+    tried = ", ".join(dict.fromkeys(f"{trial.fix.code} ({trial.outcome})" for trial in trials))
+    return f"{rest or 'nothing that is known helps'}; tried in vain: {tried}"
+
+
+def _names(fix: Fix) -> Iterable[str]:
+    """Return the words by which advice names a fix: a setting, an option, or a call."""
+    yield fix.code.partition("(")[0] if fix.kind == "mark" else fix.code
+    if setting := re.search(r"config\.(\w+)", fix.code):
+        yield setting[1]

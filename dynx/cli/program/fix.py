@@ -1,0 +1,192 @@
+"""`dynx fix program args…`: try the advice of `dynx run` in further runs of the program, and print what helps as a diff."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dynx.cli import program
+from dynx.errors import UsageError
+
+if TYPE_CHECKING:
+    from dynx.cli.command import Subparsers
+    from dynx.fix import Search
+    from dynx.records.fix_report import FixReport
+    from dynx.records.trial import Trial
+
+OPTIONS = ("--budget", "--result", "--tolerance")  # that take a value
+
+_EPILOG = """\
+The program runs once as it is, then once more for each fix that is tried, in processes of its own and without input: it writes
+and sends again what it writes and sends. Files are changed by --apply alone.
+Exit code: 0 if no finding is left, 1 if one is, 2 if the program cannot be run or tried.
+"""
+
+
+def add_to(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "fix",
+        help="try the advice in further runs of a program, and print what helps as a diff",
+        usage="dynx fix [--apply [--force]] [--budget SECONDS] [--result NAME] [--tolerance X] [--allow-writes] [--json] "
+        "[-m | -c] program [arguments …]",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--apply", action="store_true", help="write the fixes that help into the files")
+    parser.add_argument("--force", action="store_true", help="with --apply: also into files with changes that git has not")
+    parser.add_argument(
+        "--budget", type=_seconds, default=600.0, metavar="SECONDS", help="for all runs together (default: 600)"
+    )
+    parser.add_argument(
+        "--result",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="compare this global variable of the program at its end, instead of what it prints; may be repeated",
+    )
+    parser.add_argument(
+        "--tolerance", type=_tolerance, default=1e-4, metavar="X", help="relative, between numbers (default: 1e-4)"
+    )
+    parser.add_argument(
+        "--allow-writes", action="store_true", help="also if the program writes into its folder, which each run does again"
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    program.add_to(parser)
+    parser.set_defaults(act=act)
+
+
+def _seconds(text: str) -> float:
+    seconds = _number(text)
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
+    return seconds
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _tolerance(text: str) -> float:
+    tolerance = _number(text)
+    if not 0 <= tolerance < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a tolerance, such as 1e-4")
+    return tolerance
+
+
+def act(arguments: argparse.Namespace) -> int:
+    from dynx.fix import Limits, Program, Search, Tolerance, first_run, report_of, rewritten, search
+    from dynx.fix import _written_files as written
+
+    if arguments.target is None or arguments.target == "-":
+        raise UsageError("dynx fix needs a program that can run again: a script, -m module or -c code")
+    if not arguments.option and not os.path.exists(arguments.target):
+        raise UsageError(f"the file {arguments.target} does not exist\n  for example: dynx fix train.py")
+    target = Program(arguments.target, tuple(arguments.rest), arguments.option)
+    limits = Limits(arguments.budget, Tolerance(arguments.tolerance), tuple(arguments.result))
+    propose = rewritten(target)
+    say = _say if not arguments.json else lambda text: None
+    say(f"runs {target} once as it is, then again for each fix, for {arguments.budget:.0f} s at most")
+    files = written.snapshot(target)
+    base = first_run(target, limits)
+    new = written.changed(files, written.snapshot(target))
+    _check(base, new, arguments)
+    state = Search(target, limits, propose, base)
+    say(f"as it is: {_events(state)}; {len(base.run.findings)} findings, in {base.seconds:.0f} s")
+    for trial in search(state):
+        say(_line(trial))
+    report = report_of(state, _notes(base, new))
+    _print(report, as_json=arguments.json)
+    if arguments.apply and report.diff:
+        _apply(state, force=arguments.force)
+    return 1 if report.remaining else 0
+
+
+def _say(text: str) -> None:
+    print(f"dynx fix: {text}", file=sys.stderr, flush=True)
+
+
+def _check(base: object, new: tuple[str, ...], arguments: argparse.Namespace) -> None:
+    """Raise UsageError if the program cannot be tried, with what the user can do."""
+    from dynx.fix import Result
+
+    assert isinstance(base, Result)
+    if base.was_stopped:
+        raise UsageError(
+            f"the program did not end within {arguments.budget:.0f} s, and was stopped\n  raise --budget, or let it end sooner"
+        )
+    if new and not arguments.allow_writes:
+        names = ", ".join(os.path.relpath(path) for path in new[:3]) + (", …" if len(new) > 3 else "")
+        raise UsageError(
+            f"the program writes {names}, and would again in each trial; it ran once, and no file of it was changed\n"
+            "  pass --allow-writes if that does no harm"
+        )
+    if not base.run.compiles and not base.run.findings:
+        reason = f": {base.last_line}" if base.exit_code else ""
+        raise UsageError(f"the program compiled nothing{reason}\n  dynx run shows what it does")
+
+
+def _events(state: Search) -> str:
+    from dynx.fix import events_of
+
+    return str(events_of(state.base.run))
+
+
+def _line(trial: Trial) -> str:
+    verdict = "kept: " if trial.is_kept else ""
+    return f"{trial.rule} {trial.location.own}: {trial.fix.code}: {verdict}{trial.result}"
+
+
+def _notes(base: object, new: tuple[str, ...]) -> tuple[str, ...]:
+    from dynx.fix import Result
+
+    assert isinstance(base, Result)
+    notes = []
+    if base.exit_code:
+        notes.append(f"the program fails as it is: {base.last_line}")
+    if new:
+        notes.append(f"each run wrote {len(new)} files")
+    return tuple(notes)
+
+
+def _print(report: FixReport, *, as_json: bool) -> None:
+    if as_json:
+        print(report.to_json())
+        return
+    from rich.console import Console
+
+    Console().print(report)
+    if report.diff:
+        print(report.diff, end="")
+
+
+def _apply(state: Search, *, force: bool) -> None:
+    """Write the changed files, unless git has not seen their present text."""
+    sources = state.base.plan.sources
+    dirty = [file for file in sources if not force and _is_dirty(Path(file))]
+    if dirty:
+        raise UsageError(
+            f"{os.path.relpath(dirty[0])} has changes that are not committed: nothing was written\n"
+            "  commit them first, pass --force, or apply the diff above"
+        )
+    for file, text in sources.items():
+        with open(file, "w", encoding="utf-8", newline="") as opened:
+            opened.write(text)
+        _say(f"wrote {os.path.relpath(file)}")
+
+
+def _is_dirty(file: Path) -> bool:
+    """Return whether git would not restore the present text of a file; False outside of a repository."""
+    command = ["git", "-C", str(file.parent), "status", "--porcelain", "--", file.name]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return False
+    return done.returncode == 0 and bool(done.stdout.strip())

@@ -1,0 +1,92 @@
+"""Apply fixes to this process before its program begins, without changing a file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from dynx._trace.dispatch import trouble
+from dynx._trace.user_location import first_line
+from dynx.errors import UsageError
+from dynx.records.fix import Fix, Mark
+
+
+def apply(fixes: Iterable[Fix]) -> AbstractContextManager[Any]:
+    """Apply fixes to this process until the returned context ends.
+
+    Raises UsageError for a fix that has to be written into a file, and what a statement raises, such as for a setting that the
+    installed torch lacks.
+    """
+    from dynx._torch.compilation import experiments
+
+    stack = ExitStack()
+    for fix in fixes:
+        if fix.kind == "statement":
+            run_statement(fix.code)
+        elif fix.kind == "option" and fix.code == "dynx.compile":
+            from dynx.guards import compile as keyed_compile
+
+            stack.callback(experiments.instead_of_torch_compile(keyed_compile).remove)
+        elif fix.kind == "option":
+            stack.callback(experiments.with_arguments(_argument(fix.code)).remove)
+        elif fix.kind == "mark" and fix.location is not None:
+            stack.callback(experiments.before_tracing(_Marks(fix), trouble).remove)
+        else:
+            raise UsageError(f"{fix.code} has to be written into the file\n  run dynx fix")
+    return stack
+
+
+def run_statement(code: str) -> None:
+    """Run a statement as if it stood at the beginning of the program; raises what it raises."""
+    import torch
+
+    exec(compile(code, "<dynx fix>", "exec"), {"torch": torch})
+
+
+def _argument(code: str) -> Mapping[str, Any]:
+    name, _, value = code.partition("=")
+    return {name: ast.literal_eval(value)}
+
+
+class _Marks:
+    """Marks tensors of a function as dynamic each time it is about to be compiled."""
+
+    def __init__(self, fix: Fix) -> None:
+        assert fix.location is not None
+        self._file, self._line = Path(fix.location.file).name, fix.location.line
+        self._function = fix.location.function.rpartition(".")[2]
+        self._marks = fix.marks
+
+    def __call__(self, code: CodeType, variables: Mapping[str, Any]) -> None:
+        if (Path(code.co_filename).name, first_line(code)) != (self._file, self._line):
+            return
+        from torch import Tensor
+
+        from dynx._torch.compilation.experiments import mark_dynamic
+
+        for mark in self._marks:
+            tensor = value_of(mark, variables)
+            if isinstance(tensor, Tensor) and mark.dim < tensor.dim():
+                mark_dynamic(tensor, mark.dim)
+
+
+def value_of(mark: Mark, variables: Mapping[str, Any]) -> Any:
+    """Return what the source of a mark is in the variables of a function, such as `batch['ids']`; None if it is nothing."""
+    try:
+        return _evaluate(ast.parse(mark.source, mode="eval").body, variables)
+    except (SyntaxError, KeyError, IndexError, AttributeError, TypeError):
+        return None
+
+
+def _evaluate(node: ast.expr, variables: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.Name):
+        return variables if node.id == "L" and "L" not in variables else variables[node.id]
+    if isinstance(node, ast.Attribute):
+        return getattr(_evaluate(node.value, variables), node.attr)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return _evaluate(node.value, variables)[node.slice.value]
+    raise TypeError(f"{ast.unparse(node)} is no name, attribute or item")

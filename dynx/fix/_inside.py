@@ -1,0 +1,66 @@
+"""What a trial does in the process that runs the program: applies the plan, and saves the values that are compared."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from dynx.fix._experiments import apply
+from dynx.fix._plan import Plan, values_file
+
+
+class Trial(AbstractContextManager["Trial"]):
+    """Applies a plan while its program runs, and saves the values that are asked for at its end.
+
+    Args:
+        path: The file of the plan.
+        module: The `__main__` module of the program.
+        load: Returns the code of the program; it is not called if the plan has another text for its file.
+    """
+
+    def __init__(self, path: Path, module: ModuleType, load: Callable[[], CodeType]) -> None:
+        self._plan, self._path, self._module = Plan.read(path), path, module
+        self._applied = ExitStack()
+        file = getattr(module, "__file__", None)
+        text = self._plan.sources.get(file) if file is not None else None
+        self.load = load if text is None else partial(compile, text, file, "exec", dont_inherit=True)
+
+    def __enter__(self) -> Trial:
+        self._applied.enter_context(apply(self._plan.fixes))
+        if self._plan.sources:
+            read_instead(self._plan.sources)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._applied.close()
+        if self._plan.values:
+            _save(self._plan, self._module, values_file(self._path))
+
+
+def read_instead(sources: Any) -> None:
+    """Import files with another text than the one on disk, until this process ends; nothing is written to `__pycache__`."""
+    original = SourceFileLoader.get_code
+
+    def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:
+        path = self.get_filename(fullname)
+        return self.source_to_code(sources[path], path) if path in sources else original(self, fullname)
+
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign,assignment]
+    for path, text in sources.items():
+        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+
+
+def _save(plan: Plan, module: ModuleType, path: Path) -> None:
+    import torch
+
+    found = {name: vars(module)[name] for name in plan.values if name in vars(module)}
+    try:
+        torch.save(found, path)
+    except Exception as error:  # noqa: BLE001 - whatever a value of the user raises when it is pickled
+        path.with_suffix(".error").write_text(f"{type(error).__name__}: {error}")

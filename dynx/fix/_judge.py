@@ -1,0 +1,118 @@
+"""Decide about a trial: whether the finding is gone, nothing else costs more, and the program does the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dynx.fix._output import Tolerance, difference
+from dynx.fix._program import Result
+from dynx.records import Finding, Run
+from dynx.records.fix import Fix
+from dynx.records.trial import Events, Outcome, Trial
+
+
+class FindingKey(NamedTuple):
+    """What a finding keeps when the lines of a file move: its rule, function and file."""
+
+    rule: str
+    function: str
+    file: str
+
+
+def key_of(finding: Finding) -> FindingKey:
+    """Return the key of a finding."""
+    own = finding.location.own
+    return FindingKey(finding.rule, own.function, own.file)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How outputs are compared: the tolerance, and the positions of numbers that vary from run to run."""
+
+    tolerance: Tolerance
+    varying: frozenset[int] = frozenset()
+    is_possible: bool = True  # False if the program prints another text in each run
+
+
+def events_of(run: Run) -> Events:
+    """Count what a run cost."""
+    return Events(
+        len(run.recompiles),
+        sum(found.count for found in run.graph_breaks),
+        len(run.gave_up),
+        len(run.eager),
+        sum(compile.outcome == "failed" for compile in run.compiles),
+        run.compile_seconds,
+    )
+
+
+def judge(finding: Finding, fix: Fix, before: Result, after: Result, comparison: Comparison) -> Trial:
+    """Compare a run with a fix with the run before it; the trial is of another finding if the fix helps that one instead."""
+    helped = _helped(finding, before, after)
+    outcome, reason, same = _outcome(helped, before, after, comparison)
+    about = helped or finding
+    new = None if after.was_stopped else events_of(after.run)
+    return Trial(about.rule, about.title, about.location, fix, outcome, events_of(before.run), new, same, reason)
+
+
+def _helped(finding: Finding, before: Result, after: Result) -> Finding | None:
+    """Return the finding that is gone, or occurs less often: the given one if it does."""
+    candidates = (finding, *before.run.findings)
+    fewer = (each for each in candidates if _occurrences(each, after.run) < _occurrences(each, before.run))
+    return next(fewer, None)
+
+
+def _outcome(helped: Finding | None, before: Result, after: Result, comparison: Comparison) -> tuple[Outcome, str, bool | None]:
+    if after.was_stopped:
+        return (
+            "takes too long",
+            f"stopped after {after.seconds:.0f} s; without it, the program takes {before.seconds:.0f} s",
+            None,
+        )
+    if after.exit_code and not before.exit_code:
+        return "fails", after.last_line, False
+    old, new = events_of(before.run), events_of(after.run)
+    change = f"{old}, then {new}"
+    if helped is None:
+        return "no effect", change, None
+    if _weight(new) > _weight(old):
+        return "costs more", change, None
+    differs = output_difference(before, after, comparison)
+    if differs is not None:
+        return "other output", differs, False
+    return "kept", "", True
+
+
+def _occurrences(finding: Finding, run: Run) -> int:
+    key = key_of(finding)
+    return sum(each.count for each in run.findings if key_of(each) == key)
+
+
+def _weight(events: Events) -> int:
+    """Return a cost by which runs are compared: a function that runs eagerly costs more than recompiles."""
+    return events.recompiles + events.graph_breaks + 16 * (events.gave_up + events.failed) + 8 * events.eager
+
+
+def output_difference(before: Result, after: Result, comparison: Comparison) -> str | None:
+    """Return what differs in the output, exit code or values of two runs; None if nothing does."""
+    if after.exit_code != before.exit_code and not before.exit_code:
+        return f"exit code {before.exit_code}, then {after.exit_code}"
+    if after.plan.values:
+        return after.no_values or _difference_of_values(before.values, after.values, comparison.tolerance)
+    if not comparison.is_possible:
+        return "the program prints another text in each run: name a global variable to compare with --result"
+    output = after.output
+    if before.exit_code and not after.exit_code:  # it failed before, and goes on now
+        output = output[: len(before.output)]
+    return difference(before.output, output, comparison.tolerance, comparison.varying)
+
+
+def _difference_of_values(before: object, after: object, tolerance: Tolerance) -> str | None:
+    from torch.testing import assert_close
+
+    try:
+        assert_close(after, before, rtol=tolerance.relative, atol=tolerance.absolute, equal_nan=True, check_stride=False)
+    except (AssertionError, TypeError, ValueError) as error:
+        return " ".join(str(error).split())[:200]
+    return None

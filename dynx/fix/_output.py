@@ -1,0 +1,69 @@
+"""Compare what two runs of a program print: texts exactly, numbers within a tolerance."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+_NUMBER = re.compile(r"(?<![\w.])([-+]?(?:\d+\.\d*|\.?\d+)(?:[eE][-+]?\d+)?|[-+]?inf|nan)(?![\w.]*\w)")
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far numbers with a decimal point or exponent may differ; whole numbers may not."""
+
+    relative: float = 1e-4
+    absolute: float = 1e-6
+
+    def allows(self, first: str, second: str) -> bool:
+        """Return whether two printed numbers are equal within the tolerance."""
+        if first == second:
+            return True
+        if re.fullmatch(r"[-+]?\d+", first) and re.fullmatch(r"[-+]?\d+", second):
+            return int(first) == int(second)
+        a, b = float(first), float(second)
+        if math.isnan(a) and math.isnan(b):
+            return True
+        return math.isclose(a, b, rel_tol=self.relative, abs_tol=self.absolute)
+
+
+def difference(first: str, second: str, tolerance: Tolerance, varying: frozenset[int] = frozenset()) -> str | None:
+    """Return what differs between two outputs, as a text for the user; None if they are the same.
+
+    `varying` are the positions of numbers that are not compared, as `varying_numbers` returns them.
+    """
+    texts, others = (_NUMBER.split(_normalized(output)) for output in (first, second))
+    line = 1
+    for position, (text, other) in enumerate(zip(texts, others, strict=False)):
+        is_number = position % 2 == 1
+        same = (position in varying or tolerance.allows(text, other)) if is_number else text == other
+        if not same:
+            return f"line {line}: {_around(texts, position)}, then {_around(others, position)}"
+        line += text.count("\n")
+    if len(texts) != len(others):
+        return f"line {line}: {'more' if len(others) > len(texts) else 'less'} output"
+    return None
+
+
+def varying_numbers(first: str, second: str, tolerance: Tolerance) -> frozenset[int] | None:
+    """Return the positions of numbers that differ between two runs of one program; None if its texts differ too."""
+    texts, others = (_NUMBER.split(_normalized(output)) for output in (first, second))
+    if texts[::2] != others[::2]:
+        return None
+    return frozenset(
+        position for position in range(1, len(texts), 2) if not tolerance.allows(texts[position], others[position])
+    )
+
+
+def _normalized(output: str) -> str:
+    """Remove what depends on the width of numbers: the padding in front of them."""
+    return re.sub(r"[ \t]+", " ", output)
+
+
+def _around(parts: list[str], position: int) -> str:
+    """Return the line of an output that contains a part, shortened."""
+    before = "".join(parts[max(0, position - 6) : position]).rpartition("\n")[2]
+    here = "".join(parts[position : position + 4]).partition("\n")[0]
+    text = f"{before}{here}".strip()
+    return repr(text if len(text) <= 60 else f"{text[:57]}…")

@@ -1,0 +1,36 @@
+"""`Plan`: what is different in a trial, written by the parent process and read by the one that runs the program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dynx.records.codec import from_data, to_data
+from dynx.records.fix import Fix
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is different in a trial: fixes that need no change of a file, and files that are read with another text."""
+
+    fixes: tuple[Fix, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)  # text by absolute path
+    values: tuple[str, ...] = ()  # global variables of the program that are saved when it ends
+
+    def write(self, path: Path) -> None:
+        """Write the plan as JSON."""
+        data = {"fixes": [to_data(fix) for fix in self.fixes], "sources": dict(self.sources), "values": list(self.values)}
+        path.write_text(json.dumps(data))
+
+    @classmethod
+    def read(cls, path: Path) -> Plan:
+        """Read a plan that `write` has written."""
+        data = json.loads(path.read_text())
+        return cls(tuple(from_data(Fix, fix) for fix in data["fixes"]), data["sources"], tuple(data["values"]))
+
+
+def values_file(plan: Path) -> Path:
+    """Return the file beside a plan in which the values of its global variables are saved."""
+    return plan.with_suffix(".values")

@@ -1,0 +1,123 @@
+"""`Program`: what to run, as `python` gets it; and `run`, which runs it in a process of its own with a plan."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dynx.errors import DynxError, DynxWarning
+from dynx.fix._plan import Plan, values_file
+from dynx.records import Run
+
+_LAST_LINES = 40  # of stderr, of a program that fails
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Violation|Exit|Interrupt|Unsupported|Failed|Warning)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program as it is given to `python`."""
+
+    target: str  # a script, module or code
+    arguments: tuple[str, ...] = ()
+    option: str = ""  # "-m" or "-c"
+
+    def __str__(self) -> str:
+        return shlex.join([*filter(None, [self.option]), self.target, *self.arguments])
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a program did: what it printed, how it ended, and what was compiled."""
+
+    plan: Plan
+    output: str
+    errors: str  # the last lines of stderr
+    exit_code: int | None  # None if it was stopped
+    seconds: float
+    run: Run
+    values: Any = None  # of the global variables asked for, by name
+    no_values: str = ""  # why there are none
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether it took longer than it may."""
+        return self.exit_code is None
+
+    @property
+    def last_line(self) -> str:
+        """The exception that ended it, or the last line that it printed to stderr."""
+        lines = [line.strip() for line in self.errors.splitlines() if line.strip()]
+        raised = [line for line in lines if _EXCEPTION.match(line)]
+        return (raised or lines or [f"exit code {self.exit_code}"])[-1]
+
+
+def run(program: Program, plan: Plan, *, timeout: float) -> Result:
+    """Run a program in a process of its own, without input, and stop it with all its children after `timeout` seconds."""
+    with tempfile.TemporaryDirectory(prefix="dynx-fix-") as folder:
+        place = Path(folder)
+        plan.write(place / "plan.json")
+        command = [sys.executable, "-m", "dynx", "run", "--trial", str(place / "plan.json"), "--out", str(place / "run.dynx")]
+        command += [*filter(None, [program.option]), *(["--"] if program.option == "-c" else []), program.target]
+        begin = time.monotonic()
+        with (place / "out").open("wb") as out, (place / "err").open("wb") as err:
+            process = subprocess.Popen(
+                [*command, *program.arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
+            exit_code = _wait(process, timeout)
+        seconds = time.monotonic() - begin
+        output, errors = (_text(place / name) for name in ("out", "err"))
+        values, no_values = _values(plan, place / "plan.json")
+        last = "\n".join(errors.splitlines()[-_LAST_LINES:])
+        return Result(plan, output, last, exit_code, seconds, _load(place / "run.dynx"), values, no_values)
+
+
+def _wait(process: subprocess.Popen[bytes], timeout: float) -> int | None:
+    try:
+        return process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:  # also of Ctrl-C; and a program may leave children behind
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode(errors="replace")
+
+
+def _load(path: Path) -> Run:
+    """Load the run file of a program; an empty run if it wrote none."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DynxWarning)  # a program that was stopped leaves half a line
+            return Run.load(path)
+    except (DynxError, OSError):
+        return Run()
+
+
+def _values(plan: Plan, path: Path) -> tuple[Any, str]:
+    if not plan.values:
+        return None, ""
+    file = values_file(path)
+    error = file.with_suffix(".error")
+    if error.exists():
+        return None, error.read_text()
+    if not file.exists():
+        return None, "the program ended before they could be saved"
+    import torch
+
+    values = torch.load(file, weights_only=False)  # written by the process that this one has started
+    missing = [name for name in plan.values if name not in values]
+    return values, f"the program has no global variable {missing[0]}" if missing else ""

@@ -1,0 +1,60 @@
+"""How a fix is applied in a trial: as an experiment that changes no file, or written into the files."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from dynx.errors import UsageError
+from dynx.fix._plan import Plan
+from dynx.fix._program import Program
+from dynx.records import Finding
+from dynx.records.fix import Fix
+
+Propose = Callable[[Plan, Finding, Fix], Iterator[Plan]]
+
+
+def experiments(plan: Plan, finding: Finding, fix: Fix) -> Iterator[Plan]:
+    """Yield the plan with a fix that needs no change of a file; nothing for a rewrite."""
+    if fix.kind != "rewrite":
+        yield replace(plan, fixes=(*plan.fixes, fix))
+
+
+def rewritten(program: Program) -> Propose:
+    """Return a function that yields a plan for each way to write a fix into the files of a program.
+
+    Raises UsageError if libcst, the extra `fix`, is not installed.
+    """
+    if importlib.util.find_spec("libcst") is None:
+        raise UsageError("dynx fix needs libcst, which changes files and keeps their formatting\n  pip install 'dynx[fix]'")
+    main = main_file(program)
+
+    def propose(plan: Plan, finding: Finding, fix: Fix) -> Iterator[Plan]:
+        from dynx.fix._rewrites import Files, ways
+
+        for changed in ways(Files(plan.sources, main), finding, fix):
+            yield replace(plan, sources={**plan.sources, **changed})
+
+    return propose
+
+
+def main_file(program: Program) -> str | None:
+    """Return the absolute path of the file that a program begins with; None for code of `-c`."""
+    if program.option == "-c":
+        return None
+    if program.option == "-m":
+        sys.path.insert(0, "")
+        try:
+            spec = importlib.util.find_spec(program.target)
+            if spec is not None and spec.submodule_search_locations is not None:
+                spec = importlib.util.find_spec(f"{program.target}.__main__")
+        except (ImportError, ValueError):
+            spec = None
+        finally:
+            del sys.path[0]
+        return spec.origin if spec is not None else None
+    path = Path(program.target).absolute()
+    return str(path / "__main__.py" if path.is_dir() else path)

@@ -1,0 +1,68 @@
+"""Write a fix into the files of a program: each way to do so is a set of changed files, which a trial then runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dynx.fix._rewrites import arguments, branch, eager_only, option, statement
+from dynx.fix._rewrites.source import Source, parse
+from dynx.records import Finding
+from dynx.records.fix import Fix
+
+MOST = 4  # ways to write one fix that are tried
+
+
+class Files:
+    """The texts of the files of a program: those that a fix has changed, and the others on disk."""
+
+    def __init__(self, changed: Mapping[str, str], main: str | None) -> None:
+        self._changed = changed
+        self.main = main
+
+    def parse(self, file: str | None) -> Source | None:
+        """Return the syntax tree of a file; None if it is no Python file of the user that can be parsed."""
+        text = self.text(file) if file is not None else None
+        return parse(text) if text is not None else None
+
+    def text(self, file: str) -> str | None:
+        """Return the text of a file; None if there is none."""
+        if file in self._changed:
+            return self._changed[file]
+        try:
+            with open(file, encoding="utf-8", newline="") as opened:
+                return opened.read()
+        except (OSError, UnicodeDecodeError):
+            return None
+
+
+def ways(files: Files, finding: Finding, fix: Fix) -> Iterator[dict[str, str]]:
+    """Yield the changed files, by path, for each way to write a fix into them."""
+    number = 0
+    for file, text in _texts(files, finding, fix):
+        if text != files.text(file):
+            yield {file: text}
+            number += 1
+        if number == MOST:
+            return
+
+
+def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]]:
+    place = finding.location.own
+    if fix.kind == "statement" and (source := files.parse(files.main)) is not None and files.main is not None:
+        for text in statement.insert(source, fix.code):
+            yield files.main, text
+    elif fix.kind == "option":
+        for file in dict.fromkeys(filter(None, (place.file, files.main))):
+            if (source := files.parse(file)) is not None:
+                for text in option.add(source, fix.code, place.function):
+                    yield file, text
+    elif fix.called_from is not None and fix.location is not None:
+        source, definition = files.parse(fix.called_from.file), files.parse(fix.location.file)
+        if source is not None and definition is not None:
+            write = arguments.mark if fix.kind == "mark" else arguments.as_tensor
+            for text in write(source, definition, fix):
+                yield fix.called_from.file, text
+    elif fix.kind == "rewrite" and fix.location is not None and (source := files.parse(fix.location.file)) is not None:
+        write_at = branch.where if fix.code.startswith("torch.where") else eager_only.eager_only
+        for text in write_at(source, fix.location.line):
+            yield fix.location.file, text

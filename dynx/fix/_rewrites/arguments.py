@@ -1,0 +1,93 @@
+"""Change what is passed to a compiled function: mark a tensor as dynamic before the call, or pass a number as a tensor."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from dynx.fix._rewrites.source import Source, before, code_of, statement
+from dynx.records.fix import Fix, Mark
+
+
+def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
+    """Yield the text of a file with `mark_dynamic` before the call of a function.
+
+    Args:
+        source: The file with the call.
+        definition: The file with the function.
+        fix: The fix, with the lines of both.
+    """
+    for call in _calls(source, fix):
+        marks = [_mark_of(call, definition, fix, each) for each in fix.marks]
+        found = source.statement_of(call)
+        if found is None or marks[0] is None or isinstance(found, (cst.While, cst.FunctionDef, cst.ClassDef)):
+            continue
+        if isinstance(source.parent(found), cst.If):
+            continue  # an `elif`
+        lines = statement("; ".join(f"torch._dynamo.mark_dynamic({each})" for each in dict.fromkeys(filter(None, marks))))
+        yield before(source, found, lines)
+
+
+def as_tensor(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
+    """Yield the text of a file with an argument of a call passed as `torch.tensor(argument)`."""
+    for call in _calls(source, fix):
+        argument = _argument(call, definition, fix, _name(fix.marks[0].source))
+        if argument is not None and not code_of(argument.value).startswith("torch."):
+            new = cst.Call(cst.parse_expression("torch.tensor"), [cst.Arg(argument.value)])
+            yield source.replaced(argument.value, new)
+
+
+def _calls(source: Source, fix: Fix) -> list[cst.Call]:
+    """Return the calls at the line from which a function was called, the outermost first."""
+    if fix.called_from is None or fix.location is None:
+        return []
+    calls = [call for call in reversed(list(source.at_line(cst.Call, fix.called_from.line))) if call.args]
+    name = fix.location.function.rpartition(".")[2]
+    of_that_name = [call for call in calls if code_of(call.func).rpartition(".")[2] == name]
+    return of_that_name or calls
+
+
+def _mark_of(call: cst.Call, definition: Source, fix: Fix, each: Mark) -> str | None:
+    """Return the arguments of `mark_dynamic` for a tensor in the words of the caller: `batch["ids"], 1`."""
+    name = _name(each.source)
+    argument = _argument(call, definition, fix, name)
+    if argument is None or not _is_simple(argument.value):
+        return None
+    rest = each.source.removeprefix(f"L['{name}']").removeprefix(name)
+    return f"{code_of(argument.value)}{rest}, {each.dim}"
+
+
+def _name(source: str) -> str:
+    """Return the parameter in a source: `x` in `L['x']` and in `x.mask`."""
+    match = re.match(r"L\['(\w+)'\]|(\w+)", source)
+    return (match[1] or match[2]) if match else source
+
+
+def _is_simple(node: cst.BaseExpression) -> bool:
+    """Return whether an expression can be evaluated twice: names, attributes and items."""
+    if isinstance(node, cst.Name):
+        return True
+    if isinstance(node, cst.Attribute):
+        return _is_simple(node.value)
+    return isinstance(node, cst.Subscript) and _is_simple(node.value)
+
+
+def _argument(call: cst.Call, definition: Source, fix: Fix, name: str) -> cst.Arg | None:
+    """Return the argument of a call that becomes a parameter of the function."""
+    for arg in call.args:
+        if arg.star:
+            return None
+        if arg.keyword is not None and arg.keyword.value == name:
+            return arg
+    function = definition.function_at(fix.location.line) if fix.location is not None else None
+    if function is None:
+        return None
+    parameters = [each.name.value for each in (*function.params.posonly_params, *function.params.params)]
+    if parameters[:1] in (["self"], ["cls"]) and name != parameters[0]:
+        del parameters[0]
+    positional = [arg for arg in call.args if arg.keyword is None]
+    if name not in parameters or parameters.index(name) >= len(positional):
+        return None
+    return positional[parameters.index(name)]

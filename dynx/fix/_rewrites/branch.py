@@ -1,0 +1,162 @@
+"""Replace an `if` on a tensor by `torch.where`, which computes both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import libcst as cst
+
+from dynx.fix._rewrites.source import Source, code_of, statement
+
+
+def where(source: Source, line: int) -> Iterator[str]:
+    """Yield the text of a file with the `if` at a line, or the conditional expression, replaced by `torch.where`."""
+    for found in source.at_line(cst.If, line):
+        if source.range_of(found.test).start.line <= line <= source.range_of(found.test).end.line:
+            yield from _statement(source, found)
+            break
+    for found in source.at_line(cst.IfExp, line):
+        yield source.replaced(found, cst.parse_expression(_where(found.test, code_of(found.body), code_of(found.orelse))))
+
+
+def _where(test: cst.BaseExpression, yes: str, no: str) -> str:
+    condition, yes, no = _turned(test, yes, no)
+    return f"torch.where({condition}, {yes}, {no})"
+
+
+def _condition(test: cst.BaseExpression) -> str:
+    """Return a condition as an expression of tensors."""
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return f"torch.logical_not({code_of(test.expression)})"
+    return code_of(test)
+
+
+def _free(source: Source, name: str) -> str:
+    """Return a name that the file does not use."""
+    used = {node.value for node in source.nodes(cst.Name)}
+    return next(each for each in (name, *(f"{name}_{number}" for number in range(2, 99))) if each not in used)
+
+
+def _turned(test: cst.BaseExpression, yes: str, no: str) -> tuple[str, str, str]:
+    """Return the condition without `not`, and both sides in its order."""
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return code_of(test.expression), no, yes
+    return code_of(test), yes, no
+
+
+def _statement(source: Source, found: cst.If) -> Iterator[str]:
+    parent = source.parent(found)
+    if isinstance(parent, cst.If) or not isinstance(parent, (cst.IndentedBlock, cst.Module)):
+        return  # an `elif`
+    yes = _body(found.body)
+    no = _body(found.orelse.body) if isinstance(found.orelse, cst.Else) else None
+    if yes is None or isinstance(found.orelse, cst.If):
+        return
+    returned, other = _returned(yes), _returned(no)
+    if returned is not None and other is not None:
+        yield source.replaced(found, cst.FlattenSentinel(_with_comment(found, _return(source, found.test, returned, other))))
+    elif returned is not None and found.orelse is None:
+        yield from _early(source, parent, found, returned)
+    elif (lines := _assignments(source, found.test, yes, no or [])) is not None:
+        yield source.replaced(found, cst.FlattenSentinel(_with_comment(found, lines)))
+
+
+def _with_comment(found: cst.If, lines: Sequence[str]) -> list[cst.SimpleStatementLine]:
+    """Parse statements that take the place of an `if`, with the comment in front of it."""
+    first, *more = map(statement, lines)
+    return [first.with_changes(leading_lines=found.leading_lines), *more]
+
+
+def _return(source: Source, test: cst.BaseExpression, yes: cst.BaseExpression, no: cst.BaseExpression) -> list[str]:
+    """Return the statements that return one of two values: a tensor, or a tuple of as many."""
+    both = [_items(yes), _items(no)]
+    if both[0] is None or both[1] is None or len(both[0]) != len(both[1]):
+        return [f"return {_where(test, code_of(yes), code_of(no))}"]
+    condition, first, second = _free(source, "condition"), both[0], both[1]
+    items = (a if a == b else f"torch.where({condition}, {a}, {b})" for a, b in zip(first, second, strict=True))
+    return [f"{condition} = {_condition(test)}", f"return {', '.join(items)}"]
+
+
+def _items(value: cst.BaseExpression) -> list[str] | None:
+    if not isinstance(value, cst.Tuple) or len(value.elements) < 2:
+        return None
+    if any(isinstance(element, cst.StarredElement) for element in value.elements):
+        return None
+    return [code_of(element.value) for element in value.elements]
+
+
+def _early(source: Source, parent: Any, found: cst.If, value: cst.BaseExpression) -> Iterator[str]:
+    """Yield the text without an early return: the rest is computed too, and the last statement of the block selects."""
+    siblings = list(parent.body)
+    rest = siblings[siblings.index(found) + 1 :]
+    last = _returned(rest[-1:])
+    if last is None:
+        return
+    if len(rest) == 1:
+        lines = _with_comment(found, _return(source, found.test, value, last))
+        body = [each for each in siblings if each is not rest[0]]
+        at = body.index(found)
+        yield source.replaced(parent, parent.with_changes(body=[*body[:at], *lines, *body[at + 1 :]]))
+        return
+    condition, early = _free(source, "condition"), _free(source, "early")
+    kept = _with_comment(found, [f"{condition} = {_condition(found.test)}", f"{early} = {code_of(value)}"])
+    ends = statement(f"return torch.where({condition}, {early}, {code_of(last)})").with_changes(
+        leading_lines=rest[-1].leading_lines
+    )
+    at = siblings.index(found)
+    yield source.replaced(parent, parent.with_changes(body=[*siblings[:at], *kept, *rest[:-1], ends]))
+
+
+def _body(block: Any) -> list[Any] | None:
+    """Return the statements of a block, if all of them are simple."""
+    if isinstance(block, cst.SimpleStatementSuite):
+        return [cst.SimpleStatementLine(block.body)]
+    statements = list(block.body)
+    return statements if all(isinstance(each, cst.SimpleStatementLine) for each in statements) else None
+
+
+def _returned(statements: Sequence[Any] | None) -> cst.BaseExpression | None:
+    """Return the expression of a block that only returns one."""
+    if not statements or len(statements) != 1 or not isinstance(statements[0], cst.SimpleStatementLine):
+        return None
+    parts = statements[0].body
+    if len(parts) != 1 or not isinstance(parts[0], cst.Return):
+        return None
+    value: cst.BaseExpression | None = parts[0].value
+    return value
+
+
+def _assignments(source: Source, test: cst.BaseExpression, yes: list[Any], no: list[Any]) -> list[str] | None:
+    """Return the statements for blocks that only assign: each name gets the value of one side, or keeps its own."""
+    first, second = _values(yes), _values(no)
+    if first is None or second is None or not (first or second):
+        return None
+    names = list(dict.fromkeys([*first, *second]))
+    if len(names) == 1:
+        (name,) = names
+        return [f"{name} = {_where(test, first.get(name, name), second.get(name, name))}"]
+    condition = _free(source, "condition")
+    lines = [f"{condition} = {_condition(test)}"]
+    return lines + [f"{name} = torch.where({condition}, {first.get(name, name)}, {second.get(name, name)})" for name in names]
+
+
+def _values(statements: list[Any]) -> dict[str, str] | None:
+    """Return what a block assigns, by name; None if it does anything else, or uses a name that it has assigned before."""
+    values: dict[str, str] = {}
+    for part in (part for each in statements for part in each.body):
+        if isinstance(part, cst.Pass):
+            continue
+        if isinstance(part, cst.Assign) and len(part.targets) == 1:
+            name, value = code_of(part.targets[0].target), code_of(part.value)
+        elif isinstance(part, cst.AugAssign):
+            name = code_of(part.target)
+            operand = code_of(part.value)
+            operand = operand if isinstance(part.value, (cst.Name, cst.BaseNumber, cst.Call, cst.Attribute)) else f"({operand})"
+            value = f"{name} {code_of(part.operator).strip().removesuffix('=')} {operand}"
+        else:
+            return None
+        if "," in name or any(known in value for known in values):
+            return None
+        values[name] = value
+    return values

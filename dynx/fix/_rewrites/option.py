@@ -1,0 +1,94 @@
+"""Add an argument to calls of torch.compile: `dynamic=True`; or call dynx.compile instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import libcst as cst
+
+from dynx.fix._rewrites.source import Source, code_of, parse
+from dynx.fix._rewrites.statement import insert
+
+
+def add(source: Source, code: str, function: str) -> Iterator[str]:
+    """Yield the text of a file with an argument added to one call of torch.compile, then to all of them.
+
+    Calls that name the function, or decorate it, come first.
+    """
+    sites = sorted(_sites(source), key=lambda site: not _names(source, site, function))
+    changed = {site: new for site in sites if (new := _changed(site, code)) is not None}
+    texts = [source.replaced(site, new) for site, new in changed.items()]
+    if len(changed) > 1:
+        texts.append(source.replaced_all(changed))
+    for text in texts:
+        yield _with_import(text) if code == "dynx.compile" else text
+
+
+def _with_import(text: str) -> str:
+    parsed = parse(text)
+    return next(insert(parsed, "import dynx"), text) if parsed is not None else text
+
+
+def _sites(source: Source) -> list[cst.CSTNode]:
+    """Return the calls of torch.compile, and decorators without arguments."""
+    calls: list[cst.CSTNode] = [call for call in source.nodes(cst.Call) if _is_compile(source, call)]
+    bare = [each for each in source.nodes(cst.Decorator) if code_of(each.decorator) == "torch.compile"]
+    return calls + bare
+
+
+def _is_compile(source: Source, call: cst.Call) -> bool:
+    name = code_of(call.func)
+    if name == "torch.compile":
+        return True
+    if name in ("partial", "functools.partial") and call.args:
+        return code_of(call.args[0].value) == "torch.compile"
+    # `model.compile(backend=...)`, not `re.compile(pattern)`
+    is_method = isinstance(call.func, cst.Attribute) and call.func.attr.value == "compile"
+    return is_method and all(arg.keyword is not None for arg in call.args)
+
+
+def _changed(site: Any, code: str) -> cst.CSTNode | None:
+    """Return a call with the argument, or None if it has one of that name."""
+    if code == "dynx.compile":
+        return _with_dynx(site)
+    name, _, value = code.partition("=")
+    argument = cst.Arg(
+        cst.parse_expression(value),
+        cst.Name(name),
+        equal=cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace("")),
+    )
+    if isinstance(site, cst.Decorator):
+        return site.with_changes(decorator=cst.Call(site.decorator, [argument]))
+    if any(arg.keyword is not None and arg.keyword.value == name for arg in site.args):
+        return None
+    if not site.args:
+        return site.with_changes(args=[argument])
+    *others, last = site.args
+    comma = others[-1].comma if others else cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    if isinstance(last.comma, cst.Comma):  # one argument in a line
+        return site.with_changes(args=[*others, last.with_changes(comma=comma), argument.with_changes(comma=last.comma)])
+    space = last.whitespace_after_arg
+    return site.with_changes(
+        args=[
+            *others,
+            last.with_changes(comma=comma, whitespace_after_arg=cst.SimpleWhitespace("")),
+            argument.with_changes(whitespace_after_arg=space),
+        ]
+    )
+
+
+def _with_dynx(site: Any) -> cst.CSTNode | None:
+    name = cst.Attribute(cst.Name("dynx"), cst.Name("compile"))
+    if isinstance(site, cst.Decorator):
+        return site.with_changes(decorator=name)
+    return site.with_changes(func=name) if code_of(site.func) == "torch.compile" else None
+
+
+def _names(source: Source, site: cst.CSTNode, function: str) -> bool:
+    """Return whether a call of torch.compile names a function or its class, or decorates it."""
+    names = set(function.split("."))
+    if any(name in code_of(site) for name in names if name != "forward"):
+        return True
+    owners = [each.name.value for each in source.parents(site) if isinstance(each, (cst.FunctionDef, cst.ClassDef))]
+    return bool(owners) and owners[0] in names

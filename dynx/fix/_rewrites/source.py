@@ -1,0 +1,107 @@
+"""Parse a file with libcst, which keeps formatting and comments, and find statements and functions by line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import libcst as cst
+from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider
+
+
+class Source:
+    """The syntax tree of a file, with the position of each node and its parent."""
+
+    def __init__(self, text: str) -> None:
+        wrapper = MetadataWrapper(cst.parse_module(text))
+        self.module = wrapper.module
+        self._positions: Any = wrapper.resolve(PositionProvider)
+        self._parents: Any = wrapper.resolve(ParentNodeProvider)
+
+    def range_of(self, node: cst.CSTNode) -> CodeRange:
+        """Return the position of a node."""
+        found: CodeRange = self._positions[node]
+        return found
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """Return the node that contains another one; None for the module."""
+        return self._parents.get(node)
+
+    def parents(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Yield all nodes around a node, the innermost first."""
+        while (found := self.parent(node)) is not None:
+            yield found
+            node = found
+
+    def nodes(self, kind: type[Any]) -> Iterator[Any]:
+        """Yield all nodes of a class."""
+        for node in self._positions:
+            if isinstance(node, kind):
+                yield node
+
+    def at_line(self, kind: type[Any], line: int) -> Iterator[Any]:
+        """Yield the nodes of a class that contain a line, the smallest first."""
+        found = [node for node in self.nodes(kind) if self.range_of(node).start.line <= line <= self.range_of(node).end.line]
+        yield from sorted(found, key=lambda node: self.range_of(node).end.line - self.range_of(node).start.line)
+
+    def statement_of(self, node: cst.CSTNode) -> cst.SimpleStatementLine | cst.BaseCompoundStatement | None:
+        """Return the innermost statement around a node."""
+        for each in (node, *self.parents(node)):
+            if isinstance(each, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
+                return each
+        return None
+
+    def function_at(self, line: int) -> cst.FunctionDef | None:
+        """Return the function whose definition, or first decorator, is at a line."""
+        for function in self.nodes(cst.FunctionDef):
+            first = self.range_of(function).start.line
+            lines = {first, self.range_of(function.name).start.line}
+            if line in lines or first <= line <= self.range_of(function.name).start.line:
+                return function
+        return None
+
+    def replaced(self, old: cst.CSTNode, new: cst.CSTNode | cst.FlattenSentinel[Any]) -> str:
+        """Return the text of the file with one node replaced."""
+        return self.module.visit(_Replace({id(old): new})).code
+
+    def replaced_all(self, changes: dict[cst.CSTNode, cst.CSTNode]) -> str:
+        """Return the text of the file with several nodes replaced, none of which contains another."""
+        return self.module.visit(_Replace({id(old): new for old, new in changes.items()})).code
+
+
+class _Replace(cst.CSTTransformer):
+    def __init__(self, nodes: dict[int, Any]) -> None:
+        super().__init__()
+        self._nodes = nodes
+
+    def on_leave(self, original_node: Any, updated_node: Any) -> Any:
+        return self._nodes.get(id(original_node), updated_node)
+
+
+@lru_cache(maxsize=8)
+def parse(text: str) -> Source | None:
+    """Parse a file; None if it is no valid Python for libcst."""
+    try:
+        return Source(text)
+    except cst.ParserSyntaxError:
+        return None
+
+
+def statement(code: str) -> cst.SimpleStatementLine:
+    """Parse one statement."""
+    parsed = cst.parse_statement(code)
+    assert isinstance(parsed, cst.SimpleStatementLine)
+    return parsed
+
+
+def code_of(node: cst.CSTNode) -> str:
+    """Return the source text of a node."""
+    return cst.Module([]).code_for_node(node)
+
+
+def before(source: Source, node: Any, new: cst.BaseStatement) -> str:
+    """Return the text of a file with a statement inserted before another one, whose comment and blank lines move up."""
+    lines = node.leading_lines if hasattr(node, "leading_lines") else ()
+    moved = new.with_changes(leading_lines=lines)
+    return source.replaced(node, cst.FlattenSentinel([moved, node.with_changes(leading_lines=())]))

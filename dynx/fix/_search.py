@@ -1,0 +1,119 @@
+"""Try fixes one after the other, and keep each that helps; the next ones are tried on top of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from dynx.fix._judge import Comparison, FindingKey, judge, key_of
+from dynx.fix._output import Tolerance, varying_numbers
+from dynx.fix._plan import Plan
+from dynx.fix._program import Program, Result, run
+from dynx.fix._propose import Propose
+from dynx.records import Finding
+from dynx.records.fix import Fix
+from dynx.records.trial import Trial
+
+_MARGIN = 4  # times the time of the program without a fix, after which a trial is stopped
+_LEAST = 60.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a search may take, and what it compares."""
+
+    budget: float = 600.0  # seconds of all runs
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    values: tuple[str, ...] = ()  # global variables that are compared, instead of the output
+
+
+@dataclass
+class Search:
+    """The state of a search: the run with all fixes that are kept, and all trials."""
+
+    program: Program
+    limits: Limits
+    propose: Propose
+    base: Result
+    first: Result = field(init=False)  # without any fix
+    trials: list[Trial] = field(default_factory=list)
+    kept: list[Fix] = field(default_factory=list)
+    runs: int = 1
+    started: float = field(default_factory=time.monotonic)
+    comparison: Comparison = field(init=False)
+    tried: dict[Fix, set[FindingKey]] = field(default_factory=dict)
+    has_repeated: bool = False  # the run without a further fix, to learn what varies
+    is_out_of_budget: bool = False
+
+    def __post_init__(self) -> None:
+        self.first = self.base
+        self.comparison = Comparison(self.limits.tolerance)
+
+    @property
+    def seconds_left(self) -> float:
+        """What is left of the budget."""
+        return self.limits.budget - (time.monotonic() - self.started)
+
+
+def first_run(program: Program, limits: Limits) -> Result:
+    """Run a program without any fix; it may take the whole budget."""
+    return run(program, Plan(values=limits.values), timeout=limits.budget)
+
+
+def search(state: Search) -> Iterator[Trial]:
+    """Try the fixes of all findings, the most expensive finding first; yield each trial when it has ended."""
+    while (candidate := _next(state)) is not None:
+        finding, fix = candidate
+        state.tried[fix] = set(map(key_of, state.base.run.findings))
+        for trial in _alternatives(state, finding, fix):
+            state.trials.append(trial)
+            yield trial
+            if trial.is_kept or state.is_out_of_budget:
+                break
+
+
+def _next(state: Search) -> tuple[Finding, Fix] | None:
+    """Return the next finding and fix to try; a fix is tried again only for a finding that was not there before."""
+    if state.is_out_of_budget:
+        return None
+    for finding in state.base.run.findings:
+        for fix in finding.fixes:
+            if fix not in state.kept and key_of(finding) not in state.tried.get(fix, ()):
+                return finding, fix
+    return None
+
+
+def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
+    """Try all ways to apply a fix until one is kept."""
+    for plan in state.propose(state.base.plan, finding, fix):
+        if state.seconds_left < state.base.seconds:
+            state.is_out_of_budget = True
+            return
+        result = _run(state, plan)
+        trial = judge(finding, fix, state.base, result, state.comparison)
+        if trial.outcome == "other output" and _learn_what_varies(state):
+            trial = judge(finding, fix, state.base, result, state.comparison)
+        if trial.is_kept:
+            state.base = result
+            state.kept.append(fix)
+        yield trial
+
+
+def _run(state: Search, plan: Plan) -> Result:
+    state.runs += 1
+    timeout = min(max(_LEAST, _MARGIN * state.first.seconds), max(state.seconds_left, 1.0))
+    return run(state.program, plan, timeout=timeout)
+
+
+def _learn_what_varies(state: Search) -> bool:
+    """Run the program without a further fix once more; return whether its output differs from that of the run before."""
+    if state.has_repeated or state.limits.values or state.seconds_left < state.base.seconds:
+        return False
+    state.has_repeated = True
+    again = _run(state, state.base.plan)
+    varying = varying_numbers(state.base.output, again.output, state.limits.tolerance)
+    state.comparison = replace(
+        state.comparison, varying=varying or frozenset(), is_possible=varying is not None and again.exit_code is not None
+    )
+    return bool(varying) or varying is None

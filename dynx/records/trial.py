@@ -1,0 +1,70 @@
+"""Records of runs of a program in which fixes were tried."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dynx.records.fix import Fix
+from dynx.records.location import Location
+from dynx.records.record import Record
+
+Outcome = Literal["kept", "no effect", "costs more", "other output", "fails", "takes too long", "not applicable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Events(Record):
+    """What a run of a program cost: how often it compiled again, broke a graph, or left a function uncompiled."""
+
+    recompiles: int
+    graph_breaks: int
+    gave_up: int  # functions that reached a recompile limit
+    eager: int  # functions that run eagerly because of a graph break
+    failed: int  # compilations
+    seconds: float  # of compiling
+
+    def __str__(self) -> str:
+        parts = (f"{count} {name}" for name, count in self._counts() if count)
+        return ", ".join(parts) or "nothing to fix"
+
+    def to(self, after: Events) -> str:
+        """Return what changed: `recompiles 4 → 1, graph breaks 2 → 0`."""
+        pairs = zip(self._counts(), after._counts(), strict=True)
+        parts = (f"{name} {old} → {new}" for (name, old), (_, new) in pairs if old != new)
+        return ", ".join(parts) or str(self)
+
+    def _counts(self) -> tuple[tuple[str, int], ...]:
+        return (
+            ("recompiles", self.recompiles),
+            ("graph breaks", self.graph_breaks),
+            ("gave up", self.gave_up),
+            ("run eagerly", self.eager),
+            ("failed", self.failed),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Trial(Record):
+    """A run of the program with one fix, compared with the run without it."""
+
+    rule: str
+    title: str  # of the finding
+    location: Location
+    fix: Fix
+    outcome: Outcome
+    before: Events
+    after: Events | None = None  # None if the program did not end, or could not be changed
+    same_output: bool | None = None  # standard output, exit code and the values asked for; None if not compared
+    reason: str = ""  # what differs, or what was raised
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the finding is gone, nothing else costs more, and the program prints the same."""
+        return self.outcome == "kept"
+
+    @property
+    def result(self) -> str:
+        """What the trial showed, in one line: `recompiles 4 → 1, same output`."""
+        if self.is_kept and self.after is not None:
+            return f"{self.before.to(self.after)}, same output"
+        return f"{self.outcome}: {self.reason}" if self.reason else self.outcome

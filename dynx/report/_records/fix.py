@@ -1,0 +1,34 @@
+"""Blocks of what `dynx fix` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dynx.records.fix_report import FixReport
+from dynx.records.trial import Trial
+from dynx.report import _words as words
+from dynx.report._records.block import Block
+
+_WORDS = {True: "yes", False: "no", None: ""}
+
+
+def of_fixes(report: FixReport) -> Iterator[Block]:
+    """Yield what was tried, with the cost before and after each, and what is left."""
+    kept = sum(trial.is_kept for trial in report.trials)
+    title = f"{words.plural(kept, 'fix', 'fixes')} of {report.command}: {report.before.to(report.after)}"
+    columns = ("finding", "tried", "before → after", "#compiling", "same output")
+    runs = f"{words.plural(report.runs, 'run')} in {words.seconds(report.seconds)}"
+    yield Block(title, runs, columns, [_row(trial) for trial in report.trials], report.notes)
+    if report.remaining:
+        rows = [(each.rule, words.place(each.location), each.title, each.advice) for each in report.remaining]
+        yield Block("left", words.plural(len(rows), "finding"), ("", "where", "what happened", "do this"), rows)
+
+
+def _row(trial: Trial) -> tuple[str, ...]:
+    before, after = trial.before, trial.after
+    seconds = f"{words.seconds(before.seconds)} → {words.seconds(after.seconds)}" if after is not None else ""
+    if trial.is_kept and after is not None:
+        result = before.to(after)
+    else:
+        result = f"{trial.outcome}: {trial.reason}" if trial.reason and trial.outcome != "no effect" else trial.outcome
+    return f"{trial.rule} {words.place(trial.location)}", trial.fix.code, result, seconds, _WORDS[trial.same_output]

@@ -1,0 +1,223 @@
+"""What `dynx fix` writes into a file: the text before and after each rewrite, with its comments and blank lines."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from dynx.fix._rewrites import Files, ways
+from dynx.fix._rewrites.arguments import as_tensor, mark
+from dynx.fix._rewrites.branch import where
+from dynx.fix._rewrites.eager_only import eager_only
+from dynx.fix._rewrites.option import add
+from dynx.fix._rewrites.source import parse
+from dynx.fix._rewrites.statement import insert
+from dynx.records import Finding, Location
+from dynx.records.fix import Fix, Mark
+
+
+def source_of(text: str):
+    parsed = parse(dedent(text).lstrip())
+    assert parsed is not None
+    return parsed
+
+
+def text_of(text: str) -> str:
+    return dedent(text).lstrip()
+
+
+SETTING = "torch._dynamo.config.capture_scalar_outputs = True"
+
+
+def test_a_setting_stands_after_the_imports():
+    before = '''
+        """A program."""
+
+        from __future__ import annotations
+
+        import torch  # the framework
+        from torch import nn
+
+        model = nn.Linear(2, 2)
+    '''
+    after = f'''
+        """A program."""
+
+        from __future__ import annotations
+
+        import torch  # the framework
+        from torch import nn
+
+        {SETTING}
+
+        model = nn.Linear(2, 2)
+    '''
+    assert list(insert(source_of(before), SETTING)) == [text_of(after)]
+
+
+def test_settings_of_several_fixes_stand_together():
+    first = next(insert(source_of("import torch\n\nx = 1\n"), SETTING))
+    second = next(insert(source_of(first), "torch._dynamo.config.recompile_limit = 32"))
+    assert second == f"import torch\n\n{SETTING}\ntorch._dynamo.config.recompile_limit = 32\n\nx = 1\n"
+
+
+@pytest.mark.parametrize("start", ["from torch import nn\n", "import torch as th\n", '"""Doc."""\n', ""])
+def test_torch_is_imported_if_the_file_has_no_name_for_it(start):
+    (text,) = insert(source_of(f"{start}x = 1\n"), SETTING)
+    compile(text, "program.py", "exec")
+    assert text.index("import torch\n") < text.index(SETTING) < text.index("x = 1")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("f = torch.compile(g)", "f = torch.compile(g, dynamic=True)"),
+        (
+            "f = torch.compile(\n    g,\n    backend='eager',\n)",
+            "f = torch.compile(\n    g,\n    backend='eager',\n    dynamic=True,\n)",
+        ),
+        ("@torch.compile\ndef f(x): ...", "@torch.compile(dynamic=True)\ndef f(x): ..."),
+        ("@torch.compile(backend='eager')\ndef f(x): ...", "@torch.compile(backend='eager', dynamic=True)\ndef f(x): ..."),
+        ("model.compile(backend='eager')", "model.compile(backend='eager', dynamic=True)"),
+        ("model.compile()", "model.compile(dynamic=True)"),
+        ("f = partial(torch.compile, backend='eager')", "f = partial(torch.compile, backend='eager', dynamic=True)"),
+    ],
+)
+def test_an_argument_is_added_to_torch_compile(before, after):
+    assert list(add(source_of(before + "\n"), "dynamic=True", "f")) == [after + "\n"]
+
+
+@pytest.mark.parametrize("text", ["re.compile('a')", "f = torch.compile(g, dynamic=False)", "builtins.compile(a, b, 'exec')"])
+def test_other_calls_are_left(text):
+    assert list(add(source_of(text + "\n"), "dynamic=True", "f")) == []
+
+
+def test_the_call_that_names_the_function_is_changed_first_and_all_of_them_last():
+    text = "a = torch.compile(first)\nb = torch.compile(Second())\n"
+    found = list(add(source_of(text), "dynamic=True", "Second.forward"))
+    assert found == [
+        "a = torch.compile(first)\nb = torch.compile(Second(), dynamic=True)\n",
+        "a = torch.compile(first, dynamic=True)\nb = torch.compile(Second())\n",
+        "a = torch.compile(first, dynamic=True)\nb = torch.compile(Second(), dynamic=True)\n",
+    ]
+
+
+def test_dynx_compile_takes_the_place_of_torch_compile():
+    text = "import torch\n\nf = torch.compile(g, backend=make())\n"
+    assert list(add(source_of(text), "dynx.compile", "g")) == [
+        "import torch\n\nimport dynx\n\nf = dynx.compile(g, backend=make())\n"
+    ]
+
+
+BRANCHES = {
+    "both sides return": (
+        "def f(x):\n    if x.sum() > 0:\n        return x\n    else:\n        return -x\n",
+        "def f(x):\n    return torch.where(x.sum() > 0, x, -x)\n",
+    ),
+    "an early return": (
+        "def f(x):\n    # positive\n    if x.sum() > 0:\n        return x\n    return -x\n",
+        "def f(x):\n    # positive\n    return torch.where(x.sum() > 0, x, -x)\n",
+    ),
+    "tuples are returned": (
+        "def f(x):\n    if x.sum() > 0:\n        return x, 1\n    return -x, 1\n",
+        "def f(x):\n    condition = x.sum() > 0\n    return torch.where(condition, x, -x), 1\n",
+    ),
+    "an early return before other statements": (
+        "def f(x):\n    if not x.any():\n        return x\n    y = x * 2\n    return y\n",
+        "def f(x):\n    condition = torch.logical_not(x.any())\n    early = x\n    y = x * 2\n"
+        "    return torch.where(condition, early, y)\n",
+    ),
+    "a negated condition": (
+        "def f(x):\n    if not x.any():\n        return x\n    return -x\n",
+        "def f(x):\n    return torch.where(x.any(), -x, x)\n",
+    ),
+    "one name is assigned": (
+        "def f(x):\n    if x.sum() > 0:\n        x = x * 2\n    return x\n",
+        "def f(x):\n    x = torch.where(x.sum() > 0, x * 2, x)\n    return x\n",
+    ),
+    "an attribute is changed": (
+        "def f(self, x):\n    if x.sum() > 0:\n        self.best -= 2 * x\n    return x\n",
+        "def f(self, x):\n    self.best = torch.where(x.sum() > 0, self.best - (2 * x), self.best)\n    return x\n",
+    ),
+    "a conditional expression": (
+        "def f(x):\n    return x if x.sum() > 0 else -x\n",
+        "def f(x):\n    return torch.where(x.sum() > 0, x, -x)\n",
+    ),
+    "a call on one side": ("def f(x):\n    if x.sum() > 0:\n        print(x)\n    return x\n", None),
+    "an elif": ("def f(x, n):\n    if n:\n        x = x\n    elif x.sum() > 0:\n        x = -x\n    return x\n", None),
+}
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_a_branch_becomes_torch_where(name):
+    before, after = BRANCHES[name]
+    line = next(number for number, text in enumerate(before.splitlines(), 1) if "x.sum()" in text or "x.any()" in text)
+    assert list(where(source_of(before), line)) == ([after] if after is not None else [])
+
+
+def test_names_that_the_file_uses_are_left_alone():
+    text = "def f(x, condition):\n    if x.sum() > 0:\n        a = x\n        b = x\n    return a + b\n"
+    (found,) = where(source_of(text), 2)
+    assert "condition_2 = x.sum() > 0" in found
+    assert "a = torch.where(condition_2, x, a)" in found
+
+
+def test_a_print_runs_in_eager_code_alone():
+    text = "def f(x):\n    # for people\n    print(x)  # now\n    return x\n"
+    assert list(eager_only(source_of(text), 3)) == [
+        "def f(x):\n    # for people\n    if not torch.compiler.is_compiling():\n        print(x)  # now\n    return x\n"
+    ]
+
+
+def at(line: int) -> Location:
+    return Location("program.py", line, "f")
+
+
+@pytest.mark.parametrize(
+    ("call", "marked"),
+    [
+        ("y = step(batch, 1)", "torch._dynamo.mark_dynamic(batch, 0)"),
+        ("y = step(mode=1, x=batch.images)", "torch._dynamo.mark_dynamic(batch.images, 0)"),
+        ("y = step(make(batch), 1)", None),
+        ("y = step(*batch)", None),
+    ],
+)
+def test_the_argument_of_a_call_is_marked_before_it(call, marked):
+    text = f"def step(x, mode):\n    return x\n\nfor batch in batches:\n    # one step\n    {call}\n"
+    source = source_of(text)
+    step = Location("program.py", 1, "step")
+    fix = Fix("mark", "mark_dynamic(x, 0)", step, at(6), (Mark("L['x']", 0),))
+    found = list(mark(source, source, fix))
+    assert found == ([text.replace(f"    {call}", f"    {marked}\n    {call}")] if marked is not None else [])
+
+
+def test_items_of_an_argument_and_equal_sizes_are_marked_together():
+    text = "class Model:\n    def forward(self, batch, y):\n        return y\n\nout = model(data, target)\n"
+    source = source_of(text)
+    fix = Fix("mark", "", at(2), at(5), (Mark("batch['ids']", 1), Mark("L['y']", 0)))
+    (found,) = mark(source, source, fix)
+    assert "torch._dynamo.mark_dynamic(data['ids'], 1); torch._dynamo.mark_dynamic(target, 0)\nout = model" in found
+
+
+def test_a_number_is_passed_as_a_tensor():
+    text = "def step(x, lr):\n    return x * lr\n\nstep(x, 0.1 * epoch)\n"
+    source = source_of(text)
+    fix = Fix("rewrite", "pass a tensor", at(1), at(4), (Mark("lr", 0),))
+    assert list(as_tensor(source, source, fix)) == [text.replace("0.1 * epoch", "torch.tensor(0.1 * epoch)")]
+
+
+def test_files_that_are_no_python_are_left(tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text("def f(:\n")
+    finding = Finding("DX202", "", Location(str(file), 1, "f"), 0.0, (), "")
+    assert list(ways(Files({}, str(file)), finding, Fix("statement", SETTING))) == []
+    assert list(ways(Files({}, str(tmp_path / "gone.py")), finding, Fix("statement", SETTING))) == []
+    assert list(ways(Files({}, None), finding, Fix("statement", SETTING))) == []
+
+
+def test_the_text_of_an_earlier_fix_is_changed_further(tmp_path):
+    file = str(tmp_path / "program.py")
+    finding = Finding("DX202", "", Location(file, 1, "f"), 0.0, (), "")
+    (changed,) = ways(Files({file: "import torch\r\nx = 1\r\n"}, file), finding, Fix("statement", SETTING))
+    assert changed == {file: f"import torch\r\n\r\n{SETTING}\r\nx = 1\r\n"}

@@ -1,0 +1,110 @@
+"""The search for fixes with programs that are run: what is kept, what is rejected, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from textwrap import dedent
+
+import pytest
+
+from dynx.fix import Limits, Program, Search, first_run, report_of, search
+from dynx.fix._plan import Plan
+from dynx.records import Finding
+from dynx.records.fix import Fix
+
+PROGRAM = """
+    import sys, time
+    import torch
+
+    FACTOR = 2
+
+    @torch.compile(backend="eager")
+    def f(x):
+        y = x * FACTOR
+        print("inside")
+        return y + 1
+
+    total = f(torch.ones(3)).sum()
+    print(f"total {total.item():.3f} at {time.time() % 1:.9f}")
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("program") / "program.py"
+    path.write_text(dedent(PROGRAM).lstrip())
+    return Program(str(path))
+
+
+@pytest.fixture(scope="module")
+def base(program):
+    return first_run(program, Limits())
+
+
+def state_of(program, base, change, **limits):
+    """Return a search in which each fix is written by `change`, a pair of texts."""
+    with open(program.target) as opened:
+        text = opened.read()
+
+    def propose(plan: Plan, finding: Finding, fix: Fix) -> Iterator[Plan]:
+        if "config" in fix.code:
+            for old, new in change:
+                assert old in text
+                yield replace(plan, sources={program.target: text.replace(old, new)})
+
+    return Search(program, Limits(**limits), propose, base)
+
+
+def test_a_fix_that_removes_the_finding_is_kept_and_shown_as_a_diff(program, base):
+    without = '    print("inside")\n    return y + 1', '    return y + 1\n\nprint("inside")'
+    state = state_of(program, base, [without])
+    (trial,) = search(state)
+    assert trial.outcome == "kept", trial
+    assert (trial.before.graph_breaks, trial.after.graph_breaks, trial.same_output) == (1, 0, True)
+    report = report_of(state)
+    assert report.remaining == ()
+    assert '-    print("inside")' in report.diff
+    assert "1 numbers of the output vary" in report.notes[0]
+
+
+def test_advice_that_changes_results_is_rejected(program, base):
+    wrong = '    y = x * FACTOR\n    print("inside")', "    y = x * FACTOR + 1"
+    also_wrong = '    print("inside")\n    return y + 1', '    return y + 1.001\n\nprint("inside")'
+    state = state_of(program, base, [wrong, also_wrong])
+    first, second = search(state)
+    assert first.outcome == second.outcome == "other output"
+    assert "inside" in first.reason
+    assert "total 9.000" in second.reason
+    report = report_of(state)
+    assert report.diff == ""
+    assert [finding.rule for finding in report.remaining] == ["DX201"]
+
+
+def test_fixes_that_raise_or_never_end_are_rejected(program, base, monkeypatch):
+    monkeypatch.setattr("dynx.fix._search._LEAST", 1.0)
+    monkeypatch.setattr("dynx.fix._search._MARGIN", 1.5)
+    raises = '    print("inside")', "    raise ValueError('no')"
+    hangs = '    print("inside")', "    time.sleep(1000)"
+    state = state_of(program, base, [raises, hangs])
+    first, second = search(state)
+    assert (first.outcome, first.reason) == ("fails", "ValueError: no")
+    assert second.outcome == "takes too long"
+
+
+def test_nothing_is_tried_beyond_the_budget(program, base):
+    state = state_of(program, base, [('    print("inside")\n', "")], budget=base.seconds / 2)
+    assert list(search(state)) == []
+    assert state.is_out_of_budget
+    assert "not all fixes were tried" in report_of(state).notes[0]
+
+
+def test_values_are_compared_instead_of_the_output(program):
+    limits = {"values": ("total",)}
+    base = first_run(program, Limits(**limits))
+    assert base.values["total"].item() == 9.0
+    silent = '    print("inside")\n', ""
+    wrong = '    print("inside")\n    return y + 1', "    return y + 2"
+    (kept,) = search(state_of(program, base, [silent], **limits))
+    (rejected,) = search(state_of(program, base, [wrong], **limits))
+    assert (kept.outcome, rejected.outcome) == ("kept", "other output")
