@@ -137,7 +137,7 @@ smoke-%: .matrix/torch-%/.ready
 .matrix/torch-%/.ready: pyproject.toml $(READY)
 	$(BIN)/uv venv -q --allow-existing -p $(BIN)/python .matrix/torch-$*
 	VIRTUAL_ENV=.matrix/torch-$* $(BIN)/uv pip install -q torch==$* transformers==5.23.0 rich bytecode jinja2 \
-	  pytest==9.2.0 pytest-xdist hypothesis ipython setuptools
+	  pytest==9.2.0 pytest-xdist hypothesis ipython setuptools libcst
 	VIRTUAL_ENV=.matrix/torch-$* $(BIN)/uv pip install -q --no-deps -e .
 	touch $@
 

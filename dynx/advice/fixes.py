@@ -53,9 +53,8 @@ def _changed_size(cause: Cause) -> Iterator[Fix]:
         called = cause.called_from.own if cause.called_from is not None else None
         yield Fix("mark", mark_text(marks[0]), cause.recompiles[0].location, called, marks)
         more = tuple(dict.fromkeys((*marks, *cause.varying)))
-        if more != marks:
-            text = "; ".join(map(mark_text, more))
-            yield Fix("mark", text, cause.recompiles[0].location, called, more)
+        text = "; ".join(f"maybe_{mark_text(mark)}" for mark in more)  # raises nothing where code needs one size
+        yield Fix("mark", text, cause.recompiles[0].location, called, more)
     yield Fix("option", "dynamic=True")
     yield from _first_call(cause)
     yield from _isolated(cause)
@@ -83,11 +82,21 @@ def _value(cause: Cause) -> Iterator[Fix]:
         if cause.first.holder == "argument" and re.fullmatch(r"L\['\w+'\]|\w+", cause.first.source):
             called = cause.called_from.own if cause.called_from is not None else None
             yield Fix("rewrite", "pass a tensor", cause.recompiles[0].location, called, (Mark(cause.first.source, 0),))
+    yield from _attribute(cause)
     yield from _isolated(cause)
 
 
 def _instances(cause: Cause) -> Iterator[Fix]:
     yield from _isolated(cause)
+    yield from _attribute(cause)
+
+
+def _attribute(cause: Cause) -> Iterator[Fix]:
+    """Yield the fix for a number that an object of the program holds."""
+    name = spoken(cause.first.source)
+    library = cause.first.location.library if cause.first.location is not None else None
+    if "." in name and re.fullmatch(r"[\w.\[\]]+\.\w+", name) and re.match(r"-?\d", cause.first.expected or "") and not library:
+        yield Fix("rewrite", f"a tensor as {name}")
 
 
 def _isolated(cause: Cause) -> Iterator[Fix]:

@@ -60,6 +60,7 @@ class _Marks:
         self._file, self._line = Path(fix.location.file).name, fix.location.line
         self._function = fix.location.function.rpartition(".")[2]
         self._marks = fix.marks
+        self._is_required = not fix.code.startswith("maybe_")
 
     def __call__(self, code: CodeType, variables: Mapping[str, Any]) -> None:
         if (Path(code.co_filename).name, first_line(code)) != (self._file, self._line):
@@ -71,7 +72,7 @@ class _Marks:
         for mark in self._marks:
             tensor = value_of(mark, variables)
             if isinstance(tensor, Tensor) and mark.dim < tensor.dim():
-                mark_dynamic(tensor, mark.dim)
+                mark_dynamic(tensor, mark.dim, is_required=self._is_required)
 
 
 def value_of(mark: Mark, variables: Mapping[str, Any]) -> Any:

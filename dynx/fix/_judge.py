@@ -51,7 +51,7 @@ def judge(finding: Finding, fix: Fix, before: Result, after: Result, comparison:
     """Compare a run with a fix with the run before it; the trial is of another finding if the fix helps that one instead."""
     helped = _helped(finding, before, after)
     outcome, reason, same = _outcome(helped, before, after, comparison)
-    about = helped or finding
+    about = helped if helped is not None and outcome in ("kept", "leads to another") else finding
     new = None if after.was_stopped else events_of(after.run)
     return Trial(about.rule, about.title, about.location, fix, outcome, events_of(before.run), new, same, reason)
 
@@ -78,10 +78,26 @@ def _outcome(helped: Finding | None, before: Result, after: Result, comparison: 
         return "no effect", change, None
     if _weight(new) > _weight(old):
         return "costs more", change, None
+    if uncompiled := sorted(_compiled(before.run) - _compiled(after.run)):
+        return "costs more", f"{uncompiled[0][1]} is no longer compiled", None
     differs = output_difference(before, after, comparison)
     if differs is not None:
         return "other output", differs, False
+    if _weight(new) == _weight(old):
+        return "leads to another", "; ".join(each.title for each in new_findings(before, after)) or change, True
     return "kept", "", True
+
+
+def new_findings(before: Result, after: Result) -> list[Finding]:
+    """Return the findings of the later run that the earlier one does not have: what stood behind one that is gone."""
+    known = set(map(key_of, before.run.findings))
+    return [each for each in after.run.findings if key_of(each) not in known]
+
+
+def _compiled(run: Run) -> set[tuple[str, str]]:
+    """Return the functions of which something was compiled, by file and name."""
+    own = (each.location.own for each in run.compiles if each.outcome == "compiled")
+    return {(location.file, location.function) for location in own}
 
 
 def _occurrences(finding: Finding, run: Run) -> int:

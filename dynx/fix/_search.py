@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from dynx.fix._judge import Comparison, FindingKey, judge, key_of
+from dynx.fix._judge import Comparison, FindingKey, judge, key_of, new_findings
 from dynx.fix._output import Tolerance, varying_numbers
 from dynx.fix._plan import Plan
 from dynx.fix._program import Program, Result, run
@@ -28,6 +29,14 @@ class Limits:
     values: tuple[str, ...] = ()  # global variables that are compared, instead of the output
 
 
+class Lead(NamedTuple):
+    """A fix after which its finding is gone and another one is there, such as a further graph break."""
+
+    finding: Finding
+    fix: Fix
+    result: Result
+
+
 @dataclass
 class Search:
     """The state of a search: the run with all fixes that are kept, and all trials."""
@@ -42,8 +51,9 @@ class Search:
     runs: int = 1
     started: float = field(default_factory=time.monotonic)
     comparison: Comparison = field(init=False)
-    tried: dict[Fix, set[FindingKey]] = field(default_factory=dict)
+    tried: dict[tuple[Fix, str], set[FindingKey]] = field(default_factory=dict)
     has_repeated: bool = False  # the run without a further fix, to learn what varies
+    leads: list[Lead] = field(default_factory=list)
     is_out_of_budget: bool = False
 
     def __post_init__(self) -> None:
@@ -62,42 +72,84 @@ def first_run(program: Program, limits: Limits) -> Result:
 
 
 def search(state: Search) -> Iterator[Trial]:
-    """Try the fixes of all findings, the most expensive finding first; yield each trial when it has ended."""
-    while (candidate := _next(state)) is not None:
-        finding, fix = candidate
-        state.tried[fix] = set(map(key_of, state.base.run.findings))
-        for trial in _alternatives(state, finding, fix):
+    """Try the fixes of all findings, the most expensive finding first; yield each trial when it has ended.
+
+    Where no fix helps by itself, fixes that lead to another finding are tried together with those of that one.
+    """
+    while True:
+        if (candidate := _next(state)) is not None:
+            finding, fix = candidate
+            state.tried[_attempt(finding, fix)] = set(map(key_of, state.base.run.findings))
+            trials = _alternatives(state, finding, fix)
+        elif state.leads:
+            trials = _behind(state, state.leads.pop(0))
+        else:
+            return
+        for trial in trials:
             state.trials.append(trial)
             yield trial
-            if trial.is_kept or state.is_out_of_budget:
-                break
 
 
 def _next(state: Search) -> tuple[Finding, Fix] | None:
     """Return the next finding and fix to try; a fix is tried again only for a finding that was not there before."""
     if state.is_out_of_budget:
+        state.leads.clear()
         return None
     for finding in state.base.run.findings:
         for fix in finding.fixes:
-            if fix not in state.kept and key_of(finding) not in state.tried.get(fix, ()):
+            if fix not in state.kept and key_of(finding) not in state.tried.get(_attempt(finding, fix), ()):
                 return finding, fix
     return None
+
+
+def _attempt(finding: Finding, fix: Fix) -> tuple[Fix, str]:
+    """Return what makes a trial another one: an argument of torch.compile is added for one function."""
+    return fix, finding.location.own.function if fix.kind == "option" else ""
 
 
 def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
     """Try all ways to apply a fix until one is kept."""
     for plan in state.propose(state.base.plan, finding, fix):
-        if state.seconds_left < state.base.seconds:
-            state.is_out_of_budget = True
+        tried = _try(state, finding, fix, plan)
+        if tried is None:
             return
-        result = _run(state, plan)
-        trial = judge(finding, fix, state.base, result, state.comparison)
-        if trial.outcome == "other output" and _learn_what_varies(state):
-            trial = judge(finding, fix, state.base, result, state.comparison)
-        if trial.is_kept:
-            state.base = result
-            state.kept.append(fix)
+        trial, result = tried
+        if trial.outcome == "leads to another":
+            state.leads.append(Lead(finding, fix, result))
         yield trial
+        if trial.is_kept:
+            return
+
+
+def _behind(state: Search, lead: Lead) -> Iterator[Trial]:
+    """Try the fixes of findings that were behind another one, together with its fix, until a pair helps."""
+    for behind in new_findings(state.base, lead.result):
+        for second in behind.fixes:
+            both = replace(second, code=f"{lead.fix.code}; {second.code}")
+            for plan in state.propose(lead.result.plan, behind, second) if second != lead.fix else ():
+                tried = _try(state, lead.finding, both, plan)
+                if tried is None:
+                    return
+                yield tried[0]
+                if tried[0].is_kept:
+                    state.kept += [lead.fix, second]
+                    return
+
+
+def _try(state: Search, finding: Finding, fix: Fix, plan: Plan) -> tuple[Trial, Result] | None:
+    """Run the program with a plan and judge it; None if the budget is spent. A plan that helps is the next one to build on."""
+    if state.seconds_left < state.base.seconds:
+        state.is_out_of_budget = True
+        return None
+    result = _run(state, plan)
+    trial = judge(finding, fix, state.base, result, state.comparison)
+    if trial.outcome == "other output" and _learn_what_varies(state):
+        trial = judge(finding, fix, state.base, result, state.comparison)
+    if trial.is_kept:
+        state.base = result
+        state.kept.append(fix)
+        state.leads.clear()  # they were found without this fix
+    return trial, result
 
 
 def _run(state: Search, plan: Plan) -> Result:

@@ -9,7 +9,9 @@ from dynx.records.fix import Fix
 from dynx.records.location import Location
 from dynx.records.record import Record
 
-Outcome = Literal["kept", "no effect", "costs more", "other output", "fails", "takes too long", "not applicable"]
+Outcome = Literal[
+    "kept", "no effect", "costs more", "leads to another", "other output", "fails", "takes too long", "not applicable"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Events(Record):
     seconds: float  # of compiling
 
     def __str__(self) -> str:
-        parts = (f"{count} {name}" for name, count in self._counts() if count)
+        parts = (f"{count} {name.removesuffix('s') if count == 1 else name}" for name, count in self._counts() if count)
         return ", ".join(parts) or "nothing to fix"
 
     def to(self, after: Events) -> str:

@@ -49,7 +49,7 @@ def test_fixes_are_printed_as_a_diff_and_written_by_apply_alone(tmp_path):
     assert found.returncode == 0, found.stderr
     assert program.read_text() == before
     assert "runs program.py once as it is, then again for each fix" in found.stderr
-    assert "2 fixes of program.py: recompiles 1 → 0, graph breaks 1 → 0" in found.stdout, found.stdout
+    assert "2 fixes: recompiles 1 → 0, graph breaks 1 → 0" in found.stdout, found.stdout
     diff = found.stdout[found.stdout.index("--- a/program.py") :]
     assert f"+{SETTINGS}" in diff
     subprocess.run(["patch", "-s", "-p1"], cwd=tmp_path, input=diff, text=True, check=True)

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from dynx.fix._rewrites import Files, ways
+from dynx.fix._rewrites import Files, attribute, ways
 from dynx.fix._rewrites.arguments import as_tensor, mark
 from dynx.fix._rewrites.branch import where
 from dynx.fix._rewrites.eager_only import eager_only
@@ -179,7 +179,6 @@ def at(line: int) -> Location:
     [
         ("y = step(batch, 1)", "torch._dynamo.mark_dynamic(batch, 0)"),
         ("y = step(mode=1, x=batch.images)", "torch._dynamo.mark_dynamic(batch.images, 0)"),
-        ("y = step(make(batch), 1)", None),
         ("y = step(*batch)", None),
     ],
 )
@@ -197,7 +196,29 @@ def test_items_of_an_argument_and_equal_sizes_are_marked_together():
     source = source_of(text)
     fix = Fix("mark", "", at(2), at(5), (Mark("batch['ids']", 1), Mark("L['y']", 0)))
     (found,) = mark(source, source, fix)
-    assert "torch._dynamo.mark_dynamic(data['ids'], 1); torch._dynamo.mark_dynamic(target, 0)\nout = model" in found
+    assert "torch._dynamo.mark_dynamic(data['ids'], 1)\ntorch._dynamo.mark_dynamic(target, 0)\nout = model" in found
+
+
+def test_an_argument_that_is_computed_gets_a_name_first():
+    text = "def step(x):\n    return x\n\n\ndef main():\n    # one\n    print(step(make(3)))\n"
+    source = source_of(text)
+    fix = Fix("mark", "maybe_mark_dynamic(x, 0)", Location("program.py", 1, "step"), at(7), (Mark("x", 0),))
+    (found,) = mark(source, source, fix)
+    lines = "    x = make(3)\n    torch._dynamo.maybe_mark_dynamic(x, 0)\n    print(step(x))\n"
+    assert found == text.replace("    print(step(make(3)))\n", lines)
+
+
+def test_a_number_that_an_object_holds_becomes_a_tensor():
+    text = "class A:\n    def __init__(self, s):\n        self.step = 0  # calls\n        self.scale: float = s\n        self.n = 1\n"
+    assert list(attribute.as_tensor(source_of(text), "step")) == [text.replace("= 0", "= torch.tensor(0)")]
+    assert list(attribute.as_tensor(source_of(text), "scale")) == [text.replace("= s\n", "= torch.as_tensor(s)\n")]
+    assert list(attribute.as_tensor(source_of(text), "gone")) == []
+
+
+def test_a_condition_is_no_longer_converted_to_a_number():
+    text = "def f(x):\n    return x if float(x.sum()) > 0 and x.max().item() else -x\n"
+    (found,) = where(source_of(text), 2)
+    assert found == "def f(x):\n    return torch.where(x.sum() > 0 and x.max(), x, -x)\n"
 
 
 def test_a_number_is_passed_as_a_tensor():

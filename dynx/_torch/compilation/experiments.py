@@ -28,11 +28,12 @@ def before_tracing(act: Callable[[CodeType, Mapping[str, Any]], None], on_error:
     return subscribe(hook_point("compile"), before, on_error=on_error)
 
 
-def mark_dynamic(tensor: Any, dim: int) -> None:
-    """Mark a dimension of a tensor as dynamic, as a program does with `torch._dynamo.mark_dynamic`."""
+def mark_dynamic(tensor: Any, dim: int, *, is_required: bool) -> None:
+    """Mark a dimension of a tensor as dynamic, as a program does with `mark_dynamic`, or `maybe_mark_dynamic`."""
     import torch
 
-    torch._dynamo.mark_dynamic(tensor, dim)
+    mark = torch._dynamo.mark_dynamic if is_required else torch._dynamo.maybe_mark_dynamic
+    mark(tensor, dim)
 
 
 def with_arguments(arguments: Mapping[str, Any]) -> Wrapping:

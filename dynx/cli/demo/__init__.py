@@ -1,4 +1,4 @@
-"""`dynx demo`: `dynx run` on a small program with common mistakes."""
+"""`dynx demo`: `dynx run --try` on a small program with common mistakes."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def add_to(commands: Subparsers) -> None:
 
 def act(arguments: argparse.Namespace) -> Callable[[], int]:
     program = Path(__file__).with_name("demo_program.py")
-    print(f"$ dynx run {program.name}      # a GPT-like model with common mistakes; downloads nothing\n", flush=True)
+    print(f"$ dynx run --try {program.name}      # a GPT-like model with common mistakes; downloads nothing\n", flush=True)
     options = {"full": False, "top": None, "detail": "normal", "post_mortem": False, "pgo": None, "option": ""}
+    options |= {"trial": None, "tries": True}
     return run.act(argparse.Namespace(target=str(program), rest=[], out=run.DEFAULT, **options))

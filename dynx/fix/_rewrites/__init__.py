@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dynx.fix._rewrites import arguments, branch, eager_only, option, statement
+from dynx.fix._rewrites import arguments, attribute, branch, eager_only, option, statement
 from dynx.fix._rewrites.source import Source, parse
 from dynx.records import Finding
 from dynx.records.fix import Fix
@@ -62,6 +62,11 @@ def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]
             write = arguments.mark if fix.kind == "mark" else arguments.as_tensor
             for text in write(source, definition, fix):
                 yield fix.called_from.file, text
+    elif fix.code.startswith("a tensor as "):
+        for file in dict.fromkeys(filter(None, (place.file, files.main))):
+            if (source := files.parse(file)) is not None:
+                for text in attribute.as_tensor(source, fix.code.rpartition(".")[2]):
+                    yield file, text
     elif fix.kind == "rewrite" and fix.location is not None and (source := files.parse(fix.location.file)) is not None:
         write_at = branch.where if fix.code.startswith("torch.where") else eager_only.eager_only
         for text in write_at(source, fix.location.line):

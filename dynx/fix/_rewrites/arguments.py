@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
-from dynx.fix._rewrites.source import Source, before, code_of, statement
+from dynx.fix._rewrites.source import Source, code_of
 from dynx.records.fix import Fix, Mark
 
 
 def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
     """Yield the text of a file with `mark_dynamic` before the call of a function.
 
+    An argument that is no name, attribute or item is given a name first.
+
     Args:
         source: The file with the call.
         definition: The file with the function.
         fix: The fix, with the lines of both.
     """
+    function = "torch._dynamo.maybe_mark_dynamic" if fix.code.startswith("maybe_") else "torch._dynamo.mark_dynamic"
     for call in _calls(source, fix):
-        marks = [_mark_of(call, definition, fix, each) for each in fix.marks]
         found = source.statement_of(call)
-        if found is None or marks[0] is None or isinstance(found, (cst.While, cst.FunctionDef, cst.ClassDef)):
+        if found is None or isinstance(found, (cst.While, cst.FunctionDef, cst.ClassDef)):
             continue
         if isinstance(source.parent(found), cst.If):
             continue  # an `elif`
-        lines = statement("; ".join(f"torch._dynamo.mark_dynamic({each})" for each in dict.fromkeys(filter(None, marks))))
-        yield before(source, found, lines)
+        named: dict[cst.CSTNode, cst.CSTNode] = {}
+        for node, name in _names(source, call, definition, fix):
+            named[node] = name
+        lines = [f"{code_of(name)} = {code_of(node)}" for node, name in named.items()]
+        marks = [_mark_of(call, definition, fix, each, named) for each in fix.marks]
+        if marks[0] is None:
+            continue
+        lines += [f"{function}({each})" for each in dict.fromkeys(filter(None, marks))]
+        yield source.inserted(found, lines, named)
 
 
 def as_tensor(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
@@ -49,14 +58,22 @@ def _calls(source: Source, fix: Fix) -> list[cst.Call]:
     return of_that_name or calls
 
 
-def _mark_of(call: cst.Call, definition: Source, fix: Fix, each: Mark) -> str | None:
+def _names(source: Source, call: cst.Call, definition: Source, fix: Fix) -> Iterator[tuple[cst.BaseExpression, cst.Name]]:
+    """Yield the arguments that have to be marked and cannot be evaluated twice, each with a name for it."""
+    for parameter in dict.fromkeys(_name(each.source) for each in fix.marks):
+        argument = _argument(call, definition, fix, parameter)
+        if argument is not None and not _is_simple(argument.value):
+            yield argument.value, cst.Name(source.free_name(parameter, call))
+
+
+def _mark_of(call: cst.Call, definition: Source, fix: Fix, each: Mark, named: Mapping[cst.CSTNode, cst.CSTNode]) -> str | None:
     """Return the arguments of `mark_dynamic` for a tensor in the words of the caller: `batch["ids"], 1`."""
     name = _name(each.source)
     argument = _argument(call, definition, fix, name)
-    if argument is None or not _is_simple(argument.value):
+    if argument is None:
         return None
     rest = each.source.removeprefix(f"L['{name}']").removeprefix(name)
-    return f"{code_of(argument.value)}{rest}, {each.dim}"
+    return f"{code_of(named.get(argument.value, argument.value))}{rest}, {each.dim}"
 
 
 def _name(source: str) -> str:

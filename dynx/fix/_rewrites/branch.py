@@ -28,21 +28,31 @@ def _where(test: cst.BaseExpression, yes: str, no: str) -> str:
 def _condition(test: cst.BaseExpression) -> str:
     """Return a condition as an expression of tensors."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        return f"torch.logical_not({code_of(test.expression)})"
-    return code_of(test)
+        return f"torch.logical_not({_tensor(test.expression)})"
+    return _tensor(test)
 
 
-def _free(source: Source, name: str) -> str:
-    """Return a name that the file does not use."""
-    used = {node.value for node in source.nodes(cst.Name)}
-    return next(each for each in (name, *(f"{name}_{number}" for number in range(2, 99))) if each not in used)
+def _tensor(test: cst.BaseExpression) -> str:
+    """Return an expression without conversions to a Python number, such as `.item()`."""
+    converted = test.visit(_WithoutConversions())
+    assert isinstance(converted, cst.BaseExpression)
+    return code_of(converted)
+
+
+class _WithoutConversions(cst.CSTTransformer):
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802 - of libcst
+        function, args = updated_node.func, updated_node.args
+        if isinstance(function, cst.Attribute) and function.attr.value == "item" and not args:
+            return function.value
+        is_conversion = isinstance(function, cst.Name) and function.value in ("bool", "float", "int") and len(args) == 1
+        return args[0].value if is_conversion else updated_node
 
 
 def _turned(test: cst.BaseExpression, yes: str, no: str) -> tuple[str, str, str]:
     """Return the condition without `not`, and both sides in its order."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        return code_of(test.expression), no, yes
-    return code_of(test), yes, no
+        return _tensor(test.expression), no, yes
+    return _tensor(test), yes, no
 
 
 def _statement(source: Source, found: cst.If) -> Iterator[str]:
@@ -73,7 +83,7 @@ def _return(source: Source, test: cst.BaseExpression, yes: cst.BaseExpression, n
     both = [_items(yes), _items(no)]
     if both[0] is None or both[1] is None or len(both[0]) != len(both[1]):
         return [f"return {_where(test, code_of(yes), code_of(no))}"]
-    condition, first, second = _free(source, "condition"), both[0], both[1]
+    condition, first, second = source.free_name("condition"), both[0], both[1]
     items = (a if a == b else f"torch.where({condition}, {a}, {b})" for a, b in zip(first, second, strict=True))
     return [f"{condition} = {_condition(test)}", f"return {', '.join(items)}"]
 
@@ -99,7 +109,7 @@ def _early(source: Source, parent: Any, found: cst.If, value: cst.BaseExpression
         at = body.index(found)
         yield source.replaced(parent, parent.with_changes(body=[*body[:at], *lines, *body[at + 1 :]]))
         return
-    condition, early = _free(source, "condition"), _free(source, "early")
+    condition, early = source.free_name("condition"), source.free_name("early")
     kept = _with_comment(found, [f"{condition} = {_condition(found.test)}", f"{early} = {code_of(value)}"])
     ends = statement(f"return torch.where({condition}, {early}, {code_of(last)})").with_changes(
         leading_lines=rest[-1].leading_lines
@@ -136,7 +146,7 @@ def _assignments(source: Source, test: cst.BaseExpression, yes: list[Any], no: l
     if len(names) == 1:
         (name,) = names
         return [f"{name} = {_where(test, first.get(name, name), second.get(name, name))}"]
-    condition = _free(source, "condition")
+    condition = source.free_name("condition")
     lines = [f"{condition} = {_condition(test)}"]
     return lines + [f"{name} = torch.where({condition}, {first.get(name, name)}, {second.get(name, name)})" for name in names]
 

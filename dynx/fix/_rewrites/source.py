@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -65,6 +65,23 @@ class Source:
         """Return the text of the file with one node replaced."""
         return self.module.visit(_Replace({id(old): new})).code
 
+    def inserted(self, node: Any, lines: Sequence[str], changes: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
+        """Return the text of the file with statements inserted before another one, in which some nodes are replaced.
+
+        The comment and blank lines in front of it move up.
+        """
+        changed = node.visit(_Replace({id(old): new for old, new in changes.items()}))
+        first, *more = map(statement, lines)
+        first = first.with_changes(leading_lines=node.leading_lines)
+        return self.replaced(node, cst.FlattenSentinel([first, *more, changed.with_changes(leading_lines=())]))
+
+    def free_name(self, name: str, near: cst.CSTNode | None = None) -> str:
+        """Return a name that the function around a node does not use, or the whole file."""
+        function = next((each for each in self.parents(near) if isinstance(each, cst.FunctionDef)), None) if near else None
+        inside = function if function is not None else self.module
+        used = {node.value for node in self.nodes(cst.Name) if inside in self.parents(node)}
+        return next(each for each in (name, *(f"{name}_{number}" for number in range(2, 999))) if each not in used)
+
     def replaced_all(self, changes: dict[cst.CSTNode, cst.CSTNode]) -> str:
         """Return the text of the file with several nodes replaced, none of which contains another."""
         return self.module.visit(_Replace({id(old): new for old, new in changes.items()})).code
@@ -98,10 +115,3 @@ def statement(code: str) -> cst.SimpleStatementLine:
 def code_of(node: cst.CSTNode) -> str:
     """Return the source text of a node."""
     return cst.Module([]).code_for_node(node)
-
-
-def before(source: Source, node: Any, new: cst.BaseStatement) -> str:
-    """Return the text of a file with a statement inserted before another one, whose comment and blank lines move up."""
-    lines = node.leading_lines if hasattr(node, "leading_lines") else ()
-    moved = new.with_changes(leading_lines=lines)
-    return source.replaced(node, cst.FlattenSentinel([moved, node.with_changes(leading_lines=())]))

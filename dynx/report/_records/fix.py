@@ -15,10 +15,11 @@ _WORDS = {True: "yes", False: "no", None: ""}
 def of_fixes(report: FixReport) -> Iterator[Block]:
     """Yield what was tried, with the cost before and after each, and what is left."""
     kept = sum(trial.is_kept for trial in report.trials)
-    title = f"{words.plural(kept, 'fix', 'fixes')} of {report.command}: {report.before.to(report.after)}"
-    columns = ("finding", "tried", "before → after", "#compiling", "same output")
-    runs = f"{words.plural(report.runs, 'run')} in {words.seconds(report.seconds)}"
-    yield Block(title, runs, columns, [_row(trial) for trial in report.trials], report.notes)
+    runs = f"{words.plural(report.runs, 'run')} of {report.command} in {words.seconds(report.seconds)}"
+    columns = ("finding", "where", "tried", "before → after", "#compiling", "same output")
+    rows = [_row(trial) for trial in report.trials]
+    title = f"{words.plural(kept, 'fix', 'fixes')}: {report.before.to(report.after)}"
+    yield Block(title, "", columns, rows, (runs, *report.notes))
     if report.remaining:
         rows = [(each.rule, words.place(each.location), each.title, each.advice) for each in report.remaining]
         yield Block("left", words.plural(len(rows), "finding"), ("", "where", "what happened", "do this"), rows)
@@ -31,4 +32,4 @@ def _row(trial: Trial) -> tuple[str, ...]:
         result = before.to(after)
     else:
         result = f"{trial.outcome}: {trial.reason}" if trial.reason and trial.outcome != "no effect" else trial.outcome
-    return f"{trial.rule} {words.place(trial.location)}", trial.fix.code, result, seconds, _WORDS[trial.same_output]
+    return trial.rule, words.place(trial.location), trial.fix.code, result, seconds, _WORDS[trial.same_output]

@@ -1,0 +1,24 @@
+"""Keep a number that an object holds in a tensor instead: `self.scale = torch.tensor(1.0)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from dynx.fix._rewrites.source import Source, code_of
+
+_NUMBERS = (cst.Integer, cst.Float)
+
+
+def as_tensor(source: Source, name: str) -> Iterator[str]:
+    """Yield the text of a file in which all assignments to attributes of a name assign tensors."""
+    changes: dict[cst.CSTNode, cst.CSTNode] = {}
+    for node in (*source.nodes(cst.Assign), *source.nodes(cst.AnnAssign)):
+        targets = [each.target for each in node.targets] if isinstance(node, cst.Assign) else [node.target]
+        is_named = any(isinstance(target, cst.Attribute) and target.attr.value == name for target in targets)
+        if is_named and node.value is not None and not code_of(node.value).startswith(("torch.", "nn.")):
+            function = "torch.tensor" if isinstance(node.value, _NUMBERS) else "torch.as_tensor"
+            changes[node.value] = cst.Call(cst.parse_expression(function), [cst.Arg(node.value)])
+    if changes:
+        yield source.replaced_all(changes)
