@@ -39,7 +39,9 @@ EXPORTED = {
         SourceProfile Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard Trial
         TriedRule Trouble Verdict
     """,
-    "dynx.fix": "Limits Program Result Search Tolerance events_of experiments first_run report_of rewritten search",
+    "dynx.fix": """
+        Limits Program Result Search Tolerance events_of experiments first_run report_of rewritten search snapshot written
+    """,
     "dynx.report": """
         dot html perfetto post_mortem post_mortem_html processes record record_html terminal timeline timeline_html
     """,

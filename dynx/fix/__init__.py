@@ -8,6 +8,7 @@ from dynx.fix._program import Program, Result
 from dynx.fix._propose import experiments, rewritten
 from dynx.fix._report import report_of
 from dynx.fix._search import Limits, Search, first_run, search
+from dynx.fix._written_files import snapshot, written
 
 __all__ = [
     "Limits",
@@ -21,4 +22,6 @@ __all__ = [
     "report_of",
     "rewritten",
     "search",
+    "snapshot",
+    "written",
 ]

@@ -20,6 +20,7 @@ from dynx.errors import DynxError, DynxWarning
 from dynx.fix._plan import Plan, values_file
 from dynx.records import Run
 
+_MOST = 1 << 26  # bytes of output that are compared
 _LAST_LINES = 40  # of stderr, of a program that fails
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Violation|Exit|Interrupt|Unsupported|Failed|Warning)\b")
 
@@ -94,7 +95,8 @@ def _wait(process: subprocess.Popen[bytes], timeout: float) -> int | None:
 
 
 def _text(path: Path) -> str:
-    return path.read_bytes().decode(errors="replace")
+    with path.open("rb") as opened:
+        return opened.read(_MOST).decode(errors="replace")
 
 
 def _load(path: Path) -> Run:

@@ -26,11 +26,14 @@ def experiments(plan: Plan, finding: Finding, fix: Fix) -> Iterator[Plan]:
 def rewritten(program: Program) -> Propose:
     """Return a function that yields a plan for each way to write a fix into the files of a program.
 
-    Raises UsageError if libcst, the extra `fix`, is not installed.
+    For a program without a file, such as code of `-c`, it yields the plans of `experiments`. Raises UsageError if libcst, the
+    extra `fix`, is not installed.
     """
     if importlib.util.find_spec("libcst") is None:
         raise UsageError("dynx fix needs libcst, which changes files and keeps their formatting\n  pip install 'dynx[fix]'")
     main = main_file(program)
+    if main is None:
+        return experiments
 
     def propose(plan: Plan, finding: Finding, fix: Fix) -> Iterator[Plan]:
         from dynx.fix._rewrites import Files, ways

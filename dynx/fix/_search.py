@@ -142,6 +142,9 @@ def _try(state: Search, finding: Finding, fix: Fix, plan: Plan) -> tuple[Trial, 
         state.is_out_of_budget = True
         return None
     result = _run(state, plan)
+    if result.was_stopped and state.seconds_left <= 0:
+        state.is_out_of_budget = True
+        return None
     trial = judge(finding, fix, state.base, result, state.comparison)
     if trial.outcome == "other output" and _learn_what_varies(state):
         trial = judge(finding, fix, state.base, result, state.comparison)

@@ -38,6 +38,6 @@ def snapshot(program: Program) -> Mapping[str, State]:
     return found
 
 
-def changed(before: Mapping[str, State], after: Mapping[str, State]) -> tuple[str, ...]:
+def written(before: Mapping[str, State], after: Mapping[str, State]) -> tuple[str, ...]:
     """Return the files that are new, gone or written between two snapshots."""
     return tuple(sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path)))

@@ -196,4 +196,4 @@ def test_advice_that_failed_its_trial_is_no_longer_advised(tmp_path):
 def test_try_needs_a_program_that_can_run_again(tmp_path):
     found = dynx(tmp_path, "run", "--try", "-")
     assert found.returncode == 2
-    assert "standard input does not allow" in found.stderr
+    assert "needs a program that can run again" in found.stderr

@@ -209,7 +209,7 @@ def test_an_argument_that_is_computed_gets_a_name_first():
 
 
 def test_a_number_that_an_object_holds_becomes_a_tensor():
-    text = "class A:\n    def __init__(self, s):\n        self.step = 0  # calls\n        self.scale: float = s\n        self.n = 1\n"
+    text = "class A:\n    def __init__(self, s):\n        self.step = 0  # calls\n        self.scale: float = s\n"
     assert list(attribute.as_tensor(source_of(text), "step")) == [text.replace("= 0", "= torch.tensor(0)")]
     assert list(attribute.as_tensor(source_of(text), "scale")) == [text.replace("= s\n", "= torch.as_tensor(s)\n")]
     assert list(attribute.as_tensor(source_of(text), "gone")) == []

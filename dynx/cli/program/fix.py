@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from dynx.errors import UsageError
 
 if TYPE_CHECKING:
     from dynx.cli.command import Subparsers
-    from dynx.fix import Search
+    from dynx.fix import Program, Search
     from dynx.records.fix_report import FixReport
     from dynx.records.trial import Trial
 
@@ -82,31 +83,46 @@ def _tolerance(text: str) -> float:
 
 
 def act(arguments: argparse.Namespace) -> int:
-    from dynx.fix import Limits, Program, Search, Tolerance, first_run, report_of, rewritten, search
-    from dynx.fix import _written_files as written
+    from dynx.fix import Limits, Search, Tolerance, first_run, report_of, rewritten, search, snapshot, written
 
-    if arguments.target is None or arguments.target == "-":
-        raise UsageError("dynx fix needs a program that can run again: a script, -m module or -c code")
-    if not arguments.option and not os.path.exists(arguments.target):
-        raise UsageError(f"the file {arguments.target} does not exist\n  for example: dynx fix train.py")
-    target = Program(arguments.target, tuple(arguments.rest), arguments.option)
+    target = program_of(arguments, "dynx fix")
     limits = Limits(arguments.budget, Tolerance(arguments.tolerance), tuple(arguments.result))
     propose = rewritten(target)
     say = _say if not arguments.json else lambda text: None
     say(f"runs {target} once as it is, then again for each fix, for {arguments.budget:.0f} s at most")
-    files = written.snapshot(target)
+    files, started = snapshot(target), time.monotonic()
     base = first_run(target, limits)
-    new = written.changed(files, written.snapshot(target))
+    new = written(files, snapshot(target))
     _check(base, new, arguments)
-    state = Search(target, limits, propose, base)
+    state = Search(target, limits, propose, base, started=started)
     say(f"as it is: {_events(state)}; {len(base.run.findings)} findings, in {base.seconds:.0f} s")
-    for trial in search(state):
-        say(_line(trial))
-    report = report_of(state, _notes(base, new))
+    notes = _notes(base, new)
+    try:
+        for trial in search(state):
+            say(_line(trial))
+    except KeyboardInterrupt:
+        notes = (*notes, "interrupted: not all fixes were tried")
+    report = report_of(state, notes)
     _print(report, as_json=arguments.json)
     if arguments.apply and report.diff:
         _apply(state, force=arguments.force)
     return 1 if report.remaining else 0
+
+
+def program_of(arguments: argparse.Namespace, command: str) -> Program:
+    """Return the program that a command has to run again. Raises UsageError for one that cannot."""
+    from dynx.fix import Program
+    from dynx.records.rank import rank_in_environment
+
+    if arguments.target in (None, "-"):
+        raise UsageError(f"{command} needs a program that can run again: a script, -m module or -c code")
+    if rank_in_environment() is not None:
+        raise UsageError(
+            f"{command} runs the program again, which one rank of a distributed job cannot\n  run it in one process"
+        )
+    if not arguments.option and not os.path.exists(arguments.target):
+        raise UsageError(f"the file {arguments.target} does not exist\n  for example: {command} train.py")
+    return Program(arguments.target, tuple(arguments.rest), arguments.option)
 
 
 def _say(text: str) -> None:

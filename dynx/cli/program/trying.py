@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynx.errors import UsageError
+from dynx.cli.program.fix import program_of
 
 if TYPE_CHECKING:
     from dynx.fix import Program
@@ -34,15 +35,10 @@ def trials_of(arguments: argparse.Namespace) -> Callable[[Run, Path | None], Run
 
     Raises UsageError for a program that cannot run again, such as one on standard input.
     """
-    from dynx.fix import Program
-
-    if arguments.target == "-":
-        raise UsageError("--try runs the program again, which standard input does not allow\n  write it to a file")
-    program = Program(arguments.target, tuple(arguments.rest), arguments.option)
+    program = program_of(arguments, "dynx run --try")
 
     def add(run: Run, saved: Path | None) -> Run:
-        found = [finding for finding in run.findings if any(fix.kind != "rewrite" for fix in finding.fixes)]
-        if not found:
+        if not any(fix.kind != "rewrite" for finding in run.findings for fix in finding.fixes):
             return run
         print(f"\ndynx: runs {program} again to try the advice, for {BUDGET:.0f} s at most", file=sys.stderr, flush=True)
         tried = replace(run, events=(*run.events, *_trials(program)))
@@ -56,10 +52,15 @@ def trials_of(arguments: argparse.Namespace) -> Callable[[Run, Path | None], Run
 def _trials(program: Program) -> list[Record]:
     from dynx.fix import Limits, Search, experiments, first_run, search
 
-    limits = Limits(BUDGET)
-    base = first_run(program, limits)
-    if base.was_stopped:
-        print(f"dynx: it did not end within {BUDGET:.0f} s: nothing was tried", file=sys.stderr)
-        return []
-    state = Search(program, limits, experiments, base)
-    return list(search(state))
+    limits, started = Limits(BUDGET), time.monotonic()
+    trials: list[Record] = []
+    try:
+        base = first_run(program, limits)
+        if base.was_stopped:
+            print(f"dynx: it did not end within {BUDGET:.0f} s: nothing was tried", file=sys.stderr)
+            return []
+        for trial in search(Search(program, limits, experiments, base, started=started)):
+            trials.append(trial)
+    except KeyboardInterrupt:
+        print("dynx: interrupted: not all advice was tried", file=sys.stderr)
+    return trials
