@@ -1,4 +1,4 @@
-"""The cost of the tools of `dynx.comptime` while torch traces a transformer of 4 layers.
+"""The cost of the tools of `dynx.comptime` while torch traces a transformer of 12 layers.
 
 Two models are traced: a decoder in plain PyTorch, and GPT-2 of the transformers library, where more than half of the traced
 instructions read its configuration, which torch traces quickly, so that the cost for each instruction weighs more.
@@ -24,7 +24,7 @@ from dynx.comptime import post_mortem, probe, timeline
 from dynx.comptime._debug_session import Session
 
 
-LAYERS = 4  # a trace of more takes longer, while its cost for each instruction is the same
+LAYERS = 12  # with fewer, what a tool looks up once for each function weighs more than in a real model
 
 
 def never_reached():

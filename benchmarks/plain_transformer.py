@@ -27,7 +27,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    def __init__(self, layers: int = 4, width: int = 64, words: int = 128) -> None:
+    def __init__(self, layers: int = 12, width: int = 64, words: int = 128) -> None:
         super().__init__()
         self.words, self.places = nn.Embedding(words, width), nn.Embedding(64, width)
         self.blocks = nn.ModuleList(Block(width, 2) for _ in range(layers))

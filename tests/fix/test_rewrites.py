@@ -9,6 +9,7 @@ import pytest
 from dynx.fix._rewrites import Files, attribute, ways
 from dynx.fix._rewrites.arguments import as_tensor, mark
 from dynx.fix._rewrites.branch import where
+from dynx.fix._rewrites.check import check
 from dynx.fix._rewrites.eager_only import eager_only
 from dynx.fix._rewrites.option import add
 from dynx.fix._rewrites.source import parse
@@ -154,6 +155,35 @@ def test_a_branch_becomes_torch_where(name):
     before, after = BRANCHES[name]
     line = next(number for number, text in enumerate(before.splitlines(), 1) if "x.sum()" in text or "x.any()" in text)
     assert list(where(source_of(before), line)) == ([after] if after is not None else [])
+
+
+CHECKS = {
+    "an if that raises": (
+        "def f(x):\n    # positive\n    if (x < 0).any():\n        raise ValueError('negative')\n    return x\n",
+        "def f(x):\n    # positive\n    torch._assert_async(torch.logical_not((x < 0).any()), 'negative')\n    return x\n",
+    ),
+    "a negated condition and values in the message": (
+        "def f(x):\n    if not (x < 0).any():\n        raise ValueError(f'{x} is not negative')\n    return x\n",
+        "def f(x):\n    torch._assert_async((x < 0).any(), '… is not negative')\n    return x\n",
+    ),
+    "an assert": (
+        "def f(x):\n    assert (x < 0).any().item(), 'negative'\n    return x\n",
+        "def f(x):\n    torch._assert_async((x < 0).any(), 'negative')\n    return x\n",
+    ),
+    "an if that warns": (
+        "def f(x):\n    if (x < 0).any():\n        warnings.warn('negative')\n    return x\n",
+        "def f(x):\n    if not torch.compiler.is_compiling() and ((x < 0).any()):\n        warnings.warn('negative')\n"
+        "    return x\n",
+    ),
+    "an if that computes": ("def f(x):\n    if (x < 0).any():\n        x = -x\n    return x\n", None),
+}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_a_check_needs_no_branch(name):
+    before, after = CHECKS[name]
+    line = next(number for number, text in enumerate(before.splitlines(), 1) if "x < 0" in text)
+    assert list(check(source_of(before), line)) == ([after] if after is not None else [])
 
 
 def test_names_that_the_file_uses_are_left_alone():

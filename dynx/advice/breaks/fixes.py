@@ -35,6 +35,7 @@ def _number(graph_break: GraphBreak) -> Iterator[Fix]:
 
 def _branch(graph_break: GraphBreak) -> Iterator[Fix]:
     yield Fix("rewrite", "torch.where instead of if", graph_break.location.own)
+    yield Fix("rewrite", "torch._assert_async instead of if", graph_break.location.own)
 
 
 def _size(graph_break: GraphBreak) -> Iterator[Fix]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dynx.fix._rewrites import arguments, attribute, branch, eager_only, option, statement
+from dynx.fix._rewrites import arguments, attribute, branch, check, eager_only, option, statement
 from dynx.fix._rewrites.source import Source, parse
 from dynx.records import Finding
 from dynx.records.fix import Fix
@@ -68,6 +68,12 @@ def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]
                 for text in attribute.as_tensor(source, fix.code.rpartition(".")[2]):
                     yield file, text
     elif fix.kind == "rewrite" and fix.location is not None and (source := files.parse(fix.location.file)) is not None:
-        write_at = branch.where if fix.code.startswith("torch.where") else eager_only.eager_only
-        for text in write_at(source, fix.location.line):
+        for text in _AT_LINE[fix.code](source, fix.location.line):
             yield fix.location.file, text
+
+
+_AT_LINE = {
+    "torch.where instead of if": branch.where,
+    "torch._assert_async instead of if": check.check,
+    "only in eager code": eager_only.eager_only,
+}

@@ -25,11 +25,18 @@ def _where(test: cst.BaseExpression, yes: str, no: str) -> str:
     return f"torch.where({condition}, {yes}, {no})"
 
 
-def _condition(test: cst.BaseExpression) -> str:
+def condition_of(test: cst.BaseExpression) -> str:
     """Return a condition as an expression of tensors."""
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         return f"torch.logical_not({_tensor(test.expression)})"
     return _tensor(test)
+
+
+def negated(test: cst.BaseExpression) -> str:
+    """Return the opposite of a condition as an expression of tensors."""
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return _tensor(test.expression)
+    return f"torch.logical_not({_tensor(test)})"
 
 
 def _tensor(test: cst.BaseExpression) -> str:
@@ -85,7 +92,7 @@ def _return(source: Source, test: cst.BaseExpression, yes: cst.BaseExpression, n
         return [f"return {_where(test, code_of(yes), code_of(no))}"]
     condition, first, second = source.free_name("condition"), both[0], both[1]
     items = (a if a == b else f"torch.where({condition}, {a}, {b})" for a, b in zip(first, second, strict=True))
-    return [f"{condition} = {_condition(test)}", f"return {', '.join(items)}"]
+    return [f"{condition} = {condition_of(test)}", f"return {', '.join(items)}"]
 
 
 def _items(value: cst.BaseExpression) -> list[str] | None:
@@ -110,7 +117,7 @@ def _early(source: Source, parent: Any, found: cst.If, value: cst.BaseExpression
         yield source.replaced(parent, parent.with_changes(body=[*body[:at], *lines, *body[at + 1 :]]))
         return
     condition, early = source.free_name("condition"), source.free_name("early")
-    kept = _with_comment(found, [f"{condition} = {_condition(found.test)}", f"{early} = {code_of(value)}"])
+    kept = _with_comment(found, [f"{condition} = {condition_of(found.test)}", f"{early} = {code_of(value)}"])
     ends = statement(f"return torch.where({condition}, {early}, {code_of(last)})").with_changes(
         leading_lines=rest[-1].leading_lines
     )
@@ -147,7 +154,7 @@ def _assignments(source: Source, test: cst.BaseExpression, yes: list[Any], no: l
         (name,) = names
         return [f"{name} = {_where(test, first.get(name, name), second.get(name, name))}"]
     condition = source.free_name("condition")
-    lines = [f"{condition} = {_condition(test)}"]
+    lines = [f"{condition} = {condition_of(test)}"]
     return lines + [f"{name} = torch.where({condition}, {first.get(name, name)}, {second.get(name, name)})" for name in names]
 
 

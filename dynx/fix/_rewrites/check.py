@@ -1,0 +1,52 @@
+"""Check a tensor's value without a branch in Python: with `torch._assert_async`, or in eager code alone if it only warns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import libcst as cst
+
+from dynx.fix._rewrites.branch import condition_of, negated
+from dynx.fix._rewrites.source import Source, code_of, statement
+
+_WARNS = re.compile(r"(?:print|(?:\w+\.)*(?:warn|warning|info|debug|error|exception|critical|log))\(")
+
+
+def check(source: Source, line: int) -> Iterator[str]:
+    """Yield the text of a file in which the `if` at a line that only raises or warns, or the `assert`, needs no branch."""
+    for found in source.at_line(cst.If, line):
+        if source.range_of(found.test).start.line <= line <= source.range_of(found.test).end.line:
+            yield from _branch(source, found)
+            break
+    for found in source.at_line(cst.Assert, line):
+        message = _message(found.msg, found.test)
+        new = statement(f"torch._assert_async({condition_of(found.test)}, {message})")
+        yield source.replaced(found, new.body[0])
+
+
+def _branch(source: Source, found: cst.If) -> Iterator[str]:
+    if found.orelse is not None or isinstance(source.parent(found), cst.If):
+        return
+    parts = [part for each in found.body.body for part in getattr(each, "body", (each,))]
+    if len(parts) == 1 and isinstance(parts[0], cst.Raise):
+        new = statement(f"torch._assert_async({negated(found.test)}, {_message(_raised(parts[0]), found.test)})")
+        yield source.replaced(found, new.with_changes(leading_lines=found.leading_lines))
+    elif parts and all(isinstance(part, cst.Expr) and _WARNS.match(code_of(part)) for part in parts):
+        test = cst.parse_expression(f"not torch.compiler.is_compiling() and ({code_of(found.test)})")
+        yield source.replaced(found, found.with_changes(test=test))
+
+
+def _raised(node: cst.Raise) -> cst.BaseExpression | None:
+    """Return the message of an exception that is raised."""
+    return node.exc.args[0].value if isinstance(node.exc, cst.Call) and node.exc.args else None
+
+
+def _message(node: Any, test: cst.BaseExpression) -> str:
+    """Return a message as a constant, without the values in an f-string."""
+    if isinstance(node, cst.SimpleString) and node.prefix == "":
+        return code_of(node)
+    if isinstance(node, cst.FormattedString):
+        return repr("".join(part.value if isinstance(part, cst.FormattedStringText) else "…" for part in node.parts))
+    return repr(f"not {code_of(test)}" if node is None else code_of(node))
