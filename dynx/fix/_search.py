@@ -29,6 +29,18 @@ class Limits:
     values: tuple[str, ...] = ()  # global variables that are compared, instead of the output
 
 
+class Attempt(NamedTuple):
+    """What makes a trial another one: the fix, and for an argument of torch.compile the function that gets it."""
+
+    fix: Fix
+    function: str
+
+
+def attempt_of(finding: Finding, fix: Fix) -> Attempt:
+    """Return what makes a trial of a fix for a finding another one."""
+    return Attempt(fix, finding.location.own.function if fix.kind == "option" else "")
+
+
 class Lead(NamedTuple):
     """A fix after which its finding is gone and another one is there, such as a further graph break."""
 
@@ -47,11 +59,11 @@ class Search:
     base: Result
     first: Result = field(init=False)  # without any fix
     trials: list[Trial] = field(default_factory=list)
-    kept: list[Fix] = field(default_factory=list)
+    kept: set[Attempt] = field(default_factory=set)
     runs: int = 1
     started: float = field(default_factory=time.monotonic)
     comparison: Comparison = field(init=False)
-    tried: dict[tuple[Fix, str], set[FindingKey]] = field(default_factory=dict)
+    tried: dict[Attempt, set[FindingKey]] = field(default_factory=dict)
     has_repeated: bool = False  # the run without a further fix, to learn what varies
     leads: list[Lead] = field(default_factory=list)
     is_out_of_budget: bool = False
@@ -79,7 +91,7 @@ def search(state: Search) -> Iterator[Trial]:
     while True:
         if (candidate := _next(state)) is not None:
             finding, fix = candidate
-            state.tried[_attempt(finding, fix)] = set(map(key_of, state.base.run.findings))
+            state.tried[attempt_of(finding, fix)] = set(map(key_of, state.base.run.findings))
             trials = _alternatives(state, finding, fix)
         elif state.leads:
             trials = _behind(state, state.leads.pop(0))
@@ -97,14 +109,10 @@ def _next(state: Search) -> tuple[Finding, Fix] | None:
         return None
     for finding in state.base.run.findings:
         for fix in finding.fixes:
-            if fix not in state.kept and key_of(finding) not in state.tried.get(_attempt(finding, fix), ()):
+            attempt = attempt_of(finding, fix)
+            if attempt not in state.kept and key_of(finding) not in state.tried.get(attempt, ()):
                 return finding, fix
     return None
-
-
-def _attempt(finding: Finding, fix: Fix) -> tuple[Fix, str]:
-    """Return what makes a trial another one: an argument of torch.compile is added for one function."""
-    return fix, finding.location.own.function if fix.kind == "option" else ""
 
 
 def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
@@ -132,7 +140,7 @@ def _behind(state: Search, lead: Lead) -> Iterator[Trial]:
                     return
                 yield tried[0]
                 if tried[0].is_kept:
-                    state.kept += [lead.fix, second]
+                    state.kept |= {attempt_of(lead.finding, lead.fix), attempt_of(behind, second)}
                     return
 
 
@@ -150,7 +158,7 @@ def _try(state: Search, finding: Finding, fix: Fix, plan: Plan) -> tuple[Trial, 
         trial = judge(finding, fix, state.base, result, state.comparison)
     if trial.is_kept:
         state.base = result
-        state.kept.append(fix)
+        state.kept.add(attempt_of(finding, fix))
         state.leads.clear()  # they were found without this fix
     return trial, result
 

@@ -82,6 +82,7 @@ def test_torch_is_imported_if_the_file_has_no_name_for_it(start):
         ("@torch.compile(backend='eager')\ndef f(x): ...", "@torch.compile(backend='eager', dynamic=True)\ndef f(x): ..."),
         ("model.compile(backend='eager')", "model.compile(backend='eager', dynamic=True)"),
         ("model.compile()", "model.compile(dynamic=True)"),
+        ("model.compile(**options)", "model.compile(**options, dynamic=True)"),
         ("f = partial(torch.compile, backend='eager')", "f = partial(torch.compile, backend='eager', dynamic=True)"),
     ],
 )

@@ -45,7 +45,7 @@ def _is_compile(source: Source, call: cst.Call) -> bool:
         return code_of(call.args[0].value) == "torch.compile"
     # `model.compile(backend=...)`, not `re.compile(pattern)`
     is_method = isinstance(call.func, cst.Attribute) and call.func.attr.value == "compile"
-    return is_method and all(arg.keyword is not None for arg in call.args)
+    return is_method and all(arg.keyword is not None or arg.star == "**" for arg in call.args)
 
 
 def _changed(site: Any, code: str) -> cst.CSTNode | None:
