@@ -26,7 +26,7 @@ def of_causes(causes: Sequence[Cause]) -> tuple[Fix, ...]:
 
 def _breadth(fix: Fix) -> int:
     """Return a sort key: what changes less of the program comes first."""
-    return 3 if fix.code == _STANCE else ("mark", "statement", "option", "", "rewrite").index(fix.kind)
+    return ("mark", "statement", "option", "stance", "rewrite").index(fix.kind)
 
 
 def of_limit(gave_up: GaveUp, causes: Sequence[Cause], advice: str) -> tuple[Fix, ...]:
@@ -67,7 +67,7 @@ def mark_text(mark: Mark) -> str:
 
 def _first_call(cause: Cause) -> Iterator[Fix]:
     if len(cause.recompiles) == 1:  # the first call is the one that differs
-        yield Fix("statement", _STANCE)
+        yield Fix("stance", _STANCE)
 
 
 def _module_int(cause: Cause) -> Iterator[Fix]:

@@ -25,7 +25,7 @@ def apply(fixes: Iterable[Fix]) -> AbstractContextManager[Any]:
 
     stack = ExitStack()
     for fix in fixes:
-        if fix.kind == "statement":
+        if fix.kind in ("statement", "stance"):
             run_statement(fix.code)
         elif fix.kind == "option" and fix.code == "dynx.compile":
             from dynx.guards import compile as keyed_compile

@@ -50,7 +50,7 @@ def events_of(run: Run) -> Events:
 def judge(finding: Finding, fix: Fix, before: Result, after: Result, comparison: Comparison) -> Trial:
     """Compare a run with a fix with the run before it; the trial is of another finding if the fix helps that one instead."""
     helped = _helped(finding, before, after)
-    outcome, reason, same = _outcome(helped, before, after, comparison)
+    outcome, reason, same = _outcome(fix, helped, before, after, comparison)
     about = helped if helped is not None and outcome in ("kept", "leads to another") else finding
     new = None if after.was_stopped else events_of(after.run)
     return Trial(about.rule, about.title, about.location, fix, outcome, events_of(before.run), new, same, reason)
@@ -63,13 +63,12 @@ def _helped(finding: Finding, before: Result, after: Result) -> Finding | None:
     return next(fewer, None)
 
 
-def _outcome(helped: Finding | None, before: Result, after: Result, comparison: Comparison) -> tuple[Outcome, str, bool | None]:
+def _outcome(
+    fix: Fix, helped: Finding | None, before: Result, after: Result, comparison: Comparison
+) -> tuple[Outcome, str, bool | None]:
+    """Return the outcome, the reason for it, and whether the output is the same; None if that was not compared."""
     if after.was_stopped:
-        return (
-            "takes too long",
-            f"stopped after {after.seconds:.0f} s; without it, the program takes {before.seconds:.0f} s",
-            None,
-        )
+        return "takes too long", f"stopped after {after.seconds:.0f} s, where it takes {before.seconds:.0f} s without it", None
     if after.exit_code and not before.exit_code:
         return "fails", after.last_line, False
     old, new = events_of(before.run), events_of(after.run)
@@ -78,7 +77,7 @@ def _outcome(helped: Finding | None, before: Result, after: Result, comparison: 
         return "no effect", change, None
     if _weight(new) > _weight(old):
         return "costs more", change, None
-    if uncompiled := sorted(_compiled(before.run) - _compiled(after.run)):
+    if fix.kind == "stance" and (uncompiled := sorted(_compiled(before.run) - _compiled(after.run))):
         return "costs more", f"{uncompiled[0][1]} is no longer compiled", None
     differs = output_difference(before, after, comparison)
     if differs is not None:
@@ -118,10 +117,7 @@ def output_difference(before: Result, after: Result, comparison: Comparison) -> 
         return after.no_values or _difference_of_values(before.values, after.values, comparison.tolerance)
     if not comparison.is_possible:
         return "the program prints another text in each run: name a global variable to compare with --result"
-    output = after.output
-    if before.exit_code and not after.exit_code:  # it failed before, and goes on now
-        output = output[: len(before.output)]
-    return difference(before.output, output, comparison.tolerance, comparison.varying)
+    return difference(before.output, after.output, comparison.tolerance, comparison.varying, may_go_on=bool(before.exit_code))
 
 
 def _difference_of_values(before: object, after: object, tolerance: Tolerance) -> str | None:

@@ -28,20 +28,31 @@ class Tolerance:
         return math.isclose(a, b, rel_tol=self.relative, abs_tol=self.absolute)
 
 
-def difference(first: str, second: str, tolerance: Tolerance, varying: frozenset[int] = frozenset()) -> str | None:
+def difference(
+    first: str, second: str, tolerance: Tolerance, varying: frozenset[int] = frozenset(), *, may_go_on: bool = False
+) -> str | None:
     """Return what differs between two outputs, as a text for the user; None if they are the same.
 
-    `varying` are the positions of numbers that are not compared, as `varying_numbers` returns them.
+    Args:
+        first: What the program printed.
+        second: What it printed with a fix.
+        tolerance: How far numbers may differ.
+        varying: The positions of numbers that are not compared, as `varying_numbers` returns them.
+        may_go_on: Whether the second output may be longer: the program failed the first time.
     """
     texts, others = (_NUMBER.split(_normalized(output)) for output in (first, second))
     line = 1
     for position, (text, other) in enumerate(zip(texts, others, strict=False)):
         is_number = position % 2 == 1
-        same = (position in varying or tolerance.allows(text, other)) if is_number else text == other
+        if is_number:
+            same = position in varying or tolerance.allows(text, other)
+        else:
+            is_last = may_go_on and position == len(texts) - 1
+            same = other.startswith(text) if is_last else text == other
         if not same:
             return f"line {line}: {_around(texts, position)}, then {_around(others, position)}"
         line += text.count("\n")
-    if len(texts) != len(others):
+    if len(texts) != len(others) and not (may_go_on and len(others) > len(texts)):
         return f"line {line}: {'more' if len(others) > len(texts) else 'less'} output"
     return None
 

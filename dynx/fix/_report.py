@@ -21,6 +21,8 @@ def report_of(state: Search, notes: tuple[str, ...] = ()) -> FixReport:
         more.append("the program prints another text in each run: name a global variable to compare with --result")
     elif state.comparison.varying:
         more.append(f"{len(state.comparison.varying)} numbers of the output vary from run to run, and were not compared")
+    if state.base.plan.fixes:
+        more.append("the program has no file: what is kept is not written anywhere")
     return FixReport(
         str(state.program),
         events_of(state.first.run),

@@ -10,6 +10,7 @@ from dynx.records.record import Record
 
 FixKind = Literal[
     "statement",  # runs before the program: `torch._dynamo.config.capture_scalar_outputs = True`
+    "stance",  # a statement too, after which the first call of each function runs eagerly
     "option",  # an argument of torch.compile: `dynamic=True`
     "mark",  # `mark_dynamic(x, 1)` before the call of a compiled function
     "rewrite",  # of the line of the finding: "torch.where instead of if"

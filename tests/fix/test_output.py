@@ -55,5 +55,12 @@ def test_texts_that_vary_cannot_be_compared():
     assert varying_numbers("id a3f\n", "id 77b\n", TOLERANCE) is None
 
 
+def test_a_program_that_failed_may_print_more():
+    first, second = "epoch 0 loss 0.25\n", "epoch 0 loss 0.2500001\nepoch 1 loss 0.2\n"
+    assert difference(first, second, TOLERANCE, may_go_on=True) is None
+    assert difference(first, second, TOLERANCE) is not None
+    assert difference(second, first, TOLERANCE, may_go_on=True) is not None
+
+
 def test_a_wider_tolerance():
     assert difference("loss 1.00", "loss 1.01", Tolerance(relative=0.02)) is None

@@ -268,6 +268,14 @@ def test_files_that_are_no_python_are_left(tmp_path):
     assert list(ways(Files({}, None), finding, Fix("statement", SETTING))) == []
 
 
+def test_files_of_libraries_are_left(tmp_path):
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "library.py").write_text("import torch\n")
+    finding = Finding("DX202", "", Location(str(folder / "library.py"), 1, "f"), 0.0, (), "")
+    assert list(ways(Files({}, str(folder / "library.py")), finding, Fix("statement", SETTING))) == []
+
+
 def test_the_text_of_an_earlier_fix_is_changed_further(tmp_path):
     file = str(tmp_path / "program.py")
     finding = Finding("DX202", "", Location(file, 1, "f"), 0.0, (), "")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sysconfig
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from dynx.fix._rewrites import arguments, attribute, branch, check, eager_only, option, statement
 from dynx.fix._rewrites.source import Source, parse
@@ -39,16 +41,22 @@ def ways(files: Files, finding: Finding, fix: Fix) -> Iterator[dict[str, str]]:
     """Yield the changed files, by path, for each way to write a fix into them."""
     number = 0
     for file, text in _texts(files, finding, fix):
-        if text != files.text(file):
+        if text != files.text(file) and not _is_of_library(file):
             yield {file: text}
             number += 1
         if number == MOST:
             return
 
 
+def _is_of_library(file: str) -> bool:
+    """Return whether a file is one of an installed package or of Python, which is not the user's to change."""
+    parts = Path(file).parts
+    return "site-packages" in parts or "dist-packages" in parts or Path(file).is_relative_to(sysconfig.get_path("stdlib"))
+
+
 def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]]:
     place = finding.location.own
-    if fix.kind == "statement" and (source := files.parse(files.main)) is not None and files.main is not None:
+    if fix.kind in ("statement", "stance") and (source := files.parse(files.main)) is not None and files.main is not None:
         for text in statement.insert(source, fix.code):
             yield files.main, text
     elif fix.kind == "option":
