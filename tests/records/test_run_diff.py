@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from dynx.records import Backward, Compile, GaveUp, GraphBreak, GraphRecorded, Location, Reason, Recompile, Run, Skip
@@ -130,3 +132,13 @@ def test_screen_and_page():
     page = diff._repr_html_()
     for text in ("worse", "better", "print()", "self.n", "train.py:7", "0 → 1", "1 → 0"):
         assert text in page
+
+
+def test_all_worse_causes_are_on_the_terminal():
+    from rich.console import Console
+
+    breaks = [graph_break(f"call{number}", at(number)) for number in range(1, 21)]
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(run().diff(run(*breaks)))
+    text = console.export_text()
+    assert all(f"call{number}()" in text for number in range(1, 21))

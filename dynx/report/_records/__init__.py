@@ -51,9 +51,13 @@ def _parts(block: Block, width: int) -> Iterator[RenderableType]:
     yield Text.assemble((_fitted(block.title, width), "bold"), (f"  {block.remark}", "dim"), overflow="fold")
     if block.rows:
         yield Padding(_table(block, width), (0, 0, 0, 2))
-    hidden = len(block.rows) - _SHOWN
+    hidden = len(block.rows) - _limit(block)
     notes = [*([f"and {hidden} more"] if hidden > 0 else []), *block.notes]
     yield from (Padding(Text(note, style="dim"), (0, 0, 0, 2)) for note in notes)
+
+
+def _limit(block: Block) -> int:
+    return len(block.rows) if block.is_whole else _SHOWN
 
 
 def _table(block: Block, width: int) -> Table:
@@ -62,7 +66,7 @@ def _table(block: Block, width: int) -> Table:
         number = name.startswith("#")
         whole = number or name in PLACES
         table.add_column(name.lstrip("#"), justify="right" if number else "left", no_wrap=whole, overflow="fold")
-    for row in block.rows[:_SHOWN]:
+    for row in block.rows[: _limit(block)]:
         cells = zip(block.columns, row, strict=True)
         table.add_row(*(Text(_in_lines(text, width * 2 // 5) if name in PLACES else text) for name, text in cells))
     return table

@@ -23,6 +23,7 @@ class Block(NamedTuple):
     rows: Sequence[tuple[str, ...]] = ()
     notes: tuple[str, ...] = ()
     amounts: Sequence[float] = ()
+    is_whole: bool = False  # a terminal shows all rows, as none is less important
 
     @property
     def amount(self) -> str:

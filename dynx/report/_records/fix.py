@@ -19,7 +19,7 @@ def of_fixes(report: FixReport) -> Iterator[Block]:
     columns = ("finding", "where", "tried", "before → after", "#compiling", "same output")
     rows = [_row(trial) for trial in report.trials]
     title = f"{words.plural(kept, 'fix', 'fixes')}: {report.before.to(report.after)}"
-    yield Block(title, "", columns, rows, (runs, *report.notes))
+    yield Block(title, "", columns, rows, (runs, *report.notes), is_whole=True)
     if report.remaining:
         rows = [(each.rule, words.place(each.location), each.title, each.advice) for each in report.remaining]
         yield Block("left", words.plural(len(rows), "finding"), ("", "where", "what happened", "do this"), rows)

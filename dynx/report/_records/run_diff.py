@@ -36,7 +36,8 @@ def _causes(title: str, causes: tuple[CauseChange, ...]) -> Block:
         for cause in causes
     ]
     columns = ("", "what", "cause", "where", "function", "#times", "#seconds")
-    return Block(title, words.plural(len(causes), "cause") if causes else "nothing", columns, rows)
+    remark = words.plural(len(causes), "cause") if causes else "nothing"
+    return Block(title, remark, columns, rows, is_whole=title == "worse")
 
 
 def _seconds(cause: CauseChange) -> str:
