@@ -64,7 +64,8 @@ def advise(run: Run) -> tuple[Finding, ...]:
     findings += cudagraphs.find(run.cudagraph_skips, run.address_changes)
     findings += saved.find(run.saved)
     findings += effects.find(run.side_effects)
-    tested = (tried.with_trials(finding, run.trials) for finding in findings)
+    trials = run.trials
+    tested = (tried.with_trials(finding, trials) for finding in findings)
     return tuple(sorted(tested, key=lambda finding: finding.rank))
 
 
