@@ -64,16 +64,25 @@ class Result:
 
 
 def run(program: Program, plan: Plan, *, timeout: float) -> Result:
-    """Run a program in a process of its own, without input, and stop it with all its children after `timeout` seconds."""
+    """Run a program in a process of its own, without input, and stop it with all its children after `timeout` seconds.
+
+    Its compile caches on disk are empty at first: the seconds of runs can be compared.
+    """
     with tempfile.TemporaryDirectory(prefix="dynx-fix-") as folder:
         place = Path(folder)
         plan.write(place / "plan.json")
         command = [sys.executable, "-m", "dynx", "run", "--trial", str(place / "plan.json"), "--out", str(place / "run.dynx")]
         command += [*filter(None, [program.option]), *(["--"] if program.option == "-c" else []), program.target]
+        environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(place / "cache")}
         begin = time.monotonic()
         with (place / "out").open("wb") as out, (place / "err").open("wb") as err:
             process = subprocess.Popen(
-                [*command, *program.arguments], stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                [*command, *program.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=environment,
+                start_new_session=True,
             )
             exit_code = _wait(process, timeout)
         seconds = time.monotonic() - begin

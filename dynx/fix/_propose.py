@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from dynx.errors import UsageError
+from dynx.errors import DynxWarning, UsageError
 from dynx.fix._plan import Plan
 from dynx.fix._program import Program
 from dynx.records import Finding
@@ -38,8 +39,12 @@ def rewritten(program: Program) -> Propose:
     def propose(plan: Plan, finding: Finding, fix: Fix) -> Iterator[Plan]:
         from dynx.fix._rewrites import Files, ways
 
-        for changed in ways(Files(plan.sources, main), finding, fix):
-            yield replace(plan, sources={**plan.sources, **changed})
+        try:
+            for changed in ways(Files(plan.sources, main), finding, fix):
+                yield replace(plan, sources={**plan.sources, **changed})
+        except Exception as error:  # noqa: BLE001 - one rewrite that fails must not lose the others
+            text = f"dynx could not write {fix.code} at {finding.location.own}: {type(error).__name__}: {error}"
+            warnings.warn(text, DynxWarning, stacklevel=2)
 
     return propose
 

@@ -48,6 +48,8 @@ def fixed(program: Path, budget: float) -> FixReport | None:
     if done.returncode == 2:
         print(f"{program.stem}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
         return None
+    if not done.stdout:
+        sys.exit(f"{program.stem}: dynx fix failed\n{done.stderr[-2000:]}")
     return from_data(FixReport, json.loads(done.stdout))
 
 

@@ -176,6 +176,7 @@ CHECKS = {
         "def f(x):\n    if not torch.compiler.is_compiling() and ((x < 0).any()):\n        warnings.warn('negative')\n"
         "    return x\n",
     ),
+    "an if with a loop": ("def f(x):\n    if (x < 0).any():\n        for y in x:\n            print(y)\n    return x\n", None),
     "an if that computes": ("def f(x):\n    if (x < 0).any():\n        x = -x\n    return x\n", None),
 }
 

@@ -66,8 +66,8 @@ def _statement(source: Source, found: cst.If) -> Iterator[str]:
     parent = source.parent(found)
     if isinstance(parent, cst.If) or not isinstance(parent, (cst.IndentedBlock, cst.Module)):
         return  # an `elif`
-    yes = _body(found.body)
-    no = _body(found.orelse.body) if isinstance(found.orelse, cst.Else) else None
+    yes = simple_body(found.body)
+    no = simple_body(found.orelse.body) if isinstance(found.orelse, cst.Else) else None
     if yes is None or isinstance(found.orelse, cst.If):
         return
     returned, other = _returned(yes), _returned(no)
@@ -125,7 +125,7 @@ def _early(source: Source, parent: Any, found: cst.If, value: cst.BaseExpression
     yield source.replaced(parent, parent.with_changes(body=[*siblings[:at], *kept, *rest[:-1], ends]))
 
 
-def _body(block: Any) -> list[Any] | None:
+def simple_body(block: Any) -> list[Any] | None:
     """Return the statements of a block, if all of them are simple."""
     if isinstance(block, cst.SimpleStatementSuite):
         return [cst.SimpleStatementLine(block.body)]

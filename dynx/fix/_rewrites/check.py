@@ -8,7 +8,7 @@ from typing import Any
 
 import libcst as cst
 
-from dynx.fix._rewrites.branch import condition_of, negated
+from dynx.fix._rewrites.branch import condition_of, negated, simple_body
 from dynx.fix._rewrites.source import Source, code_of, statement
 
 _WARNS = re.compile(r"(?:print|(?:\w+\.)*(?:warn|warning|info|debug|error|exception|critical|log))\(")
@@ -29,7 +29,7 @@ def check(source: Source, line: int) -> Iterator[str]:
 def _branch(source: Source, found: cst.If) -> Iterator[str]:
     if found.orelse is not None or isinstance(source.parent(found), cst.If):
         return
-    parts = [part for each in found.body.body for part in getattr(each, "body", (each,))]
+    parts = [part for each in simple_body(found.body) or () for part in each.body]
     if len(parts) == 1 and isinstance(parts[0], cst.Raise):
         new = statement(f"torch._assert_async({negated(found.test)}, {_message(_raised(parts[0]), found.test)})")
         yield source.replaced(found, new.with_changes(leading_lines=found.leading_lines))
