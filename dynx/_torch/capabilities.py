@@ -341,6 +341,8 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "stance_callback": ("torch._dynamo.eval_frame:_callback_from_stance", "dynx.would_recompile under a stance"),
     "skip_guards": ("torch._dynamo.eval_frame:_is_skip_guard_eval_unsafe_stance", "dynx.would_recompile under a stance"),
     "skip_code": ("torch._dynamo.eval_frame:skip_code", "dynx.would_recompile"),
+    "mark_dynamic": ("torch._dynamo:mark_dynamic", "dynx run --try"),
+    "maybe_mark_dynamic": ("torch._dynamo:maybe_mark_dynamic", "dynx run --try"),
     "skipped_files": ("torch._dynamo.trace_rules:check", "dynx.would_recompile of code that torch skips"),
     "disable_config": ("torch._dynamo.config:disable", "dynx.would_recompile where torch compiles nothing"),
     "modes_inlined": (

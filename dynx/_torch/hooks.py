@@ -165,6 +165,7 @@ class _Site:
     chain: tuple[Callable[..., Any], int] = field(init=False)  # wrappers around the original; the frames that dynx adds
     subscribers: list[_Subscriber] = field(default_factory=list)
     wrappers: list[_Wrapper] = field(default_factory=list)
+    on_change: Callable[[], None] | None = None  # of the entry
 
     def __post_init__(self) -> None:
         self.chain = self.original, 1
@@ -191,6 +192,8 @@ class _Site:
         inherited = self.stored is _MISSING and isinstance(self.owner, type)  # then the original adds a frame too
         self.chain = call, 1 + len(wrappers) + inherited
         self.subscribers, self.wrappers = subscribers, wrappers
+        if self.on_change is not None:
+            self.on_change()
         if subscribers or wrappers:
             if self not in _active:
                 _active.append(self)
@@ -270,7 +273,8 @@ def _new_site(point: HookPoint, owner: Any, name: str) -> _Site:
         original = functools.wraps(function)(_inherited(owner, name, bind))
     skips = point.skips and "skip" in inspect.signature(function).parameters
     site = _Site(point.path, owner, name, stored, original, skips)
-    entry = _copy_methods(function, functools.wraps(function)(_entry_of(site)))
+    entry_of = _entry_of_method if not skips and _takes_only_self(owner, function, bind) else _entry_of
+    entry = _copy_methods(function, functools.wraps(function)(entry_of(site)))
     inherits_static = stored is _MISSING and bind is staticmethod
     site.entry = _InheritedStaticMethod(entry, owner, name, definition) if inherits_static else bind(entry)
     return site
@@ -375,6 +379,35 @@ def _entry_of(site: _Site) -> Callable[..., Any]:
         _call(afters, result, None)
         return result
 
+    return dynx_hook
+
+
+def _takes_only_self(owner: Any, function: Callable[..., Any], bind: Callable[..., Any]) -> bool:
+    """Return whether a function is a method without other parameters than `self`."""
+    if not isinstance(owner, type) or bind in (staticmethod, classmethod):
+        return False
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    return [parameter.kind for parameter in parameters] == [inspect.Parameter.POSITIONAL_OR_KEYWORD]
+
+
+def _entry_of_method(site: _Site) -> Callable[..., Any]:
+    """Return the entry for a method without arguments, such as that which traces one instruction.
+
+    Python calls functions with fixed parameters without another level of its interpreter; `*args` would add 5 % to a trace.
+    """
+    call = general = _entry_of(site)
+
+    def dynx_hook(self: Any) -> Any:
+        return call(self)
+
+    def changed() -> None:
+        nonlocal call
+        call = general if site.subscribers else site.chain[0]
+
+    site.on_change = changed
     return dynx_hook
 
 

@@ -52,7 +52,7 @@ EXCEPTIONS = {
     ("_torch/tracing/raising.py", "__name__"): "of a class that dynx creates",
     ("_torch/tracing/raising.py", "__qualname__"): "of a class that dynx creates",
     ("_torch/tracing/raising.py", "__module__"): "of a class that dynx creates",
-    ("_torch/trace_log/steps.py", "under_way"): "of a threading.local of dynx",
+    ("_torch/trace_log/steps.py", "_dynx_stack"): "a mark with a name of dynx on one InstructionTranslator",
     ("comptime/_bytecode_probe.py", "vars"): "a name in builtins that injected bytecode looks up; removed with the probe",
 }
 

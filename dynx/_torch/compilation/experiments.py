@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from types import CodeType
 from typing import Any
 
-from dynx._torch.capabilities import hook_point
+from dynx._torch.capabilities import hook_point, require
 from dynx._torch.compilation.frame import compile_call
 from dynx._torch.hooks import HookPoint, OnError, Subscription, Wrapping, subscribe, wrap
 
@@ -30,6 +30,7 @@ def before_tracing(act: Callable[[CodeType, Mapping[str, Any]], None], on_error:
 
 def mark_dynamic(tensor: Any, dim: int, *, is_required: bool) -> None:
     """Mark a dimension of a tensor as dynamic, as a program does with `mark_dynamic`, or `maybe_mark_dynamic`."""
+    require("mark_dynamic", "maybe_mark_dynamic")
     import torch
 
     mark = torch._dynamo.mark_dynamic if is_required else torch._dynamo.maybe_mark_dynamic

@@ -79,17 +79,25 @@ class _Progress:
     newest: dict[Any, Any] = field(default_factory=dict)
 
 
-class _Thread(threading.local):
+@dataclass(slots=True)
+class _State:
     """The step that a thread is tracing: the seconds of the steps nested in it, and the guards that it requested."""
 
+    inner: float = 0.0
+    depth: int = 0
+    output: Callable[[], Any] = lambda: None  # a weak reference: nothing of torch is kept alive
+    attempt: RawAttempt = field(default_factory=lambda: RawAttempt(translator.TraceId("", 0), RawFrame("", 0, "")))
+    tx: Any = None  # the translator of the step
+    newest: Any = None  # the newest node that was credited; its graph has no newer one as long as it is the last
+    failed: BaseException | None = None
+    requested: list[tuple[str, str]] = field(default_factory=list)
+
+
+class _Thread(threading.local):
+    """The state of each thread, in an object of its own: attributes of thread-local objects are slow to read."""
+
     def __init__(self) -> None:
-        self.inner = 0.0
-        self.depth = 0
-        self.output: Callable[[], Any] = lambda: None  # a weak reference: nothing of torch is kept alive
-        self.attempt = RawAttempt(translator.TraceId("", 0), RawFrame("", 0, ""))
-        self.tx: Any = None  # the translator of the step
-        self.failed: BaseException | None = None
-        self.requested: list[tuple[str, str]] = []
+        self.state = _State()
 
 
 class TracingClock(Handle):
@@ -114,65 +122,69 @@ class TracingClock(Handle):
         thread, enter, leave = self._thread, self._enter, self._leave
 
         def step(tx: Any) -> Any:
-            outer = enter(tx)
+            state = thread.state
+            outer = enter(state, tx)
             start = perf_counter()
             try:
                 return original(tx)
             except BaseException as error:
-                thread.failed = error
+                state.failed = error
                 raise
             finally:
-                leave(tx, perf_counter() - start, outer)
+                leave(state, tx, perf_counter() - start, outer)
 
         return step
 
-    def _enter(self, tx: Any) -> tuple[Any, ...]:
+    def _enter(self, state: _State, tx: Any) -> tuple[Any, ...]:
         """Begin to measure a step, and return the state of the enclosing step, which `_leave` restores."""
-        thread = self._thread
         output = tx.output
-        if output is not thread.output():
-            self._begin(tx)
-        enclosing = thread.tx
+        if output is not state.output():
+            self._begin(state, tx)
+        enclosing = state.tx
         if enclosing is not None and enclosing.output is output:
-            self._take_nodes(enclosing)
+            if output.graph._root._prev is not state.newest:
+                self._take_nodes(state, enclosing)
         else:
             self._newest_of(output).setdefault(output.graph, output.graph._root._prev)
-        outer = (enclosing, len(output.shape_env.guards), thread.inner, thread.requested)
-        thread.tx, thread.inner, thread.requested, thread.failed = tx, 0.0, [], None
-        thread.depth += 1
+        outer = (enclosing, len(output.shape_env.guards), state.inner, state.requested)
+        state.tx, state.inner, state.requested, state.failed = tx, 0.0, [], None
+        state.depth += 1
         return outer
 
-    def _leave(self, tx: Any, elapsed: float, outer: tuple[Any, ...]) -> None:
-        thread = self._thread
+    def _leave(self, state: _State, tx: Any, elapsed: float, outer: tuple[Any, ...]) -> None:
         enclosing, shapes, inner, requested = outer
-        line = self._line(tx)
+        output = tx.output
+        line = _line(state, tx)
         line.instructions += 1
-        line.seconds += elapsed - thread.inner
+        line.seconds += elapsed - state.inner
         line.cumulative += elapsed
-        self._take_nodes(tx)
-        if not thread.inner:  # else they belong to the lines inside
-            guards = tx.output.shape_env.guards
+        if output.graph._root._prev is not state.newest:
+            self._take_nodes(state, tx)
+        if not state.inner:  # else they belong to the lines inside
+            guards = output.shape_env.guards
             if len(guards) > shapes:
                 line.shape_guards += [str(guard.expr) for guard in guards[shapes:]]
-        if thread.requested:
-            line.guards.update(dict.fromkeys(thread.requested))
+        if state.requested:
+            line.guards.update(dict.fromkeys(state.requested))
         # an exception that is caught in the same frame never leaves the step
-        if thread.failed is None:
+        if state.failed is None:
             line.exceptions += tx.current_instruction.opname == "RAISE_VARARGS"
         else:
-            line.exceptions += type(thread.failed).__name__.startswith("Observed")
-        thread.tx, thread.inner, thread.requested, thread.failed = enclosing, inner + elapsed, requested, None
-        thread.depth -= 1
-        if not thread.depth:
-            thread.inner = 0.0
+            line.exceptions += type(state.failed).__name__.startswith("Observed")
+        state.tx, state.inner, state.requested, state.failed = enclosing, inner + elapsed, requested, None
+        state.depth -= 1
+        if not state.depth:
+            state.inner = 0.0
+            state.newest = None  # nothing of torch is kept alive
 
-    def _take_nodes(self, tx: Any) -> None:
+    def _take_nodes(self, state: _State, tx: Any) -> None:
         """Credit the nodes that were added to the graph since the previous step to the line that is being traced.
 
         Torch: nodes are a linked list whose root follows the last node; placeholders are inserted in front of the others.
         """
         graph, known = tx.output.graph, self._newest_of(tx.output)
         newest, last = graph._root._prev, known.get(graph, graph._root)
+        state.newest = newest
         if newest is last:
             return
         known[graph] = newest
@@ -184,35 +196,27 @@ class TracingClock(Handle):
             if newest.op not in ("placeholder", "output"):
                 added.append(RawNode(str(newest.name), lines, weakref.ref(newest)))
             newest = newest._prev
-        self._line(tx).nodes += reversed(added)
-
-    def _line(self, tx: Any) -> RawLine:
-        key = tx.f_code, tx.lineno
-        lines = self._thread.attempt.lines
-        line = lines.get(key)
-        if line is None:
-            line = lines[key] = RawLine()
-        return line
+        _line(state, tx).nodes += reversed(added)
 
     def _around_backend(self, original: Callable[..., Any]) -> Callable[..., Any]:
         thread = self._thread
 
         def call_user_compiler(output: Any, *args: Any, **kwargs: Any) -> Any:
-            thread.attempt.finish_nodes()
+            state = thread.state
+            state.attempt.finish_nodes()
             start = perf_counter()
             try:
                 return original(output, *args, **kwargs)
             finally:
                 elapsed = perf_counter() - start
-                thread.inner += elapsed  # not the time of the line that returns
-                thread.attempt.backend += elapsed
+                state.inner += elapsed  # not the time of the line that returns
+                state.attempt.backend += elapsed
 
         return call_user_compiler
 
-    def _begin(self, tx: Any) -> None:
+    def _begin(self, state: _State, tx: Any) -> None:
         """Start measuring a new tracing attempt, or continue the outer attempt after a compilation nested in it."""
-        thread = self._thread
-        thread.output = weakref.ref(tx.output)
+        state.output = weakref.ref(tx.output)
         progress = vars(tx.output).get(self._name)  # stored there: it ends with the attempt
         if progress is None:
             code = list(translator.chain(tx))[-1].f_code
@@ -220,7 +224,7 @@ class TracingClock(Handle):
             progress = _Progress(RawAttempt(translator.trace_id(), root))
             setattr(tx.output, self._name, progress)
             self.attempts.append(progress.attempt)
-        thread.attempt = progress.attempt
+        state.attempt = progress.attempt
 
     def _newest_of(self, output: Any) -> dict[Any, Any]:
         newest: dict[Any, Any] = vars(output)[self._name].newest
@@ -228,4 +232,13 @@ class TracingClock(Handle):
 
     def _guard_added(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         guard = args[1] if len(args) > 1 else kwargs["guard"]
-        self._thread.requested.append((guard.create_fn_name(), guard_source(guard.originating_source)))
+        self._thread.state.requested.append((guard.create_fn_name(), guard_source(guard.originating_source)))
+
+
+def _line(state: _State, tx: Any) -> RawLine:
+    key = tx.f_code, tx.lineno
+    lines = state.attempt.lines
+    line = lines.get(key)
+    if line is None:
+        line = lines[key] = RawLine()
+    return line

@@ -6,7 +6,6 @@ inside of a step itself. Alike in 2.11, 2.13 and 2.15.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +27,6 @@ class BreakWatch(Handle):
 
     def __init__(self, on_break: OnBreak, report: Callable[[str, BaseException], None]) -> None:
         self._on_break, self._report = on_break, report
-        self._local = threading.local()
         self._step = hooks.wrap(hook_point("step"), self._around_step)
         self._log = hooks.subscribe(hook_point("graph_break"), self._logged, on_error=report)
 
@@ -39,34 +37,26 @@ class BreakWatch(Handle):
 
     def _around_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
         errors = break_errors()
-        local = self._local
 
         def step(tx: Any) -> Any:
-            outer = local.__dict__.get("under_way")
-            local.under_way = (tx, tx.stack.copy(), outer)
+            tx._dynx_stack = tx.stack.copy()  # it runs for each instruction: nothing slower may stand here
             try:
                 return original(tx)
             except errors as error:
-                self._report_break(error)
+                self._report_break(tx, error)
                 raise
-            finally:
-                local.under_way = outer
 
         return step
 
     def _logged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._report_break(logged_error(args, kwargs))
+        self._report_break(args[0], logged_error(args, kwargs))
 
-    def _report_break(self, error: BaseException) -> None:
-        under_way = self._local.__dict__.get("under_way")
-        if under_way is None or not is_new(error, self):
+    def _report_break(self, innermost: Any, error: BaseException) -> None:
+        traced = [tx for tx in translator.chain(innermost) if hasattr(tx, "_dynx_stack")]
+        if not traced or not is_new(error, self):
             return
-        frames = []
-        while under_way is not None:
-            tx, stack, under_way = under_way
-            frames.append((tx, stack))
         try:
-            self._on_break(error, frames[: len(list(translator.chain(frames[0][0])))])
+            self._on_break(error, [(tx, tx._dynx_stack) for tx in traced])
         except Exception as failure:  # noqa: BLE001 - an observer that fails must not fail the program
             self._report("step", failure)
 
