@@ -51,8 +51,9 @@ def _changed_size(cause: Cause) -> Iterator[Fix]:
     elif match is not None and _LOCAL.match(match["tensor"]) and not is_array(reason.source) and cause.after is None:
         marks = (Mark(match["tensor"], int(match["dim"])), *cause.together)
         called = cause.called_from.own if cause.called_from is not None else None
-        yield Fix("mark", mark_text(marks[0]), cause.recompiles[0].location, called, marks)
         more = tuple(dict.fromkeys((*marks, *cause.varying)))
+        if len(more) == 1:
+            yield Fix("mark", mark_text(marks[0]), cause.recompiles[0].location, called, marks)
         text = "; ".join(f"maybe_{mark_text(mark)}" for mark in more)  # raises nothing where code needs one size
         yield Fix("mark", text, cause.recompiles[0].location, called, more)
     yield Fix("option", "dynamic=True")

@@ -121,7 +121,7 @@ def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ..
 def _mark(change: BecameDynamic) -> Mark | None:
     """Return the mark for a size that became dynamic; None for one that cannot be marked: items of *args have no name."""
     tensor = LOCAL.sub(r"\1", change.source)
-    if not change.dim.startswith("size ") or is_array(tensor) or tensor.startswith("args["):
+    if not change.dim.startswith("size ") or is_array(tensor) or tensor.startswith("args[") or "._base" in tensor:
         return None
     return Mark(tensor, int(change.dim.removeprefix("size ")))
 
@@ -212,7 +212,7 @@ def find(cause: Cause) -> Finding:
         _location(cause),
         sum(recompile.seconds for recompile in cause.recompiles),
         evidence(cause),
-        _with_partners(advice_on(cause), cause.together),
+        _with_partners(advice_on(cause), cause),
         len(cause.recompiles),
         cause.called_from.own if cause.called_from is not None and not is_counted(reason) else None,
     )
@@ -267,13 +267,19 @@ def _branch(reason: Reason) -> str:
     return match[0] if match else ""
 
 
-def _with_partners(advice: str, together: tuple[Mark, ...]) -> str:
-    if not together or not advice.startswith("mark_dynamic"):
+def _with_partners(advice: str, cause: Cause) -> str:
+    """Return advice to mark one size with the other sizes that change; `mark_dynamic` raises if they depend on each other."""
+    match = SIZE.match(cause.first.source)
+    if match is None or not advice.startswith("mark_dynamic"):
         return advice
-    first, _, rest = advice.partition(")")
-    marks = [*map(fixes.mark_text, together)]
+    own = Mark(match["tensor"], int(match["dim"]))
+    others = [mark for mark in dict.fromkeys((*cause.together, *cause.varying)) if mark != own]
+    if not others:
+        return advice
+    marks = [f"maybe_{fixes.mark_text(mark)}" for mark in others]
     more = [*marks[:2], f"{len(marks) - 2} more"] if len(marks) > 2 else marks
-    return f"{first}) with {' and '.join(more)}{rest}"
+    first, _, rest = advice.partition(")")
+    return f"maybe_{first}) with {' and '.join(more)}{rest}"
 
 
 def subject_of(reason: Reason) -> str:
