@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
 
-.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs fuzz-runs fuzz-verdicts stress mutations faults threads wide-ids laws advice labels bench ci clean
+.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs fuzz-runs fuzz-verdicts stress mutations faults threads wide-ids laws advice tried labels bench ci clean
 
 demo: $(READY)
 	$(BIN)/dynx demo
@@ -108,6 +108,11 @@ laws: $(READY)
 # The findings of `dynx run` on programs as users write them, against labels: causes, lines, and changes that remove the cost.
 advice: $(READY)
 	$(BIN)/python tests/advice_corpus/score.py
+
+# `dynx fix` on the same programs: which findings it fixes, whether the changed programs do the same, advice that a trial refutes.
+TRIED :=
+tried: $(READY)
+	$(BIN)/python tests/advice_corpus/fixes.py $(TRIED)
 
 # Checks the labels themselves: counts of torch's own logs, and each change applied by script.
 labels: $(READY)

@@ -27,16 +27,15 @@ def _key(about: Finding | Trial) -> tuple[str, str, str]:
 
 def _without(advice: str, trials: tuple[Trial, ...]) -> str:
     """Return advice without the alternatives that did not help, and what was tried."""
-    names = {name for trial in trials for name in _names(trial.fix)}
     parts = re.split(r"(; or |, or |; )", advice)
-    kept = [index for index in range(0, len(parts), 2) if not any(name in parts[index] for name in names)]
+    kept = [index for index in range(0, len(parts), 2) if not any(names(parts[index], trial.fix) for trial in trials)]
     rest = "".join(parts[index] if number == 0 else parts[index - 1] + parts[index] for number, index in enumerate(kept))
     tried = ", ".join(dict.fromkeys(f"{trial.fix.code} ({trial.outcome})" for trial in trials))
     return f"{rest or 'nothing that is known helps'}; tried in vain: {tried}"
 
 
-def _names(fix: Fix) -> Iterable[str]:
-    """Return the words by which advice names a fix: a setting, an option, or a call."""
-    yield fix.code.partition("(")[0] if fix.kind == "mark" else fix.code
+def names(advice: str, fix: Fix) -> bool:
+    """Return whether advice names a fix: a setting, an option, or a call."""
     if setting := re.search(r"config\.(\w+)", fix.code):
-        yield setting[1]
+        return setting[1] in advice
+    return (fix.code.partition("(")[0] if fix.kind == "mark" else fix.code) in advice

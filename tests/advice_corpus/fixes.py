@@ -4,7 +4,8 @@ python tests/advice_corpus/fixes.py [--jobs N] [--json FILE] [PROGRAM.py …]
 
 A finding of the rules below is fixed if a fix of it is kept, or if it is gone at the end. Those whose advice says that the cost
 is expected are counted apart. The changed program is run again without dynx: torch's own logs have to show no more events, and
-its output has to be the same, up to the tolerance of `dynx fix`. Exits with 1 if it is not.
+its output has to be the same, up to the tolerance of `dynx fix`. A rule whose advice raises in its trial, or changes the output,
+is wrong. Exits with 1 for either.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import truth
 
+from dynx.advice.tried import names
 from dynx.fix._output import Tolerance, difference
 from dynx.records.codec import from_data
 from dynx.records.fix_report import FixReport
@@ -38,6 +41,7 @@ class Scored:
     program: str
     findings: tuple[tuple[str, str, str], ...]  # rule, verdict, title
     wrong: str  # what the changed program does otherwise; empty if nothing
+    refuted: tuple[str, ...]  # advice of which a trial failed
     report: FixReport | None
 
 
@@ -82,7 +86,7 @@ def score(program: Path, budget: float) -> Scored:
     """Fix a program, and compare the changed one with the original."""
     report = fixed(program, budget)
     if report is None:
-        return Scored(program.stem, (), "", None)
+        return Scored(program.stem, (), "", (), None)
     left = {(finding.rule, finding.title, finding.location.own.function) for finding in report.remaining}
     kept = {(trial.rule, trial.title) for trial in report.trials if trial.is_kept}
     findings = []
@@ -94,11 +98,21 @@ def score(program: Path, budget: float) -> Scored:
         else:
             verdict = "expected" if EXPECTED.search(finding.advice) else "left"
         findings.append((finding.rule, verdict, finding.title))
-    return Scored(program.stem, tuple(findings), wrong(program, report) if report.diff else "", report)
+    return Scored(program.stem, tuple(findings), wrong(program, report) if report.diff else "", tuple(refuted(report)), report)
+
+
+def refuted(report: FixReport) -> Iterator[str]:
+    """Yield the advice of which a trial failed or changed the output: a rule that gives it is wrong about the program."""
+    advice = {(finding.rule, finding.title): finding.advice for finding in (*report.found, *report.remaining)}
+    for trial in report.trials:
+        text = advice.get((trial.rule, trial.title), "")
+        is_advised = trial.fix.kind != "rewrite" and names(text, trial.fix)
+        if is_advised and trial.outcome in ("fails", "other output"):
+            yield f"{trial.rule} {trial.title}: {trial.fix.code}: {trial.outcome}: {trial.reason}"
 
 
 def main() -> int:
-    """Score the programs; return 1 if a changed program does something else."""
+    """Score the programs; return 1 if a changed program does something else, or if advice failed."""
     parser = argparse.ArgumentParser()
     parser.add_argument("programs", nargs="*", type=Path)
     parser.add_argument("--budget", type=float, default=300)
@@ -115,6 +129,9 @@ def main() -> int:
                 table[rule][verdict] += 1
                 if verdict == "left":
                     print(f"left      {scored.program}: {rule} {title}")
+            for text in scored.refuted:
+                bad += 1
+                print(f"ADVICE    {scored.program}: {text}")
             if scored.wrong:
                 bad += 1
                 print(f"WRONG     {scored.program}: {scored.wrong}")
@@ -128,7 +145,7 @@ def main() -> int:
     left = sum(counts["left"] for counts in table.values())
     share = done / max(1, done + left)
     runs = sum(each.report.runs for each in found if each.report is not None)
-    print(f"{done} of {done + left} findings fixed ({share:.0%}), {bad} programs do something else, {runs} runs")
+    print(f"{done} of {done + left} findings fixed ({share:.0%}), {bad} wrong, {runs} runs")
     return int(bad > 0)
 
 
