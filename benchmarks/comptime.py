@@ -23,7 +23,6 @@ from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from dynx.comptime import post_mortem, probe, timeline
 from dynx.comptime._debug_session import Session
 
-
 LAYERS = 12  # with fewer, what a tool looks up once for each function weighs more than in a real model
 
 

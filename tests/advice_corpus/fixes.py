@@ -1,6 +1,6 @@
 """Run `dynx fix` on the programs of the corpus: which findings it fixes, and whether the changed programs do the same.
 
-python tests/advice_corpus/fixes.py [--jobs N] [--json FILE] [PROGRAM.py …]
+python tests/advice_corpus/fixes.py [--jobs N] [--json FILE] [PROGRAM …]
 
 A finding of the rules below is fixed if a fix of it is kept, or if it is gone at the end. Those whose advice says that the cost
 is expected are counted apart. The changed program is run again without dynx: torch's own logs have to show no more events, and
@@ -119,7 +119,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    programs = [path.absolute() for path in options.programs] or sorted(PROGRAMS.glob("*.py"))
+    programs = [PROGRAMS / f"{path.stem}.py" for path in options.programs] or sorted(PROGRAMS.glob("*.py"))
     table: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     found, bad = [], 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
