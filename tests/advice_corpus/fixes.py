@@ -4,7 +4,7 @@ python tests/advice_corpus/fixes.py [--jobs N] [--json FILE] [PROGRAM …]
 
 A finding of the rules below is fixed if a fix of it is kept, or if it is gone at the end. Those whose advice says that the cost
 is expected are counted apart. The changed program is run again without dynx: torch's own logs have to show no more events, and
-its output has to be the same, up to the tolerance of `dynx fix`. A rule whose advice raises in its trial, or changes the output,
+its output has to be the same, up to the tolerance of `dynx fix`. A rule whose advice raises in its trial or changes the output
 is wrong. Exits with 1 for either.
 """
 

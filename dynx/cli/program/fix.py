@@ -16,7 +16,7 @@ from dynx.errors import UsageError
 
 if TYPE_CHECKING:
     from dynx.cli.command import Subparsers
-    from dynx.fix import Program, Search
+    from dynx.fix import Program, Result, Search
     from dynx.records.fix_report import FixReport
     from dynx.records.trial import Trial
 
@@ -129,11 +129,8 @@ def _say(text: str) -> None:
     print(f"dynx fix: {text}", file=sys.stderr, flush=True)
 
 
-def _check(base: object, new: tuple[str, ...], arguments: argparse.Namespace) -> None:
+def _check(base: Result, new: tuple[str, ...], arguments: argparse.Namespace) -> None:
     """Raise UsageError if the program cannot be tried, with what the user can do."""
-    from dynx.fix import Result
-
-    assert isinstance(base, Result)
     if base.was_stopped:
         raise UsageError(
             f"the program did not end within {arguments.budget:.0f} s, and was stopped\n  raise --budget, or let it end sooner"
@@ -160,10 +157,7 @@ def _line(trial: Trial) -> str:
     return f"{trial.rule} {trial.location.own}: {trial.fix.code}: {verdict}{trial.result}"
 
 
-def _notes(base: object, new: tuple[str, ...]) -> tuple[str, ...]:
-    from dynx.fix import Result
-
-    assert isinstance(base, Result)
+def _notes(base: Result, new: tuple[str, ...]) -> tuple[str, ...]:
     notes = []
     if base.exit_code:
         notes.append(f"the program fails as it is: {base.last_line}")
