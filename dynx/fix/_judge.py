@@ -77,8 +77,11 @@ def _outcome(
         return "no effect", change, None
     if _weight(new) > _weight(old):
         return "costs more", change, None
-    if fix.kind == "stance" and (uncompiled := sorted(_compiled(before.run) - _compiled(after.run))):
-        return "costs more", f"{uncompiled[0][1]} is no longer compiled", None
+    if fix.kind == "stance":  # which leaves first calls uncompiled, whatever they would have cost
+        if uncompiled := sorted(_compiled(before.run) - _compiled(after.run)):
+            return "costs more", f"{uncompiled[0][1]} is no longer compiled", None
+        if any(count > earlier for count, earlier in zip(new.counts, old.counts, strict=True)):
+            return "costs more", change, None
     differs = output_difference(before, after, comparison)
     if differs is not None:
         return "other output", differs, False

@@ -25,6 +25,11 @@ class Events(Record):
     failed: int  # compilations
     seconds: float  # of compiling
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How often each of them happened."""
+        return tuple(count for _, count in self._counts())
+
     def __str__(self) -> str:
         parts = (f"{count} {name.removesuffix('s') if count == 1 else name}" for name, count in self._counts() if count)
         return ", ".join(parts) or "nothing to fix"

@@ -90,7 +90,7 @@ def act(arguments: argparse.Namespace) -> int:
     propose = rewritten(target)
     say = _say if not arguments.json else lambda text: None
     say(f"runs {target} once as it is, then again for each fix, for {arguments.budget:.0f} s at most")
-    files, started = snapshot(target), time.monotonic()
+    files, started, began = snapshot(target), time.monotonic(), time.time()
     base = first_run(target, limits)
     new = written(files, snapshot(target))
     _check(base, new, arguments)
@@ -105,7 +105,7 @@ def act(arguments: argparse.Namespace) -> int:
     report = report_of(state, notes)
     _print(report, as_json=arguments.json)
     if arguments.apply and report.diff:
-        _apply(state, force=arguments.force)
+        _apply(state, began, force=arguments.force)
     return 1 if report.remaining else 0
 
 
@@ -177,9 +177,14 @@ def _print(report: FixReport, *, as_json: bool) -> None:
         print(report.diff, end="")
 
 
-def _apply(state: Search, *, force: bool) -> None:
-    """Write the changed files, unless git has not seen their present text."""
+def _apply(state: Search, began: float, *, force: bool) -> None:
+    """Write the changed files, unless git has not seen their present text, or they were edited since the first run began."""
     sources = state.base.plan.sources
+    edited = [file for file in sources if os.stat(file).st_mtime > began]
+    if edited:
+        raise UsageError(
+            f"{os.path.relpath(edited[0])} was changed while the program was tried: nothing was written\n  run dynx fix again"
+        )
     dirty = [file for file in sources if not force and _is_dirty(Path(file))]
     if dirty:
         raise UsageError(
