@@ -54,7 +54,8 @@ def _changed_size(cause: Cause) -> Iterator[Fix]:
         more = tuple(dict.fromkeys((*marks, *cause.varying)))
         if len(more) == 1:
             yield Fix("mark", mark_text(marks[0]), cause.recompiles[0].location, called, marks)
-        text = "; ".join(f"maybe_{mark_text(mark)}" for mark in more)  # raises nothing where code needs one size
+        others = f" and {len(more) - 1} more" if len(more) > 1 else ""
+        text = f"maybe_{mark_text(more[0])}{others}"  # raises nothing where code needs one size
         yield Fix("mark", text, cause.recompiles[0].location, called, more)
     yield Fix("option", "dynamic=True")
     yield from _first_call(cause)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -80,12 +81,10 @@ def _outcome(
     if fix.kind == "stance":  # which leaves first calls uncompiled, whatever they would have cost
         if uncompiled := sorted(_compiled(before.run) - _compiled(after.run)):
             return "costs more", f"{uncompiled[0][1]} is no longer compiled", None
-        if any(count > earlier for count, earlier in zip(new.counts, old.counts, strict=True)):
-            return "costs more", change, None
     differs = output_difference(before, after, comparison)
     if differs is not None:
         return "other output", differs, False
-    if _weight(new) == _weight(old):
+    if _weight(new) == _weight(old) or _grows(fix, old, new):
         return "leads to another", "; ".join(each.title for each in new_findings(before, after)) or change, True
     return "kept", "", True
 
@@ -105,6 +104,13 @@ def _compiled(run: Run) -> set[tuple[str, str]]:
 def _occurrences(finding: Finding, run: Run) -> int:
     key = key_of(finding)
     return sum(each.count for each in run.findings if key_of(each) == key)
+
+
+def _grows(fix: Fix, old: Events, new: Events) -> bool:
+    """Return whether one kind of cost is larger, unless code is compiled now that was not before."""
+    is_new_code = new.eager + new.failed < old.eager + old.failed and fix.kind != "stance"
+    is_above_limit = "recompile_limit" in fix.code and new.gave_up < old.gave_up
+    return not is_new_code and not is_above_limit and any(map(operator.gt, new.counts, old.counts))
 
 
 def _weight(events: Events) -> int:

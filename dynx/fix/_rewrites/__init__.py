@@ -75,7 +75,7 @@ def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]
             if (source := files.parse(file)) is not None:
                 for text in attribute.as_tensor(source, fix.code.rpartition(".")[2]):
                     yield file, text
-    elif fix.kind == "rewrite" and fix.location is not None and (source := files.parse(fix.location.file)) is not None:
+    elif fix.code in _AT_LINE and fix.location is not None and (source := files.parse(fix.location.file)) is not None:
         for text in _AT_LINE[fix.code](source, fix.location.line):
             yield fix.location.file, text
 
