@@ -78,9 +78,9 @@ def _outcome(
         return "no effect", change, None
     if _weight(new) > _weight(old):
         return "costs more", change, None
-    if fix.kind == "stance":  # which leaves first calls uncompiled, whatever they would have cost
-        if uncompiled := sorted(_compiled(before.run) - _compiled(after.run)):
-            return "costs more", f"{uncompiled[0][1]} is no longer compiled", None
+    uncompiled = sorted(_compiled(before.run) - _compiled(after.run))
+    if fix.kind == "stance" and uncompiled:  # it leaves first calls uncompiled, whatever they would have cost
+        return "costs more", f"{uncompiled[0][1]} is no longer compiled", None
     differs = output_difference(before, after, comparison)
     if differs is not None:
         return "other output", differs, False
@@ -127,6 +127,11 @@ def output_difference(before: Result, after: Result, comparison: Comparison) -> 
     if not comparison.is_possible:
         return "the program prints another text in each run: name a global variable to compare with --result"
     return difference(before.output, after.output, comparison.tolerance, comparison.varying, may_go_on=bool(before.exit_code))
+
+
+def not_comparable(result: Result) -> str | None:
+    """Return why the values of a run cannot be compared with those of another one; None if they can."""
+    return _difference_of_values(result.values, result.values, Tolerance())
 
 
 def _difference_of_values(before: object, after: object, tolerance: Tolerance) -> str | None:

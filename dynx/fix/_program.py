@@ -59,8 +59,12 @@ class Result:
     def last_line(self) -> str:
         """The exception that ended it, or the last line that it printed to stderr."""
         lines = [line.strip() for line in self.errors.splitlines() if line.strip()]
+        said = [line.removeprefix("dynx: ") for line in lines if line.startswith("dynx: ")]
         raised = [line for line in lines if _EXCEPTION.match(line)]
-        return (raised or lines or [f"exit code {self.exit_code}"])[-1]
+        place = re.findall(r'File "(.+?)", line (\d+)', self.errors)
+        if raised and raised[-1].startswith("SyntaxError") and place:
+            return f"{raised[-1]} at {place[-1][0]}:{place[-1][1]}"
+        return (raised or said or lines or [f"exit code {self.exit_code}"])[-1]
 
 
 def run(program: Program, plan: Plan, *, timeout: float) -> Result:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from dynx.fix._judge import events_of
 from dynx.fix._search import Search
+from dynx.fix._source_file import read
 from dynx.records.fix_report import FixReport
 
 
@@ -20,7 +22,8 @@ def report_of(state: Search, notes: tuple[str, ...] = ()) -> FixReport:
     if not state.comparison.is_possible:
         more.append("the program prints another text in each run: name a global variable to compare with --result")
     elif state.comparison.varying:
-        more.append(f"{len(state.comparison.varying)} numbers of the output vary from run to run, and were not compared")
+        count = len(state.comparison.varying)
+        more.append(f"{count} {'number' if count == 1 else 'numbers'} of the output differ from run to run: not compared")
     if state.base.plan.fixes:
         more.append("the program has no file: what is kept is not written anywhere")
     return FixReport(
@@ -42,21 +45,22 @@ def unified_diff(sources: Mapping[str, str]) -> str:
     parts = []
     for file, text in sources.items():
         name = shown(file)
-        with open(file, encoding="utf-8", newline="") as opened:
-            old = opened.read()
-        lines = difflib.unified_diff(_lines(old), _lines(text), f"a/{name}", f"b/{name}")
+        ends = "\t" if " " in name else ""  # by which `patch` finds the end of a name with spaces
+        lines = difflib.unified_diff(_lines(read(file)), _lines(text), f"a/{name}{ends}", f"b/{name}{ends}")
         parts.append("".join(lines))
     return "".join(parts)
 
 
 def _lines(text: str) -> list[str]:
-    lines = text.splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n"):
-        lines[-1] += "\n\\ No newline at end of file\n"
+    """Split a text at newlines alone: `str.splitlines` splits at form feeds and other characters too."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    if lines[-1] == "\n":
+        return lines[:-1]
+    lines[-1] += "\\ No newline at end of file\n"
     return lines
 
 
 def shown(file: str) -> str:
-    """Return the path of a file as a diff shows it: relative to the working directory if it is inside."""
-    path, folder = Path(file), Path.cwd()
-    return str(path.relative_to(folder)) if path.is_relative_to(folder) else file.lstrip("/")
+    """Return the path of a file as a diff shows it: relative to the working directory if it is inside, and no link."""
+    path, folder = Path(os.path.realpath(file)), Path.cwd()
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path).lstrip("/")

@@ -57,6 +57,13 @@ def test_a_setting_stands_after_the_imports():
     assert list(insert(source_of(before), SETTING)) == [text_of(after)]
 
 
+def test_a_setting_stands_before_modules_of_the_program_too():
+    text = "import os\nimport torch\nfrom torch import nn\nimport helper\nfrom . import model\n\nx = 1\nimport late\n"
+    after, before = insert(source_of(text), SETTING, {"helper", "late"})
+    assert after == text.replace("model\n\nx", f"model\n\n{SETTING}\n\nx")
+    assert before == text.replace("nn\n", f"nn\n\n{SETTING}\n")
+
+
 def test_settings_of_several_fixes_stand_together():
     first = next(insert(source_of("import torch\n\nx = 1\n"), SETTING))
     second = next(insert(source_of(first), "torch._dynamo.config.recompile_limit = 32"))
@@ -145,6 +152,13 @@ BRANCHES = {
     "a conditional expression": (
         "def f(x):\n    return x if x.sum() > 0 else -x\n",
         "def f(x):\n    return torch.where(x.sum() > 0, x, -x)\n",
+    ),
+    "a call of another function": ("def f(x):\n    return x if x.sum() > 0 else log(x)\n", None),
+    "a call of a module": ("def f(self, x):\n    return x if x.sum() > 0 else self.layer(x)\n", None),
+    "a change in place": ("def f(x):\n    return x if x.sum() > 0 else x.add_(1)\n", None),
+    "functions of torch": (
+        "def f(x):\n    return F.relu(x) if x.sum() > 0 else torch.zeros_like(x).sin()\n",
+        "def f(x):\n    return torch.where(x.sum() > 0, F.relu(x), torch.zeros_like(x).sin())\n",
     ),
     "a call on one side": ("def f(x):\n    if x.sum() > 0:\n        print(x)\n    return x\n", None),
     "an elif": ("def f(x, n):\n    if n:\n        x = x\n    elif x.sum() > 0:\n        x = -x\n    return x\n", None),

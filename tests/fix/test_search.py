@@ -65,7 +65,7 @@ def test_a_fix_that_removes_the_finding_is_kept_and_shown_as_a_diff(program, bas
     report = report_of(state)
     assert report.remaining == ()
     assert '-    print("inside")' in report.diff
-    assert "1 numbers of the output vary" in report.notes[0]
+    assert "1 number of the output differ" in report.notes[0]
 
 
 def test_advice_that_changes_results_is_rejected(program, base):

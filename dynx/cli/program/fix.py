@@ -84,18 +84,22 @@ def _tolerance(text: str) -> float:
 
 def act(arguments: argparse.Namespace) -> int:
     from dynx.fix import Limits, Search, Tolerance, first_run, report_of, rewritten, search, snapshot, written
+    from dynx.report import _words as words
 
     target = program_of(arguments, "dynx fix")
     limits = Limits(arguments.budget, Tolerance(arguments.tolerance), tuple(arguments.result))
     propose = rewritten(target)
     say = _say if not arguments.json else lambda text: None
-    say(f"runs {target} once as it is, then again for each fix, for {arguments.budget:.0f} s at most")
+    _say(f"runs {target} once as it is, then again for each fix, for {arguments.budget:.0f} s at most")
     files, started, began = snapshot(target), time.monotonic(), time.time()
-    base = first_run(target, limits)
+    try:
+        base = first_run(target, limits)
+    except KeyboardInterrupt:
+        raise UsageError("interrupted in the first run: nothing was tried") from None
     new = written(files, snapshot(target))
     _check(base, new, arguments)
     state = Search(target, limits, propose, base, started=started)
-    say(f"as it is: {_events(state)}; {len(base.run.findings)} findings, in {base.seconds:.0f} s")
+    say(f"as it is: {_events(state)}; {words.plural(len(base.run.findings), 'finding')}, in {base.seconds:.0f} s")
     notes = _notes(base, new)
     try:
         for trial in search(state):
@@ -131,6 +135,8 @@ def _say(text: str) -> None:
 
 def _check(base: Result, new: tuple[str, ...], arguments: argparse.Namespace) -> None:
     """Raise UsageError if the program cannot be tried, with what the user can do."""
+    from dynx.fix import not_comparable
+
     if base.was_stopped:
         raise UsageError(
             f"the program did not end within {arguments.budget:.0f} s, and was stopped\n  raise --budget, or let it end sooner"
@@ -138,12 +144,16 @@ def _check(base: Result, new: tuple[str, ...], arguments: argparse.Namespace) ->
     if new and not arguments.allow_writes:
         names = ", ".join(os.path.relpath(path) for path in new[:3]) + (", …" if len(new) > 3 else "")
         raise UsageError(
-            f"the program writes {names}, and would again in each trial; it ran once, and no file of it was changed\n"
+            f"the program writes {names}, and would again in each trial; it ran once, and dynx changed nothing\n"
             "  pass --allow-writes if that does no harm"
         )
     if not base.run.compiles and not base.run.findings:
         reason = f": {base.last_line}" if base.exit_code else ""
         raise UsageError(f"the program compiled nothing{reason}\n  dynx run shows what it does")
+    if arguments.result and (why := base.no_values or not_comparable(base)):
+        raise UsageError(
+            f"--result {' '.join(arguments.result)} cannot be compared: {why}\n  name tensors, numbers or lists of them"
+        )
 
 
 def _events(state: Search) -> str:
@@ -179,6 +189,8 @@ def _print(report: FixReport, *, as_json: bool) -> None:
 
 def _apply(state: Search, began: float, *, force: bool) -> None:
     """Write the changed files, unless git has not seen their present text, or they were edited since the first run began."""
+    from dynx.fix import write
+
     sources = state.base.plan.sources
     edited = [file for file in sources if os.stat(file).st_mtime > began]
     if edited:
@@ -192,14 +204,13 @@ def _apply(state: Search, began: float, *, force: bool) -> None:
             "  commit them first, pass --force, or apply the diff above"
         )
     for file, text in sources.items():
-        with open(file, "w", encoding="utf-8", newline="") as opened:
-            opened.write(text)
+        write(file, text)
         _say(f"wrote {os.path.relpath(file)}")
 
 
 def _is_dirty(file: Path) -> bool:
     """Return whether git would not restore the present text of a file; False outside of a repository."""
-    command = ["git", "-C", str(file.parent), "status", "--porcelain", "--", file.name]
+    command = ["git", "-C", str(file.parent), "status", "--porcelain", "--ignored", "--", file.name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:

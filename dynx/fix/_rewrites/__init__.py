@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dynx.fix._rewrites import arguments, attribute, branch, check, eager_only, option, statement
 from dynx.fix._rewrites.source import Source, parse
+from dynx.fix._source_file import read
 from dynx.records import Finding
 from dynx.records.fix import Fix
 
@@ -31,9 +32,8 @@ class Files:
         if file in self._changed:
             return self._changed[file]
         try:
-            with open(file, encoding="utf-8", newline="") as opened:
-                return opened.read()
-        except (OSError, UnicodeDecodeError):
+            return read(file)
+        except (OSError, UnicodeDecodeError, SyntaxError):
             return None
 
 
@@ -57,7 +57,8 @@ def _is_of_library(file: str) -> bool:
 def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]]:
     place = finding.location.own
     if fix.kind in ("statement", "stance") and (source := files.parse(files.main)) is not None and files.main is not None:
-        for text in statement.insert(source, fix.code):
+        own = {path.stem for path in Path(files.main).parent.iterdir()}
+        for text in statement.insert(source, fix.code, own):
             yield files.main, text
     elif fix.kind == "option":
         for file in dict.fromkeys(filter(None, (place.file, files.main))):

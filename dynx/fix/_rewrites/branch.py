@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ def where(source: Source, line: int) -> Iterator[str]:
             yield from _statement(source, found)
             break
     for found in source.at_line(cst.IfExp, line):
+        if not (is_pure(found.body) and is_pure(found.orelse)):
+            continue
         yield source.replaced(found, cst.parse_expression(_where(found.test, code_of(found.body), code_of(found.orelse))))
 
 
@@ -66,6 +69,9 @@ def _statement(source: Source, found: cst.If) -> Iterator[str]:
     parent = source.parent(found)
     if isinstance(parent, cst.If) or not isinstance(parent, (cst.IndentedBlock, cst.Module)):
         return  # an `elif`
+    sides = (found.body, *([found.orelse] if found.orelse is not None else []))
+    if not all(map(is_pure, sides)):
+        return
     yes = simple_body(found.body)
     no = simple_body(found.orelse.body) if isinstance(found.orelse, cst.Else) else None
     if yes is None or isinstance(found.orelse, cst.If):
@@ -123,6 +129,54 @@ def _early(source: Source, parent: Any, found: cst.If, value: cst.BaseExpression
     )
     at = siblings.index(found)
     yield source.replaced(parent, parent.with_changes(body=[*siblings[:at], *kept, *rest[:-1], ends]))
+
+
+_FUNCTIONS = re.compile(
+    r"(?:torch|F|nn\.functional|math|np)\.[\w.]*[^_\W]$|(?:abs|min|max|sum|len|float|int|bool|round|tuple)$"
+)
+_CHANGES = (
+    "append",
+    "extend",
+    "insert",
+    "remove",
+    "pop",
+    "clear",
+    "update",
+    "discard",
+    "write",
+    "put",
+    "send",
+    "backward",
+    "step",
+)
+
+
+def is_pure(node: cst.CSTNode) -> bool:
+    """Return whether code only computes: `torch.where` runs both sides, also the one that was not taken.
+
+    Calls of functions of torch and of methods are taken for computations, those of other functions are not.
+    """
+    calls = _Calls()
+    node.visit(calls)
+    return all(map(_is_pure_call, calls.found))
+
+
+class _Calls(cst.CSTVisitor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[cst.Call] = []
+
+    def visit_Call(self, node: cst.Call) -> None:  # noqa: N802 - of libcst
+        self.found.append(node)
+
+
+def _is_pure_call(call: cst.Call) -> bool:
+    name = code_of(call.func)
+    if _FUNCTIONS.match(name):
+        return True
+    is_method = isinstance(call.func, cst.Attribute) and not name.startswith("self.")
+    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+    return is_method and not method.endswith("_") and method not in _CHANGES
 
 
 def simple_body(block: Any) -> list[Any] | None:

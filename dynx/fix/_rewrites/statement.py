@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import libcst as cst
 
@@ -11,11 +11,21 @@ from dynx.fix._rewrites.source import Source, code_of, statement
 _SETTINGS = ("torch._dynamo.config.", "torch.compiler.set_stance(", "torch.fx.experimental._config.")
 
 
-def insert(source: Source, code: str) -> Iterator[str]:
-    """Yield the text of a file with statements after its last import, or after its docstring if it imports nothing."""
+def insert(source: Source, code: str, own: Container[str] = ()) -> Iterator[str]:
+    """Yield the text of a file with statements after the imports at its beginning.
+
+    If a module of the program, one of `own`, is imported there after torch, also before it: it may compile functions already.
+    """
     body = list(source.module.body)
-    imports = [index for index, node in enumerate(body) if _is_import(node)]
-    at = imports[-1] + 1 if imports else int(_is_docstring(body))
+    first = int(_is_docstring(body))
+    end = next((index for index in range(first, len(body)) if not _is_import(body[index])), len(body))
+    of_torch = next((index + 1 for index in range(first, end) if _imports_torch(body[index])), end)
+    of_own = next((index for index in range(of_torch, end) if _imports_any(body[index], own)), end)
+    for at in dict.fromkeys((end, of_own)):
+        yield _inserted(source, body, at, code)
+
+
+def _inserted(source: Source, body: list[cst.SimpleStatementLine | cst.BaseCompoundStatement], at: int, code: str) -> str:
     has_torch = any(_imports_torch(node) for node in body[:at])
     new = [statement(part.strip()) for part in (*(() if has_torch else ("import torch",)), *code.split(";"))]
     first = at
@@ -23,7 +33,7 @@ def insert(source: Source, code: str) -> Iterator[str]:
         at += 1
     if at == first:
         new[0] = new[0].with_changes(leading_lines=[cst.EmptyLine(indent=False)])
-    yield source.module.with_changes(body=[*body[:at], *new, *body[at:]]).code
+    return source.module.with_changes(body=[*body[:at], *new, *body[at:]]).code
 
 
 def _is_setting(node: cst.CSTNode) -> bool:
@@ -48,6 +58,16 @@ def _imports_torch(node: cst.CSTNode) -> bool:
         return False
     names = [name for part in node.body if isinstance(part, cst.Import) for name in part.names]
     return any(_root(name.name) == "torch" and name.asname is None for name in names)
+
+
+def _imports_any(node: cst.CSTNode, modules: Container[str]) -> bool:
+    """Return whether a statement imports one of some modules, or a module of its own package."""
+    for part in node.body if isinstance(node, cst.SimpleStatementLine) else ():
+        if isinstance(part, cst.ImportFrom) and (part.relative or (part.module is not None and _root(part.module) in modules)):
+            return True
+        if isinstance(part, cst.Import) and any(_root(name.name) in modules for name in part.names):
+            return True
+    return False
 
 
 def _root(name: cst.BaseExpression) -> str:
