@@ -40,8 +40,8 @@ EXPORTED = {
         TriedRule Trouble Verdict
     """,
     "dynx.fix": """
-        Limits Program Result Search Tolerance events_of experiments first_run not_comparable report_of rewritten search
-        snapshot write written
+        Limits Program Result Search Tolerance events_of experiments first_run not_comparable prune report_of rewritten
+        search snapshot write written
     """,
     "dynx.report": """
         dot html perfetto post_mortem post_mortem_html processes record record_html terminal timeline timeline_html

@@ -6,6 +6,7 @@ from dynx.fix._judge import events_of, not_comparable
 from dynx.fix._output import Tolerance
 from dynx.fix._program import Program, Result
 from dynx.fix._propose import experiments, rewritten
+from dynx.fix._prune import prune
 from dynx.fix._report import report_of
 from dynx.fix._search import Limits, Search, first_run, search
 from dynx.fix._source_file import write
@@ -21,6 +22,7 @@ __all__ = [
     "experiments",
     "first_run",
     "not_comparable",
+    "prune",
     "report_of",
     "rewritten",
     "search",

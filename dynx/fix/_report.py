@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from dynx.advice.tried import with_trials
 from dynx.fix._judge import events_of
 from dynx.fix._search import Search
 from dynx.fix._source_file import read
@@ -32,7 +33,7 @@ def report_of(state: Search, notes: tuple[str, ...] = ()) -> FixReport:
         events_of(state.base.run),
         tuple(state.trials),
         state.first.run.findings,
-        state.base.run.findings,
+        tuple(with_trials(finding, state.trials) for finding in state.base.run.findings),
         unified_diff(state.base.plan.sources),
         state.runs,
         time.monotonic() - state.started,

@@ -41,6 +41,14 @@ def attempt_of(finding: Finding, fix: Fix) -> Attempt:
     return Attempt(fix, finding.location.own.function if fix.kind == "option" else "")
 
 
+class Step(NamedTuple):
+    """A fix that is kept: its trial, and the plans before and after it."""
+
+    trial: Trial
+    before: Plan
+    after: Plan
+
+
 class Lead(NamedTuple):
     """A fix after which its finding is gone and another one is there, such as a further graph break."""
 
@@ -60,6 +68,7 @@ class Search:
     first: Result = field(init=False)  # without any fix
     trials: list[Trial] = field(default_factory=list)
     kept: set[Attempt] = field(default_factory=set)
+    steps: list[Step] = field(default_factory=list)  # that are kept, in order
     runs: int = 1
     started: float = field(default_factory=time.monotonic)
     comparison: Comparison = field(init=False)
@@ -149,7 +158,7 @@ def _try(state: Search, finding: Finding, fix: Fix, plan: Plan) -> tuple[Trial, 
     if state.seconds_left < state.base.seconds:
         state.is_out_of_budget = True
         return None
-    result = _run(state, plan)
+    result = run_again(state, plan)
     if result.was_stopped and state.seconds_left <= 0:
         state.is_out_of_budget = True
         return None
@@ -157,13 +166,15 @@ def _try(state: Search, finding: Finding, fix: Fix, plan: Plan) -> tuple[Trial, 
     if trial.outcome == "other output" and _learn_what_varies(state):
         trial = judge(finding, fix, state.base, result, state.comparison)
     if trial.is_kept:
+        state.steps.append(Step(trial, state.base.plan, plan))
         state.base = result
         state.kept.add(attempt_of(finding, fix))
         state.leads.clear()  # they were found without this fix
     return trial, result
 
 
-def _run(state: Search, plan: Plan) -> Result:
+def run_again(state: Search, plan: Plan) -> Result:
+    """Run the program with a plan, for four times as long as it took at first, or as is left of the budget."""
     state.runs += 1
     timeout = min(max(_LEAST, _MARGIN * state.first.seconds), max(state.seconds_left, 1.0))
     return run(state.program, plan, timeout=timeout)
@@ -174,7 +185,7 @@ def _learn_what_varies(state: Search) -> bool:
     if state.has_repeated or state.limits.values or state.seconds_left < state.base.seconds:
         return False
     state.has_repeated = True
-    again = _run(state, state.base.plan)
+    again = run_again(state, state.base.plan)
     varying = varying_numbers(state.base.output, again.output, state.limits.tolerance)
     state.comparison = replace(
         state.comparison, varying=varying or frozenset(), is_possible=varying is not None and again.exit_code is not None

@@ -10,7 +10,7 @@ from dynx.records.location import Location
 from dynx.records.record import Record
 
 Outcome = Literal[
-    "kept", "no effect", "costs more", "leads to another", "other output", "fails", "takes too long", "not applicable"
+    "kept", "no effect", "costs more", "leads to another", "other output", "fails", "takes too long", "not needed"
 ]
 
 

@@ -64,8 +64,11 @@ def module_of(call: CompileCall) -> Any | None:
     from torch.nn import Module
 
     code = call.code
-    owner = call.locals.get(code.co_varnames[0] if code.co_argcount else "fn")
-    return owner if issubclass(type(owner), Module) else None
+    first = code.co_varnames[0] if code.co_argcount else "fn"
+    owner = call.locals.get(first)
+    if not issubclass(type(owner), Module):
+        return None
+    return owner if first in ("fn", "self") or hasattr(type(owner), code.co_name) else None  # else a function of a module
 
 
 def backend_name(backend: Any) -> str:

@@ -25,7 +25,7 @@ def _print(graph_break: GraphBreak) -> Iterator[Fix]:
         yield Fix("statement", f"{_CONFIG}.reorderable_logging_functions.add(print)")
     elif "warn" in f"{name}{graph_break.kind}":
         yield Fix("statement", f"import warnings; {_CONFIG}.reorderable_logging_functions.add(warnings.warn)")
-    yield Fix("rewrite", "only in eager code", graph_break.location.own)
+    yield Fix("rewrite", "only in eager code: compiled code no longer logs", graph_break.location.own)
 
 
 def _number(graph_break: GraphBreak) -> Iterator[Fix]:
@@ -35,7 +35,7 @@ def _number(graph_break: GraphBreak) -> Iterator[Fix]:
 
 def _branch(graph_break: GraphBreak) -> Iterator[Fix]:
     yield Fix("rewrite", "torch.where instead of if", graph_break.location.own)
-    yield Fix("rewrite", "torch._assert_async instead of if", graph_break.location.own)
+    yield Fix("rewrite", "torch._assert_async instead of if: raises RuntimeError", graph_break.location.own)
 
 
 def _size(graph_break: GraphBreak) -> Iterator[Fix]:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dynx.records.fix_report import FixReport
     from dynx.records.trial import Trial
 
+_WIDE = 140  # columns
 OPTIONS = ("--budget", "--result", "--tolerance")  # that take a value
 
 _EPILOG = """\
@@ -83,7 +85,7 @@ def _tolerance(text: str) -> float:
 
 
 def act(arguments: argparse.Namespace) -> int:
-    from dynx.fix import Limits, Search, Tolerance, first_run, report_of, rewritten, search, snapshot, written
+    from dynx.fix import Limits, Search, Tolerance, first_run, prune, report_of, rewritten, search, snapshot, written
     from dynx.report import _words as words
 
     target = program_of(arguments, "dynx fix")
@@ -102,7 +104,7 @@ def act(arguments: argparse.Namespace) -> int:
     say(f"as it is: {_events(state)}; {words.plural(len(base.run.findings), 'finding')}, in {base.seconds:.0f} s")
     notes = _notes(base, new)
     try:
-        for trial in search(state):
+        for trial in chain(search(state), prune(state)):
             say(_line(trial))
     except KeyboardInterrupt:
         notes = (*notes, "interrupted: not all fixes were tried")
@@ -182,7 +184,10 @@ def _print(report: FixReport, *, as_json: bool) -> None:
         return
     from rich.console import Console
 
-    Console().print(report)
+    is_narrow = (
+        not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    )  # a file or pipe: nothing says that 80 columns are wanted
+    Console(width=_WIDE if is_narrow else None).print(report)
     if report.diff:
         print(report.diff, end="")
 

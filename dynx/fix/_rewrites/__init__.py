@@ -83,6 +83,6 @@ def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]
 
 _AT_LINE = {
     "torch.where instead of if": branch.where,
-    "torch._assert_async instead of if": check.check,
-    "only in eager code": eager_only.eager_only,
+    "torch._assert_async instead of if: raises RuntimeError": check.check,
+    "only in eager code: compiled code no longer logs": eager_only.eager_only,
 }

@@ -1,8 +1,7 @@
-"""Check a tensor's value without a branch in Python: with `torch._assert_async`, or in eager code alone if it only warns."""
+"""Check a tensor's value without a branch in Python: with `torch._assert_async`, which raises RuntimeError."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,11 +10,9 @@ import libcst as cst
 from dynx.fix._rewrites.branch import condition_of, negated, simple_body
 from dynx.fix._rewrites.source import Source, code_of, statement
 
-_WARNS = re.compile(r"(?:print|(?:\w+\.)*(?:warn|warning|info|debug|error|exception|critical|log))\(")
-
 
 def check(source: Source, line: int) -> Iterator[str]:
-    """Yield the text of a file in which the `if` at a line that only raises or warns, or the `assert`, needs no branch."""
+    """Yield the text of a file in which the `if` at a line that only raises, or the `assert`, needs no branch."""
     for found in source.at_line(cst.If, line):
         if source.range_of(found.test).start.line <= line <= source.range_of(found.test).end.line:
             yield from _branch(source, found)
@@ -33,9 +30,6 @@ def _branch(source: Source, found: cst.If) -> Iterator[str]:
     if len(parts) == 1 and isinstance(parts[0], cst.Raise):
         new = statement(f"torch._assert_async({negated(found.test)}, {_message(_raised(parts[0]), found.test)})")
         yield source.replaced(found, new.with_changes(leading_lines=found.leading_lines))
-    elif parts and all(isinstance(part, cst.Expr) and _WARNS.match(code_of(part)) for part in parts):
-        test = cst.parse_expression(f"not torch.compiler.is_compiling() and ({code_of(found.test)})")
-        yield source.replaced(found, found.with_changes(test=test))
 
 
 def _raised(node: cst.Raise) -> cst.BaseExpression | None:

@@ -49,7 +49,7 @@ def _is_compile(source: Source, call: cst.Call) -> bool:
 
 
 def _changed(site: Any, code: str) -> cst.CSTNode | None:
-    """Return a call with the argument, or None if it has one of that name."""
+    """Return a call with the argument, or None if it has it already."""
     if code == "dynx.compile":
         return _with_dynx(site)
     name, _, value = code.partition("=")
@@ -60,8 +60,11 @@ def _changed(site: Any, code: str) -> cst.CSTNode | None:
     )
     if isinstance(site, cst.Decorator):
         return site.with_changes(decorator=cst.Call(site.decorator, [argument]))
-    if any(arg.keyword is not None and arg.keyword.value == name for arg in site.args):
-        return None
+    given = next((arg for arg in site.args if arg.keyword is not None and arg.keyword.value == name), None)
+    if given is not None:
+        new = given.with_changes(value=argument.value)
+        changed = site.with_changes(args=[new if arg is given else arg for arg in site.args])
+        return None if code_of(given.value) == value else changed
     if not site.args:
         return site.with_changes(args=[argument])
     *others, last = site.args

@@ -22,7 +22,8 @@ def of_fixes(report: FixReport) -> Iterator[Block]:
     yield Block(title, "", columns, rows, (runs, *report.notes), is_whole=True)
     if report.remaining:
         rows = [(each.rule, words.place(each.location), each.title, each.advice) for each in report.remaining]
-        yield Block("left", words.plural(len(rows), "finding"), ("", "where", "what happened", "do this"), rows)
+        notes = ("its lines are those of the program with the diff applied",) if report.diff else ()
+        yield Block("left", words.plural(len(rows), "finding"), ("", "where", "what happened", "do this"), rows, notes)
 
 
 def _row(trial: Trial) -> tuple[str, ...]:
