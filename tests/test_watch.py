@@ -285,3 +285,14 @@ def test_ipython_completes_the_members_of_a_watch_and_of_a_run(watch_and_run, ty
     with completer.provisionalcompleter():
         offered = {completion.text.lstrip(".") for completion in complete.completions(typed, len(typed))}
     assert offered == {expected}
+
+
+def test_a_function_that_takes_a_module_is_not_named_after_the_class_of_the_module():
+    def step(model, x):
+        return model(x)
+
+    with dynx.watch() as watch:
+        torch.compile(step, backend="eager")(torch.nn.Linear(2, 2), torch.ones(1, 2))
+        torch.compile(torch.nn.Sequential(torch.nn.Linear(2, 2)), backend="eager")(torch.ones(1, 2))
+    names = [compile.location.function for compile in watch.compiles]
+    assert [name.rpartition("<locals>.")[2] for name in names] == ["step", "Sequential.forward"]

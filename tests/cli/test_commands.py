@@ -237,6 +237,7 @@ def test_dynx_demo_reports_the_mistakes_of_the_demo_program(shell):
     assert "tokens:" in done.stdout
     for rule in ("DX101", "DX102", "DX202"):
         assert rule in done.stderr
+    assert "(tried: recompiles" in " ".join(done.stderr.split())
 
 
 @pytest.mark.slow

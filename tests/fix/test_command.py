@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from textwrap import dedent
 
@@ -42,7 +44,7 @@ def write(folder: Path, text: str, name: str = "program.py") -> Path:
     return path
 
 
-def test_fixes_are_printed_as_a_diff_and_written_by_apply_alone(tmp_path):
+def test_fixes_are_printed_as_a_diff(tmp_path):
     program = write(tmp_path, LOGGED)
     before = program.read_text()
     found = dynx(tmp_path, "fix", "program.py")
@@ -53,12 +55,20 @@ def test_fixes_are_printed_as_a_diff_and_written_by_apply_alone(tmp_path):
     diff = found.stdout[found.stdout.index("--- a/program.py") :]
     assert f"+{SETTINGS}" in diff
     subprocess.run(["patch", "-s", "-p1"], cwd=tmp_path, input=diff, text=True, check=True)
-    patched = program.read_text()
-    assert "# for people" in patched
-    program.write_text(before)
+    assert "# for people" in program.read_text()
+
+
+@pytest.mark.slow
+def test_fixes_are_written_by_apply_alone(tmp_path):
+    program = write(tmp_path, LOGGED)
+    before = program.read_text()
     applied = dynx(tmp_path, "fix", "--apply", "program.py")
     assert "wrote program.py" in applied.stderr
-    assert program.read_text() == patched
+    after = program.read_text()
+    diff = applied.stdout[applied.stdout.index("--- a/program.py") :]
+    program.write_text(before)
+    subprocess.run(["patch", "-s", "-p1"], cwd=tmp_path, input=diff, text=True, check=True)
+    assert program.read_text() == after
     again = dynx(tmp_path, "fix", "--json", "program.py")
     assert (again.returncode, json.loads(again.stdout).get("trials", [])) == (0, [])
 
@@ -191,6 +201,36 @@ def test_advice_that_failed_its_trial_is_no_longer_advised(tmp_path):
     text = " ".join(found.stderr.split())
     assert "tried in vain: " in text
     assert "dynamic=True (no effect)" in text
+
+
+@pytest.mark.slow
+def test_values_that_cannot_be_compared_are_refused_after_the_first_run(tmp_path):
+    write(tmp_path, LOGGED + "\n    def callback(): pass\n")
+    for name, message in (("gone", "the program has no global variable gone"), ("callback", "cannot be compared")):
+        refused = dynx(tmp_path, "fix", "--result", name, "program.py")
+        assert refused.returncode == 2
+        assert message in refused.stderr
+
+
+def test_ctrl_c_in_the_first_run(tmp_path):
+    write(tmp_path, "import time; time.sleep(100)")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dynx", "fix", "program.py"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    assert "runs program.py" in process.stderr.readline()
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert errors == "dynx: interrupted in the first run: nothing was tried\n"
+
+
+@pytest.mark.parametrize("command", [["fix"], ["run", "--try"]])
+def test_ranks_of_a_job_are_not_tried(tmp_path, command):
+    write(tmp_path, LOGGED)
+    refused = dynx(tmp_path, *command, "program.py", RANK="1", WORLD_SIZE="2")
+    assert refused.returncode == 2
+    assert "one rank of a distributed job cannot" in refused.stderr
 
 
 def test_try_needs_a_program_that_can_run_again(tmp_path):
