@@ -16,6 +16,8 @@ from dynx.records import (
     Compile,
     CompiledGuards,
     Effect,
+    Events,
+    Fix,
     FrameEffects,
     FrameState,
     GaveUp,
@@ -27,6 +29,7 @@ from dynx.records import (
     LineCost,
     Location,
     Logged,
+    Mark,
     Mutation,
     PeakTensor,
     ProfileMiss,
@@ -40,6 +43,7 @@ from dynx.records import (
     TorchWarning,
     TracedCompile,
     TracedGuard,
+    Trial,
     Trouble,
 )
 
@@ -151,6 +155,10 @@ side_effects = st.builds(
 events = st.builds(Mutation, texts, effect_kinds, st.none() | locations(), stacks, st.booleans())
 code_lines = st.builds(CodeLine, texts, st.none() | locations(0))
 parts = st.sampled_from(["inference", "forward", "backward"])
+fixes = st.builds(
+    Fix, texts, texts, st.none() | locations(), st.none() | locations(), st.lists(st.builds(Mark, texts, counts)).map(tuple)
+)
+costs = st.builds(Events, counts, counts, counts, counts, counts, seconds)
 by_class = {  # every kind of record that a run may hold
     BreakState: states,
     Logged: st.builds(Logged, ids, locations(), st.dictionaries(texts, texts, max_size=3)),
@@ -179,6 +187,9 @@ by_class = {  # every kind of record that a run may hold
     BecameDynamic: st.builds(BecameDynamic, texts, texts, texts, texts, counts, ids, st.none() | locations()),
     ProfileMiss: st.builds(ProfileMiss, texts, counts, ids, locations()),
     TorchWarning: st.builds(TorchWarning, texts, texts, st.none() | locations()),
+    Trial: st.builds(
+        Trial, texts, texts, locations(), fixes, texts, costs, st.none() | costs, st.none() | st.booleans(), texts
+    ),
     Trouble: st.builds(Trouble, texts, texts),
     Skip: st.builds(Skip, texts, st.none() | locations(0), texts, st.sampled_from(["operator", "size"]), counts),
     GraphRecorded: st.builds(GraphRecorded, parts, seconds, counts, counts, counts),

@@ -215,7 +215,11 @@ def test_values_that_cannot_be_compared_are_refused_after_the_first_run(tmp_path
 def test_ctrl_c_in_the_first_run(tmp_path):
     write(tmp_path, "import time; time.sleep(100)")
     process = subprocess.Popen(
-        [sys.executable, "-m", "dynx", "fix", "program.py"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "dynx", "fix", "program.py"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell ignores it in the background
     )
     assert "runs program.py" in process.stderr.readline()
     time.sleep(1)
