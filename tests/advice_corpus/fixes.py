@@ -61,7 +61,7 @@ def patched(program: Path, diff: str, folder: Path) -> Path:
     """Write a copy of a program with a diff applied."""
     copy = folder / program.name
     copy.write_text(program.read_text())
-    subprocess.run(["patch", "-s", "-p1", "-d", folder], input=diff, text=True, check=True)
+    subprocess.run(["git", "apply"], cwd=folder, input=diff, text=True, check=True)
     return copy
 
 

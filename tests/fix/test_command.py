@@ -54,7 +54,7 @@ def test_fixes_are_printed_as_a_diff(tmp_path):
     assert "2 fixes: recompiles 1 → 0, graph breaks 1 → 0" in found.stdout, found.stdout
     diff = found.stdout[found.stdout.index("--- a/program.py") :]
     assert f"+{SETTINGS}" in diff
-    subprocess.run(["patch", "-s", "-p1"], cwd=tmp_path, input=diff, text=True, check=True)
+    subprocess.run(["git", "apply"], cwd=tmp_path, input=diff, text=True, check=True)
     assert "# for people" in program.read_text()
 
 
@@ -67,7 +67,7 @@ def test_fixes_are_written_by_apply_alone(tmp_path):
     after = program.read_text()
     diff = applied.stdout[applied.stdout.index("--- a/program.py") :]
     program.write_text(before)
-    subprocess.run(["patch", "-s", "-p1"], cwd=tmp_path, input=diff, text=True, check=True)
+    subprocess.run(["git", "apply"], cwd=tmp_path, input=diff, text=True, check=True)
     assert program.read_text() == after
     again = dynx(tmp_path, "fix", "--json", "program.py")
     assert (again.returncode, json.loads(again.stdout).get("trials", [])) == (0, [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 
 import pytest
@@ -20,6 +21,10 @@ CONTENTS = {
 }
 
 
+without_patch = pytest.mark.skipif(shutil.which("patch") is None, reason="this machine has no `patch` command")
+TOOLS = [["git", "apply"], pytest.param(["patch", "-s", "-p1"], marks=without_patch)]
+
+
 @pytest.mark.parametrize("name", CONTENTS)
 def test_what_is_read_is_written_again(tmp_path, name):
     file = tmp_path / "program.py"
@@ -28,7 +33,7 @@ def test_what_is_read_is_written_again(tmp_path, name):
     assert file.read_bytes() == CONTENTS[name]
 
 
-@pytest.mark.parametrize("tool", [["patch", "-s", "-p1"], ["git", "apply"]], ids=["patch", "git"])
+@pytest.mark.parametrize("tool", TOOLS, ids=" ".join)
 @pytest.mark.parametrize("name", [name for name in CONTENTS if name not in ("latin-1", "byte order mark")])
 @pytest.mark.parametrize("file_name", ["program.py", "my program.py"])
 def test_tools_apply_the_diff(tmp_path, monkeypatch, name, tool, file_name):
