@@ -133,6 +133,9 @@ def _values(plan: Plan, path: Path) -> tuple[Any, str]:
         return None, "the program ended before they could be saved"
     import torch
 
-    values = torch.load(file, weights_only=False)  # written by the process that this one has started
+    try:
+        values = torch.load(file, weights_only=False)  # written by the process that this one has started
+    except Exception as error:  # noqa: BLE001 - whatever a value of the user raises when it is unpickled outside of its program
+        return None, f"{type(error).__name__}: {error}"
     missing = [name for name in plan.values if name not in values]
     return values, f"the program has no global variable {missing[0]}" if missing else ""
