@@ -111,9 +111,9 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
         command = ["dynx", "run", *filter(None, [arguments.option]), shown, *arguments.rest]
         watch = Watch(saved, detail=arguments.detail, command=command)
         if arguments.trial is not None:
-            from dynx.fix._inside import Trial
+            from dynx.fix._inside import PlanInUse
 
-            trial = Trial(arguments.trial, module, load)
+            trial = PlanInUse(arguments.trial, module, load)
             return execute(trial.load, module, Ending(watch, None, [*tools, trial]), is_module=arguments.option == "-m")
         ending = Ending(watch, lambda: _report(watch, trials, full=arguments.full, top=arguments.top), tools)
         return execute(load, module, ending, is_module=arguments.option == "-m")

@@ -58,7 +58,6 @@ class _Marks:
     def __init__(self, fix: Fix) -> None:
         assert fix.location is not None
         self._file, self._line = Path(fix.location.file).name, fix.location.line
-        self._function = fix.location.function.rpartition(".")[2]
         self._marks = fix.marks
         self._is_required = not fix.code.startswith("maybe_")
 

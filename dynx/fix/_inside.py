@@ -15,7 +15,7 @@ from dynx.fix._experiments import apply
 from dynx.fix._plan import Plan, values_file
 
 
-class Trial(AbstractContextManager["Trial"]):
+class PlanInUse(AbstractContextManager["PlanInUse"]):
     """Applies a plan while its program runs, and saves the values that are asked for at its end.
 
     Args:
@@ -31,7 +31,7 @@ class Trial(AbstractContextManager["Trial"]):
         text = self._plan.sources.get(file) if file is not None else None
         self.load = load if text is None else partial(compile, text, file, "exec", dont_inherit=True)
 
-    def __enter__(self) -> Trial:
+    def __enter__(self) -> PlanInUse:
         self._applied.enter_context(apply(self._plan.fixes))
         if self._plan.sources:
             read_instead(self._plan.sources)

@@ -79,7 +79,7 @@ def _outcome(
     if _weight(new) > _weight(old):
         return "costs more", change, None
     uncompiled = sorted(_compiled(before.run) - _compiled(after.run))
-    if fix.kind == "stance" and uncompiled:  # it leaves first calls uncompiled, whatever they would have cost
+    if _is_stance(fix) and uncompiled:  # it leaves first calls uncompiled, whatever they would have cost
         return "costs more", f"{uncompiled[0][1]} is no longer compiled", None
     differs = output_difference(before, after, comparison)
     if differs is not None:
@@ -106,9 +106,14 @@ def _occurrences(finding: Finding, run: Run) -> int:
     return sum(each.count for each in run.findings if key_of(each) == key)
 
 
+def _is_stance(fix: Fix) -> bool:
+    """Return whether a fix is a stance, or a stance together with another fix."""
+    return "set_stance(" in fix.code
+
+
 def _grows(fix: Fix, old: Events, new: Events) -> bool:
     """Return whether one kind of cost is larger, unless code is compiled now that was not before."""
-    is_new_code = new.eager + new.failed < old.eager + old.failed and fix.kind != "stance"
+    is_new_code = new.eager + new.failed < old.eager + old.failed and not _is_stance(fix)
     is_above_limit = "recompile_limit" in fix.code and new.gave_up < old.gave_up
     return not is_new_code and not is_above_limit and any(map(operator.gt, new.counts, old.counts))
 

@@ -53,7 +53,7 @@ def unified_diff(sources: Mapping[str, str]) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Split a text at newlines alone: `str.splitlines` splits at form feeds and other characters too."""
+    """Split a text at newlines only: `str.splitlines` splits at form feeds and other characters too."""
     lines = [f"{line}\n" for line in text.split("\n")]
     if lines[-1] == "\n":
         return lines[:-1]

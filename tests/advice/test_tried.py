@@ -39,8 +39,8 @@ def test_a_fix_that_failed_is_no_longer_advised():
 
 
 def test_where_everything_failed_nothing_is_advised():
-    alone = replace(FINDING, advice="compile with dynamic=True")
-    found = with_trials(alone, [trial_of("dynamic=True", "other output")])
+    finding = replace(FINDING, advice="compile with dynamic=True")
+    found = with_trials(finding, [trial_of("dynamic=True", "other output")])
     assert found.advice == "nothing that is known helps; tried in vain: dynamic=True (other output)"
 
 

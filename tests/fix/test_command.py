@@ -1,4 +1,4 @@
-"""`dynx fix` and `dynx run --try` as a user calls them: what they print, write, refuse, and leave alone."""
+"""`dynx fix` and `dynx run --try` as a user calls them: what they print, write and refuse."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_fixes_are_printed_as_a_diff(tmp_path):
 
 
 @pytest.mark.slow
-def test_fixes_are_written_by_apply_alone(tmp_path):
+def test_only_apply_writes_fixes(tmp_path):
     program = write(tmp_path, LOGGED)
     before = program.read_text()
     applied = dynx(tmp_path, "fix", "--apply", "program.py")

@@ -64,6 +64,11 @@ def test_a_setting_stands_before_modules_of_the_program_too():
     assert before == text.replace("nn\n", f"nn\n\n{SETTING}\n")
 
 
+def test_what_stands_before_the_import_of_torch_takes_effect_first():
+    text = "import os\nos.environ['A'] = '1'\nimport torch\nfrom torch import nn\nf()\nimport late\n"
+    assert list(insert(source_of(text), SETTING)) == [text.replace("nn\n", f"nn\n\n{SETTING}\n")]
+
+
 def test_settings_of_several_fixes_stand_together():
     first = next(insert(source_of("import torch\n\nx = 1\n"), SETTING))
     second = next(insert(source_of(first), "torch._dynamo.config.recompile_limit = 32"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynx.cli import program
+from dynx.cli.numbers import number
 from dynx.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ OPTIONS = ("--budget", "--result", "--tolerance")  # that take a value
 
 _EPILOG = """\
 The program runs once as it is, then once more for each fix that is tried, in processes of its own and without input: it writes
-and sends again what it writes and sends. Files are changed by --apply alone.
+and sends again what it writes and sends. Only --apply changes files.
 Exit code: 0 if no finding is left, 1 if one is, 2 if the program cannot be run or tried.
 """
 
@@ -43,7 +43,11 @@ def add_to(commands: Subparsers) -> None:
     parser.add_argument("--apply", action="store_true", help="write the fixes that help into the files")
     parser.add_argument("--force", action="store_true", help="with --apply: also into files with changes that git has not")
     parser.add_argument(
-        "--budget", type=_seconds, default=600.0, metavar="SECONDS", help="for all runs together (default: 600)"
+        "--budget",
+        type=number("a number of seconds", lambda seconds: seconds > 0),
+        default=600.0,
+        metavar="SECONDS",
+        help="for all runs together (default: 600)",
     )
     parser.add_argument(
         "--result",
@@ -53,7 +57,11 @@ def add_to(commands: Subparsers) -> None:
         help="compare this global variable of the program at its end, instead of what it prints; may be repeated",
     )
     parser.add_argument(
-        "--tolerance", type=_tolerance, default=1e-4, metavar="X", help="relative, between numbers (default: 1e-4)"
+        "--tolerance",
+        type=number("a tolerance, such as 1e-4", lambda tolerance: 0 <= tolerance < 1),
+        default=1e-4,
+        metavar="X",
+        help="relative, between numbers (default: 1e-4)",
     )
     parser.add_argument(
         "--allow-writes", action="store_true", help="also if the program writes into its folder, which each run does again"
@@ -63,30 +71,8 @@ def add_to(commands: Subparsers) -> None:
     parser.set_defaults(act=act)
 
 
-def _seconds(text: str) -> float:
-    seconds = _number(text)
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
-    return seconds
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
-def _tolerance(text: str) -> float:
-    tolerance = _number(text)
-    if not 0 <= tolerance < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a tolerance, such as 1e-4")
-    return tolerance
-
-
 def act(arguments: argparse.Namespace) -> int:
     from dynx.fix import Limits, Search, Tolerance, first_run, prune, report_of, rewritten, search, snapshot, written
-    from dynx.report import _words as words
 
     target = program_of(arguments, "dynx fix")
     limits = Limits(arguments.budget, Tolerance(arguments.tolerance), tuple(arguments.result))
@@ -101,7 +87,7 @@ def act(arguments: argparse.Namespace) -> int:
     new = written(files, snapshot(target))
     _check(base, new, arguments)
     state = Search(target, limits, propose, base, started=started)
-    say(f"as it is: {_events(state)}; {words.plural(len(base.run.findings), 'finding')}, in {base.seconds:.0f} s")
+    say(f"as it is: {_events(state)}; findings: {len(base.run.findings)}, in {base.seconds:.0f} s")
     notes = _notes(base, new)
     try:
         for trial in chain(search(state), prune(state)):
@@ -184,9 +170,8 @@ def _print(report: FixReport, *, as_json: bool) -> None:
         return
     from rich.console import Console
 
-    is_narrow = (
-        not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    )  # a file or pipe: nothing says that 80 columns are wanted
+    # nobody asked for the 80 columns that rich assumes of a file or pipe
+    is_narrow = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     Console(width=_WIDE if is_narrow else None).print(report)
     if report.diff:
         print(report.diff, end="")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dynx.cli.numbers import number
 from dynx.cli.run import DEFAULT
 from dynx.cli.run_file import UNREADABLE
 from dynx.errors import UnknownRule, UsageError
@@ -32,18 +32,16 @@ def add_to(commands: Subparsers) -> None:
     parser.add_argument("file", type=Path, nargs="?", default=DEFAULT, help="the run file (default: %(default)s)")
     for name in _LIMITS:
         parser.add_argument(f"--max-{name.replace('_', '-')}", type=_count, metavar="N", help=_HELP[name])
-    parser.add_argument("--max-compile-seconds", type=_seconds, metavar="S", help="total time of all compilations")
+    parser.add_argument(
+        "--max-compile-seconds",
+        type=number("a number of seconds", lambda seconds: seconds >= 0),
+        metavar="S",
+        help="total time of all compilations",
+    )
     parser.add_argument(
         "--forbid", metavar="RULE", action="append", default=[], help="fail if this rule has a finding; repeatable"
     )
     parser.set_defaults(act=act)
-
-
-def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 <= seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
-    return seconds
 
 
 def _count(text: str) -> int:

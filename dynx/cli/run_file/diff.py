@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dynx.cli.numbers import number
 from dynx.cli.run_file import UNREADABLE
 
 if TYPE_CHECKING:
@@ -20,17 +20,13 @@ def add_to(commands: Subparsers) -> None:
     parser.add_argument("before", type=Path, help="the earlier run file")
     parser.add_argument("after", type=Path, help="the later run file")
     parser.add_argument(
-        "--max-slower", type=_ratio, metavar="RATIO", help="also fail if compiling takes more than RATIO times as long"
+        "--max-slower",
+        type=number("a ratio, such as 1.2", lambda ratio: ratio > 0),
+        metavar="RATIO",
+        help="also fail if compiling takes more than RATIO times as long",
     )
     parser.add_argument("--json", action="store_true", help="print the differences as JSON")
     parser.set_defaults(act=act)
-
-
-def _ratio(text: str) -> float:
-    ratio = float(text)
-    if not 0 < ratio < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a ratio, such as 1.2")
-    return ratio
 
 
 def act(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Run a statement, such as a print, in eager code alone."""
+"""Run a statement, such as a print, only in eager code."""
 
 from __future__ import annotations
 

@@ -32,12 +32,12 @@ def _with_import(text: str) -> str:
 
 def _sites(source: Source) -> list[cst.CSTNode]:
     """Return the calls of torch.compile, and decorators without arguments."""
-    calls: list[cst.CSTNode] = [call for call in source.nodes(cst.Call) if _is_compile(source, call)]
+    calls: list[cst.CSTNode] = [call for call in source.nodes(cst.Call) if _is_compile(call)]
     bare = [each for each in source.nodes(cst.Decorator) if code_of(each.decorator) == "torch.compile"]
     return calls + bare
 
 
-def _is_compile(source: Source, call: cst.Call) -> bool:
+def _is_compile(call: cst.Call) -> bool:
     name = code_of(call.func)
     if name == "torch.compile":
         return True

@@ -55,15 +55,13 @@ class Source:
     def function_at(self, line: int) -> cst.FunctionDef | None:
         """Return the function whose definition, or first decorator, is at a line."""
         for function in self.nodes(cst.FunctionDef):
-            first = self.range_of(function).start.line
-            lines = {first, self.range_of(function.name).start.line}
-            if line in lines or first <= line <= self.range_of(function.name).start.line:
+            if self.range_of(function).start.line <= line <= self.range_of(function.name).start.line:
                 return function
         return None
 
     def replaced(self, old: cst.CSTNode, new: cst.CSTNode | cst.FlattenSentinel[Any]) -> str:
         """Return the text of the file with one node replaced."""
-        return self.module.visit(_Replace({id(old): new})).code
+        return self.replaced_all({old: new})
 
     def inserted(self, node: Any, lines: Sequence[str], changes: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
         """Return the text of the file with statements inserted before another one, in which some nodes are replaced.
@@ -82,7 +80,7 @@ class Source:
         used = {node.value for node in self.nodes(cst.Name) if inside in self.parents(node)}
         return next(each for each in (name, *(f"{name}_{number}" for number in range(2, 999))) if each not in used)
 
-    def replaced_all(self, changes: dict[cst.CSTNode, cst.CSTNode]) -> str:
+    def replaced_all(self, changes: Mapping[Any, Any]) -> str:
         """Return the text of the file with several nodes replaced, none of which contains another."""
         return self.module.visit(_Replace({id(old): new for old, new in changes.items()})).code
 

@@ -12,12 +12,14 @@ _SETTINGS = ("torch._dynamo.config.", "torch.compiler.set_stance(", "torch.fx.ex
 
 
 def insert(source: Source, code: str, own: Container[str] = ()) -> Iterator[str]:
-    """Yield the text of a file with statements after the imports at its beginning.
+    """Yield the text of a file with statements after the imports at its beginning, or after those that begin with torch.
 
-    If a module of the program, one of `own`, is imported there after torch, also before it: it may compile functions already.
+    Code before the first import of torch, such as an environment variable, takes effect first, as it did. If a module of the
+    program, one of `own`, is imported after torch, the second text has them before it: it may compile functions already.
     """
     body = list(source.module.body)
-    first = int(_is_docstring(body))
+    of_any = (index for index, node in enumerate(body) if _imports_any(node, ("torch",)))
+    first = next(of_any, int(_is_docstring(body)))
     end = next((index for index in range(first, len(body)) if not _is_import(body[index])), len(body))
     of_torch = next((index + 1 for index in range(first, end) if _imports_torch(body[index])), end)
     of_own = next((index for index in range(of_torch, end) if _imports_any(body[index], own)), end)

@@ -1,0 +1,27 @@
+"""Numbers on the command line, with what is wrong about one in the words of the option."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+
+
+def number(what: str, accepts: Callable[[float], bool]) -> Callable[[str], float]:
+    """Return the `type` of an argparse option that takes finite numbers for which `accepts` is true.
+
+    Args:
+        what: Follows "X is not" in the error, such as "a number of seconds".
+        accepts: Whether a number is allowed.
+    """
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and accepts(value)):
+            raise argparse.ArgumentTypeError(f"{text} is not {what}")
+        return value
+
+    return parse

@@ -1,0 +1,55 @@
+"""When a trial is kept, from records of two runs: no kind of cost may grow, and a stance may leave nothing uncompiled."""
+
+from __future__ import annotations
+
+import pytest
+
+from dynx.fix._judge import Comparison, judge
+from dynx.fix._output import Tolerance
+from dynx.fix._plan import Plan
+from dynx.fix._program import Result
+from dynx.records import Compile, Fix, GraphBreak, Location, Reason, Recompile, Run
+
+
+def at(function: str, line: int = 1) -> Location:
+    return Location("/home/a/train.py", line, function)
+
+
+def compiled(function: str, frame: int) -> Compile:
+    return Compile(0, f"{frame}/0", at(function), "compiled", 1.0)
+
+
+def recompile(number: int) -> Recompile:
+    reason = Reason("size", "x.size()[0]", "3", "4", at("f", 2), holder="argument")
+    return Recompile(0, f"0/{number}", at("f"), (reason,), 0.5)
+
+
+def broken() -> GraphBreak:
+    return GraphBreak(at("f", 3), (at("f", 3),), "a builtin", kind="a builtin", callee="print")
+
+
+def result(*events) -> Result:
+    return Result(Plan(), "done\n", "", 0, 1.0, Run(events))
+
+
+BEFORE = result(compiled("f", 0), compiled("g", 1), recompile(1), recompile(2))
+STANCE = 'torch.compiler.set_stance("eager_then_compile")'
+MARK = Fix("mark", "mark_dynamic(x, 0)")
+
+
+@pytest.mark.parametrize(
+    ("fix", "after", "outcome"),
+    [
+        (MARK, result(compiled("f", 0), compiled("g", 1)), "kept"),
+        (MARK, result(compiled("f", 0), compiled("g", 1), recompile(1)), "kept"),
+        (MARK, result(compiled("f", 0), compiled("g", 1), recompile(1), recompile(2)), "no effect"),
+        (MARK, result(compiled("f", 0), broken(), broken(), broken()), "costs more"),
+        (MARK, result(compiled("f", 0), compiled("g", 1), broken()), "leads to another"),  # one kind of cost grows
+        (MARK, result(compiled("f", 0)), "kept"),  # g is inlined now
+        (Fix("stance", STANCE), result(compiled("f", 0)), "costs more"),
+        (Fix("mark", f"{STANCE}; mark_dynamic(x, 0)"), result(compiled("f", 0)), "costs more"),
+    ],
+)
+def test_outcome(fix, after, outcome):
+    (finding,) = BEFORE.run.findings
+    assert judge(finding, fix, BEFORE, after, Comparison(Tolerance())).outcome == outcome
