@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 import pytest
+import torch
 from support import configs
 from support.devices import CPU_AND_CUDA
 
@@ -34,3 +35,17 @@ def inputs(request, device):
 def compiled(device, inputs):
     """Compile with the backend for the device; tests run once with each value of the option `inputs`."""
     return functools.partial(configs.compiled, device=device, inputs=inputs)
+
+
+def give_memory_back():
+    cudagraphs.reset()
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+
+
+@pytest.fixture
+def clean_device():
+    """No graphs of other tests on the device, and no memory that torch keeps; after the test again."""
+    give_memory_back()
+    yield
+    give_memory_back()

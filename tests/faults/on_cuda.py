@@ -52,7 +52,7 @@ FAULTS = (
         "_runtime/stream_order.py",
         "self._stream(stream).wait_event(event)",
         "event.query()",
-        "test_other_work.py",
+        "test_streams.py",
         needs_cuda=True,
     ),
     Fault(
@@ -68,7 +68,7 @@ FAULTS = (
         "_runtime/stream_order.py",
         "self._stream(last).synchronize()",
         "self._stream(last).query()",
-        "test_other_work.py",
+        "test_streams.py",
         needs_cuda=True,
     ),
     Fault(
@@ -76,7 +76,7 @@ FAULTS = (
         "_runtime/stream_order.py",
         "tensor.record_stream(self._stream(stream))",
         "self._stream(stream)",
-        "test_other_work.py",
+        "test_streams.py",
         needs_cuda=True,
     ),
     Fault(

@@ -6,6 +6,8 @@ from textwrap import dedent
 
 import pytest
 
+pytest.importorskip("libcst", reason="dynx fix writes changes with libcst, of the extra 'fix'")
+
 from dynx.fix._rewrites import Files, attribute, ways
 from dynx.fix._rewrites.arguments import as_tensor, mark
 from dynx.fix._rewrites.branch import where
