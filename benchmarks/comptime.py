@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import sys
 import time
 
@@ -23,6 +24,7 @@ from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from dynx.comptime import post_mortem, probe, timeline
 from dynx.comptime._debug_session import Session
 
+FRAMES = range(0, 128, 8)  # each pair starts this many calls deeper in the stack, one after the other
 LAYERS = 12  # with fewer, what a tool looks up once for each function weighs more than in a real model
 
 
@@ -43,6 +45,15 @@ TOOLS = {
     "timeline": (timeline, 1.15),
     "debugger's recorder": (recorder, 1.25),
 }
+
+
+def deeper(frames, function):
+    """Call a function with more frames on the stack.
+
+    Python keeps frames in chunks of 16 KiB. A function that is called at the end of a chunk allocates the next one, each time:
+    the same trace takes up to 15 % longer at one depth of the stack than at another.
+    """
+    return function() if frames == 0 else deeper(frames - 1, function)
 
 
 def trace_seconds(model, tool, *, is_used: bool) -> float:
@@ -83,16 +94,15 @@ def main() -> int:
     for model_name, build in models:
         torch.manual_seed(0)
         model = build().eval()
-        ratios += [
-            ratio(
-                f"trace time, {model_name}, {name}",
-                lambda model=model, tool=tool: trace_seconds(model, tool, is_used=True),
-                lambda model=model, tool=tool: trace_seconds(model, tool, is_used=False),
-                bound=bound,
-                pairs=25,
-            )
-            for name, (tool, bound) in TOOLS.items()
-        ]
+        for name, (tool, bound) in TOOLS.items():
+            depths = itertools.cycle(frames for frames in FRAMES for _ in range(2))  # the same for both halves of a pair
+            halves = [
+                lambda is_used=is_used, tool=tool, depths=depths, model=model: deeper(
+                    next(depths), lambda: trace_seconds(model, tool, is_used=is_used)
+                )
+                for is_used in (True, False)
+            ]
+            ratios.append(ratio(f"trace time, {model_name}, {name}", *halves, bound=bound, pairs=2 * len(FRAMES)))
     wrapped = [name for name, value in originals.items() if vars(InstructionTranslatorBase)[name] is not value]
     print(f"attributes of torch that are still wrapped: {wrapped or 'none'}")
     return report("dynx.comptime against plain torch.compile", ratios, out) or bool(wrapped)

@@ -106,19 +106,22 @@ def subscribe(point: HookPoint, before: Before, *, on_error: OnError, this_threa
         return Subscription(site, subscriber)
 
 
-def wrap(point: HookPoint, make: Make) -> Wrapping:
+def wrap(point: HookPoint, make: Make, *, passes_on: bool = False) -> Wrapping:
     """Replace the function or method at `point` by `make(original)`, which may call `original`.
 
     A later wrapper is called first. `make` is called again whenever a wrapper below it comes or goes, and `original` takes the
     instance of a method, or the class of a class method, as its first argument. An exception that a wrapper raises reaches
     torch, so it must not raise any of its own.
 
+    With `passes_on` the function that `make` returns only calls the original once the handle has been removed. If nothing else
+    hooks a method without arguments, this function is stored in its place, which saves a frame of each call.
+
     Raises UnsupportedTorch when the installed torch has no such attribute, or one of a kind that cannot be hooked, and
     UsageError when `make` does not return a callable.
     """
     with _lock:
         site = _site_at(point)
-        wrapper = _Wrapper(make)
+        wrapper = _Wrapper(make, passes_on)
         site.change(site.subscribers, [*site.wrappers, wrapper])
         return Wrapping(site, wrapper)
 
@@ -149,6 +152,7 @@ class _Subscriber:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Wrapper:
     make: Make
+    passes_on: bool
 
 
 @dataclass(eq=False)
@@ -161,17 +165,19 @@ class _Site:
     stored: Any  # the object in the owner's dict before: a function or a descriptor, `_MISSING` where it is inherited
     original: Callable[..., Any]
     skips: bool
-    entry: Any = None  # the object in the owner's dict now
+    entry: Any = None  # the object in the owner's dict now: that of all hooks, or the only wrapper
+    of_all: Any = None  # the entry that calls all hooks
     chain: tuple[Callable[..., Any], int] = field(init=False)  # wrappers around the original; the frames that dynx adds
     subscribers: list[_Subscriber] = field(default_factory=list)
     wrappers: list[_Wrapper] = field(default_factory=list)
+    takes_only_self: bool = False
     on_change: Callable[[], None] | None = None  # of the entry
 
     def __post_init__(self) -> None:
         self.chain = self.original, 1
 
     def is_stored(self) -> bool:
-        return vars(self.owner).get(self.attribute) is self.entry
+        return self.entry is not None and vars(self.owner).get(self.attribute) is self.entry
 
     def change(self, subscribers: list[_Subscriber], wrappers: list[_Wrapper]) -> None:
         """Set the subscribers and wrappers of the hooked attribute; restore the attribute when there are none.
@@ -187,8 +193,12 @@ class _Site:
                     f"the wrapper of {self.path} cannot be called: {wrapper.make!r} returned {call!r}\n"
                     "  return a function that takes the arguments of the original"
                 )
-        if not self.is_stored() and not self.subscribers and not self.wrappers:
-            self._store()
+        is_first = not self.subscribers and not self.wrappers
+        if is_first or (self.is_stored() and (subscribers or wrappers)):
+            is_direct = self.takes_only_self and not subscribers and [wrapper.passes_on for wrapper in wrappers] == [True]
+            entry = functools.wraps(self.original)(call) if is_direct else self.of_all
+            if entry is not self.entry or not self.is_stored():
+                self._store(entry)
         inherited = self.stored is _MISSING and isinstance(self.owner, type)  # then the original adds a frame too
         self.chain = call, 1 + len(wrappers) + inherited
         self.subscribers, self.wrappers = subscribers, wrappers
@@ -201,11 +211,12 @@ class _Site:
             _active.remove(self)
             self._restore()
 
-    def _store(self) -> None:
+    def _store(self, entry: Any) -> None:
         try:
-            setattr(self.owner, self.attribute, self.entry)
+            setattr(self.owner, self.attribute, entry)
         except (TypeError, AttributeError) as error:
             raise UnsupportedTorch(f"{self.path} cannot be replaced: {error}\n  {_ADVICE}") from error
+        self.entry = entry
         _sites.add(self)
 
     def _restore(self) -> None:
@@ -273,10 +284,11 @@ def _new_site(point: HookPoint, owner: Any, name: str) -> _Site:
         original = functools.wraps(function)(_inherited(owner, name, bind))
     skips = point.skips and "skip" in inspect.signature(function).parameters
     site = _Site(point.path, owner, name, stored, original, skips)
-    entry_of = _entry_of_method if not skips and _takes_only_self(owner, function, bind) else _entry_of
+    site.takes_only_self = stored is not _MISSING and not skips and _takes_only_self(owner, function, bind)
+    entry_of = _entry_of_method if site.takes_only_self else _entry_of
     entry = _copy_methods(function, functools.wraps(function)(entry_of(site)))
     inherits_static = stored is _MISSING and bind is staticmethod
-    site.entry = _InheritedStaticMethod(entry, owner, name, definition) if inherits_static else bind(entry)
+    site.of_all = _InheritedStaticMethod(entry, owner, name, definition) if inherits_static else bind(entry)
     return site
 
 

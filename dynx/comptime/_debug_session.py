@@ -141,11 +141,10 @@ class Session(Handle):
         self._debugger = Debugger(self, commands)
         self._handles: list[hooks.Wrapping | hooks.Subscription] = []
         self._outer: Session | None = None
-        self._innermost: Any = None  # translator whose instruction was started last
 
     def __enter__(self) -> Self:
         self._handles = [
-            hooks.wrap(hook_point("step"), self._around_step),
+            hooks.wrap(hook_point("step"), self._around_step, passes_on=True),
             hooks.subscribe(hook_point("graph_break"), self._on_logged_break, on_error=_report, this_thread_only=True),
         ]
         self._outer = vars(_on_thread).get("session")
@@ -159,8 +158,8 @@ class Session(Handle):
         for handle in self._handles:
             handle.remove()
         self._handles = []
+        self.leave()  # also for a `step` that another tool has wrapped
         self.recorder.close()
-        self._innermost = None
         _on_thread.session = self._outer
 
     def leave(self) -> None:
@@ -179,18 +178,18 @@ class Session(Handle):
             self._guarded(self._debugger.stop_at, tx)
 
     def _around_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        thread, before, after, errors = self._thread, self.recorder.before, self.recorder.after, break_errors()
+        thread, add_row, under_way, errors = self._thread, self.recorder.add_row, self.recorder.under_way, break_errors()
         this_thread = threading.get_ident
 
         def step(tx: Any) -> Any:
             if self.has_left or this_thread() != thread or tx.instruction_pointer is None:
                 return original(tx)
             try:
-                row = before(tx)
+                row = add_row(tx)
             except Exception as failure:  # noqa: BLE001 - a debugger that fails must not fail the program
                 self._fail(failure)
                 return original(tx)
-            outer, self._innermost = self._innermost, tx
+            under_way.append(tx)
             try:
                 if self.stop is not None or self.breakpoints or self.breaks:
                     self._guarded(self._stop_before, row, tx)
@@ -199,13 +198,13 @@ class Session(Handle):
                 self._guarded(self._stop_at_break, error, tx)
                 raise
             finally:
-                self._innermost = outer
-                after()
+                under_way.pop()
 
         return step
 
     def _on_logged_break(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._guarded(self._stop_at_break, logged_error(args, kwargs), self._innermost)
+        under_way = self.recorder.under_way
+        self._guarded(self._stop_at_break, logged_error(args, kwargs), under_way[-1] if under_way else None)
 
     def _guarded(self, work: Callable[..., None], *args: Any) -> None:
         """Run a function of the debugger; if it raises, report the error and continue the program without the debugger."""

@@ -12,7 +12,7 @@ from array import array
 from typing import Any
 
 from dynx._bytecode.trail import NOTHING, Attempt, Trail
-from dynx._torch.trace_log.value_text import FIXED, NEVER, OPEN, TENSOR, ValueTexts
+from dynx._torch.trace_log.value_text import FIXED, OPEN, TENSOR, ValueTexts
 from dynx._torch.tracing.render import attribute_name, manner_of
 from dynx._torch.tracing.translator import HIDDEN
 from dynx._torch.tracing.variables import cell_content
@@ -28,6 +28,7 @@ class RecordedFrame:
         *(
             "attempt",
             "bindings",
+            "caller",
             "changes",
             "counted",
             "graphs",
@@ -40,8 +41,9 @@ class RecordedFrame:
             "progress",
             "row",
             "stack",
+            "value_texts",
         ),
-        *("_cells", "_changing", "_constants", "_link", "_shown", "_trail", "_value_texts", "_values"),
+        *("_cells", "_changing", "_constants", "_link", "_shown", "_trail", "_values"),
     )
 
     def __init__(
@@ -54,9 +56,10 @@ class RecordedFrame:
         locations: array[int],  # of the trail, by instruction
         constants: dict[int, int],  # locations of LOAD_CONST to texts
     ) -> None:
-        self._trail, self._value_texts, self._constants, self._link = trail, value_texts, constants, trail.push
+        self._trail, self.value_texts, self._constants, self._link = trail, value_texts, constants, trail.push
         self.number, self.attempt, self.graphs, self.locations = number, attempt, graphs, locations
         self.is_root = False
+        self.caller = NOTHING  # row of the instruction that inlines the frame
         self.row = NOTHING  # of the last row
         self.location = NOTHING  # of the last row
         self.nodes = self.guards = self.changes = 0  # of the attempt so far
@@ -87,16 +90,21 @@ class RecordedFrame:
 
     def update_after_move(self, tx: Any, last: Any) -> None:
         """Update the recorded stack after an instruction that only moved values, such as `LOAD_FAST`."""
-        name = last.opname
+        name, stack = last.opname, self.stack
         if name == "LOAD_FAST":
-            self._push_local(tx, tx.stack[-1], last.argval)
+            value, shown = tx.stack[-1], self._shown.get(last.argval)  # locals that torch created are not shown
+            text, kind = shown or self.value_texts.of(tx, value)
         elif name == "LOAD_CONST":
-            value, text = tx.stack[-1], self._constants.get(self.location)
-            if text is None:
-                text = self._constants[self.location] = self._value_texts.of(tx, value)[0]
-            self._push(value, text, FIXED)
+            value, kind = tx.stack[-1], FIXED
+            if self.location not in self._constants:
+                self._constants[self.location] = self.value_texts.of(tx, value)[0]
+            text = self._constants[self.location]
         else:
-            self.read_stack(tx, NEVER)
+            if name == "SWAP":  # other instructions change only the top of a stack
+                stack.clear()
+            self.read_top(tx)
+            return
+        stack.append((value, text, kind, self._link(stack[-1][3] if stack else NOTHING, text)))
 
     def update_after_store(self, tx: Any, name: str | None) -> bool:
         """Record the local that the last instruction assigned, and return whether it may be a tensor.
@@ -107,7 +115,7 @@ class RecordedFrame:
         if len(recorded) == len(stack) + 1 and (not stack or stack[-1] is recorded[-2][0]):
             top = recorded.pop()
         else:
-            self.read_stack(tx, NEVER)
+            self.read_top(tx)
         if name is None:
             self.read_locals(tx, reread=False)
             return True
@@ -119,29 +127,39 @@ class RecordedFrame:
             self._read_local(tx, name, value)
         return name in self._changing and self._shown[name][1] == TENSOR
 
-    def read_stack(self, tx: Any, level: int, loaded: str | None = None) -> None:
-        """Record the texts of the values on the frame's stack again, as far as they may have changed.
+    def read_top(self, tx: Any, loaded: str | None = None) -> None:
+        """Record the values that the last instruction, which changed no text, has pushed onto the frame's stack.
+
+        `loaded` is the name of the local that it may have pushed.
+        """
+        recorded, stack, link, text_of = self.stack, tx.stack, self._link, self.value_texts.of
+        same = min(len(recorded), len(stack))
+        while same and recorded[same - 1][0] is not stack[same - 1]:
+            same -= 1
+        del recorded[same:]
+        top = recorded[-1][3] if recorded else NOTHING
+        for value in stack[same:]:
+            if loaded is not None and self._values.get(loaded) is value:
+                text, kind = self._shown.get(loaded) or text_of(tx, value)
+            else:
+                text, kind = text_of(tx, value)
+            top = link(top, text)
+            recorded.append((value, text, kind, top))
+
+    def read_stack(self, tx: Any, level: int) -> None:
+        """Record the values on the frame's stack whose text may have changed, and those that were pushed.
 
         `level` says what the last instruction may have changed, as one of the constants of `value_text`: only texts of
         values that such a change can affect are rendered again.
-
-        `loaded` is the name of the local that the last instruction may have pushed.
         """
-        recorded, stack = self.stack, tx.stack
-        if level != NEVER:
-            same = self._count_same(tx, level)
-        elif tx.current_instruction.opname == "SWAP":
-            same = 0
-        else:  # an instruction changes only the top of a stack
-            same = min(len(recorded), len(stack))
-            while same and recorded[same - 1][0] is not stack[same - 1]:
-                same -= 1
+        recorded, text_of = self.stack, self.value_texts.of
+        same = 0
+        for (before, text, kind, _), now in zip(recorded, tx.stack):  # noqa: B905 - one may be longer
+            if before is not now or (kind >= level and text_of(tx, now)[0] != text):
+                break
+            same += 1
         del recorded[same:]
-        for value in stack[same:]:
-            if loaded is not None and self._values.get(loaded) is value:
-                self._push_local(tx, value, loaded)
-            else:
-                self._push(value, *self._value_texts.of(tx, value))
+        self.read_top(tx)
 
     def read_locals(self, tx: Any, *, reread: bool) -> None:
         """Record the locals that were assigned since the last row; with `reread` also those whose text may have changed."""
@@ -174,7 +192,7 @@ class RecordedFrame:
         self._values[name] = value
         if name.startswith(HIDDEN):
             return
-        self._bind(name, *self._value_texts.of(tx, value))
+        self._bind(name, *self.value_texts.of(tx, value))
 
     def _bind(self, name: str, text: int, kind: int) -> None:
         before = self._shown.get(name)
@@ -185,27 +203,6 @@ class RecordedFrame:
         self._shown[name] = text, kind
         if before is None or before[0] != text:
             self.bindings = self._trail.bind(self.bindings, self._trail.text(name), text)
-
-    def _push_local(self, tx: Any, value: Any, name: str) -> None:
-        """Push the value of a local onto the recorded stack, with its recorded text; locals that torch created have none."""
-        text, kind = self._shown.get(name) or self._value_texts.of(tx, value)
-        stack = self.stack
-        stack.append((value, text, kind, self._link(stack[-1][3] if stack else NOTHING, text)))
-
-    def _push(self, value: Any, text: int, kind: int) -> None:
-        stack = self.stack
-        stack.append((value, text, kind, self._link(stack[-1][3] if stack else NOTHING, text)))
-
-    def _count_same(self, tx: Any, level: int) -> int:
-        """Return how many values from the bottom of the stack are the recorded ones, with the recorded text."""
-        same = 0
-        for (before, text, kind, _), now in zip(self.stack, tx.stack):  # noqa: B905 - one may be longer
-            if before is not now:
-                break
-            if kind >= level and self._value_texts.of(tx, now)[0] != text:
-                break
-            same += 1
-        return same
 
     def _forget(self, variables: dict[str, Any]) -> None:
         for name in [local for local in self._values if local not in variables]:

@@ -107,14 +107,16 @@ class TracingClock(Handle):
         self.attempts: list[RawAttempt] = []
         self._name = f"_dynx_attempt_{id(self)}"
         self._thread = _Thread()
+        self._is_on = True
         self._handles: list[Handle] = [
-            hooks.wrap(hook_point("step"), self._around_step),
+            hooks.wrap(hook_point("step"), self._around_step, passes_on=True),
             hooks.wrap(hook_point("backend"), self._around_backend),
             hooks.subscribe(hook_point("guard_added"), self._guard_added, on_error=report),
         ]
 
     def remove(self) -> None:
         """Remove the hooks; the measurements stay in `attempts`."""
+        self._is_on = False
         for handle in self._handles:
             handle.remove()
 
@@ -122,6 +124,8 @@ class TracingClock(Handle):
         thread, enter, leave = self._thread, self._enter, self._leave
 
         def step(tx: Any) -> Any:
+            if not self._is_on:
+                return original(tx)
             state = thread.state
             outer = enter(state, tx)
             start = perf_counter()

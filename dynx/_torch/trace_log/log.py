@@ -16,7 +16,7 @@ from dynx._bytecode.trail import NOTHING, Attempt, Trail, pack_row
 from dynx._torch.cache.guard_failures import guard_source
 from dynx._torch.trace_log.frame import RecordedFrame
 from dynx._torch.trace_log.node_effects import may_change_tensors
-from dynx._torch.trace_log.value_text import ITEMS, NEVER, OPEN, TENSOR, ValueTexts
+from dynx._torch.trace_log.value_text import ITEMS, OPEN, TENSOR, ValueTexts
 from dynx._torch.tracing import line_hook, translator
 from dynx._torch.tracing.render import show
 
@@ -54,29 +54,18 @@ class Recorder:
 
     def __init__(self) -> None:
         self.trail = Trail()
+        self.under_way: list[Any] = []  # the translators whose instruction is being traced, outermost first
         self._rows = 0
         self._add = self.trail.add
-        self._under_way: list[int] = []  # rows of the instructions that are being traced, outermost first
-        self.after = self._under_way.pop
         self._mark = f"_dynx_recorded_{id(self)}"
         self._codes: dict[int, tuple[int, array[int]]] = {}  # by id(), since hashing code is slow; the trail keeps it alive
         self._constants: dict[int, int] = {}
         self._newest: tuple[int, int, int, int] | None = None  # progress
         self._newest_number = NOTHING
 
-    def before(self, tx: Any) -> int:
-        """Record a row with the state of a symbolic frame before its next instruction, and return the row's number.
-
-        `after` must be called when the instruction ends.
-        """
-        under_way = self._under_way
-        row = self._write(tx, under_way[-1] if under_way else self.row_of(getattr(tx, "parent", None)), tx.instruction_pointer)
-        under_way.append(row)
-        return row
-
     def close(self) -> None:
         """Forget the instructions that are still being traced."""
-        self._under_way.clear()
+        self.under_way.clear()
 
     def row_of(self, tx: Any, *, calls: bool = True) -> int:
         """Return the number of a symbolic frame's latest row; if the frame has none yet, add one.
@@ -89,51 +78,82 @@ class Recorder:
         frame = getattr(tx, self._mark, None)
         if frame is not None:
             return int(frame.row)
-        return self._write(tx, self.row_of(getattr(tx, "parent", None)), tx.instruction_pointer - calls)
+        return self.add_row(tx, self.row_of(getattr(tx, "parent", None)), tx.instruction_pointer - calls)
 
-    def _write(self, tx: Any, caller: int, pointer: int) -> int:
-        frame = getattr(tx, self._mark, None) or self._enter(tx)
-        number, last = self._rows, tx.current_instruction
+    def add_row(self, tx: Any, caller: int | None = None, pointer: int | None = None) -> int:
+        """Record a row with the state of a symbolic frame before an instruction, and return the row's number.
+
+        Called for each instruction, so it calls few functions.
+
+        Args:
+            tx: The frame's translator.
+            caller: Row of the instruction that inlines the frame; by default that of the innermost translator `under_way`.
+            pointer: Index of the instruction, by default of the next one.
+        """
+        frame, number, last = getattr(tx, self._mark, None), self._rows, tx.current_instruction
         effect = _EFFECTS.get(last.opname)
-        if frame.row != number - 1 or number == 0:  # other frames were traced since, or this is its first row
-            effect = "change" if effect in ("read", "change") and frame.row != NOTHING else None
+        if frame is None or frame.row != number - 1:  # its first row, or other frames were traced since
+            effect = "change" if frame is not None and effect in ("read", "change") else None
+            frame = frame or self._enter(tx)
+            if not frame.is_root:
+                frame.caller = self.row_of(self.under_way[-1] if self.under_way else tx.parent) if caller is None else caller
         elif last.opname == "CALL" and frame.has_only_read(last):
             effect = "read"
         if effect == "move":
             frame.update_after_move(tx, last)
-        elif effect == "store" or effect == "cells":
-            if frame.update_after_store(tx, last.argval if effect == "store" else None):
-                self._rename(frame, tx.output.tracers[-1].graph)
-        elif effect != "idle":
-            changes, guards = frame.changes, frame.guards
-            if effect is None or not _is_unchanged(frame):
-                self._read_progress(tx, frame)
-            if frame.changes != changes:
-                level = TENSOR
-            elif effect != "read":
-                level = ITEMS
-            else:
-                level = OPEN if frame.guards != guards else NEVER
-            frame.read_stack(tx, level, last.argval if last.opname == "LOAD_DEREF" and level == NEVER else None)
-            if effect is None:
-                frame.read_locals(tx, reread=True)
-            elif level != NEVER:
-                frame.reread_locals(tx, level)
+        elif effect == "read" or effect == "change" or effect is None:
+            self._update(tx, frame, effect, last)
+        elif effect != "idle" and frame.update_after_store(tx, last.argval if effect == "store" else None):
+            self._rename(frame, tx.output.tracers[-1].graph)
+        if pointer is None:
+            pointer = tx.instruction_pointer
         location = frame.locations[pointer]
         if location == NOTHING:
             location = frame.locations[pointer] = self._location(tx, pointer)
         frame.row, frame.location, self._rows = number, location, number + 1
         frame.attempt.rows += 1
         stack = frame.stack
-        outer, top = NOTHING if frame.is_root else caller, stack[-1][3] if stack else NOTHING
-        self._add(pack_row(frame.number, location, outer, top, frame.bindings, frame.progress))
+        top = stack[-1][3] if stack else NOTHING
+        self._add(pack_row(frame.number, location, frame.caller, top, frame.bindings, frame.progress))
         return number
+
+    def _update(self, tx: Any, frame: RecordedFrame, effect: str | None, last: Any) -> None:
+        """Record what an instruction may have changed that reads values ("read"), changes them ("change") or does anything."""
+        changes, requested = frame.changes, frame.guards
+        graph, guards, shapes, handled = frame.counted
+        is_unchanged = (
+            effect is not None
+            and handled is not None
+            and graph._len == frame.nodes
+            and len(guards) == requested
+            and len(shapes) == frame.attempt.shape_guards
+            and handled._current_exception is None
+            and not len(handled)
+        )
+        if not is_unchanged:
+            self._read_progress(tx, frame)
+        if frame.changes != changes:
+            level = TENSOR
+        elif effect != "read":
+            level = ITEMS
+        elif frame.guards != requested:
+            level = OPEN
+        else:
+            frame.read_top(tx, last.argval if last.opname == "LOAD_DEREF" else None)
+            return
+        frame.value_texts.changes += 1
+        frame.read_stack(tx, level)
+        if effect is None:
+            frame.read_locals(tx, reread=True)
+        else:
+            frame.reread_locals(tx, level)
 
     def _enter(self, tx: Any) -> RecordedFrame:
         trail, output = self.trail, tx.output
         of_attempt = getattr(output, self._mark, None)
         if of_attempt is None:  # stored there: it ends with the attempt, as frames do with their translators
-            of_attempt = trail.begin(*translator.trace_id()), {}, ValueTexts(trail)
+            attempt = trail.begin(*translator.trace_id())
+            of_attempt = attempt, {}, ValueTexts(trail, attempt)
             setattr(output, self._mark, of_attempt)
         attempt, graphs, value_texts = of_attempt
         of_code = self._codes.get(id(tx.f_code))
@@ -230,19 +250,6 @@ class Recorder:
             return self.trail.add_instruction(index, text, line, None, None)
         end = positions.end_col_offset if positions.end_lineno == positions.lineno else None
         return self.trail.add_instruction(index, text, positions.lineno, positions.col_offset, end)
-
-
-def _is_unchanged(frame: RecordedFrame) -> bool:
-    """Return whether, since the frame's last row, no graph node, guard or exception has been added."""
-    graph, guards, shapes, handled = frame.counted
-    return bool(
-        handled is not None
-        and graph._len == frame.nodes
-        and len(guards) == frame.guards
-        and len(shapes) == frame.attempt.shape_guards
-        and handled._current_exception is None
-        and not len(handled)
-    )
 
 
 def _node_text(node: Any) -> str:

@@ -27,11 +27,13 @@ class BreakWatch(Handle):
 
     def __init__(self, on_break: OnBreak, report: Callable[[str, BaseException], None]) -> None:
         self._on_break, self._report = on_break, report
-        self._step = hooks.wrap(hook_point("step"), self._around_step)
+        self._is_on = True
+        self._step = hooks.wrap(hook_point("step"), self._around_step, passes_on=True)
         self._log = hooks.subscribe(hook_point("graph_break"), self._logged, on_error=report)
 
     def remove(self) -> None:
         """Remove the hooks."""
+        self._is_on = False
         self._step.remove()
         self._log.remove()
 
@@ -39,6 +41,8 @@ class BreakWatch(Handle):
         errors = break_errors()
 
         def step(tx: Any) -> Any:
+            if not self._is_on:
+                return original(tx)
             tx._dynx_stack = tx.stack.copy()  # it runs for each instruction: nothing slower may stand here
             try:
                 return original(tx)

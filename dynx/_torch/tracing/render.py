@@ -291,11 +291,18 @@ def _show_other(variable: Any) -> str:
 
 def attribute_name(variable: Any) -> str:
     """Return the name of the attribute or method that a `GetAttrVariable` or `CallMethodVariable` reads."""
-    return str(getattr(variable, "method_name", None) or variable.name)
+    cls: Any = type(variable)
+    return str(variable.method_name if _has_method_name(cls) else variable.name)
+
+
+@cache
+def _has_method_name(cls: Any) -> bool:
+    return "CallMethodVariable" in class_names(cls)
 
 
 def _function_name(variable: Any) -> str:
-    for value in (stored(variable, "fn"), stored(variable, "value"), getattr(type(variable), "_fn", None)):
+    for name in ("fn", "value", "_fn"):
+        value = getattr(type(variable), name, None) if name == "_fn" else stored(variable, name)
         qualname = getattr(value, "__qualname__", None)
         if qualname is not None:
             return str(qualname)

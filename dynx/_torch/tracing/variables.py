@@ -27,6 +27,11 @@ def settled(variable: Any) -> Any:
 def is_lazy(variable: Any) -> bool:
     """Return whether a variable is a `LazyVariableTracker`, realized or not; `isinstance` would realize it."""
     cls: Any = type(variable)
+    return _is_lazy_class(cls)
+
+
+@cache
+def _is_lazy_class(cls: Any) -> bool:
     return "LazyVariableTracker" in class_names(cls)
 
 
@@ -85,12 +90,18 @@ def example_of(variable: Any) -> Any | None:
     Torch: `.proxy.node.meta["example_value"]`, the same in 2.11, 2.13 and 2.15.
     """
     variable = settled(variable)
-    if is_lazy(variable):
+    cls: Any = type(variable)
+    if _is_lazy_class(cls):
         return None
-    if is_kind(variable, "SymNodeVariable"):
+    if _is_number_class(cls):
         return variable.sym_num
     proxy = stored(variable, "proxy")
     return None if proxy is None else proxy.node.meta.get("example_value")
+
+
+@cache
+def _is_number_class(cls: Any) -> bool:
+    return "SymNodeVariable" in class_names(cls)
 
 
 def cell_content(tx: Any, variable: Any) -> Any | None:
