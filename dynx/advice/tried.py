@@ -10,6 +10,8 @@ from dynx.records.finding import Finding
 from dynx.records.fix import Fix
 from dynx.records.trial import Trial
 
+IN_VAIN = "; tried in vain: "  # between advice and the fixes that did not help
+
 
 def with_trials(finding: Finding, trials: Iterable[Trial]) -> Finding:
     """Return a finding with its trials, and advice that takes them into account."""
@@ -31,7 +33,7 @@ def _without(advice: str, trials: tuple[Trial, ...]) -> str:
     kept = [index for index in range(0, len(parts), 2) if not any(names(parts[index], trial.fix) for trial in trials)]
     rest = "".join(parts[index] if number == 0 else parts[index - 1] + parts[index] for number, index in enumerate(kept))
     tried = ", ".join(dict.fromkeys(f"{trial.fix.code} ({trial.outcome})" for trial in trials))
-    return f"{rest or 'nothing that is known helps'}; tried in vain: {tried}"
+    return f"{rest or 'nothing that is known helps'}{IN_VAIN}{tried}"
 
 
 def names(advice: str, fix: Fix) -> bool:

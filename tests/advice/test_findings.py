@@ -143,3 +143,20 @@ def test_graph_break_without_a_rule_under_fullgraph_is_a_failed_compilation():
     with dynx.watch() as w, pytest.raises(torch._dynamo.exc.Unsupported):
         torch.compile(in_three_parts, backend="eager", fullgraph=True)(X)
     assert [finding.rule for finding in w.findings] == ["DX216"]
+
+
+def counts_of_runs(x):
+    ends = torch.cumsum(torch.unique_consecutive(x, return_counts=True)[1], 0)
+    return [x[:end] for end in ends.tolist()]
+
+
+def test_values_of_a_tensor_whose_size_depends_on_data_are_not_read_with_the_setting_that_captures_such_sizes():
+    """With the setting torch cannot trace the line that reads them; since 2.13 it raises even without fullgraph=True."""
+    with dynx.watch() as w:
+        torch.compile(counts_of_runs, backend="eager")(X)
+    advice = {finding.rule: finding.advice for finding in w.findings}
+    assert advice["DX209"] == "do this outside the compiled function, with the line of DX202, which reads the values"
+    torch._dynamo.reset()
+    capture = torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+    with capture, pytest.raises(Exception, match=r"data-dependent|tolist"):
+        torch.compile(counts_of_runs, backend="eager", fullgraph=True)(X)

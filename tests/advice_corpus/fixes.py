@@ -24,7 +24,7 @@ from pathlib import Path
 
 import truth
 
-from dynx.advice.tried import names
+from dynx.advice.tried import IN_VAIN, names
 from dynx.fix._output import Tolerance, difference
 from dynx.records.codec import from_data
 from dynx.records.fix_report import FixReport
@@ -103,7 +103,8 @@ def score(program: Path, budget: float) -> Scored:
 
 def refuted(report: FixReport) -> Iterator[str]:
     """Yield the advice of which a trial failed or changed the output: a rule that gives it is wrong about the program."""
-    advice = {(finding.rule, finding.title): finding.advice for finding in (*report.found, *report.remaining)}
+    findings = (*report.remaining, *report.found)  # of a finding in both the advice before its trials
+    advice = {(finding.rule, finding.title): finding.advice.partition(IN_VAIN)[0] for finding in findings}
     for trial in report.trials:
         text = advice.get((trial.rule, trial.title), "")
         is_advised = trial.fix.kind != "rewrite" and names(text, trial.fix)

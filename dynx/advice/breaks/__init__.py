@@ -59,7 +59,19 @@ def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile], inside: Iter
             recompiles.setdefault(_key(rule.id, around), []).extend(cause.recompiles)
     for key, found in recompiles.items():
         merged[key] = _with_recompiles(merged[key], found)
-    return tuple(merged.values())
+    return tuple(_without_capture(finding, merged.values()) for finding in merged.values())
+
+
+def _without_capture(finding: Finding, others: Iterable[Finding]) -> Finding:
+    """Return the finding for a size that depends on data without the setting that captures it, if the function reads values.
+
+    With the setting, reading the values of such a tensor raises GuardOnDataDependentSymNode instead of breaking the graph.
+    """
+    own = finding.location.own
+    reads = (each for each in others if each.rule == "DX202" and each.location.own.file == own.file)
+    if finding.rule != "DX209" or all(each.location.own.function != own.function for each in reads):
+        return finding
+    return replace(finding, advice="do this outside the compiled function, with the line of DX202, which reads the values")
 
 
 _OF_SIZES = ("DX102", "DX117", "DX119")  # what the program passes to the library, such as a batch size
