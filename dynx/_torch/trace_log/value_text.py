@@ -17,6 +17,8 @@ from dynx._torch.tracing.variables import example_of, is_kind, is_lazy, items_of
 # what may change a text: nothing; an operation on a tensor; also a mutation of a Python value; also torch realizing a variable
 FIXED, TENSOR, ITEMS, OPEN = range(4)
 
+FOREVER = -1
+
 Check = Callable[[], bool]  # returns whether a text is unchanged
 
 
@@ -67,20 +69,21 @@ class ValueTexts:
         key = id(value) if depth == 2 else -id(value)
         cached = self._cached.get(key)
         if cached is not None:
-            if cached.check is None or cached.checked == self.changes:
+            if cached.checked == self.changes or cached.checked == FOREVER:
                 return cached.text, cached.kind
-            if cached.check():
+            if cached.check is not None and cached.check():
                 cached.checked = self.changes
                 return cached.text, cached.kind
         text, kind = self._number(show(tx, value, depth)), kind_of(value, depth)
         if kind == FIXED and value.source is None and depth == 2:  # created by the traced code: read again at once or never
             self._newest = value, text
         elif kind == FIXED or manner == "lazy":
-            self._cached[key] = _Cached(value, None, text, kind, 0)
+            self._cached[key] = _Cached(value, None, text, kind, FOREVER)
         else:
-            check = _items_check(value, self._attempt) if may_hold_items(value) else _tensor_check(value, self._attempt)
-            if check is not None:
-                self._cached[key] = _Cached(value, check, text, kind, self.changes)
+            check = None  # making one takes as long as a check, and many values are read once only
+            if cached is not None:
+                check = (_items_check if may_hold_items(value) else _tensor_check)(value, self._attempt)
+            self._cached[key] = _Cached(value, check, text, kind, self.changes)
         return text, kind
 
     def _add_class(self, cls: type) -> tuple[str, Callable[[Any], str] | None, tuple[int, int] | None]:
@@ -106,10 +109,12 @@ class _Cached:
     """The text of a variable, which is kept alive so that nothing else gets its id()."""
 
     value: Any
-    check: Check | None  # None if nothing can change the text while the variable has the same class
+    check: Check | None
     text: int
     kind: int
-    checked: int  # `ValueTexts.changes` when the text was right
+    checked: (
+        int  # `ValueTexts.changes` when the text was right; FOREVER if it stays right as long as the variable has its class
+    )
 
 
 def kind_of(value: Any, depth: int = 2) -> int:
