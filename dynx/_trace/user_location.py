@@ -9,6 +9,7 @@ import sysconfig
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 from types import CodeType, FrameType
 from typing import Literal, NamedTuple
 
@@ -199,11 +200,21 @@ def call_site() -> Location | None:
     while frame is not None:
         file = frame.f_code.co_filename
         if is_visible(file):
-            stack.append(RawFrame(file, frame.f_lineno or frame.f_code.co_firstlineno, frame.f_code.co_qualname))
+            line = frame.f_lineno or frame.f_code.co_firstlineno
+            stack.append(RawFrame(file, line, frame.f_code.co_qualname, *_columns(frame, line)))
             if owner_of_file(file).kind == "user":
                 break
         frame = frame.f_back
     return user_location(stack[::-1])
+
+
+def _columns(frame: FrameType, line: int) -> tuple[int | None, int | None]:
+    """Return the columns of the call that a frame is waiting for; the second is None for a call of several lines."""
+    positions = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
+    if positions is None or positions[0] != line:
+        return None, None
+    _, end_line, column, end_column = positions
+    return column, end_column if end_line == line else None
 
 
 def frame_of_call() -> CallingFrame:

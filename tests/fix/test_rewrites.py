@@ -258,6 +258,17 @@ def test_an_argument_that_is_computed_gets_a_name_first():
     assert found == text.replace("    print(step(make(3)))\n", lines)
 
 
+@pytest.mark.parametrize("call", ["run(prior, track(4, 2))", "model(prior, prior).norm(2)", "runs['µ'](prior, load(prior, 1))"])
+def test_of_several_calls_in_a_line_the_one_at_the_columns_is_changed(call):
+    """The caller may use another name for the compiled function than its definition has."""
+    text = f"def step(x, y):\n    return x\n\nµ = {call}  # {call}\n"
+    column, called = len("µ = ".encode()), call.removesuffix(".norm(2)").encode()
+    site = Location("program.py", 4, "main", column, column + len(called))
+    fix = Fix("mark", "mark_dynamic(x, 0)", Location("program.py", 1, "step"), site, (Mark("x", 0),))
+    source = source_of(text)
+    assert list(mark(source, source, fix)) == [text.replace("µ = ", "torch._dynamo.mark_dynamic(prior, 0)\nµ = ")]
+
+
 def test_a_number_that_an_object_holds_becomes_a_tensor():
     text = "class A:\n    def __init__(self, s):\n        self.step = 0  # calls\n        self.scale: float = s\n"
     assert list(attribute.as_tensor(source_of(text), "step")) == [text.replace("= 0", "= torch.tensor(0)")]

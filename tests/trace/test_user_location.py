@@ -70,6 +70,18 @@ def test_call_site_is_the_line_that_the_program_is_running():
     assert call_site().function.endswith("test_call_site_is_the_line_that_the_program_is_running")
 
 
+def test_call_site_has_the_columns_of_the_call():
+    def here(*_):
+        return call_site()
+
+    def identity(value):
+        return value
+
+    site = identity(here(1, identity(2)))
+    inner, text = "call_site()", "        return call_site()"
+    assert (site.column, site.end_column) == (text.index(inner), len(text))
+
+
 def test_location_gets_the_qualified_name_of_its_function():
     def here():
         return call_site()

@@ -49,9 +49,11 @@ def as_tensor(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
 
 
 def _calls(source: Source, fix: Fix) -> list[cst.Call]:
-    """Return the calls at the line from which a function was called, the outermost first."""
+    """Return the call of a function; where its column is not known, the calls at its line, the outermost first."""
     if fix.called_from is None or fix.location is None:
         return []
+    if (exact := source.at_columns(cst.Call, fix.called_from)) is not None:
+        return [exact] if exact.args else []
     calls = [call for call in reversed(list(source.at_line(cst.Call, fix.called_from.line))) if call.args]
     name = fix.location.function.rpartition(".")[2]
     of_that_name = [call for call in calls if code_of(call.func).rpartition(".")[2] == name]

@@ -9,6 +9,8 @@ from typing import Any
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider
 
+from dynx.records import Location
+
 
 class Source:
     """The syntax tree of a file, with the position of each node and its parent."""
@@ -16,6 +18,7 @@ class Source:
     def __init__(self, text: str) -> None:
         wrapper = MetadataWrapper(cst.parse_module(text))
         self.module = wrapper.module
+        self._lines = text.split("\n")
         self._positions: Any = wrapper.resolve(PositionProvider)
         self._parents: Any = wrapper.resolve(ParentNodeProvider)
 
@@ -43,7 +46,27 @@ class Source:
     def at_line(self, kind: type[Any], line: int) -> Iterator[Any]:
         """Yield the nodes of a class that contain a line, the smallest first."""
         found = [node for node in self.nodes(kind) if self.range_of(node).start.line <= line <= self.range_of(node).end.line]
-        yield from sorted(found, key=lambda node: self.range_of(node).end.line - self.range_of(node).start.line)
+        yield from sorted(found, key=self._extent)
+
+    def _extent(self, node: cst.CSTNode) -> tuple[int, int]:
+        start, end = self.range_of(node).start, self.range_of(node).end
+        return end.line - start.line, end.column - start.column
+
+    def at_columns(self, kind: type[Any], location: Location) -> Any | None:
+        """Return the smallest node of a class that begins, and ends if that is known, at the columns of a location."""
+        if location.column is None or location.line > len(self._lines):
+            return None
+        line = self._lines[location.line - 1].encode()
+
+        def characters(column: int) -> int:
+            return len(line[:column].decode(errors="ignore"))
+
+        for node in self.at_line(kind, location.line):
+            start, end = self.range_of(node).start, self.range_of(node).end
+            is_end = location.end_column is None or (end.line, end.column) == (location.line, characters(location.end_column))
+            if (start.line, start.column) == (location.line, characters(location.column)) and is_end:
+                return node
+        return None
 
     def statement_of(self, node: cst.CSTNode) -> cst.SimpleStatementLine | cst.BaseCompoundStatement | None:
         """Return the innermost statement around a node."""
