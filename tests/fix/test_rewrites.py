@@ -277,9 +277,43 @@ def test_a_number_that_an_object_holds_becomes_a_tensor():
 
 
 def test_a_condition_is_no_longer_converted_to_a_number():
-    text = "def f(x):\n    return x if float(x.sum()) > 0 and x.max().item() else -x\n"
+    text = "def f(x):\n    return x if float(x.sum()) > x.max().item() else -x\n"
     (found,) = where(source_of(text), 2)
-    assert found == "def f(x):\n    return torch.where(x.sum() > 0 and x.max(), x, -x)\n"
+    assert found == "def f(x):\n    return torch.where(x.sum() > x.max(), x, -x)\n"
+
+
+def test_the_part_of_a_condition_that_is_evaluated_in_python_stays_a_branch():
+    """With one element the program below does not divide by a standard deviation that is NaN."""
+    begin = "def f(x, y):\n    # scale\n"
+    text = f"{begin}    if (x.numel() > 1 and x.std() > 1e-6):  # if it varies\n        x = x / x.std()\n    return x\n"
+    (found,) = where(source_of(text), 3)
+    assert found == (
+        f"{begin}    if x.numel() > 1:  # if it varies\n        x = torch.where(x.std() > 1e-6, x / x.std(), x)\n    return x\n"
+    )
+    text = "def f(x):\n    if x.numel() and not x.isfinite().all():\n        raise ValueError('not finite')\n    return x\n"
+    (found,) = check(source_of(text), 2)
+    assert found == (
+        "def f(x):\n    if x.numel():\n        torch._assert_async(x.isfinite().all(), 'not finite')\n    return x\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x if n and x.sum() > 0 else -x",
+        "if n or x.sum() > 0:\n        x = -x",
+        "if not (n and x.sum() > 0):\n        x = -x",
+        "if n and (m or x.sum() > 0):\n        x = -x",
+        "if n and x.sum() > 0:\n        x = -x\n    else:\n        x = x + 1",
+        "if n and x.sum() > 0:\n        return -x\n    return x",
+        "assert n and x.sum() > 0",
+        "if n or x.sum() > 0:\n        raise ValueError",
+    ],
+)
+def test_a_condition_that_may_be_a_python_value_is_left(body):
+    source = source_of(f"def f(x, n, m):\n    {body}\n")
+    assert list(where(source, 2)) == []
+    assert list(check(source, 2)) == []
 
 
 def test_a_number_is_passed_as_a_tensor():

@@ -18,7 +18,7 @@ def where(source: Source, line: int) -> Iterator[str]:
             yield from _statement(source, found)
             break
     for found in source.at_line(cst.IfExp, line):
-        if not (is_pure(found.body) and is_pure(found.orelse)):
+        if not (is_pure(found.body) and is_pure(found.orelse)) or is_short_circuit(found.test):
             continue
         yield source.replaced(found, cst.parse_expression(_where(found.test, code_of(found.body), code_of(found.orelse))))
 
@@ -26,6 +26,29 @@ def where(source: Source, line: int) -> Iterator[str]:
 def _where(test: cst.BaseExpression, yes: str, no: str) -> str:
     condition, yes, no = _turned(test, yes, no)
     return f"torch.where({condition}, {yes}, {no})"
+
+
+def is_short_circuit(test: cst.BaseExpression) -> bool:
+    """Return whether a condition has `and` or `or`, whose value may be that of a Python value instead of a tensor."""
+    return isinstance(test, cst.BooleanOperation) or any(map(is_short_circuit, test.children))  # type: ignore[arg-type]
+
+
+def parts_of(test: cst.BaseExpression) -> tuple[cst.BaseExpression | None, cst.BaseExpression] | None:
+    """Split `guard and condition` into both, any other condition into None and itself; None if it has another `and` or `or`.
+
+    Tracing evaluates the guard in Python: the graph breaks there if it is a tensor.
+    """
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And) and not is_short_circuit(test.right):
+        return test.left, test.right
+    return None if is_short_circuit(test) else (None, test)
+
+
+def in_place_of(found: cst.If, guard: cst.BaseExpression | None, lines: Sequence[str]) -> Any:
+    """Return what takes the place of an `if`: statements, under an `if` of the guard if there is one."""
+    if guard is None:
+        return cst.FlattenSentinel(_with_comment(found, lines))
+    body = found.body.with_changes(body=list(map(statement, lines)))
+    return found.with_changes(test=guard, body=body, orelse=None, whitespace_before_test=cst.SimpleWhitespace(" "))
 
 
 def condition_of(test: cst.BaseExpression) -> str:
@@ -77,12 +100,19 @@ def _statement(source: Source, found: cst.If) -> Iterator[str]:
     if yes is None or isinstance(found.orelse, cst.If):
         return
     returned, other = _returned(yes), _returned(no)
-    if returned is not None and other is not None:
+    parts = parts_of(found.test)
+    if parts is None or (parts[0] is not None and (found.orelse is not None or not isinstance(found.body, cst.IndentedBlock))):
+        return
+    guard, test = parts
+    if guard is not None:
+        if returned is None and (lines := _assignments(source, test, yes, [])) is not None:
+            yield source.replaced(found, in_place_of(found, guard, lines))
+    elif returned is not None and other is not None:
         yield source.replaced(found, cst.FlattenSentinel(_with_comment(found, _return(source, found.test, returned, other))))
     elif returned is not None and found.orelse is None:
         yield from _early(source, parent, found, returned)
-    elif (lines := _assignments(source, found.test, yes, no or [])) is not None:
-        yield source.replaced(found, cst.FlattenSentinel(_with_comment(found, lines)))
+    elif (lines := _assignments(source, test, yes, no or [])) is not None:
+        yield source.replaced(found, in_place_of(found, None, lines))
 
 
 def _with_comment(found: cst.If, lines: Sequence[str]) -> list[cst.SimpleStatementLine]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import libcst as cst
 
-from dynx.fix._rewrites.branch import condition_of, negated, simple_body
+from dynx.fix._rewrites.branch import condition_of, in_place_of, is_short_circuit, negated, parts_of, simple_body
 from dynx.fix._rewrites.source import Source, code_of, statement
 
 
@@ -18,6 +18,8 @@ def check(source: Source, line: int) -> Iterator[str]:
             yield from _branch(source, found)
             break
     for found in source.at_line(cst.Assert, line):
+        if is_short_circuit(found.test):
+            continue
         message = _message(found.msg, found.test)
         new = statement(f"torch._assert_async({condition_of(found.test)}, {message})")
         yield source.replaced(found, new.body[0])
@@ -27,9 +29,13 @@ def _branch(source: Source, found: cst.If) -> Iterator[str]:
     if found.orelse is not None or isinstance(source.parent(found), cst.If):
         return
     parts = [part for each in simple_body(found.body) or () for part in each.body]
-    if len(parts) == 1 and isinstance(parts[0], cst.Raise):
-        new = statement(f"torch._assert_async({negated(found.test)}, {_message(_raised(parts[0]), found.test)})")
-        yield source.replaced(found, new.with_changes(leading_lines=found.leading_lines))
+    split = parts_of(found.test)
+    if len(parts) != 1 or not isinstance(parts[0], cst.Raise) or split is None:
+        return
+    guard, test = split
+    if guard is None or isinstance(found.body, cst.IndentedBlock):
+        line = f"torch._assert_async({negated(test)}, {_message(_raised(parts[0]), found.test)})"
+        yield source.replaced(found, in_place_of(found, guard, [line]))
 
 
 def _raised(node: cst.Raise) -> cst.BaseExpression | None:
