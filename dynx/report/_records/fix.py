@@ -9,14 +9,12 @@ from dynx.records.trial import Trial
 from dynx.report import _words as words
 from dynx.report._records.block import Block
 
-_WORDS = {True: "yes", False: "no", None: ""}
-
 
 def of_fixes(report: FixReport) -> Iterator[Block]:
     """Yield what was tried, with the cost before and after each, and what is left."""
     kept = sum(trial.is_kept for trial in report.trials)
     runs = f"{words.plural(report.runs, 'run')} of {report.command} in {words.seconds(report.seconds)}"
-    columns = ("finding", "where", "tried", "before → after", "#compiling", "same output")
+    columns = ("finding", "where", "tried", "before → after", "#compiling", "kept")
     rows = [_row(trial) for trial in report.trials]
     title = f"{words.plural(kept, 'fix', 'fixes')}: {report.before.to(report.after)}"
     yield Block(title, "", columns, rows, (runs, *report.notes), is_whole=True)
@@ -33,4 +31,4 @@ def _row(trial: Trial) -> tuple[str, ...]:
         result = before.to(after)
     else:
         result = f"{trial.outcome}: {trial.reason}" if trial.reason and trial.outcome != "no effect" else trial.outcome
-    return trial.rule, words.place(trial.location), trial.fix.code, result, seconds, _WORDS[trial.same_output]
+    return trial.rule, words.place(trial.location), trial.fix.code, result, seconds, "yes" if trial.is_kept else "no"
