@@ -45,8 +45,6 @@ class Attempt:
     replays: int  # number of rows at its beginning that repeat those of the previous attempt
     rows: int = 0
     frames: int = 0
-    shape_guards: int = 0
-    changes: int = 0  # number of operations and guards that may have changed the text of tensors and symbolic sizes
     shapes: list[tuple[int, int]] = field(default_factory=list)  # for each shape guard: its text, and the row that requested it
     is_superseded: bool = False  # whether Dynamo restarted the compilation after it
     guards: array[int] = field(default_factory=lambda: array("i"))  # for each guard: kind, source, and row that requested it
@@ -97,7 +95,7 @@ class Trail:
         self._rows = array("i")
         self.add = self._rows.frombytes  # takes a packed row
         self._frames, self._instructions, self._progress = array("i"), array("i"), array("i")
-        self._below, self._values = array("i"), array("i")
+        self.below, self.values = array("i"), array("i")  # of the links of value stacks
         self._before, self._names, self._bound = array("i"), array("i"), array("i")
 
     def __len__(self) -> int:
@@ -141,12 +139,6 @@ class Trail:
         self._progress.extend(progress)
         return len(self._progress) // len(progress) - 1
 
-    def push(self, below: int, text: int) -> int:
-        """Add a link of a value stack, with the value `text` on top of the link `below`, and return its index."""
-        self._below.append(below)
-        self._values.append(text)
-        return len(self._below) - 1
-
     def bind(self, before: int, name: int, text: int) -> int:
         """Add a binding of a local variable after `before` and return its index; `text` is NOTHING for a deletion."""
         self._before.append(before)
@@ -184,8 +176,8 @@ class Trail:
         """Return the values of the value stack whose top is the link `top`, as text, the top last."""
         values = []
         while top != NOTHING:
-            values.append(self.texts[self._values[top]])
-            top = self._below[top]
+            values.append(self.texts[self.values[top]])
+            top = self.below[top]
         return tuple(values[::-1])
 
     def locals(self, newest: int) -> dict[str, str]:

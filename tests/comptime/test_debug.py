@@ -225,10 +225,10 @@ def test_exception_in_the_debugger_recorder_warns_and_the_program_continues(monk
     from dynx._torch.trace_log import value_text
     from dynx.errors import DynxWarning
 
-    def fail(tx, variable, depth=2):
+    def fail(value, depth=2):
         raise RuntimeError("no")
 
-    monkeypatch.setattr(value_text, "show", fail)
+    monkeypatch.setattr(value_text, "show_value", fail)
     torch._dynamo.reset()
     with pytest.warns(DynxWarning, match="debugger: RuntimeError: no; the program is not affected"):
         assert debug(outer, script="n")(torch.zeros(2)).tolist() == [2.0, 2.0]

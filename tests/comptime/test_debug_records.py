@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from array import array
+from dataclasses import dataclass
 from types import CodeType
 
 import corpus
@@ -142,7 +143,167 @@ def symbolic_numbers(x, table=None):
     return x * result + doubled + len(items)
 
 
+@dataclass
+class Pair:
+    first: object
+    second: object = 0
+
+
+def dataclasses(x):
+    """Assign fields of dataclasses that locals, the value stack and a list hold."""
+    made = Pair(1)
+    made.second = x
+    nested = [made, Pair([1], made)]
+
+    def change(pair):
+        pair.first.append(2)
+        pair.second.first = 5
+        return x.requires_grad
+
+    nested.append(change(nested[1]))
+    y = made.second + made.first
+    made.second = y
+    nested[1].second = y.unsqueeze_(0)
+    return y + len(nested)
+
+
+class Counter:
+    """Mutate a list in each kind of method that Python calls by itself."""
+
+    def __init__(self, log):
+        self.log = log
+        self.log.append("init")
+
+    @property
+    def next(self):
+        self.log.append("next")
+        return len(self.log)
+
+    def __getattr__(self, name):
+        self.log.append(name)
+        if name == "missing":
+            raise AttributeError(name)
+        return name
+
+    def __add__(self, other):
+        self.log.append(other)
+        return self
+
+    def __contains__(self, item):
+        self.log.append(item)
+        return item == 1
+
+    def __eq__(self, other):
+        self.log.pop()
+        return False
+
+    __hash__ = None
+
+    def __bool__(self):
+        self.log.append(True)
+        return True
+
+    def add(self, value):
+        self.log.append(value)
+        return value
+
+    def __enter__(self):
+        self.log.append("enter")
+        return self
+
+    def __exit__(self, *_):
+        self.log.clear()
+
+
+def methods_that_python_calls(x):
+    """Keep a list in a local while the code of a class, which Python calls for it, mutates the list."""
+    log = []
+    counter = Counter(log)
+    total = counter.next + len(counter.other)
+    counter = counter + 1
+    found = 2 in counter, counter == 1, hasattr(counter, "missing"), getattr(counter, "missing", None)
+    if counter:
+        total += len(log)
+    values = [counter.add(1), *map(counter.add, (2, 3)), *sorted([3, 1, 2], key=counter.add)]
+    with counter as entered:
+        entered.add(4)
+    for value in filter(counter.add, values):
+        total += value
+    table = {counter.add(1): counter.add(2), "k": counter.add(3)}
+    return x + total + len(log) + len(found) + len(table) + max(values)
+
+
+def raises_after_a_mutation(values, table):
+    values.append(1)
+    table["raised"] = len(values)
+    return table["missing"]
+
+
+def exceptions_after_mutations(x):
+    """Catch exceptions of calls that mutated values of the caller first."""
+    values, table = [], {}
+    for _ in range(2):
+        try:
+            raises_after_a_mutation(values, table)
+        except KeyError as error:
+            values.append(str(error))
+    held = [values]
+    try:
+        held.append(raises_after_a_mutation(held[0], table))
+    except KeyError:
+        held = [*held, *(len(each) for each in table if isinstance(each, str))]
+    finally:
+        values += held[1:]
+    return x + len(values) + len(table)
+
+
+def containers_under_construction(x, table=None):
+    """Build containers out of parts that mutate other containers, and hold them in several places."""
+    held = [x]
+
+    def hold(value):
+        held.append(value)
+        return held
+
+    lists = [
+        hold(1),
+        [*hold(2), *[hold(n) for n in range(2)]],
+        {n: hold(n) for n in range(2)},
+        {len(hold(n)) for n in range(2)},
+    ]
+    alias, (first, *rest) = lists, held
+    lists[0] += [alias[1]]
+    alias[1].append(rest)
+    joined = (*held, *lists[1])
+    merged = {**lists[2], 5: {"a": held, **lists[2]}}
+    text = "".join(str(n) for n in rest[:1])
+    return first + len(joined) + len(merged) + len(alias) + len(text)
+
+
+def iterators(x):
+    """Advance iterators that are on the stack, in locals and in a list while their sources change."""
+    values = [1, 2, 3]
+    one, many = iter(values), [iter((1, 2)), iter(range(3))]
+    total = next(one)
+    for value in one:
+        total += value
+        if len(values) < 5:
+            values.append(total)
+    for index, (a, b) in enumerate(zip(*many, strict=False)):
+        total += a * b + index
+        values[index] = (a, values[:1])
+    chained = reversed(values)
+    for value in chained:
+        total += len(value) if isinstance(value, tuple) else value
+    return x + total + next(many[1], 7)
+
+
 HERE = (
+    containers_under_construction,
+    dataclasses,
+    exceptions_after_mutations,
+    iterators,
+    methods_that_python_calls,
     symbolic_numbers,
     in_place_operations,
     mutations,
@@ -161,7 +322,7 @@ PROGRAMS = {
 def arguments(name):
     return (
         (torch.ones(3), {"a": 1, "b": 2, "c": range(3)})
-        if name in ("symbolic_numbers", "method_of_a_dict", "lazy_members")
+        if name in ("symbolic_numbers", "method_of_a_dict", "lazy_members", "containers_under_construction")
         else (torch.ones(3),)
     )
 

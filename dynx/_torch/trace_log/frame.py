@@ -11,100 +11,109 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
-from dynx._bytecode.trail import NOTHING, Attempt, Trail
-from dynx._torch.trace_log.value_text import FIXED, OPEN, TENSOR, ValueTexts
+from dynx._bytecode.trail import NOTHING, Trail
+from dynx._torch.trace_log.progress import AttemptProgress
+from dynx._torch.trace_log.value_text import FIXED, ITEMS, OPEN, READERS, TENSOR, Text
 from dynx._torch.tracing.render import attribute_name, manner_of
 from dynx._torch.tracing.translator import HIDDEN
-from dynx._torch.tracing.variables import cell_content
+from dynx._torch.tracing.variables import cell_content, is_kind
 
-_READING: tuple[Any, ...] = (super, isinstance, issubclass, len, callable)
-_READING_METHODS = frozenset({"get", "__getattribute__"})  # the latter runs no traced code if no frame was traced
+_READING: tuple[Any, ...] = (super, isinstance, issubclass, len, callable, type, getattr, hasattr)
+_READING_CLASSES = frozenset({"GetAttrBuiltinVariable", "HasAttrBuiltinVariable", "TorchInGraphFunctionVariable"})
+_READING_METHODS = frozenset({"get", "__getattribute__"})
+_ITERATORS = frozenset({"ListIteratorVariable", "RangeIteratorVariable", "TupleIteratorVariable"})  # their text shows all items
+_IN_PLACE = 13  # the first argument of BINARY_OP that stands for an in-place operation
 
 
 class RecordedFrame:
     """The state of a symbolic frame at its last row of the trail; stored on its InstructionTranslator and freed with it."""
 
     __slots__ = (
-        *(
-            "attempt",
-            "bindings",
-            "caller",
-            "changes",
-            "counted",
-            "graphs",
-            "guards",
-            "is_root",
-            "nodes",
-            "number",
-            "location",
-            "locations",
-            "progress",
-            "row",
-            "stack",
-            "value_texts",
-        ),
-        *("_cells", "_changing", "_constants", "_link", "_shown", "_trail", "_values"),
+        *("bindings", "caller", "is_root", "location", "locations", "number", "progress", "row", "stack", "texts"),
+        *("_cells", "_changes", "_changing", "_constants", "_shown", "_trail", "_values"),
     )
 
     def __init__(
         self,
         trail: Trail,
         number: int,
-        attempt: Attempt,
-        graphs: dict[Any, Any],  # of the attempt, as the recorder stores them
-        value_texts: ValueTexts,  # of the attempt
+        progress: AttemptProgress,
         locations: array[int],  # of the trail, by instruction
-        constants: dict[int, int],  # locations of LOAD_CONST to texts
+        constants: dict[int, Text],  # by location of a LOAD_CONST
+        *,
+        is_root: bool,
     ) -> None:
-        self._trail, self.value_texts, self._constants, self._link = trail, value_texts, constants, trail.push
-        self.number, self.attempt, self.graphs, self.locations = number, attempt, graphs, locations
-        self.is_root = False
+        self._trail, self.progress, self.texts, self._constants = trail, progress, progress.texts, constants
+        self.number, self.locations, self.is_root = number, locations, is_root
         self.caller = NOTHING  # row of the instruction that inlines the frame
-        self.row = NOTHING  # of the last row
-        self.location = NOTHING  # of the last row
-        self.nodes = self.guards = self.changes = 0  # of the attempt so far
-        self.counted: tuple[Any, Any, Any, Any] = (None, (), (), None)  # graph, guards, shape guards, handled exceptions
-        self.progress = self.bindings = NOTHING
-        self.stack: list[tuple[Any, int, int, int]] = []  # value, its text, what may change that, link of the trail
+        self.row = self.location = NOTHING  # of the last row
+        self.bindings = NOTHING
+        self.stack: list[tuple[Any, Text, int]] = []  # value, its text, link of the trail
+        self._changes: list[int] = []  # those of the texts at the last row
         self._values: dict[str, Any] = {}
-        self._shown: dict[str, tuple[int, int]] = {}  # texts of locals, and what may change them
+        self._shown: dict[str, Text] = {}  # texts of locals
         self._changing: set[str] = set()  # locals whose text may change
         self._cells: set[str] = set()
 
-    def has_only_read(self, last: Any) -> bool:
-        """Return whether the last instruction, a `CALL`, called a function that mutates no Python value.
+    def changed_level(self) -> int:
+        """Return what may have changed since the last call, as one of the constants of `value_text`; FIXED if nothing."""
+        before, now = self._changes, self.texts.changes
+        if before == now:
+            return FIXED
+        self._changes = now.copy()
+        return TENSOR if before[TENSOR] != now[TENSOR] else ITEMS if before[ITEMS] != now[ITEMS] else OPEN
 
-        Dynamo must not have traced another frame for the call. The callee is read from the recorded stack; mutations of tensors
-        show in the graph.
+    def has_only_read(self, last: Any) -> bool:
+        """Return whether the last instruction mutated no Python value whose text may change.
+
+        The function that it called is read from the recorded stack; mutations of tensors show in the graph, and those by traced
+        code in its own rows.
         """
-        end = len(self.stack) - last.arg
-        for entry in self.stack[max(end - 2, 0) : end]:
-            name = type(entry[0]).__name__
-            if name == "BuiltinVariable":
-                return entry[0].fn in _READING
-            if name == "TorchInGraphFunctionVariable":
-                return True
-            if name == "GetAttrVariable":
-                return attribute_name(entry[0]) in _READING_METHODS or type(entry[0].obj).__name__ == "TensorVariable"
-        return False
+        if last.opname == "BINARY_OP":
+            return last.arg < _IN_PLACE
+        if last.opname == "FOR_ITER":
+            return type(self.stack[-1][0]).__name__ in _ITERATORS
+        return _only_reads(self._callee(last))
+
+    def has_only_traced(self, last: Any) -> bool:
+        """Return whether the last instruction did nothing besides what the rows of other frames since the last one show."""
+        return is_kind(self._callee(last), "BaseUserFunctionVariable") or self.has_only_read(last)
+
+    def _callee(self, last: Any) -> Any:
+        """Return the variable that the last instruction called, None if it was no call.
+
+        Below the arguments of a call are NULL and a function, a method and its object or, from Python 3.13 on, a function and
+        NULL.
+        """
+        if last.opname == "CALL":
+            end = len(self.stack) - last.arg
+        elif last.opname == "CALL_FUNCTION_EX":
+            end = len(self.stack) - 1 - (last.arg & 1)
+        else:
+            return None
+        first = self.stack[end - 2][0] if end >= 2 else None
+        return self.stack[end - 1][0] if type(first).__name__ == "NullVariable" else first
 
     def update_after_move(self, tx: Any, last: Any) -> None:
         """Update the recorded stack after an instruction that only moved values, such as `LOAD_FAST`."""
         name, stack = last.opname, self.stack
         if name == "LOAD_FAST":
-            value, shown = tx.stack[-1], self._shown.get(last.argval)  # locals that torch created are not shown
-            text, kind = shown or self.value_texts.of(tx, value)
+            value, text = tx.stack[-1], self._shown.get(last.argval)
+            if text is None:  # locals that torch created are not shown
+                text = self.texts.of(tx, value)
         elif name == "LOAD_CONST":
-            value, kind = tx.stack[-1], FIXED
-            if self.location not in self._constants:
-                self._constants[self.location] = self.value_texts.of(tx, value)[0]
-            text = self._constants[self.location]
+            value, text = tx.stack[-1], self._constants.get(self.location)
+            if text is None:
+                text = self._constants[self.location] = self.texts.of(tx, value)
         else:
             if name == "SWAP":  # other instructions change only the top of a stack
                 stack.clear()
             self.read_top(tx)
             return
-        stack.append((value, text, kind, self._link(stack[-1][3] if stack else NOTHING, text)))
+        below, trail = stack[-1][2] if stack else NOTHING, self._trail
+        stack.append((value, text, len(trail.below)))
+        trail.below.append(below)
+        trail.values.append(text[0])
 
     def update_after_store(self, tx: Any, name: str | None) -> bool:
         """Record the local that the last instruction assigned, and return whether it may be a tensor.
@@ -122,29 +131,27 @@ class RecordedFrame:
         value = tx.symbolic_locals[name]
         if top is not None and top[0] is value and name not in self._cells and not name.startswith(HIDDEN):
             self._values[name] = value
-            self._bind(name, top[1], top[2])
+            self._bind(name, top[1])
         else:
             self._read_local(tx, name, value)
-        return name in self._changing and self._shown[name][1] == TENSOR
+        shown = self._shown.get(name)
+        return shown is not None and shown[1] == TENSOR
 
-    def read_top(self, tx: Any, loaded: str | None = None) -> None:
-        """Record the values that the last instruction, which changed no text, has pushed onto the frame's stack.
-
-        `loaded` is the name of the local that it may have pushed.
-        """
-        recorded, stack, link, text_of = self.stack, tx.stack, self._link, self.value_texts.of
+    def read_top(self, tx: Any) -> None:
+        """Record the values that the last instruction, which changed no text, has pushed onto the frame's stack."""
+        recorded, stack, texts = self.stack, tx.stack, self.texts
+        below, values = self._trail.below, self._trail.values
         same = min(len(recorded), len(stack))
         while same and recorded[same - 1][0] is not stack[same - 1]:
             same -= 1
         del recorded[same:]
-        top = recorded[-1][3] if recorded else NOTHING
+        top = recorded[-1][2] if recorded else NOTHING
         for value in stack[same:]:
-            if loaded is not None and self._values.get(loaded) is value:
-                text, kind = self._shown.get(loaded) or text_of(tx, value)
-            else:
-                text, kind = text_of(tx, value)
-            top = link(top, text)
-            recorded.append((value, text, kind, top))
+            text = READERS[type(value)](texts, tx, value, 2)
+            recorded.append((value, text, len(below)))
+            below.append(top)
+            values.append(text[0])
+            top = len(below) - 1
 
     def read_stack(self, tx: Any, level: int) -> None:
         """Record the values on the frame's stack whose text may have changed, and those that were pushed.
@@ -152,13 +159,38 @@ class RecordedFrame:
         `level` says what the last instruction may have changed, as one of the constants of `value_text`: only texts of
         values that such a change can affect are rendered again.
         """
-        recorded, text_of = self.stack, self.value_texts.of
+        recorded, text_of = self.stack, self.texts.of
         same = 0
-        for (before, text, kind, _), now in zip(recorded, tx.stack):  # noqa: B905 - one may be longer
-            if before is not now or (kind >= level and text_of(tx, now)[0] != text):
+        for (before, text, _), now in zip(recorded, tx.stack):  # noqa: B905 - one may be longer
+            if before is not now or (text[1] >= level and text_of(tx, now)[0] != text[0]):
                 break
             same += 1
         del recorded[same:]
+        if same < len(tx.stack):
+            self.read_top(tx)
+
+    def read_first(self, tx: Any) -> None:
+        """Record the stack and the locals of a frame that has no row yet."""
+        texts, trail, bindings = self.texts, self._trail, NOTHING
+        self._changes = texts.changes.copy()
+        self.read_top(tx)
+        for name, value in tx.symbolic_locals.items():
+            if manner_of(value) == "cell":
+                self._cells.add(name)
+                value = cell_content(tx, value) or value
+            self._values[name] = value
+            if not name.startswith(HIDDEN):
+                text = self._shown[name] = READERS[type(value)](texts, tx, value, 2)
+                if text[1] != FIXED:
+                    self._changing.add(name)
+                bindings = trail.bind(bindings, trail.text(name), text[0])
+        self.bindings = bindings
+
+    def read_built(self, tx: Any, depth: int) -> None:
+        """Record the stack after an instruction that added to a container at `depth`, which no other value holds yet."""
+        end = len(tx.stack) - depth
+        self.texts.forget(tx.stack[end])
+        del self.stack[end:]
         self.read_top(tx)
 
     def read_locals(self, tx: Any, *, reread: bool) -> None:
@@ -175,14 +207,16 @@ class RecordedFrame:
 
     def reread_locals(self, tx: Any, level: int) -> None:
         """Record again the locals whose text a change of kind `level` can affect; no local may have been assigned since."""
-        variables = tx.symbolic_locals
         if level != OPEN:  # reading assigns no closure variable
             for name in self._cells:
-                self._read_local(tx, name, variables[name])
-        if self._changing:
-            for name in [*self._changing]:
-                if self._shown[name][1] >= level:
-                    self._read_local(tx, name, variables[name])
+                self._read_local(tx, name, tx.symbolic_locals[name])
+        for name in [*self._changing]:
+            shown = self._shown[name]
+            if shown[1] >= level:
+                value = self._values[name]
+                text = READERS[type(value)](self.texts, tx, value, 2)
+                if text != shown:
+                    self._bind(name, text)
 
     def _read_local(self, tx: Any, name: str, value: Any) -> None:
         if name in self._cells:
@@ -192,17 +226,15 @@ class RecordedFrame:
         self._values[name] = value
         if name.startswith(HIDDEN):
             return
-        self._bind(name, *self.value_texts.of(tx, value))
+        self._bind(name, self.texts.of(tx, value))
 
-    def _bind(self, name: str, text: int, kind: int) -> None:
+    def _bind(self, name: str, text: Text) -> None:
         before = self._shown.get(name)
-        if before is None or before[1] != kind:
-            (self._changing.discard if kind == FIXED else self._changing.add)(name)
-        elif before[0] == text:
-            return
-        self._shown[name] = text, kind
-        if before is None or before[0] != text:
-            self.bindings = self._trail.bind(self.bindings, self._trail.text(name), text)
+        self._shown[name] = text
+        if before is None or before[1] != text[1]:
+            (self._changing.discard if text[1] == FIXED else self._changing.add)(name)
+        if before is None or before[0] != text[0]:
+            self.bindings = self._trail.bind(self.bindings, self._trail.text(name), text[0])
 
     def _forget(self, variables: dict[str, Any]) -> None:
         for name in [local for local in self._values if local not in variables]:
@@ -211,3 +243,13 @@ class RecordedFrame:
             self._cells.discard(name)
             if self._shown.pop(name, None) is not None:
                 self.bindings = self._trail.bind(self.bindings, self._trail.text(name), NOTHING)
+
+
+def _only_reads(function: Any) -> bool:
+    name = type(function).__name__
+    if name == "BuiltinVariable":
+        return function.fn in _READING
+    if name == "GetAttrVariable":
+        holder = type(function.obj).__name__
+        return holder in ("ConstantVariable", "TensorVariable") or attribute_name(function) in _READING_METHODS
+    return name in _READING_CLASSES

@@ -1,195 +1,266 @@
 """Cache the texts of symbolic variables until they may change.
 
 A text changes when the traced code mutates the value, or when torch realizes it, or a variable in it, for the first time.
+
+Torch: `LazyVariableTracker._cache.vt` is the variable behind a lazy one that torch has realized; alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from operator import is_
 from typing import Any
 
-from dynx._bytecode.trail import Attempt, Trail
-from dynx._torch.tracing.render import PLAIN, attribute_name, is_tensor, manner_of, manner_of_class, show, show_value
-from dynx._torch.tracing.variables import example_of, is_kind, is_lazy, items_of, may_hold_items, settled
+from dynx._bytecode.trail import Trail
+from dynx._torch.tracing.render import (
+    MAX_ITEMS,
+    PLAIN,
+    assigned_fields,
+    attribute_name,
+    is_tensor,
+    manner_of_class,
+    show,
+    show_container,
+    show_example,
+    show_value,
+    shown_fields,
+)
+from dynx._torch.tracing.variables import (
+    cell_content,
+    class_may_hold_items,
+    example_of,
+    is_kind,
+    items_of,
+    untouched_value,
+)
 
 # what may change a text: nothing; an operation on a tensor; also a mutation of a Python value; also torch realizing a variable
 FIXED, TENSOR, ITEMS, OPEN = range(4)
 
-FOREVER = -1
-
-Check = Callable[[], bool]  # returns whether a text is unchanged
+Text = tuple[int, int]  # number of a text in the trail, and what may change it
+# takes a translator, a variable and how many levels of containers to show
+Reader = Callable[["ValueTexts", Any, Any, int], Text]
 
 
 class ValueTexts:
-    """A cache of the texts of symbolic variables, as numbers of texts in a trail; must not outlive the tracing attempt.
+    """A cache of the texts of symbolic variables, as numbers of texts in a trail; must not outlive the tracing attempt."""
 
-    Attributes:
-        changes: How many instructions may have changed a text so far, besides those that assign variables.
-    """
+    __slots__ = (
+        *("_attributes", "_constants", "_containers", "_newest", "_null", "_objects", "_super"),
+        *("_texts", "_unrealized", "changes", "number"),
+    )
 
-    __slots__ = ("_attempt", "_attributes", "_by_class", "_cached", "_constants", "_newest", "_number", "_texts", "changes")
-
-    def __init__(self, trail: Trail, attempt: Attempt) -> None:
-        self._number, self._texts, self._attempt = trail.text, trail.texts, attempt
-        self.changes = 0
-        self._by_class: dict[type, tuple[str, Callable[[Any], str] | None, tuple[int, int] | None]] = {}
-        self._constants: dict[tuple[type, Any], int] = {}  # texts by type and value
+    def __init__(self, trail: Trail) -> None:
+        self.number, self._texts = trail.text, trail.texts  # the former returns the trail's number of a text
+        self.changes = [0, 0, 0, 0]  # how many instructions so far may have changed a text, by what may change it
+        self._null, self._super = ((trail.text(PLAIN[manner](None)), FIXED) for manner in ("null", "super"))
+        self._constants: dict[tuple[type, Any], Text] = {}  # by type and value
         self._attributes: dict[tuple[int, str], int] = {}  # texts by that of the object, and the name
-        self._newest: tuple[Any, int] = (None, 0)
-        # by id(), valid while the value is referenced
-        self._cached: dict[int, _Cached] = {}
+        self._newest: tuple[Any, Text] = (None, (0, FIXED))
+        # by id(), where the number of levels matters by their sum; each keeps the variable alive: nothing else gets its id()
+        self._objects: dict[int, _Object] = {}
+        self._containers: dict[int, _Container] = {}
+        self._unrealized: dict[int, tuple[Any, Text]] = {}
 
-    def of(self, tx: Any, value: Any, depth: int = 2) -> tuple[int, int]:
+    def of(self, tx: Any, value: Any, depth: int = 2) -> Text:
         """Return the trail's number of a variable's text, with `depth` levels of containers, and what may change the text."""
         cls: Any = type(value)
-        manner, plain, of_class = self._by_class.get(cls) or self._add_class(cls)
-        if of_class is not None:
-            return of_class
-        if manner == "constant":
-            return self._of_constant(value), FIXED
-        if plain is not None:  # faster to write than to look up
-            return self._number(plain(value)), FIXED
-        if manner == "attribute":  # a bound method that is about to be called
-            obj = settled(value.obj)
-            text, kind = self.of(tx, obj, 1 if may_hold_items(obj) else 2)
-            name = attribute_name(value)
-            number = self._attributes.get((text, name))
-            if number is None:
-                number = self._attributes[text, name] = self._number(f"{self._texts[text]}.{name}")
-            return number, kind
-        if manner == "cell":
-            return self._number(show(tx, value)), OPEN
-        if manner == "lazy":
-            if value.is_realized():
-                return self.of(tx, value.unwrap(), depth)
-        elif value is self._newest[0]:
-            return self._newest[1], FIXED
-        key = id(value) if depth == 2 else -id(value)
-        cached = self._cached.get(key)
-        if cached is not None:
-            if cached.checked == self.changes or cached.checked == FOREVER:
-                return cached.text, cached.kind
-            if cached.check is not None and cached.check():
-                cached.checked = self.changes
-                return cached.text, cached.kind
-        text, kind = self._number(show(tx, value, depth)), kind_of(value, depth)
-        if kind == FIXED and value.source is None and depth == 2:  # created by the traced code: read again at once or never
-            self._newest = value, text
-        elif kind == FIXED or manner == "lazy":
-            self._cached[key] = _Cached(value, None, text, kind, FOREVER)
-        else:
-            check = None  # making one takes as long as a check, and many values are read once only
-            if cached is not None:
-                check = (_items_check if may_hold_items(value) else _tensor_check)(value, self._attempt)
-            self._cached[key] = _Cached(value, check, text, kind, self.changes)
-        return text, kind
+        return READERS[cls](self, tx, value, depth)
 
-    def _add_class(self, cls: type) -> tuple[str, Callable[[Any], str] | None, tuple[int, int] | None]:
-        manner = manner_of_class(cls)
-        plain = PLAIN.get(manner)
-        of_class = (self._number(plain(None)), FIXED) if plain is not None and manner in ("null", "super") else None
-        self._by_class[cls] = manner, plain, of_class
-        return self._by_class[cls]
+    def may_have_changed(self, level: int) -> None:
+        """Read texts again that a change of this kind, one of the constants above, can affect."""
+        for kind in range(level, OPEN + 1):
+            self.changes[kind] += 1
 
-    def _of_constant(self, variable: Any) -> int:
+    def forget(self, container: Any) -> None:
+        """Read the text of one container again."""
+        for depth in range(3):
+            self._containers.pop(id(container) + depth, None)
+
+    def _of_null(self, tx: Any, variable: Any, depth: int) -> Text:
+        return self._null
+
+    def _of_super(self, tx: Any, variable: Any, depth: int) -> Text:
+        return self._super
+
+    def _of_constant(self, tx: Any, variable: Any, depth: int) -> Text:
         value = variable.value
         cls = type(value)
         if cls is not str and cls is not int and cls is not bool and value is not None:
-            return self._number(show_value(value))
-        number = self._constants.get((cls, value))
+            return self.number(show_value(value)), FIXED
+        text = self._constants.get((cls, value))
+        if text is None:
+            text = self._constants[cls, value] = self.number(show_value(value)), FIXED
+        return text
+
+    def _of_attribute(self, tx: Any, variable: Any, depth: int) -> Text:
+        """Return the text of a bound method that is about to be called."""
+        obj = variable.obj
+        cls: Any = type(obj)
+        text, kind = READERS[cls](self, tx, obj, 1)
+        name = attribute_name(variable)
+        number = self._attributes.get((text, name))
         if number is None:
-            number = self._constants[cls, value] = self._number(show_value(value))
-        return number
+            number = self._attributes[text, name] = self.number(f"{self._texts[text]}.{name}")
+        return number, kind
+
+    def _of_cell(self, tx: Any, cell: Any, depth: int) -> Text:
+        content = cell_content(tx, cell)
+        return self.number("<empty cell>") if content is None else self.of(tx, content, depth)[0], OPEN
+
+    def _of_lazy(self, tx: Any, variable: Any, depth: int) -> Text:
+        realized = variable._cache.vt
+        if realized is not None:
+            cls: Any = type(realized)
+            return READERS[cls](self, tx, realized, depth)
+        unrealized = self._unrealized.get(id(variable) + depth)
+        if unrealized is None:
+            text = self.number(show_value(untouched_value(variable), depth)), OPEN
+            unrealized = self._unrealized[id(variable) + depth] = variable, text
+        return unrealized[1]
+
+    def _of_object(self, tx: Any, variable: Any, depth: int) -> Text:
+        """Return the text of a tensor, a symbolic number, or an object of any class."""
+        cached = self._objects.get(id(variable))
+        if cached is None:
+            if variable is self._newest[0]:
+                return self._newest[1]
+            if id(variable) + depth in self._containers:
+                return self._of_container(tx, variable, depth)
+            example = example_of(variable)
+            if example is not None:
+                text = self.number(show_example(variable, example)), TENSOR
+            elif shown_fields(variable):
+                return self._of_container(tx, variable, depth)
+            else:
+                text = self.number(show(tx, variable)), FIXED
+                if variable.source is None:  # created by the traced code: read again at once or never
+                    self._newest = variable, text
+                    return text
+            cached = self._objects[id(variable)] = _Object(variable, text, self.changes[text[1]])
+        elif cached.checked != self.changes[cached.text[1]]:
+            cached.checked, facts = self.changes[TENSOR], _facts_of(variable)
+            if facts is None or facts != cached.facts:
+                cached.facts, cached.text = facts, (self.number(show(tx, variable)), TENSOR)
+        return cached.text
+
+    def _of_container(self, tx: Any, variable: Any, depth: int) -> Text:
+        """Return the text of a built-in container or a dataclass."""
+        key = id(variable) + depth
+        cached = self._containers.get(key)
+        if cached is None:
+            if id(variable) in self._objects:
+                return self._of_object(tx, variable, depth)
+        elif cached.checked[cached.text[1]] == self.changes[cached.text[1]]:
+            return cached.text
+        elif self._is_unchanged(tx, cached):
+            cached.checked = self.changes.copy()
+            return cached.text
+        contents = _contents_of(tx, variable)
+        if contents is None or example_of(variable) is not None:  # the size of a tensor may be in the graph
+            return self._of_object(tx, variable, depth)
+        kind = FIXED if is_kind(variable, "TupleVariable") else ITEMS
+        texts = self._texts
+        changing: list[tuple[Any, int, Text]] = []
+
+        def show_member(member: Any, levels: int) -> str:
+            nonlocal kind
+            cls: Any = type(member)
+            text = READERS[cls](self, tx, member, levels)
+            if text[1] != FIXED:
+                changing.append((member, levels, text))
+                kind = max(kind, text[1])
+            return texts[text[0]]
+
+        number = self.number(show_container(tx, variable, show_member, depth))
+        text, members = (number, kind), _shown_members(contents)
+        self._containers[key] = _Container(variable, text, self.changes.copy(), len(contents), members, changing)
+        return text
+
+    def _is_unchanged(self, tx: Any, cached: _Container) -> bool:
+        """Return whether a container has the same members as before, with the same texts."""
+        before, now = cached.checked, self.changes
+        level = TENSOR if before[TENSOR] != now[TENSOR] else ITEMS if before[ITEMS] != now[ITEMS] else OPEN
+        if level != OPEN:
+            contents = _contents_of(tx, cached.variable)
+            if contents is None or len(contents) != cached.length:
+                return False
+            if not all(map(is_, _shown_members(contents), cached.members)):
+                return False
+        for member, levels, text in cached.changing:
+            if text[1] >= level and self.of(tx, member, levels)[0] != text[0]:
+                return False
+        return True
 
 
 @dataclass(slots=True)
-class _Cached:
-    """The text of a variable, which is kept alive so that nothing else gets its id()."""
+class _Object:
+    """The text of a tensor or an object."""
 
-    value: Any
-    check: Check | None
-    text: int
-    kind: int
-    checked: (
-        int  # `ValueTexts.changes` when the text was right; FOREVER if it stays right as long as the variable has its class
-    )
+    variable: Any
+    text: Text
+    checked: int  # the number of changes when the text was right
+    facts: tuple[Any, ...] | None = None  # what it shows; read from the second check on: many values are read once only
 
 
-def kind_of(value: Any, depth: int = 2) -> int:
-    """Return what may change a variable's text: FIXED, TENSOR, ITEMS or OPEN. The text has `depth` levels of containers."""
-    manner = manner_of(value)
-    if manner in PLAIN:
-        return FIXED
-    if manner == "lazy":
-        inner = settled(value)
-        return OPEN if inner is value else kind_of(inner, depth)
-    if manner == "cell":
-        return OPEN
-    if manner == "attribute":
-        return kind_of(value.obj, depth)
-    if may_hold_items(value):
-        items = items_of(value)
-        container = FIXED if is_kind(value, "TupleVariable") else ITEMS
-        if items is not None:
-            members = _members_of(value) if depth > 0 else ()
-            return max(container, max((kind_of(member, depth - 1) for member in members), default=FIXED))
-    return FIXED if example_of(value) is None else TENSOR
+@dataclass(slots=True)
+class _Container:
+    """The text of a container, and what it was made of."""
+
+    variable: Any
+    text: Text
+    checked: list[int]  # the numbers of changes when the text was right
+    length: int
+    members: list[Any]  # those that the text shows
+    changing: list[tuple[Any, int, Text]]  # of these, those whose text may change: with its levels and that text
 
 
-def _tensor_check(value: Any, attempt: Attempt) -> Check | None:
-    """Return a check that a tensor's metadata is unchanged; None if comparing its symbolic sizes would add guards."""
-    before, checked = _facts_of(value), attempt.changes
-    if before is None:
-        return None
-
-    def is_unchanged() -> bool:
-        nonlocal checked
-        if attempt.changes != checked:
-            if before != _facts_of(value):
-                return False
-            checked = attempt.changes
-        return True
-
-    return is_unchanged
-
-
-def _facts_of(value: Any) -> tuple[Any, ...] | None:
-    example: Any = example_of(value)
+def _facts_of(variable: Any) -> tuple[Any, ...] | None:
+    """Return what the text of a tensor shows; None if comparing its symbolic sizes would add guards."""
+    example: Any = example_of(variable)
     if not is_tensor(example) or example._has_symbolic_sizes_strides:
         return None
     return example.shape, example.dtype, example.requires_grad
 
 
-def _items_check(value: Any, attempt: Attempt) -> Check | None:
-    """Return a check that a container's members are unchanged; None if the text of members other than tensors may change.
-
-    The text of a lazy member changes when torch realizes it.
-    """
-    members = _members_of(value)
-    settled_members = [settled(member) for member in members]
-    unrealized = [member for member in settled_members if is_lazy(member)]
-    checks = []
-    for member in settled_members:
-        kind = FIXED if is_lazy(member) else kind_of(member)
-        check = _tensor_check(member, attempt) if kind == TENSOR and not may_hold_items(member) else None
-        if check is not None:
-            checks.append(check)
-        elif kind != FIXED:
-            return None
-
-    def is_unchanged() -> bool:
-        now = _members_of(value)
-        if len(now) != len(members) or not all(map(is_, now, members)):
-            return False
-        if unrealized and any(member.is_realized() for member in unrealized):
-            return False
-        return not checks or all(check() for check in checks)
-
-    return is_unchanged
+def _contents_of(tx: Any, variable: Any) -> list[Any] | dict[Any, Any] | None:
+    """Return the variables in a built-in container, or those assigned to the fields of a dataclass; None for other classes."""
+    items = items_of(variable)
+    return items if items is not None or not shown_fields(variable) else assigned_fields(tx, variable)
 
 
-def _members_of(value: Any) -> list[Any]:
-    items = items_of(value)
-    return [*items, *items.values()] if isinstance(items, dict) else [*(items or ())]
+def _shown_members(contents: list[Any] | dict[Any, Any]) -> list[Any]:
+    if isinstance(contents, dict):
+        return [*islice(contents, MAX_ITEMS), *islice(contents.values(), MAX_ITEMS)]
+    return contents[:MAX_ITEMS]
+
+
+class _Readers(dict[type, Reader]):
+    """The methods of `ValueTexts` that read the text of a variable, by its class."""
+
+    def __missing__(self, cls: type) -> Reader:
+        self[cls] = _reader_of(cls)
+        return self[cls]
+
+
+READERS = _Readers()
+_BY_MANNER: Mapping[str, Reader] = {
+    "attribute": ValueTexts._of_attribute,
+    "cell": ValueTexts._of_cell,
+    "constant": ValueTexts._of_constant,
+    "lazy": ValueTexts._of_lazy,
+    "null": ValueTexts._of_null,
+    "super": ValueTexts._of_super,
+}
+
+
+def _reader_of(cls: Any) -> Reader:
+    manner = manner_of_class(cls)
+    if manner in _BY_MANNER:
+        return _BY_MANNER[manner]
+    plain = PLAIN.get(manner)
+    if plain is not None:  # faster to write than to look up
+        return lambda texts, tx, variable, depth: (texts.number(plain(variable)), FIXED)
+    return ValueTexts._of_container if class_may_hold_items(cls) else ValueTexts._of_object

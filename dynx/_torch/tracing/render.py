@@ -28,7 +28,7 @@ from dynx._torch.tracing.variables import (
 )
 
 _MAX_TEXT = 80  # characters of one string or number
-_MAX_ITEMS = 10  # of one container
+MAX_ITEMS = 10  # of one container
 _LONG_NAME = re.compile(
     r"\b([a-z]+)(\d{6,})\b"
 )  # of a symbol, from `dynx.symbols.install`; torch's own have two or three digits
@@ -87,13 +87,28 @@ def show(tx: Any, variable: Any, depth: int = 2) -> str:
         return f"{show(tx, variable.obj, 1)}.{attribute_name(variable)}"
     example = example_of(variable)
     if example is not None:
-        return _show_example(example, _class_of(variable))
+        return show_example(variable, example)
     items = items_of(variable)
-    if items is not None:
-        text = _show_items(lambda item, levels: show(tx, item, levels), items, _class_of(variable) or list, depth)
-        details = ((name, stored(variable, name)) for name in ("default_factory", "maxlen"))
-        return _with_details(_as_range(text), {name: show(tx, detail, 0) for name, detail in details if detail is not None})
-    return _show_fields_of_variable(tx, variable, depth) or _show_other(variable)
+    if items is None and not shown_fields(variable):
+        return _show_other(variable)
+
+    def show_member(member: Any, levels: int) -> str:
+        return show(tx, member, levels)
+
+    return show_container(tx, variable, show_member, depth)
+
+
+def show_container(tx: Any, variable: Any, show_member: Callable[[Any, int], str], depth: int) -> str:
+    """Return the text of a variable that is a built-in container or a dataclass, with texts that `show_member` returns.
+
+    `show_member` takes a variable in it, and how many levels of containers to show.
+    """
+    items = items_of(variable)
+    if items is None:
+        return _show_fields_of_variable(tx, variable, show_member, depth)
+    text = _show_items(show_member, items, _class_of(variable) or list, depth)
+    details = ((name, stored(variable, name)) for name in ("default_factory", "maxlen"))
+    return _with_details(_as_range(text), {name: show(tx, detail, 0) for name, detail in details if detail is not None})
 
 
 def manner_of(variable: Any) -> str:
@@ -167,44 +182,63 @@ def _attributes_of(value: Any) -> dict[str, Any]:
     """Return the values that an object stores in its `__dict__` and its slots, without running code of its class."""
     cls: Any = type(value)
     found: dict[str, Any] = {}
-    for name, slot in ((name, slot) for base in cls.__mro__ for name, slot in vars(base).items()):
-        if type(slot) is MemberDescriptorType:
-            with suppress(AttributeError):  # the slot has no value
-                found[name] = slot.__get__(value, cls)
+    for name, slot in _slots_of(cls):
+        with suppress(AttributeError):  # the slot has no value
+            found[name] = slot.__get__(value, cls)
     with suppress(AttributeError, TypeError):
         attributes = object.__getattribute__(value, "__dict__")
         found |= attributes if type(attributes) is dict else {}
     return found
 
 
+@cache
+def _slots_of(cls: Any) -> tuple[tuple[str, Any], ...]:
+    slots = ((name, slot) for base in cls.__mro__ for name, slot in vars(base).items())
+    return tuple((name, slot) for name, slot in slots if type(slot) is MemberDescriptorType)
+
+
 def _show_fields(cls: type, values: Mapping[str, Any], show_field: Callable[[Any, int], str], depth: int) -> str:
     if depth == 0:
         return f"{cls.__qualname__}(…)"
-    shown = [f"{name}={show_field(value, depth - 1)}" for name, value in list(values.items())[:_MAX_ITEMS]]
-    more = [f"… {len(values)} in all"] if len(values) > _MAX_ITEMS else []
+    shown = [f"{name}={show_field(value, depth - 1)}" for name, value in list(values.items())[:MAX_ITEMS]]
+    more = [f"… {len(values)} in all"] if len(values) > MAX_ITEMS else []
     return f"{cls.__qualname__}({', '.join([*shown, *more])})"
 
 
-def _show_fields_of_variable(tx: Any, variable: Any, depth: int) -> str:
-    """Return the text of a dataclass in traced code, with what the code has assigned to its fields; "" for anything else.
+def _show_fields_of_variable(tx: Any, variable: Any, show_member: Callable[[Any, int], str], depth: int) -> str:
+    """Return the text of a dataclass in traced code, with what the code has assigned to its fields.
 
-    Torch: `UserDefinedObjectVariable.value`, the attributes in `SideEffects.store_attr_mutations`, and
-    `FrozenDataClassVariable.fields` (2.11).
+    Torch: `UserDefinedObjectVariable.value`.
     """
-    cls = _class_of(variable)
-    names: tuple[str, ...] = _fields_of(cls) if cls is not None and is_kind(variable, "UserDefinedObjectVariable") else ()
-    if not names:
-        return ""
-    assigned = {**(stored(variable, "fields") or {}), **tx.output.side_effects.store_attr_mutations.get(variable, {})}
-    before = _attributes_of(stored(variable, "value"))
-    found = {name: (assigned.get(name), before.get(name)) for name in names if name in assigned or name in before}
+    assigned, before = assigned_fields(tx, variable), _attributes_of(stored(variable, "value"))
+    found = {
+        name: (assigned.get(name), before.get(name)) for name in shown_fields(variable) if name in assigned or name in before
+    }
 
     def show_field(field: Any, levels: int) -> str:
         now, value = field
-        return show_value(value, levels) if now is None else show(tx, now, levels)
+        return show_value(value, levels) if now is None else show_member(now, levels)
 
-    assert cls is not None
-    return _show_fields(cls, found, show_field, depth)
+    return _show_fields(_class_of(variable) or object, found, show_field, depth)
+
+
+def shown_fields(variable: Any) -> tuple[str, ...]:
+    """Return the names of the fields that a variable's text shows if it is a dataclass; empty for anything else."""
+    cls = _class_of(variable) if is_kind(variable, "UserDefinedObjectVariable") else None
+    return () if cls is None else _fields_of(cls)
+
+
+def assigned_fields(tx: Any, variable: Any) -> dict[str, Any]:
+    """Return the variables that the traced code has assigned to attributes of a dataclass.
+
+    Torch: the attributes in `SideEffects.store_attr_mutations`, and `FrozenDataClassVariable.fields` (2.11).
+    """
+    return {**(stored(variable, "fields") or {}), **tx.output.side_effects.store_attr_mutations.get(variable, {})}
+
+
+def show_example(variable: Any, example: Any) -> str:
+    """Return the text of a variable whose value is in the graph, such as a tensor; `example` is its `example_of`."""
+    return _show_example(example, _class_of(variable))
 
 
 def _show_example(example: Any, cls: type | None) -> str:
@@ -260,12 +294,12 @@ def _show_items(show_item: Callable[[Any, int], str], items: Any, cls: type, dep
     if depth == 0:
         return f"{opening}…{len(items)}…{closing}"
     shown = []
-    for item in list(items)[:_MAX_ITEMS]:
+    for item in list(items)[:MAX_ITEMS]:
         text = show_item(_key(item), depth - 1)
         if isinstance(items, dict) and (is_mapping or issubclass(cls, Mapping)):
             text += f": {show_item(items[item], depth - 1)}"
         shown.append(text)
-    if len(items) > _MAX_ITEMS:
+    if len(items) > MAX_ITEMS:
         shown.append(f"… {len(items)} in all")
     comma = "," if name == "tuple" and len(shown) == 1 else ""
     return f"{opening}{', '.join(shown)}{comma}{closing}"

@@ -141,10 +141,11 @@ def items_of(variable: Any) -> list[Any] | dict[Any, Any] | None:
 def may_hold_items(variable: Any) -> bool:
     """Return whether a variable may be a container, judged by the name of its class."""
     cls: Any = type(variable)
-    return _may_hold_items(cls)
+    return class_may_hold_items(cls)
 
 
 @cache
-def _may_hold_items(cls: Any) -> bool:
+def class_may_hold_items(cls: Any) -> bool:
+    """Return whether variables of a class may be containers, judged by its name and those of its bases."""
     parts = ("Dict", "List", "Tuple", "Set", "Size", "Range", "Deque", "Iterator", "Slice")
     return any(part in name for name in class_names(cls) for part in parts)
