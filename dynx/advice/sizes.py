@@ -16,7 +16,8 @@ _GENERATION = (
     "for prompts of many lengths, compile with dynamic=True"
 )
 _STATIC_PARAMETER = (
-    "sizes of an nn.Parameter are static: torch._dynamo.config.force_parameter_static_shapes = False, or pass its .data"
+    "sizes of an nn.Parameter are static: torch._dynamo.config.force_parameter_static_shapes = False; "
+    "where it needs no gradient, pass its .data"
 )
 
 

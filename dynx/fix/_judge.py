@@ -12,6 +12,8 @@ from dynx.records import Finding, Run
 from dynx.records.fix import Fix
 from dynx.records.trial import Events, Outcome, Trial
 
+_LESS = 0.95  # seconds that are fewer by less than that are noise
+
 
 class FindingKey(NamedTuple):
     """What a finding keeps when the lines of a file move: its rule, function and file."""
@@ -78,11 +80,13 @@ def _outcome(
         return "no effect", change, None
     if _weight(new) > _weight(old):
         return "costs more", change, None
-    uncompiled = sorted(_compiled(before.run) - _compiled(after.run))
+    uncompiled = sorted(compiled_functions(before.run) - compiled_functions(after.run))
     if _is_stance(fix) and uncompiled:  # it leaves first calls uncompiled, whatever they would have cost
         return "costs more", f"{uncompiled[0][1]} is no longer compiled", None
-    if _is_stance(fix) and new.seconds >= old.seconds:  # it changes how all functions compile, for fewer recompiles of one
-        return "costs more", f"{old.seconds:.1f} s of compiling, then {new.seconds:.1f} s", None
+    if _is_stance(fix) and new.seconds >= _LESS * old.seconds:  # it changes how all functions compile, for recompiles of one
+        return "costs more", f"{old.seconds:.2f} s of compiling, then {new.seconds:.2f} s", None
+    if _is_stance(fix) and (new.recompiles, new.gave_up, new.eager) == (old.recompiles, old.gave_up, old.eager):
+        return "costs more", "first calls run eagerly, and nothing compiles less often", None
     differs = output_difference(before, after, comparison)
     if differs is not None:
         return "other output", differs, False
@@ -97,7 +101,7 @@ def new_findings(before: Result, after: Result) -> list[Finding]:
     return [each for each in after.run.findings if key_of(each) not in known]
 
 
-def _compiled(run: Run) -> set[tuple[str, str]]:
+def compiled_functions(run: Run) -> set[tuple[str, str]]:
     """Return the functions of which something was compiled, by file and name."""
     own = (each.location.own for each in run.compiles if each.outcome == "compiled")
     return {(location.file, location.function) for location in own}

@@ -23,6 +23,8 @@ from dynx.records import Run
 _MOST = 1 << 26  # bytes of output that are compared
 _LAST_LINES = 40  # of stderr, of a program that fails
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Violation|Exit|Interrupt|Unsupported|Failed|Warning)\b")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+(?=>)")  # of an object: another one in each run
+_HINT = re.compile(r"\s*Set TORCHDYNAMO_VERBOSE=1 ")  # the last lines of torch's messages, which say nothing about the error
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +60,11 @@ class Result:
     @property
     def last_line(self) -> str:
         """The exception that ended it, or the last line that it printed to stderr."""
-        lines = [line.strip() for line in self.errors.splitlines() if line.strip()]
+        errors = _ADDRESS.sub("", self.errors)
+        lines = [line.strip() for line in errors.splitlines() if line.strip() and not _HINT.match(line)]
         said = [line.removeprefix("dynx: ") for line in lines if line.startswith("dynx: ")]
         raised = [line for line in lines if _EXCEPTION.match(line)]
-        place = re.findall(r'File "(.+?)", line (\d+)', self.errors)
+        place = re.findall(r'File "(.+?)", line (\d+)', errors)
         if raised and raised[-1].startswith("SyntaxError") and place:
             return f"{raised[-1]} at {place[-1][0]}:{place[-1][1]}"
         return (raised or said or lines or [f"exit code {self.exit_code}"])[-1]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from dynx.fix._judge import Comparison, FindingKey, judge, key_of, new_findings
+from dynx.fix._judge import Comparison, FindingKey, compiled_functions, judge, key_of, new_findings
 from dynx.fix._output import Tolerance, varying_numbers
 from dynx.fix._plan import Plan
 from dynx.fix._program import Program, Result, run
@@ -125,7 +125,9 @@ def _next(state: Search) -> tuple[Finding, Fix] | None:
 
 
 def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
-    """Try all ways to apply a fix until one is kept."""
+    """Try all ways to apply a fix until one is kept; a mark in a function that torch traces would fail."""
+    if fix.kind == "mark" and _is_called_in_compiled_code(state, fix):
+        return
     for plan in state.propose(state.base.plan, finding, fix):
         tried = _try(state, finding, fix, plan)
         if tried is None:
@@ -136,6 +138,11 @@ def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
         yield trial
         if trial.is_kept:
             return
+
+
+def _is_called_in_compiled_code(state: Search, fix: Fix) -> bool:
+    caller = None if fix.called_from is None else fix.called_from.own
+    return caller is not None and (caller.file, caller.function) in compiled_functions(state.base.run)
 
 
 def _behind(state: Search, lead: Lead) -> Iterator[Trial]:

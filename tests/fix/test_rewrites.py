@@ -276,6 +276,31 @@ def test_a_number_that_an_object_holds_becomes_a_tensor():
     assert list(attribute.as_tensor(source_of(text), "gone")) == []
 
 
+def test_a_number_that_other_code_reads_stays_a_number():
+    """A tensor cannot be written as JSON, and what was read before changes with the next `+=`."""
+    text = "class A:\n    def __init__(self):\n        self.step = 0\n\n    def f(self):\n        self.step += 1\n"
+    assert len(list(attribute.as_tensor(source_of(text), "step"))) == 1
+    assert list(attribute.as_tensor(source_of(f"{text}\nprint(json.dumps(A().step))\n"), "step")) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x if x.any() else None",
+        "return (x, x) if x.any() else (x, -x)",
+        "if x.any():\n        return x, x\n    return x",
+        "if x.any():\n        return None\n    y = x + 1\n    return y",
+        "if x.any():\n        return {'x': x}\n    else:\n        return {'x': -x}",
+        "y = x\n    if x.any():\n        y = None\n    return y",
+        "y = 'zero'\n    if x.any():\n        y = f'{x}'\n    return y",
+    ],
+)
+def test_a_branch_with_values_that_are_no_tensors_is_left(body):
+    text = f"def f(x):\n    {body}\n"
+    line = 3 if body.startswith("y") else 2
+    assert list(where(source_of(text), line)) == []
+
+
 def test_a_condition_is_no_longer_converted_to_a_number():
     text = "def f(x):\n    return x if float(x.sum()) > x.max().item() else -x\n"
     (found,) = where(source_of(text), 2)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from textwrap import dedent
+from types import SimpleNamespace
 
 import pytest
 
 from dynx.fix import Limits, Program, Search, first_run, report_of, search
 from dynx.fix._plan import Plan
-from dynx.records import Finding
+from dynx.records import Finding, Location
 from dynx.records.fix import Fix
 
 PROGRAM = """
@@ -83,7 +84,7 @@ def test_advice_that_changes_results_is_rejected(program, base):
 
 def test_fixes_that_raise_or_never_end_are_rejected(program, base, monkeypatch):
     monkeypatch.setattr("dynx.fix._search._LEAST", 1.0)
-    monkeypatch.setattr("dynx.fix._search._MARGIN", 1.5)
+    monkeypatch.setattr("dynx.fix._search._MARGIN", 3.0)
     raises = '    print("inside")', "    raise ValueError('no')"
     hangs = '    print("inside")', "    time.sleep(1000)"
     state = state_of(program, base, [raises, hangs])
@@ -108,3 +109,32 @@ def test_values_are_compared_instead_of_the_output(program):
     (kept,) = search(state_of(program, base, [silent], **limits))
     (rejected,) = search(state_of(program, base, [wrong], **limits))
     assert (kept.outcome, rejected.outcome) == ("kept", "other output")
+
+
+def test_nothing_is_marked_in_a_function_that_torch_traces(program, base):
+    """The call of a method of a module inside of a compiled module: torch refuses to trace `mark_dynamic`."""
+    tried = []
+
+    def propose(plan, finding, fix):
+        tried.append(fix.code)
+        return iter(())
+
+    found = base.run.compiles[0].location.own
+    (finding,) = base.run.findings
+    inside = Fix("mark", "mark_dynamic(x, 0)", found, Location(found.file, 11, "f"))
+    outside = Fix("mark", "mark_dynamic(y, 0)", found, Location(found.file, 14, "<module>"))
+    run = SimpleNamespace(findings=(replace(finding, fixes=(inside, outside)),), compiles=base.run.compiles)
+    assert list(search(Search(program, Limits(), propose, replace(base, run=run)))) == []
+    assert tried == ["mark_dynamic(y, 0)"]
+
+
+def test_what_a_failure_says_is_its_exception_without_addresses_and_hints_of_torch(base):
+    errors = """
+        torch._dynamo.exc.Unsupported: Data-dependent branching
+          Explanation: ... in <function g at 0x7f8842e10860>
+
+        Set TORCHDYNAMO_VERBOSE=1 for the internal stack trace
+    """
+    assert replace(base, errors=errors).last_line == "torch._dynamo.exc.Unsupported: Data-dependent branching"
+    errors = "AssertionError: forbidden <function mark at 0x7f8842e10860>\n"
+    assert replace(base, errors=errors).last_line == "AssertionError: forbidden <function mark>"

@@ -12,7 +12,12 @@ _NUMBERS = (cst.Integer, cst.Float)
 
 
 def as_tensor(source: Source, name: str) -> Iterator[str]:
-    """Yield the text of a file in which all assignments to attributes of a name assign tensors."""
+    """Yield the text of a file in which all assignments to attributes of a name assign tensors.
+
+    There is no way if code outside of classes reads the attribute, such as a log: a tensor is no number everywhere.
+    """
+    if any(node.attr.value == name and not _is_own(source, node) for node in source.nodes(cst.Attribute)):
+        return
     changes: dict[cst.CSTNode, cst.CSTNode] = {}
     for node in (*source.nodes(cst.Assign), *source.nodes(cst.AnnAssign)):
         targets = [each.target for each in node.targets] if isinstance(node, cst.Assign) else [node.target]
@@ -22,3 +27,10 @@ def as_tensor(source: Source, name: str) -> Iterator[str]:
             changes[node.value] = cst.Call(cst.parse_expression(function), [cst.Arg(node.value)])
     if changes:
         yield source.replaced_all(changes)
+
+
+def _is_own(source: Source, node: cst.CSTNode | None) -> bool:
+    """Return whether code is inside of a class."""
+    while node is not None and not isinstance(node, cst.ClassDef):
+        node = source.parent(node)
+    return node is not None

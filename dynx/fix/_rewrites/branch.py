@@ -18,7 +18,8 @@ def where(source: Source, line: int) -> Iterator[str]:
             yield from _statement(source, found)
             break
     for found in source.at_line(cst.IfExp, line):
-        if not (is_pure(found.body) and is_pure(found.orelse)) or is_short_circuit(found.test):
+        sides = found.body, found.orelse
+        if not all(map(is_pure, sides)) or any(map(_is_no_tensor, sides)) or is_short_circuit(found.test):
             continue
         yield source.replaced(found, cst.parse_expression(_where(found.test, code_of(found.body), code_of(found.orelse))))
 
@@ -108,7 +109,8 @@ def _statement(source: Source, found: cst.If) -> Iterator[str]:
         if returned is None and (lines := _assignments(source, test, yes, [])) is not None:
             yield source.replaced(found, in_place_of(found, guard, lines))
     elif returned is not None and other is not None:
-        yield source.replaced(found, cst.FlattenSentinel(_with_comment(found, _return(source, found.test, returned, other))))
+        if (lines := _return(source, found.test, returned, other)) is not None:
+            yield source.replaced(found, cst.FlattenSentinel(_with_comment(found, lines)))
     elif returned is not None and found.orelse is None:
         yield from _early(source, parent, found, returned)
     elif (lines := _assignments(source, test, yes, no or [])) is not None:
@@ -121,14 +123,22 @@ def _with_comment(found: cst.If, lines: Sequence[str]) -> list[cst.SimpleStateme
     return [first.with_changes(leading_lines=found.leading_lines), *more]
 
 
-def _return(source: Source, test: cst.BaseExpression, yes: cst.BaseExpression, no: cst.BaseExpression) -> list[str]:
-    """Return the statements that return one of two values: a tensor, or a tuple of as many."""
+def _return(source: Source, test: cst.BaseExpression, yes: cst.BaseExpression, no: cst.BaseExpression) -> list[str] | None:
+    """Return the statements that return one of two values, a tensor or a tuple of as many; None if they are no tensors."""
     both = [_items(yes), _items(no)]
     if both[0] is None or both[1] is None or len(both[0]) != len(both[1]):
+        if _is_no_tensor(yes) or _is_no_tensor(no):
+            return None
         return [f"return {_where(test, code_of(yes), code_of(no))}"]
     condition, first, second = source.free_name("condition"), both[0], both[1]
     items = (a if a == b else f"torch.where({condition}, {a}, {b})" for a, b in zip(first, second, strict=True))
     return [f"{condition} = {condition_of(test)}", f"return {', '.join(items)}"]
+
+
+def _is_no_tensor(value: cst.BaseExpression) -> bool:
+    """Return whether an expression is a container, a text or None, which `torch.where` does not take."""
+    no_tensor = (cst.BaseDict, cst.BaseList, cst.BaseSet, cst.BaseString, cst.Tuple)
+    return isinstance(value, no_tensor) or (isinstance(value, cst.Name) and value.value == "None")
 
 
 def _items(value: cst.BaseExpression) -> list[str] | None:
@@ -147,10 +157,15 @@ def _early(source: Source, parent: Any, found: cst.If, value: cst.BaseExpression
     if last is None:
         return
     if len(rest) == 1:
-        lines = _with_comment(found, _return(source, found.test, value, last))
+        returns = _return(source, found.test, value, last)
+        if returns is None:
+            return
+        lines = _with_comment(found, returns)
         body = [each for each in siblings if each is not rest[0]]
         at = body.index(found)
         yield source.replaced(parent, parent.with_changes(body=[*body[:at], *lines, *body[at + 1 :]]))
+        return
+    if _is_no_tensor(value) or _is_no_tensor(last):
         return
     condition, early = source.free_name("condition"), source.free_name("early")
     kept = _with_comment(found, [f"{condition} = {condition_of(found.test)}", f"{early} = {code_of(value)}"])
@@ -249,6 +264,8 @@ def _values(statements: list[Any]) -> dict[str, str] | None:
         if isinstance(part, cst.Pass):
             continue
         if isinstance(part, cst.Assign) and len(part.targets) == 1:
+            if _is_no_tensor(part.value):
+                return None
             name, value = code_of(part.targets[0].target), code_of(part.value)
         elif isinstance(part, cst.AugAssign):
             name = code_of(part.target)

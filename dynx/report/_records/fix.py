@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dynx.records.fix_report import FixReport
-from dynx.records.trial import Trial
+from dynx.records.trial import Events, Trial
 from dynx.report import _words as words
 from dynx.report._records.block import Block
+
+_MORE = 1.1  # seconds that are more by less than that are noise
 
 
 def of_fixes(report: FixReport) -> Iterator[Block]:
@@ -15,9 +17,16 @@ def of_fixes(report: FixReport) -> Iterator[Block]:
     kept = sum(trial.is_kept for trial in report.trials)
     runs = f"{words.plural(report.runs, 'run')} of {report.command} in {words.seconds(report.seconds)}"
     columns = ("finding", "where", "tried", "before → after", "#compiling", "kept")
-    rows = [_row(trial) for trial in report.trials]
+    rows, notes = [_row(trial) for trial in report.trials], report.notes
     title = f"{words.plural(kept, 'fix', 'fixes')}: {report.before.to(report.after)}"
-    yield Block(title, "", columns, rows, (runs, *report.notes), is_whole=True)
+    if kept:
+        title += f"; compiling {_seconds(report.before, report.after)}"
+        if report.after.seconds > _MORE * report.before.seconds:
+            notes = (
+                *report.notes,
+                "compiling takes longer: worth it where more sizes or values follow than in this run",
+            )
+    yield Block(title, "", columns, rows, (runs, *notes), is_whole=True)
     if report.remaining:
         rows = [(each.rule, words.place(each.location), each.title, each.advice) for each in report.remaining]
         notes = ("its lines are those of the program with the diff applied",) if report.diff else ()
@@ -26,9 +35,13 @@ def of_fixes(report: FixReport) -> Iterator[Block]:
 
 def _row(trial: Trial) -> tuple[str, ...]:
     before, after = trial.before, trial.after
-    seconds = f"{words.seconds(before.seconds)} → {words.seconds(after.seconds)}" if after is not None else ""
+    seconds = _seconds(before, after) if after is not None else ""
     if trial.is_kept and after is not None:
         result = before.to(after)
     else:
         result = f"{trial.outcome}: {trial.reason}" if trial.reason and trial.outcome != "no effect" else trial.outcome
     return trial.rule, words.place(trial.location), trial.fix.code, result, seconds, "yes" if trial.is_kept else "no"
+
+
+def _seconds(before: Events, after: Events) -> str:
+    return f"{words.seconds(before.seconds)} → {words.seconds(after.seconds)}"
