@@ -12,6 +12,7 @@ from dynx._handle import Handle
 from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point
 from dynx._torch.trace_log.log import Recorder
+from dynx._torch.trace_log.step_hook import StepHook
 from dynx._torch.trace_log.steps import break_errors, is_new, logged_error
 from dynx._torch.tracing import trace_rules, translator
 from dynx._torch.tracing.graph_breaks import read_break
@@ -139,12 +140,12 @@ class Session(Handle):
         self.has_left = False
         self._thread = threading.get_ident()
         self._debugger = Debugger(self, commands)
-        self._handles: list[hooks.Wrapping | hooks.Subscription] = []
+        self._handles: list[Handle] = []
         self._outer: Session | None = None
 
     def __enter__(self) -> Self:
         self._handles = [
-            hooks.wrap(hook_point("step"), self._around_step, passes_on=True),
+            StepHook(self._around_step),
             hooks.subscribe(hook_point("graph_break"), self._on_logged_break, on_error=_report, this_thread_only=True),
         ]
         self._outer = vars(_on_thread).get("session")

@@ -18,6 +18,7 @@ from dynx._handle import Handle
 from dynx._torch import hooks
 from dynx._torch.cache.guard_failures import guard_source
 from dynx._torch.capabilities import hook_point
+from dynx._torch.trace_log.step_hook import StepHook
 from dynx._torch.tracing import translator
 from dynx._torch.tracing.stack import RawFrame
 
@@ -109,7 +110,7 @@ class TracingClock(Handle):
         self._thread = _Thread()
         self._is_on = True
         self._handles: list[Handle] = [
-            hooks.wrap(hook_point("step"), self._around_step, passes_on=True),
+            StepHook(self._around_step),
             hooks.wrap(hook_point("backend"), self._around_backend),
             hooks.subscribe(hook_point("guard_added"), self._guard_added, on_error=report),
         ]

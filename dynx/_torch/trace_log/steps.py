@@ -12,6 +12,7 @@ from typing import Any
 from dynx._handle import Handle
 from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point
+from dynx._torch.trace_log.step_hook import StepHook
 from dynx._torch.tracing import translator
 
 # takes the error and the translators that it passed, innermost first, each with its stack before the instruction
@@ -28,7 +29,7 @@ class BreakWatch(Handle):
     def __init__(self, on_break: OnBreak, report: Callable[[str, BaseException], None]) -> None:
         self._on_break, self._report = on_break, report
         self._is_on = True
-        self._step = hooks.wrap(hook_point("step"), self._around_step, passes_on=True)
+        self._step = StepHook(self._around_step)
         self._log = hooks.subscribe(hook_point("graph_break"), self._logged, on_error=report)
 
     def remove(self) -> None:
