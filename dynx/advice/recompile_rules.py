@@ -118,9 +118,10 @@ def _value_advice(cause: Cause) -> str:
     if "None" in (reason.expected, reason.got):
         if reason.holder != "argument":
             return (
-                f"set {source} before the first call, such as in __init__, to a tensor instead of None; or expect one recompile"
+                f"set {source} before the first call, such as in __init__, to a tensor that does what None does; "
+                "or expect one recompile"
             )
-        return f"pass {source} in every call, such as a tensor of zeros or ones instead of None; or expect one recompile"
+        return f"pass {source} in every call, such as a tensor that does what None does; or expect one recompile"
     if reason.holder != "argument":
         return _PER_STATE.format(source=source) if library is None else _PER_SETTING.format(source=source, library=library)
     return _PER_VALUE
@@ -209,7 +210,10 @@ def _stride_advice(cause: Cause) -> str:
     tensor = _tensor_of(cause.first)
     if re.search(r"[.\[]", tensor):  # stored in an object, such as the state of a cache
         return f"store {tensor} in one memory format: .contiguous(), or copy_() into one buffer, where it is assigned"
-    return f"pass {tensor} in one memory format: .contiguous(memory_format=...) before the call"
+    return (
+        f"pass {tensor} in one memory format: .contiguous(memory_format=...) before the call; "
+        "of a view with sizes of 1: .clone(memory_format=torch.contiguous_format)"
+    )
 
 
 def differs_by_instance(reason: Reason) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dynx.fix._judge import Comparison, judge
 from dynx.fix._output import Tolerance
 from dynx.fix._plan import Plan
 from dynx.fix._program import Result
-from dynx.records import Compile, Fix, GraphBreak, Location, Reason, Recompile, Run
+from dynx.records import Compile, Fix, GaveUp, GraphBreak, Location, Reason, Recompile, Run
 
 
 def at(function: str, line: int = 1) -> Location:
@@ -65,3 +67,17 @@ def test_a_stance_that_only_moves_a_graph_break_out_of_the_first_call_is_rejecte
     (finding,) = before.run.findings
     trial = judge(finding, Fix("stance", STANCE), before, after, Comparison(Tolerance()))
     assert (trial.outcome, trial.reason) == ("costs more", "first calls run eagerly, and nothing compiles less often")
+
+
+def test_a_higher_limit_after_which_a_function_runs_eagerly_is_rejected():
+    """The versions that were compiled before the limit are no longer used then."""
+    limit = Fix("statement", "torch._dynamo.config.recompile_limit = 32")
+    before = result(compiled("f", 0), recompile(1), GaveUp(0, "0/2", at("f"), "recompile_limit", 8))
+    (finding,) = before.run.findings
+    higher = result(compiled("f", 0), recompile(1), recompile(2))
+    assert judge(finding, limit, before, higher, Comparison(Tolerance())).outcome == "kept"
+    skipped = replace(compiled("f", 0), id="0/3", outcome="skipped")
+    reason = replace(broken(), resumable=False, compiles=(skipped.key,))
+    eager = result(*higher.run.events, skipped, reason)
+    assert len(eager.run.eager) == 1
+    assert judge(finding, limit, before, eager, Comparison(Tolerance())).outcome != "kept"
