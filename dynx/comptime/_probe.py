@@ -11,7 +11,8 @@ from typing import Any, Literal, get_args
 
 from dynx._handle import Handle
 from dynx._torch.capabilities import hook_point
-from dynx._torch.hooks import Subscription, subscribe
+from dynx._torch.hooks import subscribe
+from dynx._torch.trace_log.room import room_for_frames
 from dynx._torch.tracing import line_hook, trace_rules, translator
 from dynx._trace.dispatch import trouble
 from dynx.comptime import _output
@@ -26,7 +27,7 @@ Mode = Literal["hook", "rewrite"]
 _MODES: tuple[str, ...] = get_args(Mode)
 _lock = threading.RLock()
 _armed: list[Probe] = []  # probes with mode="hook"
-_subscription: Subscription | None = None  # to the start of every traced frame, while a probe is armed
+_handles: tuple[Handle, ...] = ()  # of the hook that runs at the start of every traced frame, while a probe is armed
 
 
 def probe(
@@ -218,12 +219,13 @@ class Probe(Handle):
 
 def _update_subscription() -> None:
     """Wrap Dynamo's tracing of frames when the first probe with `mode="hook"` is set; unwrap it when the last is removed."""
-    global _subscription
-    if _armed and _subscription is None:
-        _subscription = subscribe(hook_point("frame_run"), _on_frame, on_error=_report)
-    elif not _armed and _subscription is not None:
-        _subscription.remove()
-        _subscription = None
+    global _handles
+    if _armed and not _handles:
+        _handles = subscribe(hook_point("frame_run"), _on_frame, on_error=_report), room_for_frames()
+    elif not _armed and _handles:
+        for handle in _handles:
+            handle.remove()
+        _handles = ()
 
 
 def _on_frame(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

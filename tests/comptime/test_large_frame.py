@@ -10,7 +10,7 @@ import torch
 from torch._dynamo import convert_frame
 
 from dynx._bytecode.large_frame import call_in_large_frame
-from dynx.comptime import debug, post_mortem, timeline
+from dynx.comptime import debug, post_mortem, probe, timeline
 
 resource = pytest.importorskip("resource", reason="page faults are counted by a module of Unix")
 
@@ -64,7 +64,7 @@ def test_in_threads_with_a_small_stack_and_at_the_recursion_limit():
     assert found == ["end"]
 
 
-@pytest.mark.parametrize("tool", [post_mortem, timeline], ids=["post_mortem", "timeline"])
+@pytest.mark.parametrize("tool", [post_mortem, timeline, lambda: probe(leaf)], ids=["post_mortem", "timeline", "probe"])
 def test_traces_run_behind_a_large_frame_while_a_tool_is_open(tool):
     seen = []
     original = convert_frame.trace_frame
