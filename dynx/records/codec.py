@@ -27,6 +27,9 @@ class InvalidRecord(ValueError):
     """Raised if JSON data lack a field of a record, or have a field of the wrong type."""
 
 
+_INT_BITS = 63  # of sizes, counts and lines; sums of them still fit a float
+
+
 def register(name: str, cls: type[Record]) -> None:
     """Make `name` the `"type"` of records of class `cls` in JSON, by which a reader finds the class.
 
@@ -158,6 +161,8 @@ def _scalar(hint: Any, value: Any, where: str) -> Any:
             raise InvalidRecord(f"{where} is an integer of {value.bit_length()} bits, which does not fit a float") from None
     if type(value) is not hint:
         raise InvalidRecord(f"{where} is {_kind(value)}, expected {hint.__name__}")
+    if hint is int and value.bit_length() > _INT_BITS:
+        raise InvalidRecord(f"{where} is an integer of {value.bit_length()} bits, more than {_INT_BITS}")
     if hint is float and not math.isfinite(value):
         raise InvalidRecord(f"{where} is {value}, expected a finite number")
     if hint is str:
