@@ -80,23 +80,27 @@ def _outcome(
         return "no effect", change, None
     if _weight(new) > _weight(old):
         return "costs more", change, None
-    uncompiled = sorted(compiled_functions(before.run) - compiled_functions(after.run))
-    if _is_stance(fix) and uncompiled:  # it leaves first calls uncompiled, whatever they would have cost
-        return "costs more", f"{uncompiled[0][1]} is no longer compiled", None
-    if _is_stance(fix) and new.seconds >= _LESS * old.seconds:  # it changes how all functions compile, for recompiles of one
-        return (
-            "costs more",
-            f"{old.seconds:.2f} s of compiling, then {new.seconds:.2f} s, for a stance of the whole program",
-            None,
-        )
-    if _is_stance(fix) and (new.recompiles, new.gave_up, new.eager) == (old.recompiles, old.gave_up, old.eager):
-        return "costs more", "first calls run eagerly, and nothing compiles less often", None
+    if _is_stance(fix) and (objection := _objection_to_stance(before.run, after.run)) is not None:
+        return "costs more", objection, None
     differs = output_difference(before, after, comparison)
     if differs is not None:
         return "other output", differs, False
     if _weight(new) == _weight(old) or _grows(fix, old, new):
         return "leads to another", "; ".join(each.title for each in new_findings(before, after)) or change, True
     return "kept", "", True
+
+
+def _objection_to_stance(before: Run, after: Run) -> str | None:
+    """Return why a stance is not worth it: it changes how all functions compile, for recompiles of one; None if it is."""
+    uncompiled = sorted(compiled_functions(before) - compiled_functions(after))
+    if uncompiled:  # it leaves first calls uncompiled, whatever they would have cost
+        return f"{uncompiled[0][1]} is no longer compiled"
+    old, new = events_of(before), events_of(after)
+    if new.seconds >= _LESS * old.seconds:
+        return f"{old.seconds:.2f} s of compiling, then {new.seconds:.2f} s, for a stance of the whole program"
+    if (new.recompiles, new.gave_up, new.eager) == (old.recompiles, old.gave_up, old.eager):
+        return "first calls run eagerly, and nothing compiles less often"
+    return None
 
 
 def new_findings(before: Result, after: Result) -> list[Finding]:

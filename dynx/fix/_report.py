@@ -14,6 +14,8 @@ from dynx.fix._search import Search
 from dynx.fix._source_file import read
 from dynx.records.fix_report import FixReport
 
+_MORE = 1.1  # seconds that are more by less than that are noise
+
 
 def report_of(state: Search, notes: tuple[str, ...] = ()) -> FixReport:
     """Return the report of a search that has ended, or was stopped."""
@@ -25,12 +27,15 @@ def report_of(state: Search, notes: tuple[str, ...] = ()) -> FixReport:
     elif state.comparison.varying:
         count = len(state.comparison.varying)
         more.append(f"{count} {'number' if count == 1 else 'numbers'} of the output differ from run to run: not compared")
+    before, after = events_of(state.first.run), events_of(state.base.run)
+    if state.steps and after.seconds > _MORE * before.seconds:
+        more.append("compiling takes longer: worth it where more sizes or values follow than in this run")
     if state.base.plan.fixes:
         more.append("the program has no file: what is kept is not written anywhere")
     return FixReport(
         str(state.program),
-        events_of(state.first.run),
-        events_of(state.base.run),
+        before,
+        after,
         tuple(state.trials),
         state.first.run.findings,
         tuple(with_trials(finding, state.trials) for finding in state.base.run.findings),

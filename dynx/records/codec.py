@@ -20,14 +20,12 @@ R = TypeVar("R", bound=Record)
 
 NAMES: dict[str, type[Record]] = {}  # the "type" of a record in JSON, filled by `register`
 _NAME_OF: dict[type[Record], str] = {}
+_INT_BITS = 63  # of sizes, counts and lines; sums of them still fit a float
 _MAX_TEXT = 100_000  # characters of one string; longer strings come from a broken or hostile file
 
 
 class InvalidRecord(ValueError):
     """Raised if JSON data lack a field of a record, or have a field of the wrong type."""
-
-
-_INT_BITS = 63  # of sizes, counts and lines; sums of them still fit a float
 
 
 def register(name: str, cls: type[Record]) -> None:

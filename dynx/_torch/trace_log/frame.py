@@ -13,7 +13,7 @@ from typing import Any
 
 from dynx._bytecode.trail import NOTHING, Trail
 from dynx._torch.trace_log.progress import AttemptProgress
-from dynx._torch.trace_log.value_text import FIXED, ITEMS, OPEN, READERS, TENSOR, Text
+from dynx._torch.trace_log.value_text import FIXED, OPEN, READERS, TENSOR, Text, changed_level
 from dynx._torch.tracing.render import attribute_name, manner_of
 from dynx._torch.tracing.translator import HIDDEN
 from dynx._torch.tracing.variables import cell_content, is_kind
@@ -57,11 +57,10 @@ class RecordedFrame:
 
     def changed_level(self) -> int:
         """Return what may have changed since the last call, as one of the constants of `value_text`; FIXED if nothing."""
-        before, now = self._changes, self.texts.changes
-        if before == now:
-            return FIXED
-        self._changes = now.copy()
-        return TENSOR if before[TENSOR] != now[TENSOR] else ITEMS if before[ITEMS] != now[ITEMS] else OPEN
+        level = changed_level(self._changes, self.texts.changes)
+        if level != FIXED:
+            self._changes = self.texts.changes.copy()
+        return level
 
     def has_only_read(self, last: Any) -> bool:
         """Return whether the last instruction mutated no Python value whose text may change.

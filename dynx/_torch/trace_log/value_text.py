@@ -39,6 +39,14 @@ from dynx._torch.tracing.variables import (
 # what may change a text: nothing; an operation on a tensor; also a mutation of a Python value; also torch realizing a variable
 FIXED, TENSOR, ITEMS, OPEN = range(4)
 
+
+def changed_level(before: list[int], now: list[int]) -> int:
+    """Return what may have changed between two states of `ValueTexts.changes`, as one of the constants above."""
+    if before == now:
+        return FIXED
+    return TENSOR if before[TENSOR] != now[TENSOR] else ITEMS if before[ITEMS] != now[ITEMS] else OPEN
+
+
 Text = tuple[int, int]  # number of a text in the trail, and what may change it
 # takes a translator, a variable and how many levels of containers to show
 Reader = Callable[["ValueTexts", Any, Any, int], Text]
@@ -181,8 +189,7 @@ class ValueTexts:
 
     def _is_unchanged(self, tx: Any, cached: _Container) -> bool:
         """Return whether a container has the same members as before, with the same texts."""
-        before, now = cached.checked, self.changes
-        level = TENSOR if before[TENSOR] != now[TENSOR] else ITEMS if before[ITEMS] != now[ITEMS] else OPEN
+        level = changed_level(cached.checked, self.changes)
         if level != OPEN:
             contents = _contents_of(tx, cached.variable)
             if contents is None or len(contents) != cached.length:

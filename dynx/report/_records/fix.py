@@ -9,24 +9,17 @@ from dynx.records.trial import Events, Trial
 from dynx.report import _words as words
 from dynx.report._records.block import Block
 
-_MORE = 1.1  # seconds that are more by less than that are noise
-
 
 def of_fixes(report: FixReport) -> Iterator[Block]:
     """Yield what was tried, with the cost before and after each, and what is left."""
     kept = sum(trial.is_kept for trial in report.trials)
     runs = f"{words.plural(report.runs, 'run')} of {report.command} in {words.seconds(report.seconds)}"
     columns = ("finding", "where", "tried", "before → after", "#compiling", "kept")
-    rows, notes = [_row(trial) for trial in report.trials], report.notes
+    rows = [_row(trial) for trial in report.trials]
     title = f"{words.plural(kept, 'fix', 'fixes')}: {report.before.to(report.after)}"
     if kept:
         title += f"; compiling {_seconds(report.before, report.after)}"
-        if report.after.seconds > _MORE * report.before.seconds:
-            notes = (
-                *report.notes,
-                "compiling takes longer: worth it where more sizes or values follow than in this run",
-            )
-    yield Block(title, "", columns, rows, (runs, *notes), is_whole=True)
+    yield Block(title, "", columns, rows, (runs, *report.notes), is_whole=True)
     if report.remaining:
         rows = [(each.rule, words.place(each.location), each.title, each.advice) for each in report.remaining]
         notes = ("its lines are those of the program with the diff applied",) if report.diff else ()
