@@ -85,8 +85,6 @@ def test_unknown_lines_of_a_run_file_are_kept_when_it_is_saved_again(saved, tmp_
         b'{"type": "end", "seconds": 1' + b"0" * 400 + b"}",
         b'{"type": "compile", "generation": 0, "id": "0/0", "location": {"file": "", "line": 1, "function": ""},'
         b' "outcome": "compiled", "seconds": 1' + b"0" * 400 + b"}",
-        b'{"type": "gave_up", "generation": 0, "id": "0/0", "location": {"file": "", "line": 1, "function": ""},'
-        b' "limit": "recompile_limit", "allowed": 1' + b"0" * 400 + b"}",
         b'{"type": "cache", "cache": "new", "result": "bypass", "generation": 0, "id": "0/0", "location":'
         b' {"file": "", "line": 1, "function": ""}}',
     ],
@@ -104,7 +102,6 @@ def test_unknown_lines_of_a_run_file_are_kept_when_it_is_saved_again(saved, tmp_
         "text as seconds of end",
         "huge seconds of end",
         "huge seconds of compile",
-        "huge limit",
         "unknown cache",
     ],
 )
