@@ -14,7 +14,7 @@ from dynx.records.compile import GaveUp
 from dynx.records.fix import Fix, Mark
 
 _CONFIG = "torch._dynamo.config"
-_STANCE = 'torch.compiler.set_stance("eager_then_compile")'
+STANCE = 'torch.compiler.set_stance("eager_then_compile")'
 _LOCAL = re.compile(r"^L\['\w+'\]|^\w+(?=$|[.\[])")
 
 
@@ -68,8 +68,12 @@ def mark_text(mark: Mark) -> str:
 
 
 def _first_call(cause: Cause) -> Iterator[Fix]:
-    if len(cause.recompiles) == 1:  # the first call is the one that differs
-        yield Fix("stance", _STANCE)
+    """Yield fixes by which first calls run eagerly: those of all functions, or those in one line of the user's file."""
+    if len(cause.recompiles) != 1:  # more than the first call differs
+        return
+    yield Fix("stance", STANCE)
+    if cause.first_call is not None and cause.first_call.library is None:
+        yield Fix("rewrite", f"with {STANCE}", cause.recompiles[0].location, cause.first_call.own)
 
 
 def _module_int(cause: Cause) -> Iterator[Fix]:

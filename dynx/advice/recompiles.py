@@ -54,6 +54,7 @@ def causes(
     parts = parts_of(compiles, breaks)
     fixed = {(record.generation, record.id, LOCAL.sub(r"\1", record.source)): record for record in specialized}
     callers = {compile.key: compile.called_from for compile in compiles}
+    first_calls = {frame_of(compile.key): compile.called_from for compile in reversed(compiles)}
     varying = _varying_sizes(dynamic)
     groups: dict[CauseKey, list[Recompile]] = {}
     rules: dict[str, RecompileRule] = {rule.id: rule for rule in RULES}
@@ -74,6 +75,7 @@ def causes(
             _fixed_by(group, fixed),
             *_part(key.frame, parts),
             _break_at(callers.get(group[0].key), breaks),
+            first_call=first_calls.get(parts[key.frame].whole if key.frame in parts else key.frame),
         )
         for key, group in groups.items()
     )

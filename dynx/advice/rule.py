@@ -59,6 +59,7 @@ class Cause:
     whole: FrameKey | None = None  # the function that this one is a part of; itself if no graph break split it
     apart: GraphBreak | None = None  # the graph break in a caller, because of which the function is compiled on its own
     allowed: int | None = None  # the recompile limit that the function reached
+    first_call: Location | None = None  # the line that called the function when it was first compiled
 
     @property
     def first(self) -> Reason:

@@ -75,12 +75,12 @@ def _outcome(
     if after.exit_code and not before.exit_code:
         return "fails", after.last_line, False
     old, new = events_of(before.run), events_of(after.run)
-    change = f"{old}, then {new}"
+    change = old.to(new)
     if helped is None:
         return "no effect", change, None
     if _weight(new) > _weight(old):
         return "costs more", change, None
-    if _is_stance(fix) and (objection := _objection_to_stance(before.run, after.run)) is not None:
+    if is_stance(fix) and (objection := _objection_to_stance(before.run, after.run)) is not None:
         return "costs more", objection, None
     differs = output_difference(before, after, comparison)
     if differs is not None:
@@ -91,13 +91,13 @@ def _outcome(
 
 
 def _objection_to_stance(before: Run, after: Run) -> str | None:
-    """Return why a stance is not worth it: it changes how all functions compile, for recompiles of one; None if it is."""
+    """Return why running first calls eagerly is not worth it; None if it is."""
     uncompiled = sorted(compiled_functions(before) - compiled_functions(after))
     if uncompiled:  # it leaves first calls uncompiled, whatever they would have cost
         return f"{uncompiled[0][1]} is no longer compiled"
     old, new = events_of(before), events_of(after)
     if new.seconds >= _LESS * old.seconds:
-        return f"{old.seconds:.2f} s of compiling, then {new.seconds:.2f} s, for a stance of the whole program"
+        return f"{old.seconds:.2f} s of compiling, then {new.seconds:.2f} s"
     if (new.recompiles, new.gave_up, new.eager) == (old.recompiles, old.gave_up, old.eager):
         return "first calls run eagerly, and nothing compiles less often"
     return None
@@ -120,14 +120,14 @@ def _occurrences(finding: Finding, run: Run) -> int:
     return sum(each.count for each in run.findings if key_of(each) == key)
 
 
-def _is_stance(fix: Fix) -> bool:
+def is_stance(fix: Fix) -> bool:
     """Return whether a fix is a stance, or a stance together with another fix."""
     return "set_stance(" in fix.code
 
 
 def _grows(fix: Fix, old: Events, new: Events) -> bool:
     """Return whether one kind of cost is larger, unless code is compiled now that was not before."""
-    is_new_code = new.eager + new.failed < old.eager + old.failed and not _is_stance(fix)
+    is_new_code = new.eager + new.failed < old.eager + old.failed and not is_stance(fix)
     is_above_limit = "recompile_limit" in fix.code and new.gave_up < old.gave_up and new.eager <= old.eager
     return not is_new_code and not is_above_limit and any(map(operator.gt, new.counts, old.counts))
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dynx.fix._source_file import read
+from dynx.records import Location
 from dynx.records.codec import from_data, to_data
 from dynx.records.fix import Fix
 
@@ -29,6 +32,16 @@ class Plan:
         """Read a plan that `write` has written."""
         data = json.loads(path.read_text())
         return cls(tuple(from_data(Fix, fix) for fix in data["fixes"]), data["sources"], tuple(data["values"]))
+
+    def changed_since(self, earlier: Plan) -> Location | None:
+        """Return the first line that this plan changes, with its number in the earlier plan; None if it changes no file."""
+        for file, text in self.sources.items():
+            before = earlier.sources[file] if file in earlier.sources else read(file)
+            lines = before.split("\n"), text.split("\n")
+            if text != before:
+                same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*lines, strict=False))
+                return Location(file, sum(1 for _ in same) + 1, "")
+        return None
 
 
 def values_file(plan: Path) -> Path:

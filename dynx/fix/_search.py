@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from dynx.fix._judge import Comparison, FindingKey, compiled_functions, judge, key_of, new_findings
+from dynx.fix._judge import Comparison, FindingKey, compiled_functions, is_stance, judge, key_of, new_findings
 from dynx.fix._output import Tolerance, varying_numbers
 from dynx.fix._plan import Plan
 from dynx.fix._program import Program, Result, run
@@ -125,8 +125,8 @@ def _next(state: Search) -> tuple[Finding, Fix] | None:
 
 
 def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
-    """Try all ways to apply a fix until one is kept; a mark in a function that torch traces would fail."""
-    if fix.kind == "mark" and _is_called_in_compiled_code(state, fix):
+    """Try all ways to apply a fix until one is kept; a mark or stance in a function that torch traces would fail."""
+    if (fix.kind == "mark" or is_stance(fix)) and _is_called_in_compiled_code(state, fix):
         return
     for plan in state.propose(state.base.plan, finding, fix):
         tried = _try(state, finding, fix, plan)
@@ -172,6 +172,7 @@ def _try(state: Search, finding: Finding, fix: Fix, plan: Plan) -> tuple[Trial, 
     trial = judge(finding, fix, state.base, result, state.comparison)
     if trial.outcome == "other output" and _learn_what_varies(state):
         trial = judge(finding, fix, state.base, result, state.comparison)
+    trial = replace(trial, written_at=plan.changed_since(state.base.plan))
     if trial.is_kept:
         state.steps.append(Step(trial, state.base.plan, plan))
         state.base = result

@@ -10,7 +10,7 @@ from dynx.records.record import Record
 
 FixKind = Literal[
     "statement",  # runs before the program: `torch._dynamo.config.capture_scalar_outputs = True`
-    "stance",  # a statement too, after which the first call of each function runs eagerly
+    "stance",  # a statement too, after which the first call of each compiled function runs eagerly
     "option",  # an argument of torch.compile: `dynamic=True`
     "mark",  # `mark_dynamic(x, 1)` before the call of a compiled function
     "rewrite",  # of the line of the finding: "torch.where instead of if"
@@ -32,5 +32,5 @@ class Fix(Record):
     kind: FixKind
     code: str
     location: Location | None = None  # of a mark: the compiled function; of a rewrite: the line
-    called_from: Location | None = None  # of a mark: the line of the call
+    called_from: Location | None = None  # the line of the call, of a fix that changes it
     marks: tuple[Mark, ...] = ()

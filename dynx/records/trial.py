@@ -63,6 +63,7 @@ class Trial(Record):
     after: Events | None = None  # None if the program did not end, or could not be changed
     same_output: bool | None = None  # standard output, exit code and the values asked for; None if not compared
     reason: str = ""  # what differs, or what was raised
+    written_at: Location | None = None  # the first line that the fix changes, as it was before; None if it changes no file
 
     @property
     def is_kept(self) -> bool:

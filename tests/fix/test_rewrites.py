@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from textwrap import dedent
 
 import pytest
@@ -13,6 +14,7 @@ from dynx.fix._rewrites.arguments import as_tensor, mark
 from dynx.fix._rewrites.branch import where
 from dynx.fix._rewrites.check import check
 from dynx.fix._rewrites.eager_only import eager_only
+from dynx.fix._rewrites.first_call import eagerly
 from dynx.fix._rewrites.option import add
 from dynx.fix._rewrites.source import parse
 from dynx.fix._rewrites.statement import insert
@@ -220,6 +222,24 @@ def test_a_print_runs_in_eager_code_alone():
     ]
 
 
+@pytest.mark.parametrize(
+    ("start", "after"),
+    [
+        ("import torch as th\n", "import torch\nimport torch as th\n"),
+        ("import os\n\nfrom torch import nn\n", "import os\n\nimport torch\nfrom torch import nn\n"),
+        ('"""Doc."""\nfrom __future__ import annotations\n', '"""Doc."""\nfrom __future__ import annotations\nimport torch\n'),
+        ("import torch.nn\n", "import torch.nn\n"),
+    ],
+)
+def test_a_rewrite_that_names_torch_imports_it(tmp_path, start, after):
+    file = tmp_path / "program.py"
+    file.write_text(f"{start}def f(x):\n    return x if x.any() else -x\n")
+    line = Location(str(file), start.count("\n") + 2, "f")
+    fix = Fix("rewrite", "torch.where instead of if", line)
+    (changed,) = ways(Files({}, str(file)), Finding("DX203", "", line, 0.0, "", ""), fix)
+    assert changed == {str(file): f"{after}def f(x):\n    return torch.where(x.any(), x, -x)\n"}
+
+
 def at(line: int) -> Location:
     return Location("program.py", line, "f")
 
@@ -267,6 +287,34 @@ def test_of_several_calls_in_a_line_the_one_at_the_columns_is_changed(call):
     fix = Fix("mark", "mark_dynamic(x, 0)", Location("program.py", 1, "step"), site, (Mark("x", 0),))
     source = source_of(text)
     assert list(mark(source, source, fix)) == [text.replace("µ = ", "torch._dynamo.mark_dynamic(prior, 0)\nµ = ")]
+
+
+WITH_STANCE = 'with torch.compiler.set_stance("eager_then_compile")'
+
+
+@pytest.mark.parametrize("call", ["y = step(x)  # one", "return step(x)", "losses += [step(x) for x in xs]"])
+def test_the_statement_of_the_first_call_runs_under_a_stance(call):
+    text = f"def main(xs):\n    for x in xs:\n\n        # a step\n        {call}\n        done()\n"
+    fix = Fix("rewrite", WITH_STANCE, Location("program.py", 9, "step"), at(5))
+    assert list(eagerly(source_of(text), fix)) == [text.replace(call, f"{WITH_STANCE}:\n            {call}")]
+
+
+@pytest.mark.parametrize("call", ["if step(x): pass", "for y in step(x): print(y)", "yield step(x)", "await step(x)"])
+def test_a_stance_is_not_for_code_after_the_call(call):
+    source = source_of(f"async def main(x):\n    {call}\n")
+    assert list(eagerly(source, Fix("rewrite", WITH_STANCE, Location("program.py", 9, "step"), at(2)))) == []
+
+
+def test_the_stance_of_the_whole_program_is_left_where_one_line_can_have_it(tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text("import torch\n\nstep(x)\n")
+    stance = Fix("stance", WITH_STANCE.removeprefix("with "))
+    local = Fix("rewrite", WITH_STANCE, Location(str(file), 9, "step"), Location(str(file), 3, ""))
+    finding = Finding("DX102", "", local.location, 0.0, "", "")
+    files = Files({}, str(file))
+    assert len(list(ways(files, replace(finding, fixes=(stance,)), stance))) == 1
+    assert list(ways(files, replace(finding, fixes=(stance, local)), stance)) == []
+    assert len(list(ways(files, replace(finding, fixes=(stance, local)), local))) == 1
 
 
 def test_a_number_that_an_object_holds_becomes_a_tensor():

@@ -6,7 +6,7 @@ import sysconfig
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dynx.fix._rewrites import arguments, attribute, branch, check, eager_only, option, statement
+from dynx.fix._rewrites import arguments, attribute, branch, check, eager_only, first_call, option, statement
 from dynx.fix._rewrites.source import Source, parse
 from dynx.fix._source_file import read
 from dynx.records import Finding
@@ -42,7 +42,7 @@ def ways(files: Files, finding: Finding, fix: Fix) -> Iterator[dict[str, str]]:
     number = 0
     for file, text in _texts(files, finding, fix):
         if text != files.text(file) and not _is_of_library(file):
-            yield {file: text}
+            yield {file: statement.with_torch(text) if fix.kind in ("mark", "rewrite") else text}
             number += 1
         if number == MOST:
             return
@@ -56,6 +56,8 @@ def _is_of_library(file: str) -> bool:
 
 def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]]:
     place = finding.location.own
+    if fix.kind == "stance" and any(_is_first_call(other) for other in finding.fixes):
+        return  # that one changes less of the program
     if fix.kind in ("statement", "stance") and (source := files.parse(files.main)) is not None and files.main is not None:
         own = {path.stem for path in Path(files.main).parent.iterdir()}
         for text in statement.insert(source, fix.code, own):
@@ -65,6 +67,10 @@ def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]
             if (source := files.parse(file)) is not None:
                 for text in option.add(source, fix.code, place.function):
                     yield file, text
+    elif _is_first_call(fix) and fix.called_from is not None:
+        if (source := files.parse(fix.called_from.file)) is not None:
+            for text in first_call.eagerly(source, fix):
+                yield fix.called_from.file, text
     elif fix.called_from is not None and fix.location is not None:
         source, definition = files.parse(fix.called_from.file), files.parse(fix.location.file)
         if source is not None and definition is not None:
@@ -79,6 +85,10 @@ def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]
     elif fix.code in _AT_LINE and fix.location is not None and (source := files.parse(fix.location.file)) is not None:
         for text in _AT_LINE[fix.code](source, fix.location.line):
             yield fix.location.file, text
+
+
+def _is_first_call(fix: Fix) -> bool:
+    return fix.kind == "rewrite" and fix.code.startswith("with ")
 
 
 _AT_LINE = {

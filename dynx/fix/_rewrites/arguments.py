@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
-from dynx.fix._rewrites.source import Source, code_of
+from dynx.fix._rewrites.source import Source, calls_at, code_of
 from dynx.records.fix import Fix, Mark
 
 
@@ -22,7 +22,7 @@ def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
         fix: The fix, with the lines of both.
     """
     function = "torch._dynamo.maybe_mark_dynamic" if fix.code.startswith("maybe_") else "torch._dynamo.mark_dynamic"
-    for call in _calls(source, fix):
+    for call in _with_arguments(source, fix):
         found = source.statement_of(call)
         if found is None or isinstance(found, (cst.While, cst.FunctionDef, cst.ClassDef)):
             continue
@@ -41,23 +41,15 @@ def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
 
 def as_tensor(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
     """Yield the text of a file with an argument of a call passed as `torch.tensor(argument)`."""
-    for call in _calls(source, fix):
+    for call in _with_arguments(source, fix):
         argument = _argument(call, definition, fix, _name(fix.marks[0].source))
         if argument is not None and not code_of(argument.value).startswith("torch."):
             new = cst.Call(cst.parse_expression("torch.tensor"), [cst.Arg(argument.value)])
             yield source.replaced(argument.value, new)
 
 
-def _calls(source: Source, fix: Fix) -> list[cst.Call]:
-    """Return the call of a function; where its column is not known, the calls at its line, the outermost first."""
-    if fix.called_from is None or fix.location is None:
-        return []
-    if (exact := source.at_columns(cst.Call, fix.called_from)) is not None:
-        return [exact] if exact.args else []
-    calls = [call for call in reversed(list(source.at_line(cst.Call, fix.called_from.line))) if call.args]
-    name = fix.location.function.rpartition(".")[2]
-    of_that_name = [call for call in calls if code_of(call.func).rpartition(".")[2] == name]
-    return of_that_name or calls
+def _with_arguments(source: Source, fix: Fix) -> list[cst.Call]:
+    return [call for call in calls_at(source, fix) if call.args]
 
 
 def _names(source: Source, call: cst.Call, definition: Source, fix: Fix) -> Iterator[tuple[cst.BaseExpression, cst.Name]]:

@@ -10,6 +10,7 @@ import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, ParentNodeProvider, PositionProvider
 
 from dynx.records import Location
+from dynx.records.fix import Fix
 
 
 class Source:
@@ -124,6 +125,18 @@ def parse(text: str) -> Source | None:
         return Source(text)
     except cst.ParserSyntaxError:
         return None
+
+
+def calls_at(source: Source, fix: Fix) -> list[cst.Call]:
+    """Return the call that a fix changes; where its column is not known, the calls at its line, the outermost first."""
+    if fix.called_from is None or fix.location is None:
+        return []
+    if (exact := source.at_columns(cst.Call, fix.called_from)) is not None:
+        return [exact]
+    calls = list(reversed(list(source.at_line(cst.Call, fix.called_from.line))))
+    name = fix.location.function.rpartition(".")[2]
+    of_that_name = [call for call in calls if code_of(call.func).rpartition(".")[2] == name]
+    return of_that_name or calls
 
 
 def statement(code: str) -> cst.SimpleStatementLine:

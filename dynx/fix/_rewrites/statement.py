@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator
 
 import libcst as cst
 
-from dynx.fix._rewrites.source import Source, code_of, statement
+from dynx.fix._rewrites.source import Source, code_of, parse, statement
 
 _SETTINGS = ("torch._dynamo.config.", "torch.compiler.set_stance(", "torch.fx.experimental._config.")
 
@@ -25,6 +25,22 @@ def insert(source: Source, code: str, own: Container[str] = ()) -> Iterator[str]
     of_own = next((index for index in range(of_torch, end) if _imports_any(body[index], own)), end)
     for at in dict.fromkeys((end, of_own)):
         yield _inserted(source, body, at, code)
+
+
+def with_torch(text: str) -> str:
+    """Return the text of a file with `import torch` before its first import of torch, if it has no name `torch`."""
+    source = parse(text)
+    if source is None or any(map(_imports_torch, source.module.body)):
+        return text
+    body = list(source.module.body)
+    start = int(_is_docstring(body))
+    while start < len(body) and _imports_any(body[start], ("__future__",)):
+        start += 1
+    at = next((index for index in range(start, len(body)) if _imports_any(body[index], ("torch",))), start)
+    new = statement("import torch")
+    if at < len(body) and _is_import(body[at]):
+        new, body[at] = new.with_changes(leading_lines=body[at].leading_lines), body[at].with_changes(leading_lines=())
+    return source.module.with_changes(body=[*body[:at], new, *body[at:]]).code
 
 
 def _inserted(source: Source, body: list[cst.SimpleStatementLine | cst.BaseCompoundStatement], at: int, code: str) -> str:

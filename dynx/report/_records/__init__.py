@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import Environment, Template
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -26,7 +26,7 @@ from dynx.records.shown import Shown
 from dynx.records.symbols import SymbolReport
 from dynx.report import _styles as styles
 from dynx.report._records import cache_keys, check, cudagraphs, effects, fix, guards, profiles, run_diff, saved, symbols
-from dynx.report._records.block import PLACES, Block
+from dynx.report._records.block import CODE, PLACES, Block
 
 _SHOWN = 12  # rows of a table on a terminal; in a notebook, a click shows the others
 
@@ -65,11 +65,33 @@ def _table(block: Block, width: int) -> Table:
     for name in block.columns:
         number = name.startswith("#")
         whole = number or name in PLACES
-        table.add_column(name.lstrip("#"), justify="right" if number else "left", no_wrap=whole, overflow="fold")
+        least = _longest(width) if name in CODE else None
+        justify: Literal["left", "right"] = "right" if number else "left"
+        table.add_column(name.lstrip("#"), justify=justify, no_wrap=whole, overflow="fold", min_width=least)
     for row in block.rows[: _limit(block)]:
-        cells = zip(block.columns, row, strict=True)
-        table.add_row(*(Text(_in_lines(text, width * 2 // 5) if name in PLACES else text) for name, text in cells))
+        table.add_row(*(Text(_cell(name, text, width)) for name, text in zip(block.columns, row, strict=True)))
     return table
+
+
+def _cell(column: str, text: str, width: int) -> str:
+    if column in PLACES:
+        return _in_lines(text, width * 2 // 5)
+    return " ".join(_split(word, _longest(width)) for word in text.split(" ")) if column in CODE else text
+
+
+def _longest(width: int) -> int:
+    """Return how many characters a word of source code may have."""
+    return min(30, width // 5)
+
+
+def _split(word: str, width: int) -> str:
+    """Split a word of source code into lines of at most `width` characters after `.`, `_`, `(` or `,`, where it has them."""
+    lines = [""]
+    for part in re.findall(r"[^._(,]*[._(,]+|[^._(,]+", word):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def _in_lines(place: str, width: int) -> str:

@@ -9,6 +9,7 @@ from dynx.report._styles import shares
 
 PLACE = "asked for at"
 PLACES = (PLACE, "where")  # columns of source locations
+CODE = ("tried",)  # columns of source code, whose long names are split where a part of the name ends
 
 
 class Block(NamedTuple):

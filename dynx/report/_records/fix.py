@@ -14,7 +14,7 @@ def of_fixes(report: FixReport) -> Iterator[Block]:
     """Yield what was tried, with the cost before and after each, and what is left."""
     kept = sum(trial.is_kept for trial in report.trials)
     runs = f"{words.plural(report.runs, 'run')} of {report.command} in {words.seconds(report.seconds)}"
-    columns = ("finding", "where", "tried", "before → after", "#compiling", "kept")
+    columns = ("kept", "finding", "where", "tried", "before → after", "compiling")
     rows = [_row(trial) for trial in report.trials]
     title = f"{words.plural(kept, 'fix', 'fixes')}: {report.before.to(report.after)}"
     if kept:
@@ -27,13 +27,26 @@ def of_fixes(report: FixReport) -> Iterator[Block]:
 
 
 def _row(trial: Trial) -> tuple[str, ...]:
+    seconds = _seconds(trial.before, trial.after) if trial.after is not None else ""
+    kept = "yes" if trial.is_kept else "no"
+    return kept, trial.rule, words.place(trial.location), _tried(trial), _result(trial), seconds
+
+
+def _tried(trial: Trial) -> str:
+    """Return a fix, and the line that it changes where that is not the one of the finding, such as a call of torch.compile."""
+    at = trial.written_at if trial.fix.kind == "option" else trial.fix.called_from
+    if at is None or words.place(at) == words.place(trial.location):
+        return trial.fix.code
+    is_same_file = at.file == trial.location.own.file
+    return f"{trial.fix.code} at {f'line {at.line}' if is_same_file else words.place(at)}"
+
+
+def _result(trial: Trial) -> str:
     before, after = trial.before, trial.after
-    seconds = _seconds(before, after) if after is not None else ""
     if trial.is_kept and after is not None:
-        result = before.to(after)
-    else:
-        result = f"{trial.outcome}: {trial.reason}" if trial.reason and trial.outcome != "no effect" else trial.outcome
-    return trial.rule, words.place(trial.location), trial.fix.code, result, seconds, "yes" if trial.is_kept else "no"
+        return before.to(after)
+    changes_nothing = trial.outcome == "no effect" and after is not None and after.counts == before.counts
+    return trial.outcome if changes_nothing or not trial.reason else f"{trial.outcome}: {trial.reason}"
 
 
 def _seconds(before: Events, after: Events) -> str:

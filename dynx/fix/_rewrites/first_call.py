@@ -1,0 +1,26 @@
+"""Run the first call of a compiled function eagerly: the statement of the call under `with torch.compiler.set_stance`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from dynx.fix._rewrites.source import Source, calls_at
+from dynx.records.fix import Fix
+
+
+def eagerly(source: Source, fix: Fix) -> Iterator[str]:
+    """Yield the text of a file in which the statement that calls a function is in the body of a `with` statement."""
+    for call in calls_at(source, fix):
+        found = source.statement_of(call)
+        if not isinstance(found, cst.SimpleStatementLine) or _leaves(found):
+            continue
+        inside = cst.IndentedBlock([found.with_changes(leading_lines=())])
+        context = cst.WithItem(cst.parse_expression(fix.code.removeprefix("with ")))
+        yield source.replaced(found, cst.With([context], inside, leading_lines=found.leading_lines))
+
+
+def _leaves(node: cst.CSTNode) -> bool:
+    """Return whether a statement gives control to other code before it ends, which the stance would hold for too."""
+    return isinstance(node, (cst.Yield, cst.Await)) or any(map(_leaves, node.children))
