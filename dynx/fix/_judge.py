@@ -111,8 +111,7 @@ def new_findings(before: Result, after: Result) -> list[Finding]:
 
 def compiled_functions(run: Run) -> set[tuple[str, str]]:
     """Return the functions of which something was compiled, by file and name."""
-    own = (each.location.own for each in run.compiles if each.outcome == "compiled")
-    return {(location.file, location.function) for location in own}
+    return {(each.location.file, each.location.function) for each in run.compiles if each.outcome == "compiled"}
 
 
 def _occurrences(finding: Finding, run: Run) -> int:

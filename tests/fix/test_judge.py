@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dynx.fix._judge import Comparison, judge
+from dynx.fix._judge import Comparison, compiled_functions, judge
 from dynx.fix._output import Tolerance
 from dynx.fix._plan import Plan
 from dynx.fix._program import Result
@@ -81,3 +81,9 @@ def test_a_higher_limit_after_which_a_function_runs_eagerly_is_rejected():
     eager = result(*higher.run.events, skipped, reason)
     assert len(eager.run.eager) == 1
     assert judge(finding, limit, before, eager, Comparison(Tolerance())).outcome != "kept"
+
+
+def test_the_line_that_calls_compiled_code_of_a_library_is_not_compiled_itself():
+    library = Location("/env/site-packages/lib/act.py", 30, "act", library="lib", caller=at("main"))
+    run = result(replace(compiled("f", 0), location=library)).run
+    assert compiled_functions(run) == {(library.file, "act")}
