@@ -12,6 +12,7 @@ from dynx.advice.names import SIZE, is_array, spoken
 from dynx.advice.rule import Cause
 from dynx.records.compile import GaveUp
 from dynx.records.fix import Fix, Mark
+from dynx.records.location import Location
 
 _CONFIG = "torch._dynamo.config"
 STANCE = 'torch.compiler.set_stance("eager_then_compile")'
@@ -50,7 +51,7 @@ def _changed_size(cause: Cause) -> Iterator[Fix]:
         yield Fix("statement", f"{_CONFIG}.force_parameter_static_shapes = False")
     elif match is not None and _LOCAL.match(match["tensor"]) and not is_array(reason.source) and cause.after is None:
         marks = (Mark(match["tensor"], int(match["dim"])), *cause.together)
-        called = cause.called_from.own if cause.called_from is not None else None
+        called = _call_of(cause)
         more = tuple(dict.fromkeys((*marks, *cause.varying)))
         if len(more) == 1:
             yield Fix("mark", mark_text(marks[0]), cause.recompiles[0].location, called, marks)
@@ -60,6 +61,11 @@ def _changed_size(cause: Cause) -> Iterator[Fix]:
     yield Fix("option", "dynamic=True")
     yield from _first_call(cause)
     yield from _isolated(cause)
+
+
+def _call_of(cause: Cause) -> Location | None:
+    """Return the user's line that calls the function; None if a library calls it, with arguments of its own."""
+    return cause.called_from if cause.called_from is not None and cause.called_from.library is None else None
 
 
 def mark_text(mark: Mark) -> str:
@@ -86,7 +92,7 @@ def _value(cause: Cause) -> Iterator[Fix]:
     if re.match(r"-?\d", cause.first.expected or ""):
         yield Fix("option", "dynamic=True")
         if cause.first.holder == "argument" and re.fullmatch(r"L\['\w+'\]|\w+", cause.first.source):
-            called = cause.called_from.own if cause.called_from is not None else None
+            called = _call_of(cause)
             yield Fix("rewrite", "pass a tensor", cause.recompiles[0].location, called, (Mark(cause.first.source, 0),))
     yield from _attribute(cause)
     yield from _isolated(cause)

@@ -114,6 +114,11 @@ def compiled_functions(run: Run) -> set[tuple[str, str]]:
     return {(each.location.file, each.location.function) for each in run.compiles if each.outcome == "compiled"}
 
 
+def traced_functions(run: Run) -> set[tuple[str, str]]:
+    """Return the functions that Dynamo began to trace, by file and name, whether or not something was compiled."""
+    return {(each.location.file, each.location.function) for each in run.compiles}
+
+
 def _occurrences(finding: Finding, run: Run) -> int:
     key = key_of(finding)
     return sum(each.count for each in run.findings if key_of(each) == key)

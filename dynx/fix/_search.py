@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from dynx.fix._judge import Comparison, FindingKey, compiled_functions, is_stance, judge, key_of, new_findings
+from dynx.fix._judge import Comparison, FindingKey, is_stance, judge, key_of, new_findings, traced_functions
 from dynx.fix._output import Tolerance, varying_numbers
 from dynx.fix._plan import Plan
 from dynx.fix._program import Program, Result, run
@@ -126,7 +126,7 @@ def _next(state: Search) -> tuple[Finding, Fix] | None:
 
 def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
     """Try all ways to apply a fix until one is kept; a mark or stance in a function that torch traces would fail."""
-    if (fix.kind == "mark" or is_stance(fix)) and _is_called_in_compiled_code(state, fix):
+    if (fix.kind == "mark" or is_stance(fix)) and _is_called_in_traced_code(state, fix):
         return
     for plan in state.propose(state.base.plan, finding, fix):
         tried = _try(state, finding, fix, plan)
@@ -140,9 +140,9 @@ def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
             return
 
 
-def _is_called_in_compiled_code(state: Search, fix: Fix) -> bool:
+def _is_called_in_traced_code(state: Search, fix: Fix) -> bool:
     caller = None if fix.called_from is None else fix.called_from.own
-    return caller is not None and (caller.file, caller.function) in compiled_functions(state.base.run)
+    return caller is not None and (caller.file, caller.function) in traced_functions(state.base.run)
 
 
 def _behind(state: Search, lead: Lead) -> Iterator[Trial]:

@@ -102,13 +102,14 @@ def score(program: Path, budget: float) -> Scored:
 
 
 def refuted(report: FixReport) -> Iterator[str]:
-    """Yield the advice of which a trial failed or changed the output: a rule that gives it is wrong about the program."""
+    """Yield the advice of which each trial failed or changed the output: a rule that gives it is wrong about the program."""
     findings = (*report.remaining, *report.found)  # of a finding in both the advice before its trials
     advice = {(finding.rule, finding.title): finding.advice.partition(IN_VAIN)[0] for finding in findings}
     for trial in report.trials:
         text = advice.get((trial.rule, trial.title), "")
         is_advised = trial.fix.kind != "rewrite" and names(text, trial.fix)
-        if is_advised and trial.outcome in ("fails", "other output"):
+        helps = any(other.is_kept and (other.title, other.fix) == (trial.title, trial.fix) for other in report.trials)
+        if is_advised and not helps and trial.outcome in ("fails", "other output"):
             yield f"{trial.rule} {trial.title}: {trial.fix.code}: {trial.outcome}: {trial.reason}"
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dynx.fix._judge import Comparison, compiled_functions, judge
+from dynx.fix._judge import Comparison, compiled_functions, judge, traced_functions
 from dynx.fix._output import Tolerance
 from dynx.fix._plan import Plan
 from dynx.fix._program import Result
@@ -86,4 +86,10 @@ def test_a_higher_limit_after_which_a_function_runs_eagerly_is_rejected():
 def test_the_line_that_calls_compiled_code_of_a_library_is_not_compiled_itself():
     library = Location("/env/site-packages/lib/act.py", 30, "act", library="lib", caller=at("main"))
     run = result(replace(compiled("f", 0), location=library)).run
-    assert compiled_functions(run) == {(library.file, "act")}
+    assert compiled_functions(run) == traced_functions(run) == {(library.file, "act")}
+
+
+def test_a_function_of_which_nothing_was_compiled_was_traced():
+    run = result(compiled("f", 0), replace(compiled("g", 1), outcome="skipped")).run
+    assert {name for _, name in compiled_functions(run)} == {"f"}
+    assert {name for _, name in traced_functions(run)} == {"f", "g"}

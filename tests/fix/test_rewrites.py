@@ -269,6 +269,47 @@ def test_items_of_an_argument_and_equal_sizes_are_marked_together():
     assert "torch._dynamo.mark_dynamic(data['ids'], 1)\ntorch._dynamo.mark_dynamic(target, 0)\nout = model" in found
 
 
+@pytest.mark.parametrize(
+    ("call", "source", "marked"),
+    [
+        ("model(ids=ids, mask=mask)", "kwargs['ids']", ["ids"]),
+        ("model(ids=batch['ids'])", "kwargs['ids'].data", ["batch['ids'].data"]),
+        ("model(**batch)", "kwargs['ids']", ["batch['ids']"]),
+        ("model(**encode(text))", "kwargs['ids']", ["inputs['ids']"]),
+        ("model(**batch, **more)", "kwargs['ids']", []),
+        ("model(mode, ids, mask)", "args[1]", ["mask"]),
+        ("model(mode, *ids)", "args[1]", []),
+        ("model(*ids, mode)", "mode", []),
+    ],
+)
+def test_arguments_of_a_function_that_takes_any_are_marked(call, source, marked):
+    """Models of transformers are called through wrappers with `*args, **kwargs`."""
+    text = f"class Model:\n    def wrapper(self, mode=0, *args, **kwargs):\n        return 0\n\nout = {call}\n"
+    fix = Fix("mark", "mark_dynamic(ids, 1)", at(2), at(5), (Mark(source, 1),))
+    found = list(mark(source_of(text), source_of(text), fix))
+    assert [line for new in found for line in new.splitlines() if "mark_dynamic" in line] == [
+        f"torch._dynamo.mark_dynamic({each}, 1)" for each in marked
+    ]
+    assert [new for new in found if "inputs" in new] == [
+        text.replace("out =", "inputs = encode(text)\ntorch._dynamo.mark_dynamic(inputs['ids'], 1)\nout =").replace(
+            call, "model(**inputs)"
+        )
+        for each in marked
+        if each.startswith("inputs")
+    ]
+
+
+def test_items_that_a_call_may_not_have_are_marked_if_they_are_there():
+    text = "def wrapper(**kwargs):\n    return 0\n\nout = wrapper(**batch)\n"
+    fix = Fix(
+        "mark", "maybe_mark_dynamic(ids, 1) and 1 more", at(1), at(4), (Mark("kwargs['ids']", 1), Mark("kwargs['mask']", 1))
+    )
+    plain, guarded = mark(source_of(text), source_of(text), fix)
+    first, second = (f"torch._dynamo.maybe_mark_dynamic(batch['{name}'], 1)\n" for name in ("ids", "mask"))
+    assert plain == text.replace("out", f"{first}{second}out")
+    assert guarded == text.replace("out", f"{first}if 'mask' in batch:\n    {second}out")
+
+
 def test_an_argument_that_is_computed_gets_a_name_first():
     text = "def step(x):\n    return x\n\n\ndef main():\n    # one\n    print(step(make(3)))\n"
     source = source_of(text)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import libcst as cst
 
 from dynx.fix._rewrites.source import Source, calls_at, code_of
 from dynx.records.fix import Fix, Mark
+
+
+class Passed(NamedTuple):
+    """Where the caller of a function passes a value: an argument, and the part of it such as `['ids']`."""
+
+    argument: cst.Arg
+    part: str
 
 
 def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
@@ -28,52 +36,57 @@ def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
             continue
         if isinstance(source.parent(found), cst.If):
             continue  # an `elif`
-        named: dict[cst.CSTNode, cst.CSTNode] = {}
-        for node, name in _names(source, call, definition, fix):
-            named[node] = name
-        lines = [f"{code_of(name)} = {code_of(node)}" for node, name in named.items()]
-        marks = [_mark_of(call, definition, fix, each, named) for each in fix.marks]
-        if marks[0] is None:
+        values = {each: _passed(call, definition, fix, each.source) for each in fix.marks}
+        if values[fix.marks[0]] is None:
             continue
-        lines += [f"{function}({each})" for each in dict.fromkeys(filter(None, marks))]
-        yield source.inserted(found, lines, named)
+        named = _names(source, call, values)
+        names = [f"{code_of(name)} = {code_of(node)}" for node, name in named.items()]
+        passed = {each: value for each, value in values.items() if value is not None}
+        marks = {f"{function}({_text_of(value, named)}, {each.dim})": value for each, value in passed.items()}
+        yield source.inserted(found, (*names, *marks), named)
+        if any(value.argument.star for value in [*passed.values()][1:]):  # a later call may not have all of them
+            guarded = [_guarded(line, value, named) if number else line for number, (line, value) in enumerate(marks.items())]
+            yield source.inserted(found, (*names, *guarded), named)
 
 
 def as_tensor(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
     """Yield the text of a file with an argument of a call passed as `torch.tensor(argument)`."""
     for call in _with_arguments(source, fix):
-        argument = _argument(call, definition, fix, _name(fix.marks[0].source))
-        if argument is not None and not code_of(argument.value).startswith("torch."):
-            new = cst.Call(cst.parse_expression("torch.tensor"), [cst.Arg(argument.value)])
-            yield source.replaced(argument.value, new)
+        passed = _passed(call, definition, fix, fix.marks[0].source)
+        if passed is not None and not passed.part and not code_of(passed.argument.value).startswith("torch."):
+            value = passed.argument.value
+            yield source.replaced(value, cst.Call(cst.parse_expression("torch.tensor"), [cst.Arg(value)]))
 
 
 def _with_arguments(source: Source, fix: Fix) -> list[cst.Call]:
     return [call for call in calls_at(source, fix) if call.args]
 
 
-def _names(source: Source, call: cst.Call, definition: Source, fix: Fix) -> Iterator[tuple[cst.BaseExpression, cst.Name]]:
-    """Yield the arguments that have to be marked and cannot be evaluated twice, each with a name for it."""
-    for parameter in dict.fromkeys(_name(each.source) for each in fix.marks):
-        argument = _argument(call, definition, fix, parameter)
-        if argument is not None and not _is_simple(argument.value):
-            yield argument.value, cst.Name(source.free_name(parameter, call))
+def _names(source: Source, call: cst.Call, values: Mapping[Mark, Passed | None]) -> dict[cst.CSTNode, cst.CSTNode]:
+    """Return names for the arguments that have to be marked and cannot be evaluated twice."""
+    named: dict[cst.CSTNode, cst.CSTNode] = {}
+    for each, passed in values.items():
+        if passed is not None and not _is_simple(passed.argument.value) and passed.argument.value not in named:
+            name = "inputs" if passed.argument.star else _split(each.source)[0]
+            named[passed.argument.value] = cst.Name(source.free_name(name, call))
+    return named
 
 
-def _mark_of(call: cst.Call, definition: Source, fix: Fix, each: Mark, named: Mapping[cst.CSTNode, cst.CSTNode]) -> str | None:
-    """Return the arguments of `mark_dynamic` for a tensor in the words of the caller: `batch["ids"], 1`."""
-    name = _name(each.source)
-    argument = _argument(call, definition, fix, name)
-    if argument is None:
-        return None
-    rest = each.source.removeprefix(f"L['{name}']").removeprefix(name)
-    return f"{code_of(named.get(argument.value, argument.value))}{rest}, {each.dim}"
+def _text_of(passed: Passed, named: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
+    """Return a value in the words of the caller: `batch["ids"]`."""
+    return f"{code_of(named.get(passed.argument.value, passed.argument.value))}{passed.part}"
 
 
-def _name(source: str) -> str:
-    """Return the parameter in a source: `x` in `L['x']` and in `x.mask`."""
-    match = re.match(r"L\['(\w+)'\]|(\w+)", source)
-    return (match[1] or match[2]) if match else source
+def _guarded(line: str, passed: Passed, named: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
+    """Return a line that is for an item of a dict, under an `if` that the dict has it."""
+    item = re.match(r"\[('\w+')\]", passed.part) if passed.argument.star else None
+    return f"if {item[1]} in {_text_of(Passed(passed.argument, ''), named)}:\n    {line}" if item is not None else line
+
+
+def _split(source: str) -> tuple[str, str]:
+    """Split a source into the parameter and the rest: `x` and `.mask` for `L['x'].mask` and for `x.mask`."""
+    match = re.match(r"(?:L\['(\w+)'\]|(\w+))(.*)", source)
+    return (match[1] or match[2], match[3]) if match else (source, "")
 
 
 def _is_simple(node: cst.BaseExpression) -> bool:
@@ -85,20 +98,35 @@ def _is_simple(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Subscript) and _is_simple(node.value)
 
 
-def _argument(call: cst.Call, definition: Source, fix: Fix, name: str) -> cst.Arg | None:
-    """Return the argument of a call that becomes a parameter of the function."""
-    for arg in call.args:
-        if arg.star:
-            return None
-        if arg.keyword is not None and arg.keyword.value == name:
-            return arg
+def _passed(call: cst.Call, definition: Source, fix: Fix, source: str) -> Passed | None:
+    """Return what a call passes for a source of the function; None if that cannot be told from the text of the call."""
     function = definition.function_at(fix.location.line) if fix.location is not None else None
+    name, rest = _split(source)
+    if function is not None and _is_named(function.params.star_kwarg, name) and (item := re.match(r"\['(\w+)'\]", rest)):
+        name, rest = item[1], rest[item.end() :]  # of `**kwargs`
+    if (named := next((arg for arg in call.args if arg.keyword is not None and arg.keyword.value == name), None)) is not None:
+        return Passed(named, rest)
+    number = _position(function, name, rest)
+    if number is not None and number[0] < len(positional := [arg for arg in call.args if arg.keyword is None and not arg.star]):
+        has_star = any(arg.star == "*" for arg in call.args)
+        return None if has_star else Passed(positional[number[0]], number[1])
+    starred = [arg for arg in call.args if arg.star == "**"]
+    return Passed(starred[0], f"['{name}']{rest}") if len(starred) == 1 else None
+
+
+def _position(function: cst.FunctionDef | None, name: str, rest: str) -> tuple[int, str] | None:
+    """Return which positional argument a parameter is, and the part of it; None if it is none."""
     if function is None:
         return None
-    parameters = [each.name.value for each in (*function.params.posonly_params, *function.params.params)]
-    if parameters[:1] in (["self"], ["cls"]) and name != parameters[0]:
-        del parameters[0]
-    positional = [arg for arg in call.args if arg.keyword is None]
-    if name not in parameters or parameters.index(name) >= len(positional):
-        return None
-    return positional[parameters.index(name)]
+    names = [each.name.value for each in (*function.params.posonly_params, *function.params.params)]
+    if names[:1] in (["self"], ["cls"]) and name != names[0]:
+        del names[0]
+    if name in names:
+        return names.index(name), rest
+    if _is_named(function.params.star_arg, name) and (item := re.match(r"\[(\d+)\]", rest)):
+        return len(names) + int(item[1]), rest[item.end() :]  # of `*args`
+    return None
+
+
+def _is_named(parameter: object, name: str) -> bool:
+    return isinstance(parameter, cst.Param) and parameter.name.value == name

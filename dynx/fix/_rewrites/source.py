@@ -93,7 +93,7 @@ class Source:
         The comment and blank lines in front of it move up.
         """
         changed = node.visit(_Replace({id(old): new for old, new in changes.items()}))
-        first, *more = map(statement, lines)
+        first, *more = map(cst.parse_statement, lines)
         first = first.with_changes(leading_lines=node.leading_lines)
         return self.replaced(node, cst.FlattenSentinel([first, *more, changed.with_changes(leading_lines=())]))
 
