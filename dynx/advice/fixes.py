@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from dynx.advice.names import SIZE, is_array, spoken
+from dynx.advice.names import ITEM, SIZE, is_array, spoken
 from dynx.advice.rule import Cause
 from dynx.records.compile import GaveUp
 from dynx.records.fix import Fix, Mark
@@ -94,6 +94,8 @@ def _value(cause: Cause) -> Iterator[Fix]:
         if cause.first.holder == "argument" and re.fullmatch(r"L\['\w+'\]|\w+", cause.first.source):
             called = _call_of(cause)
             yield Fix("rewrite", "pass a tensor", cause.recompiles[0].location, called, (Mark(cause.first.source, 0),))
+    if cause.fixed is not None and cause.fixed.location is not None and spoken(cause.first.source).endswith(ITEM):
+        yield Fix("rewrite", "index with a tensor of one element", cause.fixed.location.own)
     yield from _attribute(cause)
     yield from _isolated(cause)
 

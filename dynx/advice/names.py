@@ -13,6 +13,7 @@ _CACHE_OF_DISPATCH = re.compile(r"(?:\.dispatcher)?\.dispatch\.__closure__\[\d+\
 _NAMED = re.compile(r"\b(?:G|kwargs)\['(\w+)'\]")
 _STATE_KEY = re.compile(r"\[list\(dict\.keys\([^()]*\)\)\[\d+\]\]")
 _AS_TENSOR = re.compile(r"___(?:from_numpy|as_tensor)\(([^()]*)\)")
+ITEM = ".item()"  # after a tensor without dims whose value became a Python number
 SIZE = re.compile(r"(?P<tensor>.*)\.size\(\)\[(?P<dim>\d+)\]$")
 
 

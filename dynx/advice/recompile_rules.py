@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dynx.advice import libraries
 from dynx.advice.breaks.rules import rule_of
-from dynx.advice.names import spoken
+from dynx.advice.names import ITEM, spoken
 from dynx.advice.rule import Cause, RecompileRule
 from dynx.advice.sizes import LOOP, size_advice
 from dynx.records.observed import Specialized
@@ -16,7 +16,6 @@ from dynx.records.recompile import GuardKind, Reason
 _NUMBER = re.compile(r"-?\d")
 _FLOAT = re.compile(r"-?\d+\.\d|-?\d+(?:\.\d+)?e-?\d|-?inf$")
 _INT = re.compile(r"-?\d+$")
-_ITEM = ".item()"
 _CONTAINER: tuple[GuardKind, ...] = ("length", "keys")
 _AUTOGRAD_KEYS = re.compile(r"\b(?:ADInplaceOrView|Autograd\w*)(?:, )?")
 
@@ -95,8 +94,8 @@ def _value_advice(cause: Cause) -> str:
     if reason.holder != "argument" and _NUMBER.match(reason.expected or "") and is_counted(reason):
         return f"make {spoken(reason.source)} a tensor, updated in place with add_(1), or count outside the compiled function"
     source = spoken(reason.source)
-    if source.endswith(_ITEM):
-        return f"index with {source.removesuffix(_ITEM)}.view(1): a tensor without dims becomes a Python number there"
+    if source.endswith(ITEM):
+        return f"index with {source.removesuffix(ITEM)}.view(1): a tensor without dims becomes a Python number there"
     if _NUMBER.match(reason.expected or ""):
         if cause.fixed is not None:  # torch made it dynamic, but the code needed its value
             return f"this line needs the exact value of {source}: {_needed(cause.fixed)}"

@@ -13,6 +13,7 @@ from dynx.records.fix import Fix
 from dynx.records.trial import Events, Outcome, Trial
 
 _LESS = 0.95  # seconds that are fewer by less than that are noise
+_MOST = 2.0  # times the seconds of compiling, for fewer recompiles alone
 
 
 class FindingKey(NamedTuple):
@@ -82,6 +83,8 @@ def _outcome(
         return "costs more", change, None
     if is_stance(fix) and (objection := _objection_to_stance(before.run, after.run)) is not None:
         return "costs more", objection, None
+    if new.seconds > _MOST * old.seconds and new.counts[1:] == old.counts[1:]:
+        return "costs more", f"{old.seconds:.2f} s of compiling, then {new.seconds:.2f} s", None
     differs = output_difference(before, after, comparison)
     if differs is not None:
         return "other output", differs, False

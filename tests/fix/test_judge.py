@@ -52,7 +52,8 @@ MARK = Fix("mark", "mark_dynamic(x, 0)")
         (Fix("stance", STANCE), result(compiled("f", 0, 0.8), compiled("g", 1)), "kept"),
         (Fix("stance", STANCE), result(compiled("f", 0, 1.5), compiled("g", 1, 1.6)), "costs more"),  # compiles longer
         (Fix("stance", STANCE), result(compiled("f", 0, 1.98), compiled("g", 1, 1.98)), "costs more"),  # no less, within noise
-        (MARK, result(compiled("f", 0, 1.5), compiled("g", 1, 1.6)), "kept"),
+        (MARK, result(compiled("f", 0, 1.9), compiled("g", 1, 1.9)), "kept"),
+        (MARK, result(compiled("f", 0, 2.5), compiled("g", 1, 1.6)), "costs more"),  # compiles more than twice as long
         (Fix("mark", f"{STANCE}; mark_dynamic(x, 0)"), result(compiled("f", 0)), "costs more"),
     ],
 )

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from textwrap import dedent
+from typing import Any
 
 import pytest
+import torch
 
 pytest.importorskip("libcst", reason="dynx fix writes changes with libcst, of the extra 'fix'")
 
 from dynx.fix._rewrites import Files, attribute, ways
-from dynx.fix._rewrites.arguments import as_tensor, mark
 from dynx.fix._rewrites.branch import where
 from dynx.fix._rewrites.check import check
 from dynx.fix._rewrites.eager_only import eager_only
-from dynx.fix._rewrites.first_call import eagerly
+from dynx.fix._rewrites.index import by_element
 from dynx.fix._rewrites.option import add
 from dynx.fix._rewrites.source import parse
 from dynx.fix._rewrites.statement import insert
 from dynx.records import Finding, Location
-from dynx.records.fix import Fix, Mark
+from dynx.records.fix import Fix
 
 
 def source_of(text: str):
@@ -240,124 +240,6 @@ def test_a_rewrite_that_names_torch_imports_it(tmp_path, start, after):
     assert changed == {str(file): f"{after}def f(x):\n    return torch.where(x.any(), x, -x)\n"}
 
 
-def at(line: int) -> Location:
-    return Location("program.py", line, "f")
-
-
-@pytest.mark.parametrize(
-    ("call", "marked"),
-    [
-        ("y = step(batch, 1)", "torch._dynamo.mark_dynamic(batch, 0)"),
-        ("y = step(mode=1, x=batch.images)", "torch._dynamo.mark_dynamic(batch.images, 0)"),
-        ("y = step(*batch)", None),
-    ],
-)
-def test_the_argument_of_a_call_is_marked_before_it(call, marked):
-    text = f"def step(x, mode):\n    return x\n\nfor batch in batches:\n    # one step\n    {call}\n"
-    source = source_of(text)
-    step = Location("program.py", 1, "step")
-    fix = Fix("mark", "mark_dynamic(x, 0)", step, at(6), (Mark("L['x']", 0),))
-    found = list(mark(source, source, fix))
-    assert found == ([text.replace(f"    {call}", f"    {marked}\n    {call}")] if marked is not None else [])
-
-
-def test_items_of_an_argument_and_equal_sizes_are_marked_together():
-    text = "class Model:\n    def forward(self, batch, y):\n        return y\n\nout = model(data, target)\n"
-    source = source_of(text)
-    fix = Fix("mark", "", at(2), at(5), (Mark("batch['ids']", 1), Mark("L['y']", 0)))
-    (found,) = mark(source, source, fix)
-    assert "torch._dynamo.mark_dynamic(data['ids'], 1)\ntorch._dynamo.mark_dynamic(target, 0)\nout = model" in found
-
-
-@pytest.mark.parametrize(
-    ("call", "source", "marked"),
-    [
-        ("model(ids=ids, mask=mask)", "kwargs['ids']", ["ids"]),
-        ("model(ids=batch['ids'])", "kwargs['ids'].data", ["batch['ids'].data"]),
-        ("model(**batch)", "kwargs['ids']", ["batch['ids']"]),
-        ("model(**encode(text))", "kwargs['ids']", ["inputs['ids']"]),
-        ("model(**batch, **more)", "kwargs['ids']", []),
-        ("model(mode, ids, mask)", "args[1]", ["mask"]),
-        ("model(mode, *ids)", "args[1]", []),
-        ("model(*ids, mode)", "mode", []),
-    ],
-)
-def test_arguments_of_a_function_that_takes_any_are_marked(call, source, marked):
-    """Models of transformers are called through wrappers with `*args, **kwargs`."""
-    text = f"class Model:\n    def wrapper(self, mode=0, *args, **kwargs):\n        return 0\n\nout = {call}\n"
-    fix = Fix("mark", "mark_dynamic(ids, 1)", at(2), at(5), (Mark(source, 1),))
-    found = list(mark(source_of(text), source_of(text), fix))
-    assert [line for new in found for line in new.splitlines() if "mark_dynamic" in line] == [
-        f"torch._dynamo.mark_dynamic({each}, 1)" for each in marked
-    ]
-    assert [new for new in found if "inputs" in new] == [
-        text.replace("out =", "inputs = encode(text)\ntorch._dynamo.mark_dynamic(inputs['ids'], 1)\nout =").replace(
-            call, "model(**inputs)"
-        )
-        for each in marked
-        if each.startswith("inputs")
-    ]
-
-
-def test_items_that_a_call_may_not_have_are_marked_if_they_are_there():
-    text = "def wrapper(**kwargs):\n    return 0\n\nout = wrapper(**batch)\n"
-    fix = Fix(
-        "mark", "maybe_mark_dynamic(ids, 1) and 1 more", at(1), at(4), (Mark("kwargs['ids']", 1), Mark("kwargs['mask']", 1))
-    )
-    plain, guarded = mark(source_of(text), source_of(text), fix)
-    first, second = (f"torch._dynamo.maybe_mark_dynamic(batch['{name}'], 1)\n" for name in ("ids", "mask"))
-    assert plain == text.replace("out", f"{first}{second}out")
-    assert guarded == text.replace("out", f"{first}if 'mask' in batch:\n    {second}out")
-
-
-def test_an_argument_that_is_computed_gets_a_name_first():
-    text = "def step(x):\n    return x\n\n\ndef main():\n    # one\n    print(step(make(3)))\n"
-    source = source_of(text)
-    fix = Fix("mark", "maybe_mark_dynamic(x, 0)", Location("program.py", 1, "step"), at(7), (Mark("x", 0),))
-    (found,) = mark(source, source, fix)
-    lines = "    x = make(3)\n    torch._dynamo.maybe_mark_dynamic(x, 0)\n    print(step(x))\n"
-    assert found == text.replace("    print(step(make(3)))\n", lines)
-
-
-@pytest.mark.parametrize("call", ["run(prior, track(4, 2))", "model(prior, prior).norm(2)", "runs['µ'](prior, load(prior, 1))"])
-def test_of_several_calls_in_a_line_the_one_at_the_columns_is_changed(call):
-    """The caller may use another name for the compiled function than its definition has."""
-    text = f"def step(x, y):\n    return x\n\nµ = {call}  # {call}\n"
-    column, called = len("µ = ".encode()), call.removesuffix(".norm(2)").encode()
-    site = Location("program.py", 4, "main", column, column + len(called))
-    fix = Fix("mark", "mark_dynamic(x, 0)", Location("program.py", 1, "step"), site, (Mark("x", 0),))
-    source = source_of(text)
-    assert list(mark(source, source, fix)) == [text.replace("µ = ", "torch._dynamo.mark_dynamic(prior, 0)\nµ = ")]
-
-
-WITH_STANCE = 'with torch.compiler.set_stance("eager_then_compile")'
-
-
-@pytest.mark.parametrize("call", ["y = step(x)  # one", "return step(x)", "losses += [step(x) for x in xs]"])
-def test_the_statement_of_the_first_call_runs_under_a_stance(call):
-    text = f"def main(xs):\n    for x in xs:\n\n        # a step\n        {call}\n        done()\n"
-    fix = Fix("rewrite", WITH_STANCE, Location("program.py", 9, "step"), at(5))
-    assert list(eagerly(source_of(text), fix)) == [text.replace(call, f"{WITH_STANCE}:\n            {call}")]
-
-
-@pytest.mark.parametrize("call", ["if step(x): pass", "for y in step(x): print(y)", "yield step(x)", "await step(x)"])
-def test_a_stance_is_not_for_code_after_the_call(call):
-    source = source_of(f"async def main(x):\n    {call}\n")
-    assert list(eagerly(source, Fix("rewrite", WITH_STANCE, Location("program.py", 9, "step"), at(2)))) == []
-
-
-def test_the_stance_of_the_whole_program_is_left_where_one_line_can_have_it(tmp_path):
-    file = tmp_path / "program.py"
-    file.write_text("import torch\n\nstep(x)\n")
-    stance = Fix("stance", WITH_STANCE.removeprefix("with "))
-    local = Fix("rewrite", WITH_STANCE, Location(str(file), 9, "step"), Location(str(file), 3, ""))
-    finding = Finding("DX102", "", local.location, 0.0, "", "")
-    files = Files({}, str(file))
-    assert len(list(ways(files, replace(finding, fixes=(stance,)), stance))) == 1
-    assert list(ways(files, replace(finding, fixes=(stance, local)), stance)) == []
-    assert len(list(ways(files, replace(finding, fixes=(stance, local)), local))) == 1
-
-
 def test_a_number_that_an_object_holds_becomes_a_tensor():
     text = "class A:\n    def __init__(self, s):\n        self.step = 0  # calls\n        self.scale: float = s\n"
     assert list(attribute.as_tensor(source_of(text), "step")) == [text.replace("= 0", "= torch.tensor(0)")]
@@ -430,11 +312,23 @@ def test_a_condition_that_may_be_a_python_value_is_left(body):
     assert list(check(source, 2)) == []
 
 
-def test_a_number_is_passed_as_a_tensor():
-    text = "def step(x, lr):\n    return x * lr\n\nstep(x, 0.1 * epoch)\n"
-    source = source_of(text)
-    fix = Fix("rewrite", "pass a tensor", at(1), at(4), (Mark("lr", 0),))
-    assert list(as_tensor(source, source, fix)) == [text.replace("0.1 * epoch", "torch.tensor(0.1 * epoch)")]
+def test_a_table_is_indexed_by_a_tensor_of_one_element():
+    text = "def f(t, u):\n    a[t] += 1\n    b = a[u] * c[t + 1]\n    return a[0], d[t]\n\n\na[t] = 0\n"
+    by_name, by_parameters, by_number = by_element(source_of(text), 4)
+    assert by_name == text.replace("    a[t]", "    a[t.view(1)]").replace("d[t]", "d[t.view(1)].squeeze(0)")
+    assert by_parameters == by_name.replace("a[u]", "a[u.view(1)].squeeze(0)")
+    assert by_number == by_name.replace("t.view", "torch.as_tensor(t).view")
+    assert list(by_element(source_of(text), 1)) == list(by_element(source_of(text), 7)) == []
+
+
+def test_what_is_indexed_by_one_element_has_the_same_shape():
+    (text, *_) = by_element(source_of("def f(table, t):\n    table[t] = -table[t]\n    return table[t]\n"), 3)
+    scope: dict[str, Any] = {}
+    exec(text, scope)
+    table, expected = torch.arange(6.0).view(3, 2), torch.arange(6.0).view(3, 2)
+    expected[1] *= -1
+    assert torch.equal(scope["f"](table, torch.tensor(1)), expected[1])
+    assert torch.equal(table, expected)
 
 
 def test_files_that_are_no_python_are_left(tmp_path):

@@ -6,7 +6,7 @@ import sysconfig
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dynx.fix._rewrites import arguments, attribute, branch, check, eager_only, first_call, option, statement
+from dynx.fix._rewrites import arguments, attribute, branch, check, eager_only, first_call, index, option, statement
 from dynx.fix._rewrites.source import Source, parse
 from dynx.fix._source_file import read
 from dynx.records import Finding
@@ -92,6 +92,7 @@ def _is_first_call(fix: Fix) -> bool:
 
 
 _AT_LINE = {
+    "index with a tensor of one element": index.by_element,
     "torch.where instead of if": branch.where,
     "torch._assert_async instead of if: raises RuntimeError": check.check,
     "only in eager code: compiled code no longer logs": eager_only.eager_only,

@@ -1,0 +1,44 @@
+"""Index with a tensor of one element: torch reads the value of one without dims as a Python number, which is guarded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from dynx.fix._rewrites.source import Source, code_of
+
+
+def by_element(source: Source, line: int) -> Iterator[str]:
+    """Yield the text of a file in which a function indexes by `index.view(1)` where it indexes by a name at a line.
+
+    Then by all names of its parameters, then by `torch.as_tensor(index).view(1)`, which takes numbers of numpy too.
+    """
+    function = next(source.at_line(cst.FunctionDef, line), None)
+    if function is None:
+        return
+    found = {node: name for node in source.nodes(cst.Subscript) if (name := _index(node)) and function in source.parents(node)}
+    at_line = {name for node, name in found.items() if node in source.at_line(cst.Subscript, line)}
+    parameters = {each.name.value for each in (*function.params.posonly_params, *function.params.params)}
+    if at_line:
+        for names, form in (
+            (at_line, "{}.view(1)"),
+            (at_line | parameters, "{}.view(1)"),
+            (at_line, "torch.as_tensor({}).view(1)"),
+        ):
+            chosen = {node: _element(source, node, form.format(name)) for node, name in found.items() if name in names}
+            yield source.replaced_all(chosen)
+
+
+def _index(node: cst.Subscript) -> str | None:
+    """Return the name by which a value is indexed; None if it is indexed otherwise."""
+    index = node.slice[0].slice if len(node.slice) == 1 else None
+    return index.value.value if isinstance(index, cst.Index) and isinstance(index.value, cst.Name) else None
+
+
+def _element(source: Source, node: cst.Subscript, index: str) -> cst.BaseExpression:
+    """Return an expression with the shape of the original one; what is assigned to need not have it."""
+    text = f"{code_of(node.value)}[{index}]"
+    parent = source.parent(node)
+    is_target = isinstance(parent, (cst.AssignTarget, cst.Del)) or (isinstance(parent, cst.AugAssign) and parent.target is node)
+    return cst.parse_expression(text if is_target else f"{text}.squeeze(0)")
