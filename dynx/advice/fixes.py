@@ -15,7 +15,7 @@ from dynx.records.fix import Fix, Mark
 from dynx.records.location import Location
 
 _CONFIG = "torch._dynamo.config"
-STANCE = 'torch.compiler.set_stance("eager_then_compile")'
+_STANCE = 'torch.compiler.set_stance("eager_then_compile")'
 _LOCAL = re.compile(r"^L\['\w+'\]|^\w+(?=$|[.\[])")
 
 
@@ -77,9 +77,9 @@ def _first_call(cause: Cause) -> Iterator[Fix]:
     """Yield fixes by which first calls run eagerly: those of all functions, or those in one line of the user's file."""
     if len(cause.recompiles) != 1:  # more than the first call differs
         return
-    yield Fix("stance", STANCE)
+    yield Fix("stance", _STANCE)
     if cause.first_call is not None and cause.first_call.library is None:
-        yield Fix("rewrite", f"with {STANCE}", cause.recompiles[0].location, cause.first_call.own)
+        yield Fix("rewrite", f"with {_STANCE}", cause.recompiles[0].location, cause.first_call.own)
 
 
 def _module_int(cause: Cause) -> Iterator[Fix]:

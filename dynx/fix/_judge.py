@@ -89,7 +89,8 @@ def _outcome(
     if differs is not None:
         return "other output", differs, False
     if _weight(new) == _weight(old) or _grows(fix, old, new):
-        return "leads to another", "; ".join(each.title for each in new_findings(before, after)) or change, True
+        titles = "; ".join(each.title for each in new_findings(before, after))
+        return "leads to another", titles or (f"still {new}" if new.counts == old.counts else change), True
     return "kept", "", True
 
 

@@ -95,15 +95,16 @@ def first_run(program: Program, limits: Limits) -> Result:
 def search(state: Search) -> Iterator[Trial]:
     """Try the fixes of all findings, the most expensive finding first; yield each trial when it has ended.
 
-    Where no fix helps by itself, fixes that lead to another finding are tried together with those of that one.
+    Where no fix helps by itself, fixes that lead to another finding are tried together with those of that one. Stances come
+    last: they leave the cause where it is, and only the first call out of it.
     """
     while True:
-        if (candidate := _next(state)) is not None:
-            finding, fix = candidate
-            state.tried[attempt_of(finding, fix)] = set(map(key_of, state.base.run.findings))
-            trials = _alternatives(state, finding, fix)
+        if (candidate := _next(state, stances=False)) is not None:
+            trials = _alternatives(state, *candidate)
         elif state.leads:
             trials = _behind(state, state.leads.pop(0))
+        elif (candidate := _next(state, stances=True)) is not None:
+            trials = _alternatives(state, *candidate)
         else:
             return
         for trial in trials:
@@ -111,21 +112,25 @@ def search(state: Search) -> Iterator[Trial]:
             yield trial
 
 
-def _next(state: Search) -> tuple[Finding, Fix] | None:
-    """Return the next finding and fix to try; a fix is tried again only for a finding that was not there before."""
+def _next(state: Search, *, stances: bool) -> tuple[Finding, Fix] | None:
+    """Return the next finding and fix to try, a stance or another one.
+
+    A fix is tried again only for a finding that was not there before, or if it led to another one before a further fix.
+    """
     if state.is_out_of_budget:
         state.leads.clear()
         return None
     for finding in state.base.run.findings:
         for fix in finding.fixes:
             attempt = attempt_of(finding, fix)
-            if attempt not in state.kept and key_of(finding) not in state.tried.get(attempt, ()):
+            if is_stance(fix) == stances and attempt not in state.kept and key_of(finding) not in state.tried.get(attempt, ()):
                 return finding, fix
     return None
 
 
 def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
     """Try all ways to apply a fix until one is kept; a mark or stance in a function that torch traces would fail."""
+    state.tried[attempt_of(finding, fix)] = set(map(key_of, state.base.run.findings))
     if (fix.kind == "mark" or is_stance(fix)) and _is_called_in_traced_code(state, fix):
         return
     for plan in state.propose(state.base.plan, finding, fix):
@@ -150,7 +155,8 @@ def _behind(state: Search, lead: Lead) -> Iterator[Trial]:
     for behind in new_findings(state.base, lead.result):
         for second in behind.fixes:
             both = replace(second, code=f"{lead.fix.code}; {second.code}")
-            for plan in state.propose(lead.result.plan, behind, second) if second != lead.fix else ():
+            is_candidate = second != lead.fix and not is_stance(second)
+            for plan in state.propose(lead.result.plan, behind, second) if is_candidate else ():
                 tried = _try(state, lead.finding, both, plan)
                 if tried is None:
                     return
@@ -177,7 +183,9 @@ def _try(state: Search, finding: Finding, fix: Fix, plan: Plan) -> tuple[Trial, 
         state.steps.append(Step(trial, state.base.plan, plan))
         state.base = result
         state.kept.add(attempt_of(finding, fix))
-        state.leads.clear()  # they were found without this fix
+        for lead in state.leads:  # they were found without this fix: with it, they may help
+            state.tried.pop(attempt_of(lead.finding, lead.fix), None)
+        state.leads.clear()
     return trial, result
 
 

@@ -94,3 +94,16 @@ def test_a_function_of_which_nothing_was_compiled_was_traced():
     run = result(compiled("f", 0), replace(compiled("g", 1), outcome="skipped")).run
     assert {name for _, name in compiled_functions(run)} == {"f"}
     assert {name for _, name in traced_functions(run)} == {"f", "g"}
+
+
+def test_a_fix_after_which_as_much_is_left_says_what_is_left():
+    """It removes the recompile of one function, and another function is compiled again instead."""
+    (finding,) = BEFORE.run.findings
+    other = replace(recompile(1), id="1/1", location=at("g"), reasons=(replace(recompile(1).reasons[0], location=at("g", 2)),))
+    after = result(compiled("f", 0), compiled("g", 1), other, replace(other, id="1/2"))
+    trial = judge(finding, MARK, BEFORE, after, Comparison(Tolerance()))
+    assert trial.outcome == "leads to another"
+    assert trial.reason == "x.size(0) 3, then 4"
+    no_rule = replace(other, reasons=(replace(other.reasons[0], kind="other", source="", text=""),))
+    after = result(compiled("f", 0), compiled("g", 1), no_rule, replace(no_rule, id="1/2"))
+    assert judge(finding, MARK, BEFORE, after, Comparison(Tolerance())).reason == "still 2 recompiles"

@@ -11,6 +11,8 @@ import pytest
 
 from dynx.fix import Limits, Program, Search, first_run, report_of, search
 from dynx.fix._plan import Plan
+from dynx.fix._program import Result
+from dynx.fix._propose import experiments
 from dynx.records import Finding, Location
 from dynx.records.fix import Fix
 
@@ -138,3 +140,33 @@ def test_what_a_failure_says_is_its_exception_without_addresses_and_hints_of_tor
     assert replace(base, errors=errors).last_line == "torch._dynamo.exc.Unsupported: Data-dependent branching"
     errors = "AssertionError: forbidden <function mark at 0x7f8842e10860>\n"
     assert replace(base, errors=errors).last_line == "AssertionError: forbidden <function mark>"
+
+
+def test_a_fix_that_led_to_another_finding_is_tried_again_after_a_further_fix_and_stances_last(program, monkeypatch):
+    mark, setting = (
+        Fix("mark", "mark_dynamic(x, 0)"),
+        Fix("statement", "torch._dynamo.config.allow_unspec_int_on_nn_module = True"),
+    )
+    stance = Fix("stance", 'torch.compiler.set_stance("eager_then_compile")')
+
+    def finding(rule: str, *fixes: Fix) -> Finding:
+        return Finding(rule, rule, Location("model.py", 1, rule), 0.0, (), "", fixes=fixes)
+
+    size, number, behind = finding("DX102", mark, stance), finding("DX101", setting), finding("DX114")
+    found = {
+        (): (size, number),
+        (mark,): (behind, number),
+        (setting,): (size,),
+        (setting, mark): (),
+    }
+
+    def result_of(plan: Plan) -> Result:
+        empty = dict.fromkeys(("graph_breaks", "gave_up", "eager", "compiles"), ())
+        findings = found[plan.fixes]
+        run = SimpleNamespace(findings=findings, recompiles=findings, compile_seconds=1.0, **empty)
+        return Result(plan, "", "", 0, 1.0, run)
+
+    monkeypatch.setattr("dynx.fix._search.run", lambda program, plan, timeout: result_of(plan))
+    state = Search(program, Limits(), experiments, result_of(Plan()))
+    outcomes = [(trial.fix, trial.outcome) for trial in search(state)]
+    assert outcomes == [(mark, "leads to another"), (setting, "kept"), (mark, "kept")]
