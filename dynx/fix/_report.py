@@ -27,6 +27,8 @@ def report_of(state: Search, notes: tuple[str, ...] = ()) -> FixReport:
     elif state.comparison.varying:
         count = len(state.comparison.varying)
         more.append(f"{count} {'number' if count == 1 else 'numbers'} of the output differ from run to run: not compared")
+    kept = {trial.fix for trial in state.trials if trial.is_kept}  # is part of the program that has the remaining findings
+    in_vain = [trial for trial in state.trials if trial.fix not in kept and trial.outcome != "not needed"]
     before, after = events_of(state.first.run), events_of(state.base.run)
     if state.steps and after.seconds > _MORE * before.seconds:
         more.append("compiling takes longer: worth it where more sizes or values follow than in this run")
@@ -38,7 +40,7 @@ def report_of(state: Search, notes: tuple[str, ...] = ()) -> FixReport:
         after,
         tuple(state.trials),
         state.first.run.findings,
-        tuple(with_trials(finding, state.trials) for finding in state.base.run.findings),
+        tuple(with_trials(finding, in_vain) for finding in state.base.run.findings),
         unified_diff(state.base.plan.sources),
         state.runs,
         time.monotonic() - state.started,

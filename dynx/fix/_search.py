@@ -141,8 +141,8 @@ def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
         if trial.outcome == "leads to another":
             state.leads.append(Lead(finding, fix, result))
         yield trial
-        if trial.is_kept:
-            return
+        if trial.is_kept or (fix.kind == "mark" and trial.outcome != "fails"):
+            return  # another way to write a mark is for calls that lack an argument
 
 
 def _is_called_in_traced_code(state: Search, fix: Fix) -> bool:

@@ -17,7 +17,7 @@ from dynx.fix._rewrites.eager_only import eager_only
 from dynx.fix._rewrites.index import by_element
 from dynx.fix._rewrites.option import add
 from dynx.fix._rewrites.source import parse
-from dynx.fix._rewrites.statement import insert
+from dynx.fix._rewrites.statement import insert, with_torch
 from dynx.records import Finding, Location
 from dynx.records.fix import Fix
 
@@ -79,11 +79,20 @@ def test_settings_of_several_fixes_stand_together():
     assert second == f"import torch\n\n{SETTING}\ntorch._dynamo.config.recompile_limit = 32\n\nx = 1\n"
 
 
-@pytest.mark.parametrize("start", ["from torch import nn\n", "import torch as th\n", '"""Doc."""\n', ""])
+@pytest.mark.parametrize("start", ["from torch import nn\n", '"""Doc."""\n', ""])
 def test_torch_is_imported_if_the_file_has_no_name_for_it(start):
-    (text,) = insert(source_of(f"{start}x = 1\n"), SETTING)
+    before = f"{start}x = 1\n"
+    (text,) = (with_torch(before, after) for after in insert(source_of(before), SETTING))
     compile(text, "program.py", "exec")
     assert text.index("import torch\n") < text.index(SETTING) < text.index("x = 1")
+
+
+def test_torch_has_the_name_that_the_file_has_for_it():
+    before = "import torch as th\n\nf = th.compile(g)  # torch.compile\n"
+    (text,) = (with_torch(before, after) for after in insert(source_of(before), SETTING))
+    assert text == before.replace("th\n", f"th\n\n{SETTING.replace('torch', 'th')}\n", 1)
+    (second,) = (with_torch(text, after) for after in insert(source_of(text), "torch._dynamo.config.recompile_limit = 32"))
+    assert second == text.replace("True\n", "True\nth._dynamo.config.recompile_limit = 32\n")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +234,6 @@ def test_a_print_runs_in_eager_code_alone():
 @pytest.mark.parametrize(
     ("start", "after"),
     [
-        ("import torch as th\n", "import torch\nimport torch as th\n"),
         ("import os\n\nfrom torch import nn\n", "import os\n\nimport torch\nfrom torch import nn\n"),
         ('"""Doc."""\nfrom __future__ import annotations\n', '"""Doc."""\nfrom __future__ import annotations\nimport torch\n'),
         ("import torch.nn\n", "import torch.nn\n"),

@@ -142,31 +142,45 @@ def test_what_a_failure_says_is_its_exception_without_addresses_and_hints_of_tor
     assert replace(base, errors=errors).last_line == "AssertionError: forbidden <function mark>"
 
 
+def finding(rule: str, *fixes: Fix) -> Finding:
+    return Finding(rule, rule, Location("model.py", 1, rule), 0.0, (), "", fixes=fixes)
+
+
+def result_of(plan: Plan, *findings: Finding, exit_code: int = 0) -> Result:
+    """Return what a program did of which each finding is one recompile."""
+    empty = dict.fromkeys(("graph_breaks", "gave_up", "eager", "compiles"), ())
+    run = SimpleNamespace(findings=findings, recompiles=findings, compile_seconds=1.0, **empty)
+    return Result(plan, "", "", exit_code, 1.0, run)
+
+
+MARK = Fix("mark", "mark_dynamic(x, 0)")
+
+
 def test_a_fix_that_led_to_another_finding_is_tried_again_after_a_further_fix_and_stances_last(program, monkeypatch):
-    mark, setting = (
-        Fix("mark", "mark_dynamic(x, 0)"),
-        Fix("statement", "torch._dynamo.config.allow_unspec_int_on_nn_module = True"),
-    )
+    setting = Fix("statement", "torch._dynamo.config.allow_unspec_int_on_nn_module = True")
     stance = Fix("stance", 'torch.compiler.set_stance("eager_then_compile")')
-
-    def finding(rule: str, *fixes: Fix) -> Finding:
-        return Finding(rule, rule, Location("model.py", 1, rule), 0.0, (), "", fixes=fixes)
-
-    size, number, behind = finding("DX102", mark, stance), finding("DX101", setting), finding("DX114")
-    found = {
-        (): (size, number),
-        (mark,): (behind, number),
-        (setting,): (size,),
-        (setting, mark): (),
-    }
-
-    def result_of(plan: Plan) -> Result:
-        empty = dict.fromkeys(("graph_breaks", "gave_up", "eager", "compiles"), ())
-        findings = found[plan.fixes]
-        run = SimpleNamespace(findings=findings, recompiles=findings, compile_seconds=1.0, **empty)
-        return Result(plan, "", "", 0, 1.0, run)
-
-    monkeypatch.setattr("dynx.fix._search.run", lambda program, plan, timeout: result_of(plan))
-    state = Search(program, Limits(), experiments, result_of(Plan()))
+    size, number, behind = finding("DX102", MARK, stance), finding("DX101", setting), finding("DX114")
+    found = {(): (size, number), (MARK,): (behind, number), (setting,): (size,), (setting, MARK): ()}
+    monkeypatch.setattr("dynx.fix._search.run", lambda program, plan, timeout: result_of(plan, *found[plan.fixes]))
+    state = Search(program, Limits(), experiments, result_of(Plan(), size, number))
     outcomes = [(trial.fix, trial.outcome) for trial in search(state)]
-    assert outcomes == [(mark, "leads to another"), (setting, "kept"), (mark, "kept")]
+    assert outcomes == [(MARK, "leads to another"), (setting, "kept"), (MARK, "kept")]
+    assert report_of(state).remaining == ()
+
+
+@pytest.mark.parametrize(("exit_code", "outcomes"), [(0, ["no effect"]), (1, ["fails", "fails"])])
+def test_a_mark_is_written_otherwise_only_where_it_fails(program, monkeypatch, exit_code, outcomes):
+    size = finding("DX102", MARK)
+    monkeypatch.setattr("dynx.fix._search.run", lambda program, plan, timeout: result_of(plan, size, exit_code=exit_code))
+    state = Search(program, Limits(), lambda plan, finding, fix: iter([plan, plan]), result_of(Plan(), size))
+    assert [trial.outcome for trial in search(state)] == outcomes
+
+
+def test_what_is_kept_is_not_shown_as_tried_for_what_remains(program, monkeypatch):
+    """Two findings of a function may have one title: after the fix of the first, the second has this advice still."""
+    size, again = finding("DX102", MARK), replace(finding("DX102"), advice="pad to one size")
+    monkeypatch.setattr("dynx.fix._search.run", lambda program, plan, timeout: result_of(plan, again))
+    state = Search(program, Limits(), experiments, result_of(Plan(), size, again))
+    assert [trial.outcome for trial in search(state)] == ["kept"]
+    (left,) = report_of(state).remaining
+    assert (left.advice, left.trials) == ("pad to one size", ())

@@ -41,8 +41,9 @@ def ways(files: Files, finding: Finding, fix: Fix) -> Iterator[dict[str, str]]:
     """Yield the changed files, by path, for each way to write a fix into them."""
     number = 0
     for file, text in _texts(files, finding, fix):
-        if text != files.text(file) and not _is_of_library(file):
-            yield {file: statement.with_torch(text) if fix.kind in ("mark", "rewrite") else text}
+        before = files.text(file)
+        if before is not None and text != before and not _is_of_library(file):
+            yield {file: text if fix.kind == "option" else statement.with_torch(before, text)}
             number += 1
         if number == MOST:
             return

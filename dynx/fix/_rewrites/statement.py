@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+import re
+from collections.abc import Container, Iterator, Sequence
+from difflib import SequenceMatcher
 
 import libcst as cst
 
 from dynx.fix._rewrites.source import Source, code_of, parse, statement
 
-_SETTINGS = ("torch._dynamo.config.", "torch.compiler.set_stance(", "torch.fx.experimental._config.")
+_SETTING = re.compile(r"\w+\.(?:_dynamo\.config\.|compiler\.set_stance\(|fx\.experimental\._config\.)")
 
 
 def insert(source: Source, code: str, own: Container[str] = ()) -> Iterator[str]:
@@ -16,6 +18,7 @@ def insert(source: Source, code: str, own: Container[str] = ()) -> Iterator[str]
 
     Code before the first import of torch, such as an environment variable, takes effect first, as it did. If a module of the
     program, one of `own`, is imported after torch, the second text has them before it: it may compile functions already.
+    The statements name torch as `torch`, which `with_torch` changes if the file has another name for it.
     """
     body = list(source.module.body)
     of_any = (index for index, node in enumerate(body) if _imports_any(node, ("torch",)))
@@ -27,25 +30,31 @@ def insert(source: Source, code: str, own: Container[str] = ()) -> Iterator[str]
         yield _inserted(source, body, at, code)
 
 
-def with_torch(text: str) -> str:
-    """Return the text of a file with `import torch` before its first import of torch, if it has no name `torch`."""
-    source = parse(text)
+def with_torch(before: str, after: str) -> str:
+    """Return the text of a file in which what was written finds torch: by the name that the file has, or imported."""
+    source = parse(after)
     if source is None or any(map(_imports_torch, source.module.body)):
-        return text
+        return after
     body = list(source.module.body)
+    if (alias := next(filter(None, map(_alias, body)), None)) is not None:
+        old, new = before.split("\n"), after.split("\n")
+        for kind, _, _, start, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            if kind != "equal":
+                new[start:end] = (re.sub(r"(?<![\w.])torch\.", f"{alias}.", line) for line in new[start:end])
+        return "\n".join(new)
     start = int(_is_docstring(body))
     while start < len(body) and _imports_any(body[start], ("__future__",)):
         start += 1
     at = next((index for index in range(start, len(body)) if _imports_any(body[index], ("torch",))), start)
-    new = statement("import torch")
+    new_import = statement("import torch")
     if at < len(body) and _is_import(body[at]):
-        new, body[at] = new.with_changes(leading_lines=body[at].leading_lines), body[at].with_changes(leading_lines=())
-    return source.module.with_changes(body=[*body[:at], new, *body[at:]]).code
+        new_import = new_import.with_changes(leading_lines=body[at].leading_lines)
+        body[at] = body[at].with_changes(leading_lines=())
+    return source.module.with_changes(body=[*body[:at], new_import, *body[at:]]).code
 
 
 def _inserted(source: Source, body: list[cst.SimpleStatementLine | cst.BaseCompoundStatement], at: int, code: str) -> str:
-    has_torch = any(_imports_torch(node) for node in body[:at])
-    new = [statement(part.strip()) for part in (*(() if has_torch else ("import torch",)), *code.split(";"))]
+    new = [statement(part.strip()) for part in code.split(";")]
     first = at
     while at < len(body) and _is_setting(body[at]):  # of an earlier fix
         at += 1
@@ -55,7 +64,7 @@ def _inserted(source: Source, body: list[cst.SimpleStatementLine | cst.BaseCompo
 
 
 def _is_setting(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.SimpleStatementLine) and code_of(node.body[0]).startswith(_SETTINGS)
+    return isinstance(node, cst.SimpleStatementLine) and _SETTING.match(code_of(node.body[0])) is not None
 
 
 def _is_import(node: cst.CSTNode) -> bool:
@@ -71,21 +80,29 @@ def _is_docstring(body: list[cst.SimpleStatementLine | cst.BaseCompoundStatement
     return isinstance(first, cst.Expr) and isinstance(first.value, (cst.SimpleString, cst.ConcatenatedString))
 
 
+def _alias(node: cst.CSTNode) -> str | None:
+    """Return the name `th` of `import torch as th`."""
+    names = [name for part in _parts(node) if isinstance(part, cst.Import) for name in part.names]
+    return next((name.evaluated_alias for name in names if name.evaluated_name == "torch"), None)
+
+
 def _imports_torch(node: cst.CSTNode) -> bool:
-    if not isinstance(node, cst.SimpleStatementLine):
-        return False
-    names = [name for part in node.body if isinstance(part, cst.Import) for name in part.names]
+    names = [name for part in _parts(node) if isinstance(part, cst.Import) for name in part.names]
     return any(_root(name.name) == "torch" and name.asname is None for name in names)
 
 
 def _imports_any(node: cst.CSTNode, modules: Container[str]) -> bool:
     """Return whether a statement imports one of some modules, or a module of its own package."""
-    for part in node.body if isinstance(node, cst.SimpleStatementLine) else ():
+    for part in _parts(node):
         if isinstance(part, cst.ImportFrom) and (part.relative or (part.module is not None and _root(part.module) in modules)):
             return True
         if isinstance(part, cst.Import) and any(_root(name.name) in modules for name in part.names):
             return True
     return False
+
+
+def _parts(node: cst.CSTNode) -> Sequence[cst.BaseSmallStatement]:
+    return node.body if isinstance(node, cst.SimpleStatementLine) else ()
 
 
 def _root(name: cst.BaseExpression) -> str:
