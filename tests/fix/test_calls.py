@@ -48,7 +48,7 @@ def test_items_of_an_argument_and_equal_sizes_are_marked_together():
     source = source_of(text)
     fix = Fix("mark", "", at(2), at(5), (Mark("batch['ids']", 1), Mark("L['y']", 0)))
     (found,) = mark(source, source, fix)
-    assert "torch._dynamo.mark_dynamic(data['ids'], 1)\ntorch._dynamo.mark_dynamic(target, 0)\nout = model" in found
+    assert 'torch._dynamo.mark_dynamic(data["ids"], 1)\ntorch._dynamo.mark_dynamic(target, 0)\nout = model' in found
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_items_of_an_argument_and_equal_sizes_are_marked_together():
     [
         ("model(ids=ids, mask=mask)", "kwargs['ids']", ["ids"]),
         ("model(ids=batch['ids'])", "kwargs['ids'].data", ["batch['ids'].data"]),
-        ("model(**batch)", "kwargs['ids']", ["batch['ids']"]),
-        ("model(**encode(text))", "kwargs['ids']", ["inputs['ids']"]),
+        ("model(**batch)", "kwargs['ids']", ['batch["ids"]']),
+        ("model(**encode(text))", "kwargs['ids']", ['inputs["ids"]']),
         ("model(**batch, **more)", "kwargs['ids']", []),
         ("model(mode, ids, mask)", "args[1]", ["mask"]),
         ("model(mode, *ids)", "args[1]", []),
@@ -73,7 +73,7 @@ def test_arguments_of_a_function_that_takes_any_are_marked(call, source, marked)
         f"torch._dynamo.mark_dynamic({each}, 1)" for each in marked
     ]
     assert [new for new in found if "inputs" in new] == [
-        text.replace("out =", "inputs = encode(text)\ntorch._dynamo.mark_dynamic(inputs['ids'], 1)\nout =").replace(
+        text.replace("out =", 'inputs = encode(text)\ntorch._dynamo.mark_dynamic(inputs["ids"], 1)\nout =').replace(
             call, "model(**inputs)"
         )
         for each in marked
@@ -87,9 +87,19 @@ def test_items_that_a_call_may_not_have_are_marked_if_they_are_there():
         "mark", "maybe_mark_dynamic(ids, 1) and 1 more", at(1), at(4), (Mark("kwargs['ids']", 1), Mark("kwargs['mask']", 1))
     )
     plain, guarded = mark(source_of(text), source_of(text), fix)
-    first, second = (f"torch._dynamo.maybe_mark_dynamic(batch['{name}'], 1)\n" for name in ("ids", "mask"))
+    first, second = (f'torch._dynamo.maybe_mark_dynamic(batch["{name}"], 1)\n' for name in ("ids", "mask"))
     assert plain == text.replace("out", f"{first}{second}out")
-    assert guarded == text.replace("out", f"{first}if 'mask' in batch:\n    {second}out")
+    assert guarded == text.replace("out", f'{first}if "mask" in batch:\n    {second}out')
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_items_have_the_quotes_of_the_file(quote):
+    text = f"name = {quote}a{quote}\n\nout = wrapper(**batch)\n"
+    fix = Fix("mark", "mark_dynamic(ids, 1)", at(1), at(3), (Mark("kwargs['ids']", 1), Mark("kwargs['mask']", 1)))
+    definition = source_of("def wrapper(**kwargs):\n    return 0\n")
+    plain, guarded = mark(source_of(text), definition, fix)
+    assert f"(batch[{quote}ids{quote}], 1)" in plain
+    assert f"if {quote}mask{quote} in batch:" in guarded
 
 
 def test_an_argument_that_is_computed_gets_a_name_first():

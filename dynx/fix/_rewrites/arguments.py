@@ -41,7 +41,11 @@ def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
             continue
         named = _names(source, call, values)
         names = [f"{code_of(name)} = {code_of(node)}" for node, name in named.items()]
-        passed = {each: value for each, value in values.items() if value is not None}
+        passed = {
+            each: value._replace(part=value.part.replace("'", source.quote))
+            for each, value in values.items()
+            if value is not None
+        }
         marks = {f"{function}({_text_of(value, named)}, {each.dim})": value for each, value in passed.items()}
         yield source.inserted(found, (*names, *marks), named)
         if any(value.argument.star for value in [*passed.values()][1:]):  # a later call may not have all of them
@@ -79,7 +83,7 @@ def _text_of(passed: Passed, named: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
 
 def _guarded(line: str, passed: Passed, named: Mapping[cst.CSTNode, cst.CSTNode]) -> str:
     """Return a line that is for an item of a dict, under an `if` that the dict has it."""
-    item = re.match(r"\[('\w+')\]", passed.part) if passed.argument.star else None
+    item = re.match(r"\[(['\"]\w+['\"])\]", passed.part) if passed.argument.star else None
     return f"if {item[1]} in {_text_of(Passed(passed.argument, ''), named)}:\n    {line}" if item is not None else line
 
 

@@ -20,6 +20,7 @@ class Source:
         wrapper = MetadataWrapper(cst.parse_module(text))
         self.module = wrapper.module
         self._lines = text.split("\n")
+        self.quote = "'" if text.count("'") > text.count('"') else '"'  # around most strings of the file
         self._positions: Any = wrapper.resolve(PositionProvider)
         self._parents: Any = wrapper.resolve(ParentNodeProvider)
 
