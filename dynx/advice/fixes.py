@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from dynx.advice.names import ITEM, SIZE, is_array, spoken
 from dynx.advice.rule import Cause
+from dynx.advice.sizes import is_size_one
 from dynx.records.compile import GaveUp
 from dynx.records.fix import Fix, Mark
 from dynx.records.location import Location
@@ -45,27 +46,34 @@ def of_limit(gave_up: GaveUp, causes: Sequence[Cause], advice: str) -> tuple[Fix
 def _changed_size(cause: Cause) -> Iterator[Fix]:
     reason = cause.first
     match = SIZE.match(reason.source)
+    if is_size_one(reason):
+        return  # compiles on its own, whatever is marked
     if "duck sizing" in reason.text:
         yield Fix("statement", "torch.fx.experimental._config.use_duck_shape = False")
     if match is not None and ("_parameters[" in match["tensor"] or "parameter" in reason.text):
         yield Fix("statement", f"{_CONFIG}.force_parameter_static_shapes = False")
     elif match is not None and _LOCAL.match(match["tensor"]) and not is_array(reason.source) and cause.after is None:
         marks = (Mark(match["tensor"], int(match["dim"])), *cause.together)
-        called = _call_of(cause)
         more = tuple(dict.fromkeys((*marks, *cause.varying)))
         if len(more) == 1:
-            yield Fix("mark", mark_text(marks[0]), cause.recompiles[0].location, called, marks)
+            yield from _marks(mark_text(marks[0]), cause, marks)
         others = f" and {len(more) - 1} more" if len(more) > 1 else ""
-        text = f"maybe_{mark_text(more[0])}{others}"  # raises nothing where code needs one size
-        yield Fix("mark", text, cause.recompiles[0].location, called, more)
+        yield from _marks(f"maybe_{mark_text(more[0])}{others}", cause, more)  # raises nothing where code needs one size
     yield Fix("option", "dynamic=True")
     yield from _first_call(cause)
     yield from _isolated(cause)
 
 
-def _call_of(cause: Cause) -> Location | None:
-    """Return the user's line that calls the function; None if a library calls it, with arguments of its own."""
-    return cause.called_from if cause.called_from is not None and cause.called_from.library is None else None
+def _marks(text: str, cause: Cause, marks: tuple[Mark, ...]) -> Iterator[Fix]:
+    """Yield the fix for the line of the first call, which is compiled first, then for that of the recompile."""
+    lines = dict.fromkeys(filter(None, map(_in_user_code, (cause.first_call, cause.called_from))))
+    for line in lines or (None,):
+        yield Fix("mark", text, cause.recompiles[0].location, line, marks)
+
+
+def _in_user_code(call: Location | None) -> Location | None:
+    """Return the line of a call; None if a library calls the function, with arguments of its own."""
+    return call if call is not None and call.library is None else None
 
 
 def mark_text(mark: Mark) -> str:
@@ -78,8 +86,8 @@ def _first_call(cause: Cause) -> Iterator[Fix]:
     if len(cause.recompiles) != 1:  # more than the first call differs
         return
     yield Fix("stance", _STANCE)
-    if cause.first_call is not None and cause.first_call.library is None:
-        yield Fix("rewrite", f"with {_STANCE}", cause.recompiles[0].location, cause.first_call.own)
+    if (line := _in_user_code(cause.first_call)) is not None:
+        yield Fix("rewrite", f"with {_STANCE}", cause.recompiles[0].location, line)
 
 
 def _module_int(cause: Cause) -> Iterator[Fix]:
@@ -92,7 +100,7 @@ def _value(cause: Cause) -> Iterator[Fix]:
     if re.match(r"-?\d", cause.first.expected or ""):
         yield Fix("option", "dynamic=True")
         if cause.first.holder == "argument" and re.fullmatch(r"L\['\w+'\]|\w+", cause.first.source):
-            called = _call_of(cause)
+            called = _in_user_code(cause.called_from)
             yield Fix("rewrite", "pass a tensor", cause.recompiles[0].location, called, (Mark(cause.first.source, 0),))
     if cause.fixed is not None and cause.fixed.location is not None and spoken(cause.first.source).endswith(ITEM):
         yield Fix("rewrite", "index with a tensor of one element", cause.fixed.location.own)

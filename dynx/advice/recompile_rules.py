@@ -276,7 +276,7 @@ def _type_advice(cause: Cause) -> str:
     if re.search(r"'(?:list|tuple|dict|set)'", types):
         return f"pass {source} as the same type of container on every call"
     if "Parameter'" in types:
-        return f"pass {source} as the same class of tensor on every call: {source}.detach() is a plain tensor"
+        return f"pass {source} as the same class of tensor on every call: where no gradient is needed, {source}.detach()"
     if any(number in types for number in ("'int'", "'float'", "'bool'")):
         return f"pass {source} as a tensor on every call, or as a number on every call"
     if "a tensor type" in reason.text:

@@ -7,6 +7,7 @@ import re
 from dynx.advice.names import SIZE, is_array, spoken
 from dynx.advice.rule import Cause
 from dynx.records.observed import Specialized
+from dynx.records.recompile import Reason
 
 LOOP = re.compile(r"^(?:async )?(?:for|while)\b|\bfor\b.*\bin\b|\brange\(|\.unbind\(|\benumerate\(|\bzip\(")
 _LOOKUP = re.compile(r"\w\[[^\]]*(?:\.size\(|\.shape\b|\blen\()|\.get\(|\bif \w+ (?:not )?in [\w.]+")
@@ -25,6 +26,8 @@ def size_advice(cause: Cause) -> str:
     """Return the advice of DX102 for the recompiles of one size."""
     reason = cause.first
     match = SIZE.match(reason.source)
+    if is_size_one(reason):
+        return _SIZE_ONE
     if reason.kind == "shape" or match is None:
         return "one recompile per side of the branch is expected; to avoid it, branch outside the compiled function"
     if "_parameters[" in match["tensor"]:
@@ -48,14 +51,20 @@ def size_advice(cause: Cause) -> str:
     if has_one:
         if len(cause.recompiles) > 1:
             return f"{mark}, and warm up with 2 or more, or pad to a fixed size: size 1 always compiles on its own"
-        return (
-            "size 1 compiles on its own: one recompile is expected; to avoid it, pad, or compile a separate function for size 1"
-        )
+        return _SIZE_ONE
     if cause.called_from is not None and cause.called_from.library is not None:  # such as a Trainer
         return f"{mark} where the batch is made, such as in the data collator, or pad to one size there"
     if match["dim"] == "0" and len(cause.recompiles) == 1 and _is_less(reason.got, reason.expected):
         return f"{mark} before the call, or pad to one size; of a smaller last batch: drop_last=True in the DataLoader"
     return f"{mark} before the call, or pad to one size"
+
+
+_SIZE_ONE = "size 1 compiles on its own: one recompile is expected; to avoid it, pad, or compile a separate function for size 1"
+
+
+def is_size_one(reason: Reason) -> bool:
+    """Return whether a size that is dynamic is 1 now: the guard `2 <= x.size(0)` fails, which each dynamic size has."""
+    return reason.kind == "shape" and reason.got == "1" and (reason.expected or "").startswith("2 <= ")
 
 
 def _is_less(got: str | None, expected: str | None) -> bool:

@@ -77,10 +77,10 @@ def _outcome(
         return "fails", after.last_line, False
     old, new = events_of(before.run), events_of(after.run)
     change = old.to(new)
-    if helped is None:
-        return "no effect", change, None
     if _weight(new) > _weight(old):
         return "costs more", change, None
+    if helped is None:
+        return "no effect", change, None
     if is_stance(fix) and (objection := _objection_to_stance(before.run, after.run)) is not None:
         return "costs more", objection, None
     if new.seconds > _MOST * old.seconds and new.counts[1:] == old.counts[1:]:
@@ -101,7 +101,7 @@ def _objection_to_stance(before: Run, after: Run) -> str | None:
         return f"{uncompiled[0][1]} is no longer compiled"
     old, new = events_of(before), events_of(after)
     if new.seconds >= _LESS * old.seconds:
-        return f"{old.seconds:.2f} s of compiling, then {new.seconds:.2f} s"
+        return f"a stance has to save 5 % of compiling: {old.seconds:.2f} s, then {new.seconds:.2f} s"
     if (new.recompiles, new.gave_up, new.eager) == (old.recompiles, old.gave_up, old.eager):
         return "first calls run eagerly, and nothing compiles less often"
     return None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from dynx.fix._source_file import read
@@ -33,15 +33,14 @@ class Plan:
         data = json.loads(path.read_text())
         return cls(tuple(from_data(Fix, fix) for fix in data["fixes"]), data["sources"], tuple(data["values"]))
 
-    def changed_since(self, earlier: Plan) -> Location | None:
-        """Return the first line that this plan changes, with its number in the earlier plan; None if it changes no file."""
+    def changed_since(self, earlier: Plan) -> tuple[Location, ...]:
+        """Return the first line of each change that this plan makes to an earlier one, with its number in that one."""
+        changed = []
         for file, text in self.sources.items():
             before = earlier.sources[file] if file in earlier.sources else read(file)
-            lines = before.split("\n"), text.split("\n")
-            if text != before:
-                same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*lines, strict=False))
-                return Location(file, sum(1 for _ in same) + 1, "")
-        return None
+            matcher = SequenceMatcher(None, before.split("\n"), text.split("\n"), autojunk=False)
+            changed += [Location(file, start + 1, "") for kind, start, *_ in matcher.get_opcodes() if kind != "equal"]
+        return tuple(changed)
 
 
 def values_file(plan: Path) -> Path:

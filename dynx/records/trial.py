@@ -40,6 +40,11 @@ class Events(Record):
         parts = (f"{name} {old} → {new}" for (name, old), (_, new) in pairs if old != new)
         return ", ".join(parts) or str(self)
 
+    def staying(self, after: Events) -> str:
+        """Return what still costs most and is as frequent afterwards: `1 gave up`."""
+        pairs = list(zip(self._counts(), after._counts(), strict=True))[2:]
+        return ", ".join(f"{old} {name}" for (name, old), (_, new) in pairs if old and old == new)
+
     def _counts(self) -> tuple[tuple[str, int], ...]:
         return (
             ("recompiles", self.recompiles),
@@ -63,7 +68,7 @@ class Trial(Record):
     after: Events | None = None  # None if the program did not end, or could not be changed
     same_output: bool | None = None  # standard output, exit code and the values asked for; None if not compared
     reason: str = ""  # what differs, or what was raised
-    written_at: Location | None = None  # the first line that the fix changes, as it was before; None if it changes no file
+    written_at: tuple[Location, ...] = ()  # the lines that the fix changes, as they were before; empty if it changes no file
 
     @property
     def is_kept(self) -> bool:

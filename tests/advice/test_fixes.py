@@ -42,6 +42,33 @@ def test_the_stance_is_for_the_line_of_the_first_call():
     assert (stance.kind, stance.called_from.line) == ("rewrite", finding.called_from.line - 1)
 
 
+def test_marks_are_for_the_first_call_and_for_that_of_the_recompile():
+    """The graph that is compiled first has to be dynamic; its call may be one that cannot be changed."""
+    with dynx.watch() as watch:
+        compiled = torch.compile(lambda x: x * 2, backend="eager")
+        compiled(torch.ones(3))
+        compiled(torch.ones(4))
+    (finding,) = watch.findings
+    last = finding.called_from.line
+    assert [(fix.code, fix.called_from.line) for fix in finding.fixes if fix.kind == "mark"] == [
+        ("mark_dynamic(x, 0)", last - 1),
+        ("mark_dynamic(x, 0)", last),
+        ("maybe_mark_dynamic(x, 0)", last - 1),
+        ("maybe_mark_dynamic(x, 0)", last),
+    ]
+
+
+def test_nothing_is_tried_for_a_size_of_1():
+    """Dynamic sizes are 2 or more, and 1 has code of its own."""
+    with dynx.watch() as watch:
+        compiled = torch.compile(lambda x: x * 2, backend="eager", dynamic=True)
+        for size in (3, 1):
+            compiled(torch.ones(size))
+    (finding,) = watch.findings
+    assert finding.advice.startswith("size 1 compiles on its own: one recompile is expected")
+    assert finding.fixes == ()
+
+
 def test_sizes_that_change_together_are_marked_together():
     with dynx.watch() as watch:
         compiled = torch.compile(lambda x, y: x + y, backend="eager")

@@ -46,6 +46,7 @@ MARK = Fix("mark", "mark_dynamic(x, 0)")
         (MARK, result(compiled("f", 0), compiled("g", 1), recompile(1)), "kept"),
         (MARK, result(compiled("f", 0), compiled("g", 1), recompile(1), recompile(2)), "no effect"),
         (MARK, result(compiled("f", 0), broken(), broken(), broken()), "costs more"),
+        (MARK, result(compiled("f", 0), compiled("g", 1), *map(recompile, (1, 2, 3))), "costs more"),
         (MARK, result(compiled("f", 0), compiled("g", 1), broken()), "leads to another"),  # one kind of cost grows
         (MARK, result(compiled("f", 0)), "kept"),  # g is inlined now
         (Fix("stance", STANCE), result(compiled("f", 0)), "costs more"),

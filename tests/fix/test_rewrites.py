@@ -106,6 +106,8 @@ def test_torch_has_the_name_that_the_file_has_for_it():
         ("@torch.compile\ndef f(x): ...", "@torch.compile(dynamic=True)\ndef f(x): ..."),
         ("@torch.compile(backend='eager')\ndef f(x): ...", "@torch.compile(backend='eager', dynamic=True)\ndef f(x): ..."),
         ("model.compile(backend='eager')", "model.compile(backend='eager', dynamic=True)"),
+        ("import torch as th\nf = th.compile(g)", "import torch as th\nf = th.compile(g, dynamic=True)"),
+        ("import torch as th\n@th.compile\ndef f(x): ...", "import torch as th\n@th.compile(dynamic=True)\ndef f(x): ..."),
         ("model.compile()", "model.compile(dynamic=True)"),
         ("f = torch.compile(g, dynamic=False, mode=m)", "f = torch.compile(g, dynamic=True, mode=m)"),
         ("model.compile(**options)", "model.compile(**options, dynamic=True)"),

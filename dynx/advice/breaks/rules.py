@@ -144,7 +144,7 @@ _REACTS = re.compile(r":\s*(?:raise\b|assert\b|print\(|warnings?\.|log\w*\.|retu
 
 def _branch_advice(code: str) -> str:
     if _REACTS.search(code):  # the branch computes nothing that torch.where could select
-        return "check the value outside the compiled function, after the call"
+        return "return the value, and check it outside the compiled function, after the call"
     return "use torch.where or torch.cond, or branch outside the compiled function"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import libcst as cst
 
 from dynx.fix._rewrites.source import Source, code_of, parse
-from dynx.fix._rewrites.statement import insert
+from dynx.fix._rewrites.statement import alias_of, insert
 
 
 def add(source: Source, code: str, function: str) -> Iterator[str]:
@@ -16,8 +16,9 @@ def add(source: Source, code: str, function: str) -> Iterator[str]:
 
     Calls that name the function, or decorate it, come first.
     """
-    sites = sorted(_sites(source), key=lambda site: not _names(source, site, function))
-    changed = {site: new for site in sites if (new := _changed(site, code)) is not None}
+    compiles = ("torch.compile", f"{alias_of(source)}.compile")
+    sites = sorted(_sites(source, compiles), key=lambda site: not _names(source, site, function))
+    changed = {site: new for site in sites if (new := _changed(site, code, compiles)) is not None}
     texts = [source.replaced(site, new) for site, new in changed.items()]
     if len(changed) > 1:
         texts.append(source.replaced_all(changed))
@@ -30,28 +31,28 @@ def _with_import(text: str) -> str:
     return next(insert(parsed, "import dynx"), text) if parsed is not None else text
 
 
-def _sites(source: Source) -> list[cst.CSTNode]:
-    """Return the calls of torch.compile, and decorators without arguments."""
-    calls: list[cst.CSTNode] = [call for call in source.nodes(cst.Call) if _is_compile(call)]
-    bare = [each for each in source.nodes(cst.Decorator) if code_of(each.decorator) == "torch.compile"]
+def _sites(source: Source, compiles: tuple[str, ...]) -> list[cst.CSTNode]:
+    """Return the calls of torch.compile, which has one of some names, and decorators without arguments."""
+    calls: list[cst.CSTNode] = [call for call in source.nodes(cst.Call) if _is_compile(call, compiles)]
+    bare = [each for each in source.nodes(cst.Decorator) if code_of(each.decorator) in compiles]
     return calls + bare
 
 
-def _is_compile(call: cst.Call) -> bool:
+def _is_compile(call: cst.Call, compiles: tuple[str, ...]) -> bool:
     name = code_of(call.func)
-    if name == "torch.compile":
+    if name in compiles:
         return True
     if name in ("partial", "functools.partial") and call.args:
-        return code_of(call.args[0].value) == "torch.compile"
+        return code_of(call.args[0].value) in compiles
     # `model.compile(backend=...)`, not `re.compile(pattern)`
     is_method = isinstance(call.func, cst.Attribute) and call.func.attr.value == "compile"
     return is_method and all(arg.keyword is not None or arg.star == "**" for arg in call.args)
 
 
-def _changed(site: Any, code: str) -> cst.CSTNode | None:
+def _changed(site: Any, code: str, compiles: tuple[str, ...]) -> cst.CSTNode | None:
     """Return a call with the argument, or None if it has it already."""
     if code == "dynx.compile":
-        return _with_dynx(site)
+        return _with_dynx(site, compiles)
     name, _, value = code.partition("=")
     argument = cst.Arg(
         cst.parse_expression(value),
@@ -81,11 +82,11 @@ def _changed(site: Any, code: str) -> cst.CSTNode | None:
     )
 
 
-def _with_dynx(site: Any) -> cst.CSTNode | None:
+def _with_dynx(site: Any, compiles: tuple[str, ...]) -> cst.CSTNode | None:
     name = cst.Attribute(cst.Name("dynx"), cst.Name("compile"))
     if isinstance(site, cst.Decorator):
         return site.with_changes(decorator=name)
-    return site.with_changes(func=name) if code_of(site.func) == "torch.compile" else None
+    return site.with_changes(func=name) if code_of(site.func) in compiles else None
 
 
 def _names(source: Source, site: cst.CSTNode, function: str) -> bool:

@@ -36,7 +36,7 @@ def with_torch(before: str, after: str) -> str:
     if source is None or any(map(_imports_torch, source.module.body)):
         return after
     body = list(source.module.body)
-    if (alias := next(filter(None, map(_alias, body)), None)) is not None:
+    if (alias := alias_of(source)) is not None:
         old, new = before.split("\n"), after.split("\n")
         for kind, _, _, start, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
             if kind != "equal":
@@ -80,10 +80,11 @@ def _is_docstring(body: list[cst.SimpleStatementLine | cst.BaseCompoundStatement
     return isinstance(first, cst.Expr) and isinstance(first.value, (cst.SimpleString, cst.ConcatenatedString))
 
 
-def _alias(node: cst.CSTNode) -> str | None:
-    """Return the name `th` of `import torch as th`."""
-    names = [name for part in _parts(node) if isinstance(part, cst.Import) for name in part.names]
-    return next((name.evaluated_alias for name in names if name.evaluated_name == "torch"), None)
+def alias_of(source: Source) -> str | None:
+    """Return the name `th` of `import torch as th`; None if a file has no such import."""
+    imports = (part for node in source.module.body for part in _parts(node) if isinstance(part, cst.Import))
+    names = (name.evaluated_alias for part in imports for name in part.names if name.evaluated_name == "torch")
+    return next(filter(None, names), None)
 
 
 def _imports_torch(node: cst.CSTNode) -> bool:

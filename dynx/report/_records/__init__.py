@@ -65,7 +65,7 @@ def _table(block: Block, width: int) -> Table:
     for name in block.columns:
         number = name.startswith("#")
         whole = number or name in PLACES
-        least = _longest(width) if name in CODE else None
+        least = _longest(width) - 2 if name in CODE else None
         justify: Literal["left", "right"] = "right" if number else "left"
         table.add_column(name.lstrip("#"), justify=justify, no_wrap=whole, overflow="fold", min_width=least)
     for row in block.rows[: _limit(block)]:
@@ -81,16 +81,17 @@ def _cell(column: str, text: str, width: int) -> str:
 
 def _longest(width: int) -> int:
     """Return how many characters a word of source code may have."""
-    return min(30, width // 5)
+    return max(width // 5, min(48, width - 96))
 
 
 def _split(word: str, width: int) -> str:
-    """Split a word of source code into lines of at most `width` characters after `.`, `_`, `(` or `,`, where it has them."""
+    """Split a word of source code into lines of at most `width` characters, after `.`, `(` or `,`, else after `_`."""
     lines = [""]
-    for part in re.findall(r"[^._(,]*[._(,]+|[^._(,]+", word):
-        if lines[-1] and len(lines[-1]) + len(part) > width:
-            lines.append("")
-        lines[-1] += part
+    for name in re.findall(r"[^.(,]*[.(,]+|[^.(,]+", word):
+        for part in [name] if len(name) <= width else re.findall(r"[^_]*_+|[^_]+", name):
+            if lines[-1] and len(lines[-1]) + len(part) > width:
+                lines.append("")
+            lines[-1] += part
     return "\n".join(lines)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dynx.records.fix_report import FixReport
+from dynx.records.location import Location
 from dynx.records.trial import Events, Trial
 from dynx.report import _words as words
 from dynx.report._records.block import Block
@@ -17,9 +18,12 @@ def of_fixes(report: FixReport) -> Iterator[Block]:
     columns = ("kept", "finding", "where", "tried", "before → after", "compiling")
     rows = [_row(trial) for trial in report.trials]
     title = f"{words.plural(kept, 'fix', 'fixes')}: {report.before.to(report.after)}"
+    if kept and (staying := report.before.staying(report.after)):
+        title += f" ({staying} still)"
     if kept:
         title += f"; compiling {_seconds(report.before, report.after)}"
-    yield Block(title, "", columns, rows, (runs, *report.notes), is_whole=True)
+    notes = ("lines are those of the program with the fixes above them",) if kept else ()
+    yield Block(title, "", columns, rows, (*notes, runs, *report.notes), is_whole=True)
     if report.remaining:
         rows = [(each.rule, words.place(each.location), each.title, each.advice) for each in report.remaining]
         notes = ("its lines are those of the program with the diff applied",) if report.diff else ()
@@ -34,17 +38,19 @@ def _row(trial: Trial) -> tuple[str, ...]:
 
 def _tried(trial: Trial) -> str:
     """Return a fix, and the line that it changes where that is not the one of the finding, such as a call of torch.compile."""
-    at = trial.written_at if trial.fix.kind == "option" else trial.fix.called_from
-    if at is None or words.place(at) == words.place(trial.location):
-        return trial.fix.code
-    is_same_file = at.file == trial.location.own.file
-    return f"{trial.fix.code} at {f'line {at.line}' if is_same_file else words.place(at)}"
+    lines = trial.written_at if trial.fix.kind == "option" else filter(None, (trial.fix.called_from,))
+    places = [_place(each, trial.location.own) for each in lines if words.place(each) != words.place(trial.location)]
+    return f"{trial.fix.code} at {' and '.join(places)}" if places else trial.fix.code
+
+
+def _place(line: Location, near: Location) -> str:
+    return f"line {line.line}" if line.file == near.file else words.place(line)
 
 
 def _result(trial: Trial) -> str:
     before, after = trial.before, trial.after
-    if trial.is_kept and after is not None:
-        return before.to(after)
+    if after is not None and (trial.is_kept or trial.outcome == "not needed"):
+        return f"{before.to(after)}{'' if trial.is_kept else f'; {trial.outcome}: {trial.reason}'}"
     changes_nothing = trial.outcome == "no effect" and after is not None and after.counts == before.counts
     return trial.outcome if changes_nothing or not trial.reason else f"{trial.outcome}: {trial.reason}"
 
