@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -40,9 +41,9 @@ REPORT = FixReport(
 )
 
 
-def shown(width: int) -> list[str]:
+def shown(width: int, report: FixReport = REPORT) -> list[str]:
     console = Console(width=width, file=io.StringIO())
-    console.print(REPORT)
+    console.print(report)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
@@ -77,5 +78,17 @@ def test_whether_a_fix_is_kept_and_its_name_are_whole_at_every_width(width):
     assert sum(line.startswith("  no ") for line in lines) == 4
     assert sum(line.endswith("500 ms → 400 ms") for line in lines) >= 3
     words = {word for line in lines for word in line.split()}
-    parts = {80: "config.allow_ unspec_int_on_ nn_module", 100: "int_on_nn_module", 160: "allow_unspec_int_on_nn_module"}
+    parts = {
+        80: "config.allow_ unspec_int_on_ nn_module",
+        100: "config.allow_ unspec_int_on_nn_ module",
+        160: "allow_unspec_int_on_nn_module",
+    }
     assert set(parts[width].split()) <= words
+
+
+def test_a_name_is_whole_beside_long_texts():
+    setting = Fix("statement", "torch._dynamo.config.capture_dynamic_output_shape_ops = True")
+    long = replace(trial(setting, "fails", AFTER), reason="TypeError: where() received an invalid combination of arguments" * 3)
+    report = replace(REPORT, trials=(long,))
+    words = {word for line in shown(140, report) for word in line.split()}
+    assert {"torch._dynamo.config.", "capture_dynamic_output_shape_ops"} <= words

@@ -65,7 +65,7 @@ def _table(block: Block, width: int) -> Table:
     for name in block.columns:
         number = name.startswith("#")
         whole = number or name in PLACES
-        least = _longest(width) - 2 if name in CODE else None
+        least = _longest(width) if name in CODE else None
         justify: Literal["left", "right"] = "right" if number else "left"
         table.add_column(name.lstrip("#"), justify=justify, no_wrap=whole, overflow="fold", min_width=least)
     for row in block.rows[: _limit(block)]:
@@ -81,7 +81,7 @@ def _cell(column: str, text: str, width: int) -> str:
 
 def _longest(width: int) -> int:
     """Return how many characters a word of source code may have."""
-    return max(width // 5, min(48, width - 96))
+    return max(width // 5, min(48, width - 96)) - 2
 
 
 def _split(word: str, width: int) -> str:
