@@ -50,7 +50,9 @@ def difference(
             is_last = may_go_on and position == len(texts) - 1
             same = other.startswith(text) if is_last else text == other
         if not same:
-            return f"line {line}: {_around(texts, position)}, then {_around(others, position)}"
+            shared = 0 if is_number else _shared(text, other)
+            number = line + text[:shared].count("\n")
+            return f"line {number}: {_line_of(texts, position, shared)}, then {_line_of(others, position, shared)}"
         line += text.count("\n")
     if len(texts) != len(others) and not (may_go_on and len(others) > len(texts)):
         return f"line {line}: {'more' if len(others) > len(texts) else 'less'} output"
@@ -72,9 +74,14 @@ def _normalized(output: str) -> str:
     return re.sub(r"[ \t]+", " ", output)
 
 
-def _around(parts: list[str], position: int) -> str:
-    """Return the line of an output that contains a part, shortened."""
-    before = "".join(parts[max(0, position - 6) : position]).rpartition("\n")[2]
-    here = "".join(parts[position : position + 4]).partition("\n")[0]
-    text = f"{before}{here}".strip()
-    return repr(text if len(text) <= 60 else f"{text[:57]}…")
+def _shared(first: str, second: str) -> int:
+    """Return how many characters two texts begin with together."""
+    pairs = zip(first, second, strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second)))
+
+
+def _line_of(parts: list[str], position: int, offset: int) -> str:
+    """Return the line of an output that contains a character of a part, shortened."""
+    text, at = "".join(parts), sum(map(len, parts[:position])) + offset
+    line = (text[:at].rpartition("\n")[2] + text[at:].partition("\n")[0]).strip()
+    return repr(line if len(line) <= 60 else f"{line[:57]}…")

@@ -21,8 +21,11 @@ def prune(state: Search) -> Iterator[Trial]:
     """
     for step in state.steps[-2::-1]:
         plan = without(state.base.plan, step)
-        if plan is None or state.seconds_left < state.base.seconds:
+        if plan is None:
             continue
+        if state.seconds_left < state.base.seconds:
+            state.is_out_of_budget = True
+            return
         result = run_again(state, plan)
         new, old = events_of(result.run).counts, events_of(state.base.run).counts
         if result.was_stopped or any(map(operator.gt, new, old)):

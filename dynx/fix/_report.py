@@ -21,7 +21,8 @@ def report_of(state: Search, notes: tuple[str, ...] = ()) -> FixReport:
     """Return the report of a search that has ended, or was stopped."""
     more = list(notes)
     if state.is_out_of_budget:
-        more.append(f"the budget of {state.limits.budget:.0f} s is spent: not all fixes were tried")
+        budget = f"the budget of {state.limits.budget:.0f} s is spent"
+        more.append(f"{budget}: not all fixes were tried, and some that are kept may not be needed")
     if not state.comparison.is_possible:
         more.append("the program prints another text in each run: name a global variable to compare with --result")
     elif state.comparison.varying:

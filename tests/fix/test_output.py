@@ -30,7 +30,7 @@ def test_same(first, second):
         ("loss 0.12", "loss 0.13", "line 1: 'loss 0.12', then 'loss 0.13'"),
         ("a\nb 3 steps", "a\nb 4 steps", "line 2: 'b 3 steps', then 'b 4 steps'"),
         ("layer1 ok", "layer2 ok", "line 1: 'layer1 ok', then 'layer2 ok'"),
-        ("one\n", "one\ntwo\n", "line 1: "),
+        ("one\n", "one\ntwo\n", "line 2: '', then 'two'"),
         ("loss 1.0", "loss nan", "line 1: "),
         ("x 1.0", "x 1.0 2.0", "line 1: 'x 1.0', then"),
         ("1 2", "1", "line 1: '1 2', then '1'"),
@@ -64,3 +64,11 @@ def test_a_program_that_failed_may_print_more():
 
 def test_a_wider_tolerance():
     assert difference("loss 1.00", "loss 1.01", Tolerance(relative=0.02)) is None
+
+
+def test_the_line_that_differs_is_shown():
+    """Between two numbers lies the rest of a line and the beginning of the next one."""
+    first, second = "loss 0.5 ok\nsuspicious 3 batches\n", "loss 0.5 ok\nsuspicious tensor(3) batches\n"
+    found = difference(first, second, Tolerance())
+    assert found == "line 2: 'suspicious 3 batches', then 'suspicious tensor(3) batches'"
+    assert difference("a 1.0\nb 2.0\n", "a 1.0\nb 3.0\n", Tolerance()) == "line 2: 'b 2.0', then 'b 3.0'"

@@ -108,6 +108,11 @@ def test_torch_has_the_name_that_the_file_has_for_it():
         ("model.compile(backend='eager')", "model.compile(backend='eager', dynamic=True)"),
         ("import torch as th\nf = th.compile(g)", "import torch as th\nf = th.compile(g, dynamic=True)"),
         ("import torch as th\n@th.compile\ndef f(x): ...", "import torch as th\n@th.compile(dynamic=True)\ndef f(x): ..."),
+        (
+            "from torch import nn, compile as c\n@c(backend='eager')\ndef f(x): ...",
+            "from torch import nn, compile as c\n@c(backend='eager', dynamic=True)\ndef f(x): ...",
+        ),
+        ("from torch import compile\nf = compile(g)", "from torch import compile\nf = compile(g, dynamic=True)"),
         ("model.compile()", "model.compile(dynamic=True)"),
         ("f = torch.compile(g, dynamic=False, mode=m)", "f = torch.compile(g, dynamic=True, mode=m)"),
         ("model.compile(**options)", "model.compile(**options, dynamic=True)"),

@@ -8,7 +8,7 @@ from typing import Any
 import libcst as cst
 
 from dynx.fix._rewrites.source import Source, code_of, parse
-from dynx.fix._rewrites.statement import alias_of, insert
+from dynx.fix._rewrites.statement import alias_of, insert, names_of
 
 
 def add(source: Source, code: str, function: str) -> Iterator[str]:
@@ -16,7 +16,7 @@ def add(source: Source, code: str, function: str) -> Iterator[str]:
 
     Calls that name the function, or decorate it, come first.
     """
-    compiles = ("torch.compile", f"{alias_of(source)}.compile")
+    compiles = ("torch.compile", f"{alias_of(source)}.compile", *names_of(source, "compile"))
     sites = sorted(_sites(source, compiles), key=lambda site: not _names(source, site, function))
     changed = {site: new for site in sites if (new := _changed(site, code, compiles)) is not None}
     texts = [source.replaced(site, new) for site, new in changed.items()]

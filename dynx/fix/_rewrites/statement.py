@@ -87,6 +87,17 @@ def alias_of(source: Source) -> str | None:
     return next(filter(None, names), None)
 
 
+def names_of(source: Source, function: str) -> list[str]:
+    """Return the names that a file has for a function of torch: `compile` after `from torch import compile`."""
+    parts = [part for node in source.module.body for part in _parts(node) if isinstance(part, cst.ImportFrom)]
+    names = [each for part in parts if part.module is not None and code_of(part.module) == "torch" for each in _listed(part)]
+    return [each.evaluated_alias or each.evaluated_name for each in names if each.evaluated_name == function]
+
+
+def _listed(part: cst.ImportFrom) -> Sequence[cst.ImportAlias]:
+    return () if isinstance(part.names, cst.ImportStar) else part.names
+
+
 def _imports_torch(node: cst.CSTNode) -> bool:
     names = [name for part in _parts(node) if isinstance(part, cst.Import) for name in part.names]
     return any(_root(name.name) == "torch" and name.asname is None for name in names)

@@ -29,6 +29,7 @@ from dynx.report._records import cache_keys, check, cudagraphs, effects, fix, gu
 from dynx.report._records.block import CODE, PLACES, Block
 
 _SHOWN = 12  # rows of a table on a terminal; in a notebook, a click shows the others
+_SHORT = 18  # characters of a column that is not split beside one of source code
 
 
 def screen(record: Shown) -> RenderableType:
@@ -62,26 +63,40 @@ def _limit(block: Block) -> int:
 
 def _table(block: Block, width: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    code = _width_of_code(block, width) if set(CODE) & set(block.columns) else None
     for name in block.columns:
         number = name.startswith("#")
-        whole = number or name in PLACES
-        least = _longest(width) if name in CODE else None
+        whole = number or name in PLACES or (code is not None and _natural(block, name, width) <= _SHORT)
         justify: Literal["left", "right"] = "right" if number else "left"
-        table.add_column(name.lstrip("#"), justify=justify, no_wrap=whole, overflow="fold", min_width=least)
+        size = code if name in CODE else None
+        table.add_column(name.lstrip("#"), justify=justify, no_wrap=whole, overflow="fold", width=size)
     for row in block.rows[: _limit(block)]:
-        table.add_row(*(Text(_cell(name, text, width)) for name, text in zip(block.columns, row, strict=True)))
+        table.add_row(*(Text(_cell(name, text, width, code)) for name, text in zip(block.columns, row, strict=True)))
     return table
 
 
-def _cell(column: str, text: str, width: int) -> str:
+def _cell(column: str, text: str, width: int, code: int | None) -> str:
     if column in PLACES:
         return _in_lines(text, width * 2 // 5)
-    return " ".join(_split(word, _longest(width)) for word in text.split(" ")) if column in CODE else text
+    return " ".join(_split(word, code) for word in text.split(" ")) if column in CODE and code is not None else text
 
 
-def _longest(width: int) -> int:
-    """Return how many characters a word of source code may have."""
-    return max(width // 5, min(48, width - 96)) - 2
+def _width_of_code(block: Block, width: int) -> int:
+    """Return the width of the column of source code: what it needs, or half of what short columns leave."""
+    natural = {name: _natural(block, name, width) for name in block.columns}
+    left = width - 2 - 2 * len(natural) - sum(size for name, size in natural.items() if name in PLACES or size <= _SHORT)
+    needed = next(size for name, size in natural.items() if name in CODE)
+    others = sum(size for name, size in natural.items() if name not in (*CODE, *PLACES) and size > _SHORT)
+    return max(12, min(needed, max(left // 2, left - others)))
+
+
+def _natural(block: Block, column: str, width: int) -> int:
+    """Return the width that a column needs to have each cell on one line."""
+    at = block.columns.index(column)
+    return max(
+        len(_in_lines(cell, width * 2 // 5) if column in PLACES else cell)
+        for cell in (column, *(row[at] for row in block.rows))
+    )
 
 
 def _split(word: str, width: int) -> str:
