@@ -92,6 +92,6 @@ def test_a_name_is_whole_beside_long_texts():
     report = replace(REPORT, trials=(long,))
     lines = shown(140, report)
     assert max(map(len, lines)) <= 140
-    assert sum(line.endswith("500 ms → 400 ms") for line in lines) == 2
+    assert sum(line.endswith("500 ms → 400 ms") for line in lines) == 1
     words = {word for line in lines for word in line.split()}
     assert {"torch._dynamo.config.", "capture_dynamic_output_shape_ops"} <= words
