@@ -13,7 +13,7 @@ from dynx.records.fix import Fix
 from dynx.records.trial import Events, Outcome, Trial
 
 _LESS = 0.95  # seconds that are fewer by less than that are noise
-_MOST = 2.0  # times the seconds of compiling, for fewer recompiles alone
+_MOST = 2.0  # times the seconds of compiling, where only recompiles are fewer
 
 
 class FindingKey(NamedTuple):
@@ -90,7 +90,7 @@ def _outcome(
         return "other output", differs, False
     if _weight(new) == _weight(old) or _grows(fix, old, new):
         titles = "; ".join(each.title for each in new_findings(before, after))
-        return "leads to another", titles or (f"still {new}" if new.counts == old.counts else change), True
+        return "leads to another", titles or (f"{new} remain" if new.counts == old.counts else change), True
     return "kept", "", True
 
 

@@ -40,8 +40,8 @@ class Events(Record):
         parts = (f"{name} {old} → {new}" for (name, old), (_, new) in pairs if old != new)
         return ", ".join(parts) or str(self)
 
-    def staying(self, after: Events) -> str:
-        """Return what still costs most and is as frequent afterwards: `1 gave up`."""
+    def unchanged(self, after: Events) -> str:
+        """Return the counts of the largest costs that are the same afterwards: `1 gave up`."""
         pairs = list(zip(self._counts(), after._counts(), strict=True))[2:]
         return ", ".join(f"{old} {name}" for (name, old), (_, new) in pairs if old and old == new)
 

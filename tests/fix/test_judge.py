@@ -107,4 +107,4 @@ def test_a_fix_after_which_as_much_is_left_says_what_is_left():
     assert trial.reason == "x.size(0) 3, then 4"
     no_rule = replace(other, reasons=(replace(other.reasons[0], kind="other", source="", text=""),))
     after = result(compiled("f", 0), compiled("g", 1), no_rule, replace(no_rule, id="1/2"))
-    assert judge(finding, MARK, BEFORE, after, Comparison(Tolerance())).reason == "still 2 recompiles"
+    assert judge(finding, MARK, BEFORE, after, Comparison(Tolerance())).reason == "2 recompiles remain"

@@ -177,7 +177,7 @@ def test_a_mark_is_written_otherwise_only_where_it_fails(program, monkeypatch, e
 
 
 def test_what_is_kept_is_not_shown_as_tried_for_what_remains(program, monkeypatch):
-    """Two findings of a function may have one title: after the fix of the first, the second has this advice still."""
+    """Two findings of a function may have one title: after the fix of the first, the second keeps its advice."""
     size, again = finding("DX102", MARK), replace(finding("DX102"), advice="pad to one size")
     monkeypatch.setattr("dynx.fix._search.run", lambda program, plan, timeout: result_of(plan, again))
     state = Search(program, Limits(), experiments, result_of(Plan(), size, again))

@@ -56,7 +56,7 @@ def test_each_trial_names_the_line_that_it_changes():
 
 
 def test_the_title_says_what_is_left_of_the_largest_costs():
-    assert shown(160)[0] == "2 fixes: recompiles 4 → 3 (1 gave up still); compiling 500 ms → 400 ms"
+    assert shown(160)[0] == "2 fixes: recompiles 4 → 3 (unchanged: 1 gave up); compiling 500 ms → 400 ms"
 
 
 def test_a_fix_that_later_ones_made_unnecessary_shows_its_counts_too():

@@ -103,7 +103,7 @@ def _is_simple(node: cst.BaseExpression) -> bool:
 
 
 def _passed(call: cst.Call, definition: Source, fix: Fix, source: str) -> Passed | None:
-    """Return what a call passes for a source of the function; None if that cannot be told from the text of the call."""
+    """Return what a call passes for a source of the function; None if the text of the call does not say it."""
     function = definition.function_at(fix.location.line) if fix.location is not None else None
     name, rest = _split(source)
     if function is not None and _is_named(function.params.star_kwarg, name) and (item := re.match(r"\['(\w+)'\]", rest)):

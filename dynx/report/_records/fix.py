@@ -18,8 +18,8 @@ def of_fixes(report: FixReport) -> Iterator[Block]:
     columns = ("kept", "finding", "where", "tried", "before → after", "compiling")
     rows = [_row(trial) for trial in report.trials]
     title = f"{words.plural(kept, 'fix', 'fixes')}: {report.before.to(report.after)}"
-    if kept and (staying := report.before.staying(report.after)):
-        title += f" ({staying} still)"
+    if kept and (unchanged := report.before.unchanged(report.after)):
+        title += f" (unchanged: {unchanged})"
     if kept:
         title += f"; compiling {_seconds(report.before, report.after)}"
     notes = ("lines are those of the program with the fixes above them",) if kept else ()
