@@ -11,6 +11,7 @@ DynxError
 │   ├── CheckFailed     a condition of ctx.check or ctx.assume is false
 │   ├── NoSuchLocal     the traced frame has no such local variable (also a KeyError)
 │   └── NotConstant     a value is not a compile-time constant (also a NotImplementedError)
+├── NotIsolated         eager and compiled code used the same objects in a check (also an AssertionError)
 ├── ProbeFailed         a probe cannot be placed at a line or function
 ├── StaleEntry          a cache entry is no longer in torch's cache
 ├── UnsupportedTorch    the installed torch lacks a private name that a feature needs
@@ -33,6 +34,7 @@ __all__ = [
     "DynxWarning",
     "NoSuchLocal",
     "NotConstant",
+    "NotIsolated",
     "ProbeFailed",
     "StaleEntry",
     "UnknownRule",
@@ -86,6 +88,10 @@ class CaptureFailed(CaptureError):
 
 class CompiledDiffers(DynxError, AssertionError):
     """Raised by `CheckReport.assert_ok`: a compiled function does something else than eager code, or nothing was compiled."""
+
+
+class NotIsolated(DynxError, AssertionError):
+    """Raised by `CheckReport.assert_ok`: eager and compiled code used the same objects, so that nothing is proven."""
 
 
 class ComptimeFailed(DynxError):

@@ -23,9 +23,9 @@ EXPORTED = {
     """,
     "dynx.errors": """
         BadCodec BadProfile BadRunFile CaptureError CaptureFailed CheckFailed CompiledDiffers ComptimeFailed DynxError
-        DynxWarning NoSuchLocal NotConstant ProbeFailed StaleEntry UnknownRule UnsupportedTorch UsageError
+        DynxWarning NoSuchLocal NotConstant NotIsolated ProbeFailed StaleEntry UnknownRule UnsupportedTorch UsageError
     """,
-    "dynx.effects": "CheckReport Diff Effect EffectLog EffectReport FrameEffects Modified Mutation check record",
+    "dynx.effects": "CheckReport Diff Effect EffectLog EffectReport FrameEffects Leak Modified Mutation check record",
     "dynx.guards": "compile count_hits evict inspect keyed pin profile recompiles reset would_recompile",
     "dynx.pgo": "AppliedProfile CacheKeys Profile Recorder StableClosureHash cachediff record stable_closure_hash",
     "dynx.records": """
@@ -33,7 +33,7 @@ EXPORTED = {
         CauseChange CheckReport CodeLine Compile CompiledGuards CostNode CudagraphReport CudagraphStats Diff DynamicSize
         DynamicSizes Effect EffectReport Entry Events Finding Fix FixReport FrameCost FrameEffects FrameMatch FrameProfile
         FrameState GaveUp GradError GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts
-        GuardInfo GuardNode GuardSetting KeySettings LineCost Location Logged Mark Modified Mutation NameCollision
+        GuardInfo GuardNode GuardSetting KeySettings Leak LineCost Location Logged Mark Modified Mutation NameCollision
         ParameterError PeakTensor PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize
         Reason Recompile Record Run RunDiff RunTotal SavedGraph SavedPlan SavedReport SavedTensor Seen Shown Skip Skipped
         SourceProfile Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard Trial

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dynx.effects._check.check import check
 from dynx.effects._record import EffectLog, record
-from dynx.records.check import CheckReport, Diff
+from dynx.records.check import CheckReport, Diff, Leak
 from dynx.records.effects import Effect, EffectReport, FrameEffects, Modified, Mutation
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "EffectLog",
     "EffectReport",
     "FrameEffects",
+    "Leak",
     "Modified",
     "Mutation",
     "check",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dynx.records.cache import CacheReport, Entry, GuardInfo, GuardNode, Verdict
 from dynx.records.cache_key import CacheCause, CacheDiff, CacheKey, KeySettings
-from dynx.records.check import CheckReport, Diff
+from dynx.records.check import CheckReport, Diff, Leak
 from dynx.records.compile import Attempt, Backward, Compile, GaveUp, Skipped
 from dynx.records.comptime import Logged, TracedGuard
 from dynx.records.cudagraphs import (
@@ -103,6 +103,7 @@ __all__ = [
     "GuardNode",
     "GuardSetting",
     "KeySettings",
+    "Leak",
     "LineCost",
     "Location",
     "Logged",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,6 +11,11 @@ from dynx.records.location import Location
 from dynx.records.record import Record
 from dynx.records.shown import Shown
 
+# settings of torch that a check changes for the compiled side
+DONATED_BUFFER = "torch._functorch.config.donated_buffer"
+AUTOGRAD_CACHE = "torch._functorch.config.enable_autograd_cache"
+FALLBACK_RANDOM = "torch._inductor.config.fallback_random"
+Outcome = Literal["same", "different", "not isolated", "vacuous"]
 DiffKind = Literal[
     "value",
     "tensor",  # its elements, sizes, dtype or device
@@ -38,6 +43,18 @@ class Diff(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Leak(Record):
+    """An object of the program itself that the calls changed, since code reached it in a way that `check` does not follow."""
+
+    path: str  # "settings.limits", "seen in main"
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.before}, then {self.after}"
+
+
+@dataclass(frozen=True, slots=True)
 class CheckReport(Shown):
     """The result of `dynx.check`."""
 
@@ -53,6 +70,27 @@ class CheckReport(Shown):
     node: str = ""  # the first node of a graph that makes it, with `bisect=True`
     node_location: Location | None = None
     raised: str = ""  # what both sides raised, in the first call that did
+    leaks: tuple[Leak, ...] = ()  # objects of the program itself that the calls changed
+    unread: tuple[str, ...] = ()  # classes of objects in `shared` whose state cannot be compared
+    settings: Mapping[str, bool] = field(default_factory=dict)  # of torch, that were other ones for the compiled side
+    draws: bool = False  # whether the function drew random numbers
+    changed_at: int | None = None  # the first call after `change`
+    is_whole: bool = True  # whether all objects of the program were watched for changes
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the comparison found.
+
+        "not isolated" if the two sides may have changed the same objects: neither that they do the same nor that they differ is
+        proven then. "vacuous" if nothing was compiled.
+        """
+        if self.leaks:
+            return "not isolated"
+        if self.is_vacuous:
+            return "vacuous"
+        if self.unread:
+            return "not isolated"
+        return "different" if self.diffs else "same"
 
     @property
     def is_vacuous(self) -> bool:
@@ -61,31 +99,61 @@ class CheckReport(Shown):
 
     @property
     def ok(self) -> bool:
-        """Whether something was compiled and nothing differs."""
-        return not self.diffs and not self.is_vacuous
+        """Whether something was compiled, nothing differs, and the two sides had no object in common that may change."""
+        return self.outcome == "same"
 
     def assert_ok(self) -> None:
-        """Raise `CompiledDiffers` with all differences, also if nothing was compiled."""
+        """Raise `CompiledDiffers` with all differences, also if nothing was compiled; `NotIsolated` if nothing is proven."""
         if not self.ok:
-            from dynx.errors import CompiledDiffers
+            from dynx.errors import CompiledDiffers, NotIsolated
 
-            raise CompiledDiffers(self.text)
+            raise NotIsolated(self.text) if self.outcome == "not isolated" else CompiledDiffers(self.text)
 
     @property
     def text(self) -> str:
-        """The differences as plain text, one in a line."""
-        if self.ok:
+        """The outcome as plain text, one difference in a line."""
+        return "\n".join([self._headline(), *self._details()])
+
+    def _headline(self) -> str:
+        if self.outcome == "same":
             return f"{self.name}: compiled with {self.backend}, {self.calls} calls do the same as eager code"
-        if self.is_vacuous:
-            reason = f"{self.name}: VACUOUS, nothing was compiled: the calls ran eagerly on both sides"
-            if self.raised:
-                return f"{reason}, and raised {self.raised}\n  pass arguments with which the function returns"
-            return f"{reason}\n  pass arguments with tensors, or look for graph breaks with dynx.watch()"
+        if self.outcome == "vacuous":
+            return f"{self.name}: VACUOUS, nothing was compiled: the calls ran eagerly on both sides"
+        if self.outcome == "not isolated":
+            return f"{self.name}: NOT ISOLATED, eager and compiled code used the same objects: nothing is proven"
         where = f"; it begins in {self.stage}" + (f" at {self.node}" if self.node else "") if self.stage else ""
-        lines = [f"{self.name}: compiled with {self.backend}, it does something else than eager code{where}"]
+        return f"{self.name}: compiled with {self.backend}, it does something else than eager code{where}"
+
+    def _details(self) -> Iterator[str]:
+        if self.outcome == "vacuous":
+            if self.raised:
+                yield f"  both sides raised {self.raised}\n  pass arguments with which the function returns"
+            else:
+                yield "  pass arguments with tensors, or look for graph breaks with dynx.watch()"
+        for leak in self.leaks:
+            yield f"  changed in the program itself: {leak}"
+        if self.unread:
+            yield f"  used by both sides, cannot be compared: {', '.join(self.unread)}"
         for diff in self.diffs:
             at = f", {diff.location}" if diff.location is not None else ""
-            lines.append(f"  {diff.path}: eager {diff.eager}, compiled {diff.compiled} (call {diff.call}{at})")
-        if self.shared:
-            lines.append(f"  both sides used the same objects of {', '.join(self.shared)}, which cannot be copied")
-        return "\n".join(lines)
+            yield f"  {diff.path}: eager {diff.eager}, compiled {diff.compiled} ({self.call_of(diff)}{at})"
+        yield from (f"  {note}" for note in self.notes)
+
+    def call_of(self, diff: Diff) -> str:
+        """Return the number of the call at which something differs, and whether that is after `change`."""
+        is_after = self.changed_at is not None and diff.call >= self.changed_at
+        return f"call {diff.call}, after the change" if is_after else f"call {diff.call}"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What limits the outcome, one sentence each: settings that were aligned, and what to do where nothing is proven."""
+        notes = []
+        if self.draws and self.settings.get(FALLBACK_RANDOM):
+            notes.append(f'random numbers were aligned ({FALLBACK_RANDOM} = True); rng="as is" compares the compiled ones')
+        if not self.is_whole:
+            notes.append("the program has too many objects: not all of them were watched for changes")
+        if self.leaks:
+            notes.append(
+                'pass isolate="fork" (not with CUDA), or the module, class or object that holds them: state={"name": holder}'
+            )
+        return tuple(notes)

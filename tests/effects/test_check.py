@@ -271,6 +271,18 @@ def test_a_lock_is_shared_and_listed():
     assert "lock" in next(iter(dynx.check(locked, x()).shared))
 
 
+def make_global(value):
+    global made_here
+    made_here = value.shape[0]
+    return value * made_here
+
+
+def test_nothing_is_compiled_where_torch_compiles_nothing():
+    """Torch skips functions that make a global: a check that compiles them inside of another one proves nothing of them."""
+    assert dynx.check(make_global, x()).outcome == "vacuous"
+    assert "made_here" not in globals()
+
+
 def test_a_compiled_function_keeps_its_backend():
     used = []
 

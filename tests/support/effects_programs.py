@@ -213,12 +213,6 @@ def count(values):
     return values * counted * len(by_name["a"])
 
 
-def new_global(values):
-    global made_here
-    made_here = values.shape[0]
-    return values * made_here
-
-
 def default(values, kept=[]):  # noqa: B006 - the list is kept between calls
     kept.append(1)
     return values * len(kept)
@@ -322,7 +316,6 @@ simple("in_place", lambda values: values.add_(1).mul_(2), x())
 simple("dataclass", use_batch, Batch(x()))
 simple("namedtuple", lambda pair: Pair(pair.first + 1, pair.second), Pair(x(), 3))
 simple("globals", count, x())
-simple("new_global", new_global, x())
 simple("mutable_default", default, x())
 simple("graph_break", with_break, x())
 simple("exception", raise_later, x())

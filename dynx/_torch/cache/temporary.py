@@ -1,7 +1,9 @@
 """Leave no trace of what is compiled for a moment: cache entries, decisions to skip frames, global names, torch's counters.
 
 Torch: `convert_frame.register_bytecode_hook`, which is called with the code object of each frame that Dynamo compiles and the
-code that it becomes, `utils.CleanupManager`, and `utils.counters`; alike in 2.11, 2.13 and 2.15.
+code that it becomes, `utils.CleanupManager`, which removes most names that Dynamo adds to globals, and `utils.counters`. Names
+such as `__import_torch` remain in globals, and the modules that they stand for in the cache of
+`symbolic_convert._import_module`. Alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
@@ -10,17 +12,23 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType
+from typing import Any
 
 from dynx._torch.cache.entries import entries_of
 from dynx._torch.cache.eviction import reset
-from dynx._torch.capabilities import require
+from dynx._torch.capabilities import hook_point, require
+from dynx._torch.compilation.frame import compile_call
+from dynx._torch.hooks import subscribe
+
+_OF_DYNAMO = ("__import_", "__builtins_dict__", "__compiled_fn_", "__resume_at_")
 
 
 @contextmanager
 def nothing_remains() -> Iterator[None]:
     """Remove at the end the cache entries of code that had none before, and restore torch's counters."""
-    require("bytecode_hook", "counters", "global_names")
+    require("bytecode_hook", "counters", "global_names", "module_cache")
     from torch._dynamo.convert_frame import register_bytecode_hook
+    from torch._dynamo.symbolic_convert import _import_module
     from torch._dynamo.utils import counters
 
     new: dict[CodeType, list[CodeType]] = {}  # the compiled versions of each code object
@@ -34,16 +42,31 @@ def nothing_remains() -> Iterator[None]:
         if code in new:
             new[code].append(compiled)
 
+    def before_compile(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        scope: Any = compile_call(args, kwargs).globals
+        scopes.setdefault(id(scope), (scope, _names_of_dynamo(scope)))
+
+    def on_error(name: str, error: BaseException) -> None:
+        raise error
+
+    scopes: dict[int, tuple[dict[str, Any], set[str]]] = {}
     before = {name: Counter(values) for name, values in counters.items()}
+    _import_module.cache_clear()  # a module that has replaced another one of its name is not in it
+    subscription = subscribe(hook_point("compile"), before_compile, on_error=on_error, this_thread_only=True)
     handle = register_bytecode_hook(on_compile)
     try:
         yield
     finally:
         handle.remove()
+        subscription.remove()
+        _import_module.cache_clear()
         reset(new, "dynx.check")
         for versions in new.values():
             for version in versions:
                 _remove_names_of(version)
+        for scope, names in scopes.values():
+            for name in _names_of_dynamo(scope) - names:
+                scope.pop(name, None)
         counters.clear()
         counters.update(before)
 
@@ -58,3 +81,7 @@ def _remove_names_of(compiled: CodeType) -> None:
     manager = CleanupManager.instance
     if id(compiled) in manager.values:
         manager._remove_id(id(compiled))
+
+
+def _names_of_dynamo(scope: dict[str, Any]) -> set[str]:
+    return {name for name in tuple(scope) if isinstance(name, str) and name.startswith(_OF_DYNAMO)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -44,13 +45,18 @@ def compile_anew(fn: Callable[..., Any], backend: Any, *, fullgraph: bool = Fals
         backend: The name of a backend, a backend, or one that `backend_of` returned.
         fullgraph: As in torch.compile.
     """
+    return compile_in_place(_with_code_of_its_own(fn), backend, fullgraph=fullgraph)
+
+
+def compile_in_place(fn: Callable[..., Any], backend: Any, *, fullgraph: bool = False) -> Callable[..., Any]:
+    """Compile a function as `compile_anew` does, but its own code, whose cache entries the caller has to remove."""
     require("optimize", "optimize_context", "innermost_backend")
     key = SimpleNamespace(value=object(), settings={})
     inner = backend if hasattr(backend, "compiler_name") else torch_backend(backend)
     unequal = keyed_backend(inner, key, lambda: key.value)
     return compiler(
         unequal, fullgraph=fullgraph, dynamic=None, guard_filter_fn=None, recompile_limit=None, prepare=lambda context: None
-    )(_with_code_of_its_own(fn))
+    )(fn)
 
 
 def _with_code_of_its_own(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,6 +67,12 @@ def _with_code_of_its_own(fn: Callable[..., Any]) -> Callable[..., Any]:
     return FunctionType(
         call.__code__.replace(), {"__name__": __name__, "__builtins__": builtins}, "call", None, call.__closure__
     )
+
+
+def config_value(path: str) -> Any:
+    """Return a setting of torch by its full name, such as "torch._inductor.config.fallback_random"."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
 
 
 @contextmanager

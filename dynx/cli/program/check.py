@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _EPILOG = """\
 The input factory is called without arguments and returns a list with the arguments of each call: a tuple of positional
 arguments, or a single one. Without it, `inputs` of the same module is called if there is one.
-Exit code: 0 if both do the same, 1 if something differs or nothing was compiled, 2 for a usage error.
+Exit code: 0 if both do the same, 1 if something differs, if nothing was compiled, and if both used the same objects; 2 for a
+usage error.
 """
 
 
@@ -26,7 +27,8 @@ def add_to(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "check",
         help="call a function eagerly and compiled, and list everything that differs",
-        usage="dynx check [--json] [--inputs FACTORY] [--calls N] [--backend NAME] [--isolate fork] [--bisect] module:function",
+        usage="dynx check [--json] [--inputs FACTORY] [--calls N] [--change FUNCTION] [--backend NAME] [--isolate fork] "
+        '[--rng "as is"] [--bisect] module:function',
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -39,6 +41,15 @@ def add_to(commands: Subparsers) -> None:
         choices=("copy", "fork"),
         default="copy",
         help="run in copies of all objects, or also in forked processes (default: copy)",
+    )
+    parser.add_argument(
+        "--change", metavar="FUNCTION", help="a function of the module to call after the calls, before as many more"
+    )
+    parser.add_argument(
+        "--rng",
+        choices=("aligned", "as is"),
+        default="aligned",
+        help="random numbers that inductor draws: those of eager code, or its own (default: aligned)",
     )
     parser.add_argument("--bisect", action="store_true", help="find the first node of a graph that makes a difference")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -63,6 +74,8 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
                 backend=arguments.backend,
                 isolate=arguments.isolate,
                 bisect=arguments.bisect,
+                rng=arguments.rng,
+                change=_attribute(module, arguments.change) if arguments.change else None,
             )
         except UsageError as error:
             print(f"dynx: {error}", file=sys.stderr)

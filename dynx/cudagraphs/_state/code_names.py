@@ -1,16 +1,17 @@
-"""The signature of a callable, the names that its code reads, and the functions that it wraps."""
+"""The signature of a callable, the names that the methods of a class read, and the functions that a callable wraps."""
 
 from __future__ import annotations
 
-import dis
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from functools import _lru_cache_wrapper, cached_property, lru_cache, partial
-from types import CellType, CodeType, FunctionType, MethodType
-from typing import Any, NamedTuple
+from functools import _lru_cache_wrapper, cached_property, partial
+from types import CellType, FunctionType, MethodType
+from typing import Any
 
 from torch import nn
 
+from dynx._bytecode.cells import is_filled
+from dynx._reading.names import names_in
 from dynx._torch.compilation.unwrap import function_of, unwrap
 
 FUNCTIONS = FunctionType, MethodType, partial, _lru_cache_wrapper
@@ -28,25 +29,6 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
         return inspect.signature(function.forward if isinstance(function, nn.Module) else function)
     except Exception:  # noqa: BLE001  # also of an object that looks up attributes in its own way
         return None
-
-
-class Names(NamedTuple):
-    """The names that code reads, including nested functions, generators and classes."""
-
-    variables: frozenset[str]
-    attributes: frozenset[str]
-
-
-@lru_cache(1024)
-def names_in(code: CodeType) -> Names:
-    instructions = [(instruction.opname, instruction.argval) for instruction in dis.get_instructions(code)]
-    inner = [names_in(const) for const in code.co_consts if isinstance(const, CodeType)]
-    variables = (name for opname, name in instructions if opname in ("LOAD_GLOBAL", "LOAD_NAME"))
-    attributes = (name for opname, name in instructions if opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"))
-    return Names(
-        frozenset(variables).union(*(names.variables for names in inner)),
-        frozenset(attributes).union(*(names.attributes for names in inner)),
-    )
 
 
 def names_of_class(kind: type, methods: Iterable[str] = ("forward", "__call__")) -> frozenset[str]:
@@ -93,12 +75,4 @@ def bound_objects(function: Any) -> tuple[Any, ...]:
 
 def cells_of(function: FunctionType) -> list[CellType]:
     """Return the closure cells of a function that have a value."""
-    return [cell for cell in function.__closure__ or () if not is_empty(cell)]
-
-
-def is_empty(cell: CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:  # the variable has no value yet
-        return True
-    return False
+    return [cell for cell in function.__closure__ or () if is_filled(cell)]

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from dynx.cudagraphs._state.code_names import is_empty, plain_functions
+from dynx._bytecode.cells import is_filled
+from dynx.cudagraphs._state.code_names import plain_functions
 from dynx.cudagraphs._state.search import Search
 
 
@@ -24,7 +25,7 @@ def unset_closure_variables(function: Callable[..., Any]) -> list[str]:
         name
         for inner in plain_functions(function)
         for name, cell in zip(inner.__code__.co_freevars, inner.__closure__ or (), strict=True)
-        if is_empty(cell) and name != inner.__code__.co_name  # the function itself, which may be recursive
+        if not is_filled(cell) and name != inner.__code__.co_name  # the function itself, which may be recursive
     ]
 
 

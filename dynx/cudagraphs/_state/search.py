@@ -20,13 +20,13 @@ from weakref import ref
 import torch
 from torch import nn
 
+from dynx._reading.names import names_in
 from dynx._trace.user_location import owner_of_file
 from dynx.cudagraphs._state.code_names import (
     FUNCTIONS,
     bound_objects,
     cells_of,
     levels,
-    names_in,
     names_of_class,
     plain_functions,
 )

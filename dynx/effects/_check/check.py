@@ -9,17 +9,18 @@ from typing import Any, Literal
 
 import torch
 
-from dynx._torch.compilation.anew import backend_of, is_fullgraph
+from dynx._torch.compilation.anew import backend_of, config_value, is_fullgraph
 from dynx._torch.compilation.unwrap import unwrap
 from dynx._torch.tracing.stack import RawFrame
 from dynx._trace.user_location import first_line, location_of
 from dynx.effects._check.child import refuse_if_impossible
 from dynx.effects._check.compare import Tolerance
+from dynx.effects._check.program import Program
 from dynx.effects._check.stages import first_node, first_stage, name_of
-from dynx.effects._check.trial import Program, Trial, compare
+from dynx.effects._check.trial import Trial, compare
 from dynx.effects._world.world import Call
 from dynx.errors import UsageError
-from dynx.records.check import CheckReport
+from dynx.records.check import AUTOGRAD_CACHE, DONATED_BUFFER, FALLBACK_RANDOM, CheckReport
 from dynx.records.compile import Compile
 from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
@@ -37,6 +38,8 @@ def check(
     rtol: float | None = None,
     atol: float | None = None,
     bisect: bool = False,
+    rng: Literal["aligned", "as is"] = "aligned",
+    change: Callable[[], Any] | None = None,
     **kwargs: Any,
 ) -> CheckReport:
     """Call a function eagerly and compiled, and compare everything that the calls did.
@@ -60,6 +63,10 @@ def check(
         backend: A backend of torch.compile to use instead; "eager" for a function that is not compiled.
         rtol: Relative tolerance for numbers; with `atol` None the defaults of `torch.testing.assert_close` for the dtype.
         atol: Absolute tolerance.
+        rng: `"aligned"`: inductor draws the random numbers that eager code draws, by its setting `fallback_random`, so that
+            dropout can be compared. `"as is"`: it draws its own; what depends on them differs.
+        change: Called without arguments after the calls, on each side, in its copies; then all calls are made again. Compiled
+            code has to notice what it changes: an attribute, a hook, an environment variable.
         bisect: Find the first node of a graph that makes a difference, by compiling some of the nodes: about as many further
             comparisons as the number of nodes has binary digits.
         kwargs: Keyword arguments.
@@ -84,7 +91,13 @@ def check(
         2
     """
     _check_types(fn, inputs, state, backend)
+    if rng not in ("aligned", "as is"):
+        raise UsageError(f"rng={rng!r} is not known\n  pass 'aligned' or 'as is'")
+    if change is not None and not callable(change):
+        raise UsageError(f"change={change!r} is not callable\n  pass a function without arguments")
     all_calls = _calls_of(args, kwargs, inputs, calls)
+    changed_at = len(all_calls) if change is not None else None
+    all_calls = all_calls if change is None else [*all_calls, *all_calls]
     if isolate not in ("copy", "fork"):
         raise UsageError(f"isolate={isolate!r} is not known\n  pass 'copy' or 'fork'")
     if isolate == "fork":
@@ -92,9 +105,19 @@ def check(
         if bisect:
             raise UsageError('bisect=True needs one process\n  pass isolate="copy"')
     original, chosen, fullgraph = _original_and_settings(fn, backend)
-    program = Program(original, all_calls, state or {}, Tolerance(rtol, atol), isolate == "fork", fullgraph)
+    program = Program(
+        original,
+        all_calls,
+        state or {},
+        Tolerance(rtol, atol),
+        isolate == "fork",
+        fullgraph,
+        change,
+        changed_at,
+        rng == "aligned",
+    )
     try:
-        trial = compare(program, chosen)
+        trial = compare(program, chosen, watches=True)
     except RecursionError:
         raise UsageError(
             "the arguments or variables are nested deeper than Python's recursion limit\n  raise it with sys.setrecursionlimit"
@@ -111,9 +134,23 @@ def _report(program: Program, backend: Any, trial: Trial) -> CheckReport:
         tuple(_distinct(record for record in trial.records if isinstance(record, GraphBreak))),
         name_of(backend),
         _location_of(program.fn),
-        trial.shared,
+        trial.shared.counts,
         raised=trial.raised,
+        leaks=trial.leaks,
+        unread=trial.shared.unread,
+        settings=_settings(program),
+        draws=trial.draws,
+        changed_at=program.changed_at,
+        is_whole=trial.is_whole,
     )
+
+
+def _settings(program: Program) -> Mapping[str, bool]:
+    """Return the settings of torch that the compiled side had, where they are not the user's."""
+    wanted = {DONATED_BUFFER: False, AUTOGRAD_CACHE: False}
+    if program.aligns_random_numbers:
+        wanted[FALLBACK_RANDOM] = True
+    return {name: value for name, value in wanted.items() if config_value(name) != value}
 
 
 def _distinct(breaks: Iterable[GraphBreak]) -> Iterable[GraphBreak]:
@@ -123,7 +160,7 @@ def _distinct(breaks: Iterable[GraphBreak]) -> Iterable[GraphBreak]:
 
 def _with_stage(report: CheckReport, program: Program, backend: Any, *, bisect: bool) -> CheckReport:
     """Add the stage at which the differences begin, and the node."""
-    if not report.diffs:
+    if report.outcome != "different":
         return report
     stage = first_stage(program, backend, report.diffs)
     node = first_node(program, stage.backend, report.diffs) if bisect and stage.name != "Dynamo" else None

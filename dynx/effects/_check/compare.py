@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from dynx.effects._check.facts import Fact, shown
 from dynx.effects._check.run import Outcome, Raised
-from dynx.records.check import Diff, DiffKind
+from dynx.records.check import Diff, DiffKind, Leak
 
 _RTOL_OF_FLOATS = 1.3e-6  # that of float32
 
@@ -46,9 +46,19 @@ def differences(eager: Outcome, compiled: Outcome, call: int, tolerance: Toleran
             call,
         )
     for name, state in eager.random.items():
-        if not _is_same_state(state, compiled.random.get(name)):
+        if not is_same_state(state, compiled.random.get(name)):
             yield _plain(f"random numbers of {name}", "", "another state", "random", call)
     yield from _of_gradients(eager.gradients, compiled.gradients, call, tolerance)
+
+
+def differences_of_leaks(eager: Sequence[Leak], compiled: Sequence[Leak], call: int) -> Iterator[Difference]:
+    """Yield the differences of objects that both sides changed in processes of their own, as they were not copied."""
+    one, other = ({leak.path: leak for leak in leaks} for leaks in (eager, compiled))
+    for path in dict.fromkeys([*one, *other]):
+        before = (one.get(path) or other[path]).before
+        after, compiled_after = (leaks[path].after if path in leaks else before for leaks in (one, other))
+        if after != compiled_after:
+            yield _plain(path, after, compiled_after, "value", call)
 
 
 def _of_errors(eager: Raised | None, compiled: Raised | None, call: int) -> Iterator[Difference]:
@@ -168,11 +178,14 @@ def _of_gradients(eager: Any, compiled: Any, call: int, tolerance: Tolerance) ->
             yield Difference(Diff(f"gradient of {path}", shown(one), reason, "gradient", call), one, other)
 
 
-def _is_same_state(eager: Any, compiled: Any) -> bool:
+def is_same_state(eager: Any, compiled: Any) -> bool:
+    """Return whether two states of random number generators are equal."""
+    if isinstance(eager, dict):
+        return eager.keys() == compiled.keys() and all(is_same_state(eager[name], compiled[name]) for name in eager)
     if isinstance(eager, torch.Tensor):
         return torch.equal(eager, compiled)
     if isinstance(eager, (list, tuple)):
-        return len(eager) == len(compiled) and all(map(_is_same_state, eager, compiled))
+        return len(eager) == len(compiled) and all(map(is_same_state, eager, compiled))
     return bool((eager == compiled).all()) if hasattr(eager, "all") else eager == compiled
 
 

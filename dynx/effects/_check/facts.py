@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Mapping
-from types import BuiltinFunctionType, FunctionType, MethodType
+from collections.abc import Iterable, Mapping
+from logging import Logger
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -13,12 +14,19 @@ from torch.nn.parameter import is_lazy
 
 from dynx._bytecode.cells import is_filled
 from dynx._trace.safe_read import text_of
-from dynx.effects._world.layout import CONTAINERS, attributes_of, built_in_base, is_constant, slots_of, view_of
+from dynx.effects._world.layout import (
+    CONTAINERS,
+    NUMBERS_AND_TEXT,
+    OF_COMPILATION,
+    attributes_of,
+    built_in_base,
+    is_constant,
+    slots_of,
+)
+from dynx.effects._world.parts import items_of_wrapper
 
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
-_OF_COMPILATION = re.compile(
-    r"__?dynamo_|_torchdynamo_|_compiled_call_impl$|_is_torch_compile"
-)  # attributes that torch.compile adds
+_OF_HOOKS = re.compile(r"_\w*hooks")  # dicts by a number that counts all hooks of the process
 _LARGEST_NUMBER = 16  # bytes: complex128
 _MAX_SHOWN = 6  # items of a container
 _NUMBERS = (float, complex)
@@ -39,9 +47,15 @@ Facts = dict[str, Fact]
 
 
 class Description:
-    """Facts about all objects that are reachable from roots, and the tensors at which gradients end."""
+    """Facts about all objects that are reachable from roots, and the tensors at which gradients end.
 
-    def __init__(self, roots: Mapping[str, Any]) -> None:
+    Args:
+        roots: The objects by path.
+        functions: Functions whose closures, defaults and attributes are roots of their own.
+    """
+
+    def __init__(self, roots: Mapping[str, Any], functions: Iterable[FunctionType] = ()) -> None:
+        self._functions = {id(function) for function in functions}
         self.facts: Facts = {}
         self.leaves: dict[str, torch.Tensor] = {}
         self.values: dict[str, torch.Tensor] = {}  # tensors that need no gradient, such as buffers
@@ -90,26 +104,32 @@ class Description:
     def _describe_object(self, path: str, value: Any) -> None:
         cls = type(value)
         base = built_in_base(cls)
+        if issubclass(cls, Logger):  # what a program sets of it are roots of their own
+            self.facts[path] = Fact(_name_of(cls), value.name, "value", value.name)
+            return
         if cls is FunctionType:
-            names = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
             self.facts[path] = Fact("function", (value.__qualname__, value.__code__.co_code), "value", value.__qualname__)
+            if id(value) in self._functions:
+                return
+            names = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
             for name, cell in names:
                 if is_filled(cell):
-                    self._describe(f"closure.{name}" if path == "function" else f"{path}.closure.{name}", cell.cell_contents)
+                    self._describe(f"{path}.closure.{name}", cell.cell_contents)
             for index, default in enumerate(value.__defaults__ or ()):
                 self._describe(f"{path}.__defaults__[{index}]", default)
             for name, default in (value.__kwdefaults__ or {}).items():
                 self._describe(f"{path}.__kwdefaults__[{name!r}]", default)
-        elif cls is MethodType:
-            self.facts[path] = Fact("method", value.__func__.__qualname__, "value", value.__func__.__qualname__)
-            self._describe(f"{path}.__self__", value.__self__)
-        elif (view := view_of(value)) is not None:
+        elif (items := items_of_wrapper(value)) is not None:
             self.facts[path] = Fact(_name_of(cls), "", "value", _name_of(cls))
-            self._describe(f"{path}.mapping", view[1])
+            for label, item in items:
+                self._describe(path + label, item)
         elif cls.__module__ == "numpy" and hasattr(value, "dtype"):
             self._describe_array(path, value)
         elif base in CONTAINERS:
             self._describe_container(path, value, base)
+        elif base in NUMBERS_AND_TEXT:
+            plain = NUMBERS_AND_TEXT[base](value)
+            self.facts[path] = Fact(_name_of(cls), plain, "value", text_of(plain))
         else:
             self.facts[path] = Fact(_name_of(cls), "", "value", _name_of(cls))
         self._describe_attributes(path, value)
@@ -164,7 +184,7 @@ class Description:
             self._steps.update((id(step), step) for step in steps if isinstance(step, torch.Tensor))
         is_module = issubclass(type(value), torch.nn.Module)
         names = [
-            name for name in attributes if _OF_COMPILATION.match(name) is None and not (is_module and name in _MODULE_DICTS)
+            name for name in attributes if OF_COMPILATION.match(name) is None and not (is_module and name in _MODULE_DICTS)
         ]
         if issubclass(
             type(value), torch.autocast
@@ -173,7 +193,8 @@ class Description:
         if names:
             self.facts[f"attributes of {path}"] = Fact("", tuple(sorted(names)), "items", ", ".join(sorted(names)))
         for name in names:
-            self._describe(f"{path}.{name}", attributes[name])
+            is_hooks = is_module and _OF_HOOKS.match(name) and type(attributes[name]) in (dict, OrderedDict)
+            self._describe(f"{path}.{name}", list(attributes[name].values()) if is_hooks else attributes[name])
         if is_module:
             for part in _MODULE_DICTS:
                 for name, item in (attributes.get(part) or {}).items():

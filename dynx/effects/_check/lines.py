@@ -15,7 +15,7 @@ from dynx.records.effects import Effect, FrameEffects
 from dynx.records.location import Location
 from dynx.records.record import Record
 
-# how Dynamo names what the compiled function of a check was given, and how differences do
+# how Dynamo names what it compiles through a wrapper, such as a callable object, and how differences do
 _OF_THE_CALL = (
     (re.compile(r"^L\['(args)'\]"), r"\1"),
     (re.compile(r"^L\['(kwargs)'\]\['(\w+)'\]"), r"\1.\2"),
@@ -72,6 +72,11 @@ class _Names:
     def paths_of(self, effect: Effect) -> Iterator[str]:
         """Yield the paths at which a difference of the mutated object may be."""
         source = effect.source
+        match = _LOCAL.match(source)
+        name = match[1] if match is not None else source if effect.kind == "cell" else None
+        if name is not None and name in (*self._free, *self._parameters):
+            yield from self._paths_of_variable(name, source[match.end() :] if match is not None else "")
+            return
         if (cell := _CELL.match(source)) is not None and int(cell[1]) < len(self._free):
             yield f"closure.{self._free[int(cell[1])]}{source[cell.end() :]}"
             return
@@ -81,13 +86,11 @@ class _Names:
                 yield path
                 yield path.removeprefix("globals.")  # attributes of classes and modules
                 return
-        name = match[1] if (match := _LOCAL.match(source)) is not None else source if effect.kind == "cell" else None
-        if name is None:
-            return
-        more = source[match.end() :] if match is not None else ""
+
+    def _paths_of_variable(self, name: str, more: str) -> Iterator[str]:
         if name in self._free:
             yield f"closure.{name}{more}"
-        elif name in self._parameters:
+        else:
             index = self._parameters.index(name)
             places = [*self._positional, *(f"args[{number}]" for number in range(len(self._parameters)))]
             yield f"{places[index]}{more}"

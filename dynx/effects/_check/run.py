@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 
 import torch
 
+from dynx._torch.compilation.in_use import without_modes
 from dynx._torch.tracing.stack import RawFrame
 from dynx._trace.user_location import user_location
 from dynx.effects._check.facts import Description, Facts
 from dynx.effects._world.world import World
+from dynx.errors import UsageError
 from dynx.records.location import Location
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
@@ -64,33 +66,62 @@ class Side:
         world: The copy in which it runs.
         call: Calls the world's function.
         random: The states of the random number generators before the first call.
+        changed_at: The number of the call before which the world's `change` is called; None for none.
     """
 
-    def __init__(self, world: World, call: Callable[..., Any], random: dict[str, Any]) -> None:
-        self.world, self._call, self._random = world, call, random
+    def __init__(self, world: World, call: Callable[..., Any], random: dict[str, Any], changed_at: int | None = None) -> None:
+        self.world, self.random, self._call, self._changed_at = world, random, call, changed_at
         self._context = contextvars.copy_context()
+        world.enter_context(self._context)
 
     def run(self, index: int) -> Outcome:
         """Call the function with the arguments of this index."""
+        if index == self._changed_at:
+            self._change()
         call = self.world.calls[index]
         error: Raised | None = None
         result = None
         output = io.StringIO()
-        modes = _modes()
-        with self.world.entered():
-            set_random_states(self._random)
+        with self.world.entered(), self._settings_restored():
             try:
                 with contextlib.redirect_stdout(output):
                     result = self._context.run(self._call, *call.args, **call.kwargs)
             except (Exception, SystemExit) as raised:  # noqa: BLE001 - an exception is one of the results that are compared
                 error = _raised(raised)
-            finally:
-                modes_after = _modes()
-                _set_modes(modes)
-            self._random = random_states()
-            description = Description({**self.world.roots(call), "result": result, "modes of torch": modes_after})
+            with without_modes():
+                roots = {**self.world.roots(call, self._context), "result": result, "modes of torch": _modes()}
+                description = Description(roots, self.world.functions)
+            self.random = random_states()
             gradients = _gradients(description) if error is None else {}
-        return Outcome(description.facts, error, _ADDRESS.sub("0x…", output.getvalue()), self._random, gradients)
+        return Outcome(description.facts, error, _ADDRESS.sub("0x…", output.getvalue()), self.random, gradients)
+
+    def _change(self) -> None:
+        """Call the function that changes something between calls.
+
+        Raises UsageError if it raises.
+        """
+        with self.world.entered(), self._settings_restored():
+            try:
+                with contextlib.redirect_stdout(io.StringIO()):
+                    self._context.run(self.world.change)
+            except Exception as error:
+                where = _raised(error).location
+                at = f"\n  at {where}" if where is not None else ""
+                raised = f"change raised {type(error).__name__}: {error}{at}"
+                raise UsageError(f"{raised}\n  pass a function that returns") from error
+            self.random = random_states()
+
+    @contextlib.contextmanager
+    def _settings_restored(self) -> Iterator[None]:
+        """Begin with the random numbers that the call before left, and restore torch's modes at the end."""
+        with without_modes():
+            modes = _modes()
+            set_random_states(self.random)
+        try:
+            yield
+        finally:
+            with without_modes():
+                _set_modes(modes)
 
 
 def _gradients(description: Description) -> dict[str, torch.Tensor] | str:

@@ -11,7 +11,8 @@ from torch.fx.passes.split_module import split_module
 
 from dynx._fx.nodes import location_of, placeholders
 from dynx._torch.compilation.backend_key import torch_backend
-from dynx.effects._check.trial import Program, compare
+from dynx.effects._check.program import Program
+from dynx.effects._check.trial import compare
 from dynx.records.check import Diff
 from dynx.records.location import Location
 

@@ -2,55 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
 
 from dynx._torch.cache.temporary import nothing_remains
-from dynx._torch.compilation.anew import (
-    backward_as_often_as_eager_code,
-    compile_anew,
-    random_numbers_of_eager_code,
-    without_limits,
-)
+from dynx._torch.compilation.anew import backward_as_often_as_eager_code, random_numbers_of_eager_code, without_limits
+from dynx._torch.compilation.in_use import without_modes
 from dynx._trace.bus import listen
 from dynx.effects._check.child import ChildDied, in_child, packed, unpacked
-from dynx.effects._check.compare import Difference, Tolerance, differences, error_text
+from dynx.effects._check.compare import Difference, Tolerance, differences, differences_of_leaks, error_text, is_same_state
+from dynx.effects._check.leaks import leaks_in, watch_program
 from dynx.effects._check.lines import with_lines
+from dynx.effects._check.program import Program
 from dynx.effects._check.reference import beyond_rounding
 from dynx.effects._check.run import Outcome, Side, random_restored, random_states
-from dynx.effects._world.code import own_code
-from dynx.effects._world.world import Call, World
+from dynx.effects._world.parts import has_unknown_state
+from dynx.effects._world.watch import Watch
 from dynx.errors import UsageError
-from dynx.records.check import Diff
+from dynx.records.check import Diff, Leak
 from dynx.records.record import Record
 
 # torch's autograd engine, where it was built for CUDA and has run in the parent process
 _NO_GRADIENTS = "autograd's threading in combination with fork-based multiprocessing"
-
-
-class Program(NamedTuple):
-    """A function that is not compiled, the arguments of its calls, further state, and how far numbers may differ."""
-
-    fn: Any
-    calls: Sequence[Call]
-    state: Mapping[str, Any]
-    tolerance: Tolerance
-    forks: bool = False  # whether each side runs in a process of its own
-    fullgraph: bool = False  # whether graph breaks raise
-
-    def eager(self, random: dict[str, Any], *, in_double: bool = False) -> Side:
-        """Return the function in a new world."""
-        world = World(self.fn, self.calls, self.state, in_double=in_double)
-        return Side(world, world.fn, random)
-
-    def compiled(self, backend: Any, random: dict[str, Any], stack: ExitStack) -> Side:
-        """Return the compiled function in a new world, where its functions have code objects of their own."""
-        world = World(self.fn, self.calls, self.state)
-        stack.enter_context(own_code(world.functions))
-        return Side(world, compile_anew(world.fn, backend, fullgraph=self.fullgraph), random)
 
 
 class Trial(NamedTuple):
@@ -58,78 +35,142 @@ class Trial(NamedTuple):
 
     diffs: tuple[Diff, ...]  # of each path the first one
     records: Sequence[Record]  # of the compilations
-    shared: Mapping[str, int]
-    raised: str = ""  # what both sides raised, in the first call that did
+    shared: Shared
+    raised: str  # what both sides raised, in the first call that did
+    draws: bool  # whether eager code drew random numbers
+    leaks: tuple[Leak, ...]
+    is_whole: bool  # whether all objects of the program were watched
 
 
-def compare(program: Program, backend: Any) -> Trial:
-    """Make all calls eagerly and compiled with a backend, and return the differences."""
-    found, records, shared, raised = (_in_children if program.forks else _in_turn)(program, backend)
-    first = {one.diff.path: one.diff for one in reversed(found)}
-    diffs = with_lines(sorted(first.values(), key=lambda diff: diff.call), records, program.fn)
+class Shared(NamedTuple):
+    """The classes of the objects that both sides used, and of those among them whose state cannot be compared."""
+
+    counts: Mapping[str, int]
+    unread: tuple[str, ...]
+
+
+def compare(program: Program, backend: Any, *, watches: bool = False) -> Trial:
+    """Make all calls eagerly and compiled with a backend, and return the differences; with `watches` also the leaks."""
+    compared = (_in_children if program.forks else _in_turn)(program, backend, watches=watches)
+    first = {one.diff.path: one.diff for one in reversed(compared.found)}
+    diffs = with_lines(sorted(first.values(), key=lambda diff: diff.call), compared.records, program.fn)
     is_same = not any(diff.path == "exception" for diff in diffs)
-    return Trial(diffs, records, shared, next(filter(None, raised), "") if is_same else "")
+    raised = next(filter(None, compared.raised), "") if is_same else ""
+    return Trial(diffs, compared.records, compared.shared, raised, compared.draws, compared.leaks, compared.is_whole)
 
 
 class _Compared(NamedTuple):
     found: list[Difference]
     records: Sequence[Record]
-    shared: Mapping[str, int]
-    raised: Sequence[str]  # what eager code raised in each call; empty texts for calls that returned
+    shared: Shared
+    raised: Sequence[str] = ()  # what eager code raised in each call; empty texts for calls that returned
+    draws: bool = False
+    leaks: tuple[Leak, ...] = ()
+    is_whole: bool = True
 
 
-def _in_turn(program: Program, backend: Any) -> _Compared:
+def _in_turn(program: Program, backend: Any, *, watches: bool) -> _Compared:
     """Make each call eagerly, then compiled, in this process."""
     records: list[Record] = []
     found: list[Difference] = []
     raised: list[str] = []
-    with random_restored(), _as_before(records), ExitStack() as stack:
+    with random_restored():
         states = random_states()
-        compiled = program.compiled(backend, states, stack)
-        eager = program.eager(states)
-        for index in range(len(program.calls)):
-            with torch.compiler.set_stance("force_eager"):
-                expected = eager.run(index)
-            found += differences(expected, compiled.run(index), index, program.tolerance)
-            raised.append(error_text(expected.error))
-        return _Compared(_without_rounding(program, found, states), records, eager.world.shared, raised)
+        with without_modes():
+            eager = program.eager(states)
+            watch = _watch(program, backend, eager) if watches else None
+        with _as_before(program, records), ExitStack() as stack:
+            with without_modes():
+                compiled = program.compiled(backend, states, stack)
+            for index in range(len(program.calls)):
+                with torch.compiler.set_stance("force_eager"):
+                    expected = eager.run(index)
+                got = compiled.run(index)
+                with without_modes():
+                    found += differences(expected, got, index, program.tolerance)
+                raised.append(error_text(expected.error))
+            found = _without_rounding(program, found, states)
+    with without_modes():
+        draws = not is_same_state(states, eager.random)
+        leaks = leaks_in(watch) if watch is not None else ()
+    is_whole = watch is None or watch.is_complete
+    return _Compared(found, records, _shared_by(eager), raised, draws, leaks, is_whole)
 
 
-def _in_children(program: Program, backend: Any) -> _Compared:
+def _in_children(program: Program, backend: Any, *, watches: bool) -> _Compared:
     """Make all calls eagerly in one process, all compiled in another; both begin as copies of this one."""
     states = random_states()
     try:
-        expected = in_child(lambda: _eager_outcomes(program, states))
+        expected = in_child(lambda: _eager_outcomes(program, backend, states, watches=watches))
     except ChildDied as died:
         raise UsageError(f"eager code ends the process: {died}\n  check a part of the program that returns or raises") from None
     try:
-        got, records = in_child(lambda: _compiled_outcomes(program, backend, states))
+        got, records = in_child(lambda: _compiled_outcomes(program, backend, states, watches=watches))
     except ChildDied as died:
         end = Difference(Diff("exception", "none", f"the process ends: {died}", "exception"))
-        return _Compared([end], (), {}, ())
+        return _Compared([end], (), expected.shared._replace(counts={}))
     found: list[Difference] = []
     raised: list[str] = []
-    for index, (one, other) in enumerate(zip(expected, got, strict=True)):
+    for index, (one, other) in enumerate(zip(expected.outcomes, got.outcomes, strict=True)):
         outcome = unpacked(one)
         found += differences(outcome, unpacked(other), index, program.tolerance)
         raised.append(error_text(outcome.error))
-    if not found:
-        return _Compared(found, records, {}, raised)
-    kept = in_child(lambda: _positions(found, _without_rounding(program, found, states)))
-    return _Compared([found[position] for position in kept], records, {}, raised)
+    if found:
+        kept = in_child(lambda: _positions(found, _without_rounding(program, found, states)))
+        found = [found[position] for position in kept]
+    last = len(program.calls) - 1
+    found += differences_of_leaks(expected.leaks, got.leaks, last)  # state that the copies did not reach
+    return _Compared(
+        found, records, expected.shared._replace(counts={}), raised, expected.draws, (), expected.is_whole and got.is_whole
+    )
 
 
-def _eager_outcomes(program: Program, states: dict[str, Any]) -> list[bytes]:
+class _InChild(NamedTuple):
+    outcomes: list[bytes]
+    shared: Shared
+    draws: bool
+    leaks: tuple[Leak, ...]
+    is_whole: bool
+
+
+def _eager_outcomes(program: Program, backend: Any, states: dict[str, Any], *, watches: bool) -> _InChild:
     side = program.eager(states)
+    watch = _watch(program, backend, side) if watches else None
     with torch.compiler.set_stance("force_eager"):
-        return [_outcome(side, index) for index in range(len(program.calls))]
+        return _all_outcomes(program, side, states, watch)
 
 
-def _compiled_outcomes(program: Program, backend: Any, states: dict[str, Any]) -> tuple[list[bytes], list[Record]]:
+def _compiled_outcomes(
+    program: Program, backend: Any, states: dict[str, Any], *, watches: bool
+) -> tuple[_InChild, list[Record]]:
     records: list[Record] = []
-    with _as_before(records), ExitStack() as stack:
+    with _as_before(program, records), ExitStack() as stack:
         side = program.compiled(backend, states, stack)
-        return [_outcome(side, index) for index in range(len(program.calls))], records
+        watch = _watch(program, backend, side) if watches else None
+        return _all_outcomes(program, side, states, watch), records
+
+
+def _watch(program: Program, backend: Any, side: Side) -> Watch:
+    return watch_program(program.roots(), backend, side.world.libraries)
+
+
+def _all_outcomes(program: Program, side: Side, states: dict[str, Any], watch: Watch | None) -> _InChild:
+    outcomes = [_outcome(side, index) for index in range(len(program.calls))]
+    leaks = leaks_in(watch) if watch is not None else ()
+    is_whole = watch is None or watch.is_complete
+    return _InChild(outcomes, _shared_by(side), not is_same_state(states, side.random), leaks, is_whole)
+
+
+def _shared_by(side: Side) -> Shared:
+    """Return the classes of the objects that a world shares with the program."""
+    names = [class_name(type(value)) for value in side.world.shared]
+    unread = [class_name(type(value)) for value in side.world.shared if has_unknown_state(value)]
+    return Shared(Counter(names), tuple(dict.fromkeys(unread)))
+
+
+def class_name(cls: type) -> str:
+    """Return the full name of a class."""
+    return f"{cls.__module__}.{cls.__qualname__}".removeprefix("builtins.")
 
 
 def _outcome(side: Side, index: int) -> bytes:
@@ -159,12 +200,12 @@ def _positions(found: list[Difference], kept: list[Difference]) -> list[int]:
 
 
 @contextmanager
-def _as_before(records: list[Record]) -> Iterator[None]:
+def _as_before(program: Program, records: list[Record]) -> Iterator[None]:
     """Record compilations, which allow what eager code does; let nothing of them remain in torch."""
     with (
         without_limits(),
         nothing_remains(),
-        random_numbers_of_eager_code(),
+        random_numbers_of_eager_code() if program.aligns_random_numbers else nullcontext(),
         backward_as_often_as_eager_code(),
         listen(records.append),
     ):

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import enum
 import gc
+import re
+import threading
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from types import (
     BuiltinFunctionType,
     CodeType,
     EllipsisType,
+    GenericAlias,
     GetSetDescriptorType,
     MemberDescriptorType,
     MethodDescriptorType,
     ModuleType,
     NoneType,
     NotImplementedType,
+    UnionType,
     WrapperDescriptorType,
 )
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
-ABSENT = object()  # the value of a variable that is not set
+from dynx._reading.owner import owner_of_class
+
 _IS_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes that a class statement made, and some of C extensions
 
 CONSTANTS: tuple[Any, ...] = (
@@ -42,6 +48,9 @@ CONSTANTS: tuple[Any, ...] = (
     MemberDescriptorType,
     MethodDescriptorType,
     WrapperDescriptorType,
+    GenericAlias,
+    UnionType,
+    object,  # a marker, which is known by its identity
     torch.dtype,
     torch.device,
     torch.layout,
@@ -51,9 +60,36 @@ CONSTANTS: tuple[Any, ...] = (
 CONTAINERS: tuple[Any, ...] = (list, tuple, set, frozenset, dict, OrderedDict, defaultdict, deque)
 
 
+# built-in classes of values that cannot change, whose subclasses may have attributes, and how to read the value
+NUMBERS_AND_TEXT: dict[type, Callable[[Any], Any]] = {
+    int: int.__index__,
+    float: float.__float__,
+    complex: complex.__pos__,
+    str: str.__str__,
+    bytes: bytes.__bytes__,
+}
+# caches of the compiler, devices, processes, operators: there is one of each
+_OF_TORCH = ("torch._dynamo", "torch._inductor", "torch._C", "torch.cuda", "torch.distributed", "torch._ops", "torch._library")
+# attributes that torch.compile adds
+OF_COMPILATION = re.compile(r"__?dynamo_|_torchdynamo_|_compiled_call_impl$|_is_torch_compile")
+
+
 def is_constant(value: Any) -> bool:
     """Return whether a value cannot change, or is never copied: numbers, strings, classes, modules, members of an Enum."""
-    return type(value) in CONSTANTS or issubclass(type(value), (type, ModuleType, enum.Enum)) or is_function_of_c(value)
+    cls = type(value)
+    if cls in CONSTANTS or issubclass(cls, (type, ModuleType, enum.Enum)):
+        return True
+    return is_function_of_c(value) or cls.__module__ in ("typing", "typing_extensions")
+
+
+def is_of_torch(value: Any) -> bool:
+    """Return whether an object belongs to the compiler, a device or a process group, of which there is one."""
+    return type(value).__module__.startswith(_OF_TORCH) and not issubclass(type(value), (torch.nn.Module, torch.Tensor))
+
+
+def is_user_defined(cls: type) -> bool:
+    """Return whether a class statement of the user's made a class."""
+    return bool(cls.__flags__ & _IS_HEAP_TYPE) and owner_of_class(cls) == "user"
 
 
 def is_function_of_c(value: Any) -> bool:
@@ -61,9 +97,27 @@ def is_function_of_c(value: Any) -> bool:
     return type(value) is BuiltinFunctionType and (value.__self__ is None or isinstance(value.__self__, (ModuleType, type)))
 
 
+_bases: WeakKeyDictionary[type, type] = WeakKeyDictionary()
+
+
 def built_in_base(cls: type) -> type:
-    """Return the built-in class whose layout the objects of a class have, such as `list` for a subclass of list."""
-    return next(base for base in cls.__mro__ if is_container(base) or not base.__flags__ & _IS_HEAP_TYPE)
+    """Return the class of C code whose layout the objects of a class have, such as `list` for a subclass of list."""
+    if cls not in _bases:
+        _bases[cls] = next(base for base in cls.__mro__ if is_container(base) or _is_of_c(base))
+    return _bases[cls]
+
+
+def _is_of_c(cls: type) -> bool:
+    """Return whether C code made a class: it is static, or has methods and attributes of C code."""
+    if not cls.__flags__ & _IS_HEAP_TYPE:
+        return True
+    has_slots = "__slots__" in vars(cls)
+    of_c = (MethodDescriptorType, WrapperDescriptorType, *(() if has_slots else (MemberDescriptorType,)))
+    return any(
+        (isinstance(value, of_c) or (type(value) is GetSetDescriptorType and name not in ("__dict__", "__weakref__")))
+        and value.__objclass__ is cls
+        for name, value in tuple(vars(cls).items())
+    )
 
 
 def is_container(cls: type) -> bool:
@@ -97,8 +151,9 @@ def slots_of(value: Any) -> Iterator[tuple[str, MemberDescriptorType, Any]]:
 
 def attributes_of(value: Any) -> dict[str, Any]:
     """Return the `__dict__` of an object, or an empty one."""
+    read = threading.local.__getattribute__ if issubclass(type(value), threading.local) else object.__getattribute__
     try:
-        attributes = object.__getattribute__(value, "__dict__")
+        attributes = read(value, "__dict__")
     except AttributeError:
         return {}
     return attributes if type(attributes) is dict else {}

@@ -1,15 +1,21 @@
-"""`World`: a copy of a function, its arguments and all variables that it names, in which it can be called."""
+"""`World`: a copy of a function, its arguments and all variables that it may read or change, in which it can be called."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import Context
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
+from dynx._reading.owner import owner_of_code
+from dynx._reading.variables import ABSENT, Namespace, Variable, variables_of_class
+from dynx._torch.compilation.unwrap import unwrap
 from dynx.effects._world.copier import Copier
-from dynx.effects._world.layout import ABSENT, attributes_of, is_constant
-from dynx.effects._world.variables import Namespace, Variable, is_of_user, methods_of, variables_of_class, variables_of_function
+from dynx.effects._world.environment import Environment
+from dynx.effects._world.in_use import variables_in_use
+from dynx.effects._world.layout import attributes_of
+from dynx.effects._world.reach import libraries_of, variables_found
 
 
 class Call(NamedTuple):
@@ -20,7 +26,7 @@ class Call(NamedTuple):
 
 
 class World:
-    """A copy of a function, of the arguments of each call, and of the variables that the function names.
+    """A copy of a function, of the arguments of each call, and of the variables that the function leads to.
 
     While the world is entered, variables have the copies as values; the originals are back afterwards.
 
@@ -28,54 +34,76 @@ class World:
         fn: A function, method, module or callable object that is not compiled.
         calls: Arguments of the calls; an object in several of them has one copy.
         state: Further objects that the function changes, by name: modules, classes, or objects with attributes.
+        change: A function without arguments that is called between calls; None for none.
         in_double: Give floating-point tensors double precision.
     """
 
-    def __init__(self, fn: Any, calls: Sequence[Call], state: Mapping[str, Any], *, in_double: bool = False) -> None:
-        copier = Copier(in_double=in_double)
+    def __init__(
+        self,
+        fn: Any,
+        calls: Sequence[Call],
+        state: Mapping[str, Any],
+        change: Callable[[], Any] | None = None,
+        *,
+        in_double: bool = False,
+    ) -> None:
+        copier = self._copier = Copier(in_double=in_double)
         self.fn = copier.copy(fn)
         self.calls = [Call(tuple(map(copier.copy, call.args)), copier.copy(call.kwargs)) for call in calls]
+        self.change = copier.copy(change)
         self._values: dict[Variable, Any] = {}
-        self._names: dict[Namespace, set[str]] = {}
-        known: set[tuple[int, str]] = set()
+        self._by_key: dict[tuple[int, str], Variable] = {}
         self._namespaces: dict[int, Namespace] = {}
-        for variable in _variables(fn, copier, state):
-            if isinstance(variable, Namespace):
-                self._namespaces.setdefault(id(variable.owner), variable)
-            elif variable.key not in known:
-                known.add(variable.key)
-                value = variable.get()
-                self._values[variable] = value if is_constant(value) else copier.copy(value)
-        self.shared: Mapping[str, int] = copier.shared
-        methods = [method for cls in copier.classes for method in methods_of(cls)]
-        every = {*copier.functions, *copier.copied_functions, *methods}
-        self.functions = [function for function in every if is_of_user(function.__code__)]
+        self._names: dict[Namespace, set[str]] = {}
+        self._environment = Environment()
+        root: Any = unwrap(fn).function
+        for variable in (*_variables_of_state(state), *variables_in_use(copier.copy)):
+            self._add(variable)
+        for variable in variables_found(copier, root):
+            self._add(variable)
+        self.shared = tuple(copier.shared.values())
+        self.libraries = libraries_of(copier)  # whose variables are not copied
+        self.functions = [function for function in copier.functions if owner_of_code(function.__code__) == "user"]
+
+    def _add(self, variable: Variable | Namespace) -> None:
+        if isinstance(variable, Namespace):
+            self._namespaces.setdefault(id(variable.owner), variable)
+        elif variable.key not in self._by_key:
+            self._by_key[variable.key] = variable
+            self._values[variable] = self._copier.copy(variable.get())
 
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Give the variables their values in this world; at the end, keep the values and restore the originals."""
         originals = {variable: variable.get() for variable in self._values}
-        try:
-            for variable, value in self._values.items():
-                variable.set(value)
-            self._names = {namespace: namespace.names() for namespace in self._namespaces.values()}
-            yield
-        finally:
-            self._add_new_variables()
-            for variable in self._values:
-                self._values[variable] = variable.get()
-                variable.set(originals.get(variable, ABSENT))
+        with self._environment.entered():
+            try:
+                for variable, value in self._values.items():
+                    variable.set(value)
+                self._names = {namespace: namespace.names() for namespace in self._namespaces.values()}
+                yield
+            finally:
+                self._add_new_variables()
+                for variable in self._values:
+                    self._values[variable] = variable.get()
+                    variable.set(originals.get(variable, ABSENT))
 
     def _add_new_variables(self) -> None:
         """Add the attributes that the code has given to classes, modules and functions."""
-        known = {variable.key for variable in self._values}
         for namespace, names in self._names.items():
             for name in sorted(namespace.names() - names):
                 variable = Variable(f"{namespace.path}.{name}", namespace.owner, name)
-                if variable.key not in known:
+                if variable.key not in self._by_key:
+                    self._by_key[variable.key] = variable
                     self._values[variable] = variable.get()
 
-    def roots(self, call: Call) -> dict[str, Any]:
+    def enter_context(self, context: Context) -> None:
+        """Give the context variables of a context their values in this world."""
+        for variable in self._copier.context_variables:
+            if variable in context:
+                context.run(variable.set, self._copier.copy(context[variable]))
+
+    def roots(self, call: Call, context: Context) -> dict[str, Any]:
         """Return by path what a call may change, while the world is entered."""
         self._add_new_variables()
         roots: dict[str, Any] = {}
@@ -86,35 +114,32 @@ class World:
         roots.update((f"kwargs.{name}", value) for name, value in call.kwargs.items())
         if isinstance(self.fn, FunctionType):
             roots["function"] = self.fn
-        values = {variable.path: variable.get() for variable in self._values}
-        roots.update((path, value) for path, value in values.items() if value is not ABSENT)
-        return roots
+        for variable in self._values:
+            if (value := variable.get()) is not ABSENT:
+                roots[_unused(variable.path, roots)] = value
+        for variable_of_context in self._copier.context_variables:
+            if variable_of_context in context:
+                roots[_unused(f"context.{variable_of_context.name}", roots)] = context[variable_of_context]
+        return {**roots, "os.environ": self._environment.changes()}
 
 
-def _variables(fn: Any, copier: Copier, state: Mapping[str, Any]) -> Iterator[Variable | Namespace]:
-    """Yield the variables that a function names, and those that the functions and classes in their values name."""
+def _unused(path: str, roots: Mapping[str, Any]) -> str:
+    """Return a path that no root has yet: functions and classes of equal names are numbered in the order they were found."""
+    if path not in roots:
+        return path
+    number = 2
+    while f"{path}#{number}" in roots:
+        number += 1
+    return f"{path}#{number}"
+
+
+def _variables_of_state(state: Mapping[str, Any]) -> Iterator[Variable | Namespace]:
     for name, value in state.items():
-        yield from _variables_of_state(name, value)
-    done: set[int] = set()
-    while True:
-        functions = [function for cls in tuple(copier.classes) for function in methods_of(cls)] + copier.functions
-        new = [value for value in functions if id(value) not in done]
-        classes = [cls for cls in tuple(copier.classes) if id(cls) not in done]
-        if not new and not classes:
-            return
-        for cls in classes:
-            done.add(id(cls))
-            yield from variables_of_class(cls)
-        for function in new:
-            done.add(id(function))
-            yield from variables_of_function(function)
-
-
-def _variables_of_state(name: str, value: Any) -> Iterator[Variable | Namespace]:
-    if isinstance(value, type):
-        yield from variables_of_class(value)
-        return
-    attributes = vars(value) if isinstance(value, ModuleType) else value if type(value) is dict else attributes_of(value)
-    for key in tuple(attributes):
-        if not (isinstance(key, str) and key.startswith("__")):
-            yield Variable(f"{name}.{key}", attributes, key)
+        if isinstance(value, type):
+            yield from variables_of_class(value)
+            continue
+        attributes = vars(value) if isinstance(value, ModuleType) else value if type(value) is dict else attributes_of(value)
+        yield Namespace(name, attributes)
+        for key in tuple(attributes):
+            if not (isinstance(key, str) and key.startswith("__")):
+                yield Variable(f"{name}.{key}", attributes, key)

@@ -8,24 +8,27 @@ from dynx.records.check import CheckReport, Diff
 from dynx.report import _words as words
 from dynx.report._records.block import Block
 
+_TITLES = {
+    "same": "{} does the same compiled",
+    "different": "{} does something else compiled",
+    "vacuous": "{}: VACUOUS, nothing was compiled",
+    "not isolated": "{}: NOT ISOLATED, nothing is proven",
+}
+
 
 def of_check(report: CheckReport) -> Iterator[Block]:
-    """Yield whether both sides do the same, the differences, and what stands behind the statement."""
+    """Yield the outcome, what the calls changed in the program itself, and the differences."""
     calls = f"{words.plural(report.calls, 'call')}, {words.plural(report.compiles, 'graph')} compiled with {report.backend}"
-    if report.is_vacuous:
-        notes = (
-            ()
-            if report.raised
-            else ("pass arguments with tensors; functions that raise, or that torch.compile skips, cannot be compared",)
-        )
-        yield Block(f"{report.name}: VACUOUS, nothing was compiled", calls, notes=(*notes, *_notes(report)))
-    elif report.ok:
-        yield Block(f"{report.name} does the same compiled", calls, notes=tuple(_notes(report)))
-    else:
-        yield Block(f"{report.name} does something else compiled", calls, notes=tuple(_notes(report)))
+    yield Block(_TITLES[report.outcome].format(report.name), calls, notes=tuple(_notes(report)))
+    if report.leaks:
+        rows = [(leak.path, leak.before, leak.after) for leak in report.leaks]
+        yield Block(f"{words.plural(len(rows), 'object')} of the program itself changed", "", ("what", "before", "after"), rows)
     if report.diffs:
-        rows = [(diff.path, diff.eager, diff.compiled, _line_of(diff), str(diff.call)) for diff in report.diffs]
-        yield Block(words.plural(len(rows), "difference"), "", ("what", "eager", "compiled", "line", "#call"), rows)
+        diffs = [(diff.path, diff.eager, diff.compiled, _line_of(diff), _call_of(report, diff)) for diff in report.diffs]
+        title = words.plural(len(diffs), "difference")
+        if report.outcome == "not isolated":
+            title += ", which objects that both sides used may have made"
+        yield Block(title, "", ("what", "eager", "compiled", "line", "#call"), diffs)
 
 
 def _line_of(diff: Diff) -> str:
@@ -33,7 +36,13 @@ def _line_of(diff: Diff) -> str:
     return words.line(diff.location) if diff.location is not None else ""
 
 
+def _call_of(report: CheckReport, diff: Diff) -> str:
+    return report.call_of(diff).removeprefix("call ")
+
+
 def _notes(report: CheckReport) -> Iterator[str]:
+    if report.outcome == "vacuous" and not report.raised:
+        yield "pass arguments with tensors; functions that raise, or that torch.compile skips, cannot be compared"
     if report.raised:
         yield f"both sides raise {report.raised}"
     if report.stage:
@@ -44,6 +53,8 @@ def _notes(report: CheckReport) -> Iterator[str]:
         yield f"defined at {words.line(report.location)}"
     for graph_break in report.graph_breaks:
         yield f"graph break at {words.line(graph_break.location)}: {graph_break.reason}"
-    if report.shared:
-        classes = ", ".join(report.shared)
-        yield f"both sides used the same objects of {classes}, which cannot be copied"
+    if report.unread:
+        yield f"both sides used the same objects of {', '.join(report.unread)}, which can neither be copied nor compared"
+    elif report.shared and report.outcome != "same":
+        yield f"both sides used the same objects of {', '.join(report.shared)}, which cannot be copied"
+    yield from report.notes

@@ -1,0 +1,50 @@
+"""Objects that torch calls for every function, and that no name in a program leads to: hooks of all modules, active modes.
+
+Torch: the dicts `_global_…_hooks` of `torch.nn.modules.module`, `overrides._get_current_function_mode_stack`,
+`utils._python_dispatch._get_current_dispatch_mode_stack` and `_disable_current_modes`, `_C.DisableTorchFunction`; alike in
+2.11, 2.13 and 2.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dynx._torch.capabilities import require
+
+
+def hooks_of_all_modules() -> dict[str, Any]:
+    """Return the namespace of torch in which the hooks of all modules are."""
+    from torch.nn.modules import module
+
+    return vars(module)
+
+
+def names_of_hooks() -> list[str]:
+    """Return the names of the dicts with hooks of all modules that have some, and of nothing else in that namespace."""
+    hooks = hooks_of_all_modules()
+    return [name for name in hooks if name.startswith("_global_") and name.endswith("_hooks") and hooks[name]]
+
+
+def active_modes() -> tuple[Any, ...]:
+    """Return the modes of `__torch_function__` and `__torch_dispatch__` that are active on this thread."""
+    require("active_modes", "dispatch_modes")
+    from torch.overrides import _get_current_function_mode_stack
+    from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+    return (*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack())
+
+
+@contextmanager
+def without_modes() -> Iterator[None]:
+    """Let the modes that are active not see the calls of torch that dynx makes."""
+    require("disabled_modes", "disabled_functions")
+    import torch
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    if not active_modes():
+        yield
+        return
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        yield

@@ -1,0 +1,50 @@
+"""The program of a check: a function, its calls, and how they are made and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+from dynx._torch.compilation.anew import compile_in_place
+from dynx.effects._check.compare import Tolerance
+from dynx.effects._check.run import Side
+from dynx.effects._world.code import own_code
+from dynx.effects._world.world import Call, World
+
+
+class Program(NamedTuple):
+    """A function that is not compiled, the arguments of its calls, further state, and how far numbers may differ."""
+
+    fn: Any
+    calls: Sequence[Call]
+    state: Mapping[str, Any]
+    tolerance: Tolerance
+    forks: bool = False  # whether each side runs in a process of its own
+    fullgraph: bool = False  # whether graph breaks raise
+    change: Callable[[], Any] | None = None  # called before the call with the number `changed_at`
+    changed_at: int | None = None
+    aligns_random_numbers: bool = True
+
+    def eager(self, random: dict[str, Any], *, in_double: bool = False) -> Side:
+        """Return the function in a new world."""
+        world = self._world(in_double=in_double)
+        return Side(world, world.fn, random, self.changed_at)
+
+    def compiled(self, backend: Any, random: dict[str, Any], stack: ExitStack) -> Side:
+        """Return the compiled function in a new world, where its functions have code objects of their own."""
+        world = self._world()
+        stack.enter_context(own_code(world.functions))
+        return Side(world, compile_in_place(world.fn, backend, fullgraph=self.fullgraph), random, self.changed_at)
+
+    def roots(self) -> Iterator[tuple[str, Any]]:
+        """Yield the objects of the program itself with which the calls are made, by path."""
+        yield getattr(self.fn, "__qualname__", "self").rpartition("<locals>.")[2], self.fn
+        for call in self.calls:
+            yield from ((f"args[{index}]", value) for index, value in enumerate(call.args))
+            yield from ((f"kwargs.{name}", value) for name, value in call.kwargs.items())
+        yield from self.state.items()
+        yield "change", self.change
+
+    def _world(self, *, in_double: bool = False) -> World:
+        return World(self.fn, self.calls, self.state, self.change, in_double=in_double)

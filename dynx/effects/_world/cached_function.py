@@ -1,0 +1,85 @@
+"""Copy functions with `functools.lru_cache`, with what is in their caches."""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any, NamedTuple
+
+from dynx._reading.owner import owner_of_code
+
+CACHED = functools._lru_cache_wrapper
+
+
+class _Entry(NamedTuple):
+    """A call whose result is in the cache."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+
+
+def copy_cached_function(value: Any, copy: Callable[[Any], Any]) -> Any:
+    """Return a cached function with the same parameters and a cache of its own; one of a library is its own copy.
+
+    Torch traces `__wrapped__` and ignores the cache, so that is the original function here too.
+    """
+    function = value.__wrapped__
+    inner = copy(function)
+    if type(function) is FunctionType and owner_of_code(function.__code__) != "user":
+        return value
+    parameters = value.cache_parameters()
+    called = _Called(inner)
+    new = functools.lru_cache(**parameters)(called)
+    for entry in _entries_of(value, is_typed=parameters["typed"]):
+        called.results.append(copy(entry.result))
+        new(*map(copy, entry.args), **{name: copy(item) for name, item in entry.kwargs.items()})
+    attributes = {name: copy(item) for name, item in vars(value).items() if name != "__wrapped__"}
+    vars(new).update(attributes, __wrapped__=inner)
+    return new
+
+
+class _Called:
+    """Calls a function; first returns results that are known."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.results: list[Any] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.results.pop() if self.results else self._function(*args, **kwargs)
+
+
+def _entries_of(value: Any, *, is_typed: bool) -> Iterator[_Entry]:
+    """Yield what is in the cache, the entry used last at the end.
+
+    The cache is a dict from keys to results; with a limit to its size, from keys to links. Key, result and class of each link
+    follow each other among the objects that the function refers to (Modules/_functoolsmodule.c, `lru_cache_tp_traverse`).
+    """
+    referents = gc.get_referents(value)
+    marks = {id(referent) for referent in referents if type(referent) is object}
+    cache = next((each for each in referents if type(each) is dict and each is not vars(value)), {})
+    if value.cache_parameters()["maxsize"] is None:
+        pairs = list(cache.items())
+    else:
+        keys, link = {id(key) for key in cache}, type(next(iter(cache.values()), None))
+        triples = zip(referents, referents[1:], referents[2:], strict=False)
+        pairs = [(key, result) for key, result, cls in triples if cls is link and id(key) in keys]
+    for key, result in pairs[: len(cache)]:
+        yield _entry(key, result, marks, is_typed=is_typed)
+
+
+def _entry(key: Any, result: Any, marks: set[int], *, is_typed: bool) -> _Entry:
+    if type(key) in (int, str):
+        return _Entry((key,), {}, result)
+    items = list(
+        key
+    )  # the positional arguments, a mark, the keyword arguments with their names, and the classes of all of them
+    mark = next((index for index, item in enumerate(items) if id(item) in marks), None)
+    if mark is None:
+        return _Entry(tuple(items[: len(items) // 2] if is_typed else items), {}, result)
+    named = items[mark + 1 :]
+    count = (len(named) - mark) // 3 if is_typed else len(named) // 2
+    return _Entry(tuple(items[:mark]), {named[2 * index]: named[2 * index + 1] for index in range(count)}, result)

@@ -1,0 +1,98 @@
+"""Find all variables that a function may read or change: by the names in its code, and in the code and classes they lead to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from logging import Logger
+from types import FunctionType, ModuleType
+from typing import Any
+
+from dynx._reading.names import modules_named_in, names_in
+from dynx._reading.owner import owner_of_code, owner_of_module
+from dynx._reading.variables import (
+    Namespace,
+    Variable,
+    cells_of_function,
+    globals_of_function,
+    variables_of_class,
+    variables_of_module,
+)
+from dynx.effects._world.copier import Copier
+from dynx.effects._world.layout import is_constant, is_of_torch
+
+
+def variables_found(copier: Copier, root: FunctionType | None) -> Iterator[Variable | Namespace]:
+    """Yield the variables that the functions, classes and modules which a copier has found lead to.
+
+    The caller copies the value of each variable, by which the copier finds more functions, classes and modules.
+
+    Args:
+        copier: Has copied the function and its arguments.
+        root: The function whose closure is named "closure" and whose globals are named "globals".
+    """
+    names: set[str] = set()  # of attributes, in the code of all functions
+    done: set[int] = set()
+    looked_up: dict[int, set[str]] = {}  # by module
+    home = root.__globals__ if root is not None else None
+    while True:
+        functions = [function for function in copier.functions if id(function) not in done]
+        classes = [cls for cls in tuple(copier.classes) if id(cls) not in done]
+        modules = [module for module in copier.modules.values() if not names <= looked_up.get(id(module), set())]
+        loggers = [logger for logger in copier.loggers if id(logger) not in done]
+        if not functions and not classes and not modules and not loggers:
+            return
+        for logger in loggers:
+            done.add(id(logger))
+            yield from _variables_of_logger(logger)
+            copier.copy(logger.parent)
+        for function in functions:
+            done.add(id(function))
+            is_user = owner_of_code(function.__code__) == "user"
+            cells = cells_of_function(function, "" if function is root else _path_of(function))
+            yield from cells if is_user else filter(_may_lead_on, cells)
+            if is_user:
+                found = names_in(function.__code__)
+                names |= found.attributes | found.set_attributes | found.texts
+                for module in modules_named_in(function):
+                    copier.copy(module)
+                yield from globals_of_function(function, "globals" if function.__globals__ is home else _module_of(function))
+        for cls in classes:
+            done.add(id(cls))
+            yield from variables_of_class(cls)
+        for module in modules:
+            new = names - looked_up.setdefault(id(module), set())
+            looked_up[id(module)] |= new
+            if owner_of_module(module) == "user":
+                yield from variables_of_module(module, new)
+
+
+def _variables_of_logger(logger: Logger) -> Iterator[Variable]:
+    """Yield what a program sets of a logger; there is one of each name."""
+    for name in ("level", "handlers", "filters", "disabled", "propagate"):
+        yield Variable(f"logging.{logger.name}.{name}", vars(logger), name)
+
+
+def libraries_of(copier: Copier) -> list[ModuleType]:
+    """Return the modules of libraries that the user's code names, and those of the functions and classes that were found."""
+    names = {str(function.__globals__.get("__name__")) for function in copier.functions}
+    names |= {str(cls.__module__) for cls in copier.classes}
+    modules = [*copier.modules.values(), *(sys.modules.get(name) for name in sorted(names))]
+    found = {id(module): module for module in modules if isinstance(module, ModuleType)}
+    return [module for module in found.values() if owner_of_module(module) == "library"]
+
+
+def _may_lead_on(variable: Variable | Namespace) -> bool:
+    """Return whether a variable of a library's function holds something of the user's, or an object that may change."""
+    if isinstance(variable, Namespace):
+        return False
+    value: Any = variable.get()
+    return type(value) is FunctionType or isinstance(value, type) or not (is_constant(value) or is_of_torch(value))
+
+
+def _path_of(function: FunctionType) -> str:
+    return function.__qualname__.replace("<locals>.", "")
+
+
+def _module_of(function: FunctionType) -> str:
+    return str(function.__globals__.get("__name__") or function.__module__ or "globals")

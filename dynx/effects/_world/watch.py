@@ -1,0 +1,116 @@
+"""`Watch`: notice what changes in the objects of a program, in whatever way code reaches them.
+
+Each object has a token: what it consists of, with the other objects in it by their identity. An object whose token differs
+later has changed. No code of the user runs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable
+from types import FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+from dynx._reading.names import names_in
+from dynx._trace.safe_read import text_of
+from dynx.effects._world.layout import is_constant
+from dynx.effects._world.parts import Parts, parts_of
+
+_MAX_OBJECTS = 300_000  # about 5 s
+_MAX_SHOWN = 6  # parts of an object
+
+
+class Changed(NamedTuple):
+    """An object that is not as it was: its path, and what was in it and is in it now."""
+
+    path: str
+    before: str
+    after: str
+
+
+class _Watched(NamedTuple):
+    path: str
+    value: Any  # kept alive, so that no other object gets its identity
+    token: tuple[Hashable, ...]
+
+
+class Watch:
+    """Remembers what objects consist of, and all objects that they lead to.
+
+    Args:
+        roots: Paths and objects; the first one that leads to an object names it.
+        ignored: Objects that may change, with all that they lead to.
+
+    Attributes:
+        is_complete: Whether all objects are watched, and not only the first 300,000.
+    """
+
+    def __init__(self, roots: Iterable[tuple[str, Any]], ignored: Iterable[Any] = ()) -> None:
+        self._watched: list[_Watched] = []
+        seen = _ids_of(ignored)
+        for root in roots:
+            queue = deque([root])
+            while queue and len(self._watched) < _MAX_OBJECTS:
+                path, value = queue.popleft()
+                if id(value) in seen or (parts := parts_of(value)) is None:
+                    continue
+                seen.add(id(value))
+                path = str(vars(value).get("__name__", path)) if isinstance(value, ModuleType) else path
+                self._watched.append(_Watched(path, value, _token(parts)))
+                queue.extend((path + label, item) for label, item in parts.items)
+        self.is_complete = len(self._watched) < _MAX_OBJECTS
+
+    def changed(self) -> list[Changed]:
+        """Return the objects that have changed since the watch began."""
+        return [
+            Changed(one.path, *_difference(one.token, now))
+            for one in self._watched
+            if (parts := parts_of(one.value)) is not None and (now := _token(parts)) != one.token
+        ]
+
+
+def _ids_of(objects: Iterable[Any]) -> set[int]:
+    """Return the ids of objects and of all that they lead to, besides classes and modules, and globals named by functions."""
+    seen: set[int] = set()
+    pending = list(objects)
+    while pending and len(seen) < _MAX_OBJECTS:
+        value = pending.pop()
+        if id(value) in seen or isinstance(value, (type, ModuleType)) or (parts := parts_of(value)) is None:
+            continue
+        seen.add(id(value))
+        pending += (item for _, item in parts.items)
+        if type(value) is FunctionType:
+            scope = value.__globals__
+            pending += (scope[name] for name in names_in(value.__code__).variables if name in scope)
+    return seen
+
+
+def _token(parts: Parts) -> tuple[Hashable, ...]:
+    """Return what an object consists of: its own state, and for each part the label, and the value or the identity."""
+    return (parts.own, *((label, *_token_of(item)) for label, item in parts.items))
+
+
+def _token_of(item: Any) -> tuple[Hashable, Hashable]:
+    if not is_constant(item):
+        return type(item).__name__, id(item)
+    try:
+        hash(item)
+    except TypeError:  # such as a slice with a list
+        return type(item).__name__, id(item)
+    return type(item).__name__, item if item == item else "nan"
+
+
+def _difference(before: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[str, str]:
+    """Return the parts that only one of two tokens has, as text."""
+    if before[1:] == after[1:]:
+        return str(before[0]), str(after[0])
+    texts = []
+    for token, other in ((before, after), (after, before)):
+        only = [part for part in token[1:] if part not in other[1:]] or list(token[1:])
+        shown = [f"{label} = {_text(kind, value)}" for label, kind, value in only[:_MAX_SHOWN]]
+        texts.append(", ".join(shown) + (", …" if len(only) > _MAX_SHOWN else "") or "nothing")
+    return texts[0], texts[1]
+
+
+def _text(kind: str, value: Any) -> str:
+    return text_of(value) if not isinstance(value, int) or kind in ("int", "bool") else f"a {kind}"

@@ -1,0 +1,1 @@
+"""A package whose inner module holds state: `import support.state_package.part` leads to it through attributes of modules."""
