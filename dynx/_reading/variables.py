@@ -38,6 +38,7 @@ _OF_COMPILATION = (
     "_abc_",
 )
 _NEW_NAMES_OF_OTHERS = ("__", *_OF_COMPILATION)  # such as `___module_collections_1`, which compiled code reads
+_METHODS = (FunctionType, staticmethod, classmethod, property)
 _OF_FUNCTIONS = ("__defaults__", "__kwdefaults__")
 
 
@@ -134,7 +135,7 @@ def variables_of_module(module: ModuleType, names: Collection[str]) -> Iterator[
 
 
 def variables_of_class(cls: type) -> Iterator[Variable | Namespace]:
-    """Yield the attributes of a class, its bases and its metaclass, methods too, unless they are part of Python or torch."""
+    """Yield the attributes and methods of a class, its bases and its metaclass: all of the user's, methods of libraries."""
     for owner in dict.fromkeys([*cls.__mro__, *type(cls).mro(type(cls))]):
         kind = owner_of_class(owner)
         if kind not in ("user", "library"):
@@ -142,8 +143,9 @@ def variables_of_class(cls: type) -> Iterator[Variable | Namespace]:
         path = owner.__qualname__.rpartition("<locals>.")[2]
         if kind == "user":
             yield Namespace(path, owner)
-        for name in tuple(vars(owner)):
-            if is_name_of_user(name):
+        for name, value in tuple(vars(owner).items()):
+            # data of a library's class stays: functions of the library, which are not followed, may know it by its identity
+            if is_name_of_user(name) and (kind == "user" or isinstance(value, _METHODS)):
                 yield Variable(f"{path}.{name}", owner, name)
     if issubclass(cls, enum.Enum) and owner_of_class(cls) == "user":
         for member in dict(cls.__members__).values():

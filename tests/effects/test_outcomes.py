@@ -337,3 +337,20 @@ def test_state_of_a_namespace_package_is_followed(tmp_path, monkeypatch):
 
     assert dynx.check(fn, x()).ok
     assert package.inner.seen == []
+
+
+def test_a_container_or_an_object_as_state_is_left(held):
+    """The advice of a report that is not isolated: any of them, whatever leads to the list."""
+    assert dynx.check(computed, x(), state={"held": held}).ok
+    assert held == []
+    with pytest.raises(UsageError, match=r"state\['three'\] is 3, which holds nothing that can be copied"):
+        dynx.check(computed, x(), state={"three": 3})
+
+
+def test_hooks_of_tensors_run_in_both_copies():
+    seen = []
+    weight = torch.ones(3, requires_grad=True)
+    weight.register_hook(lambda grad: seen.append(1) or grad * 2)
+    report = dynx.check(lambda value: (value * weight).sum(), x())
+    assert report.ok, report.text
+    assert seen == []

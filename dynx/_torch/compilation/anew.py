@@ -45,17 +45,27 @@ def compile_anew(fn: Callable[..., Any], backend: Any, *, fullgraph: bool = Fals
         backend: The name of a backend, a backend, or one that `backend_of` returned.
         fullgraph: As in torch.compile.
     """
-    return compile_in_place(_with_code_of_its_own(fn), backend, fullgraph=fullgraph)
+    return _compiled(_with_code_of_its_own(fn), backend, fullgraph=fullgraph, in_place=False)
 
 
 def compile_in_place(fn: Callable[..., Any], backend: Any, *, fullgraph: bool = False) -> Callable[..., Any]:
     """Compile a function as `compile_anew` does, but its own code, whose cache entries the caller has to remove."""
+    return _compiled(fn, backend, fullgraph=fullgraph, in_place=True)
+
+
+def _compiled(fn: Callable[..., Any], backend: Any, *, fullgraph: bool, in_place: bool) -> Callable[..., Any]:
     require("optimize", "optimize_context", "innermost_backend")
     key = SimpleNamespace(value=object(), settings={})
     inner = backend if hasattr(backend, "compiler_name") else torch_backend(backend)
     unequal = keyed_backend(inner, key, lambda: key.value)
     return compiler(
-        unequal, fullgraph=fullgraph, dynamic=None, guard_filter_fn=None, recompile_limit=None, prepare=lambda context: None
+        unequal,
+        fullgraph=fullgraph,
+        dynamic=None,
+        guard_filter_fn=None,
+        recompile_limit=None,
+        prepare=lambda context: None,
+        in_place=in_place,
     )(fn)
 
 

@@ -33,11 +33,13 @@ def compiler(
     guard_filter_fn: Callable[..., Any] | None,
     recompile_limit: int | None,
     prepare: Callable[[Any], None],
+    in_place: bool = False,
     **options: Any,
 ) -> Callable[[Any], Any]:
     """Return a function that compiles its argument with a keyed backend, with cache entries apart from other backends'.
 
-    `prepare` is called with torch's `_TorchDynamoContext` before the context compiles anything.
+    `prepare` is called with torch's `_TorchDynamoContext` before the context compiles anything. With `in_place` the code object of
+    a function is compiled itself, also by torch without regions: the caller has made it apart from others.
     """
     import torch
 
@@ -53,7 +55,7 @@ def compiler(
         limit = torch._dynamo.config._make_closure_patcher(recompile_limit=recompile_limit)
         context.enter_exit_hooks.append(limit)
         context.callback.dynx_recompile_limit = recompile_limit  # read by lookup.py
-    return lambda fn: context(_own_code(backend, fn))
+    return lambda fn: context(fn if in_place and isinstance(fn, (FunctionType, MethodType)) else _own_code(backend, fn))
 
 
 def _in_region(context: Any, backend: Any, fn: Any) -> Any:

@@ -18,7 +18,7 @@ from dynx.effects._check.compare import Tolerance
 from dynx.effects._check.program import Program
 from dynx.effects._check.stages import first_node, first_stage, name_of
 from dynx.effects._check.trial import Trial, compare
-from dynx.effects._world.world import Call
+from dynx.effects._world.world import Call, has_variables
 from dynx.errors import UsageError
 from dynx.records.check import AUTOGRAD_CACHE, DONATED_BUFFER, FALLBACK_RANDOM, CheckReport
 from dynx.records.compile import Compile
@@ -59,7 +59,7 @@ def check(
             used by both sides and listed in `shared`. `"fork"`: each side also runs in a forked process of its own, with one
             thread, so that nothing is shared and code that ends the process is a difference; not where CUDA is available.
         state: Further objects that the function changes, by name, that neither its code nor its arguments lead to: modules,
-            classes, dicts, or objects with attributes.
+            classes, lists, dicts, sets, or objects with attributes.
         backend: A backend of torch.compile to use instead; "eager" for a function that is not compiled.
         rtol: Relative tolerance for numbers; with `atol` None the defaults of `torch.testing.assert_close` for the dtype.
         atol: Absolute tolerance.
@@ -179,6 +179,12 @@ def _check_types(fn: Any, inputs: Any, state: Any, backend: Any) -> None:
         raise UsageError("inputs is no list\n  pass a list with the arguments of each call: inputs=[(x, y), (x2, y2)]")
     if state is not None and not isinstance(state, Mapping):
         raise UsageError('state is no dict\n  pass the objects by name: state={"registry": registry}')
+    for name, value in (state or {}).items():
+        if not has_variables(value):
+            raise UsageError(
+                f"state[{name!r}] is {value!r}, which holds nothing that can be copied\n"
+                "  pass the module, class, container or object that holds it"
+            )
     known = torch.compiler.list_backends(exclude_tags=())
     if isinstance(backend, str) and backend not in known:
         raise UsageError(f"there is no backend {backend!r}\n  valid choices: {', '.join(known)}")

@@ -98,6 +98,8 @@ class Copier:
         copy = self._remember(value, self._tensors.copy(value, self.copy))
         if value.is_leaf and value.grad is not None:
             copy.grad = self.copy(value.grad)
+        for hook in tuple((value._backward_hooks or {}).values()) if copy.requires_grad else ():
+            copy.register_hook(self.copy(hook))
         self._copy_attributes(value, copy)
         return copy
 

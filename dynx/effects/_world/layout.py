@@ -69,7 +69,10 @@ NUMBERS_AND_TEXT: dict[type, Callable[[Any], Any]] = {
     bytes: bytes.__bytes__,
 }
 # caches of the compiler, devices, processes, operators: there is one of each
-_OF_TORCH = ("torch._dynamo", "torch._inductor", "torch._C", "torch.cuda", "torch.distributed", "torch._ops", "torch._library")
+_OF_TORCH = (
+    *("torch._dynamo", "torch._inductor", "torch._C", "torch.cuda", "torch.distributed", "torch._ops", "torch._library"),
+    "pybind11_builtins",
+)
 # attributes that torch.compile adds
 OF_COMPILATION = re.compile(r"__?dynamo_|_torchdynamo_|_compiled_call_impl$|_is_torch_compile")
 

@@ -72,9 +72,10 @@ def parts_of(value: Any) -> Parts | None:
         return _of_array(value)
     base = built_in_base(cls)
     if base in CONTAINERS:
-        return Parts([*_items_of(value, base), *_attributes(value)])
+        of_class = [] if cls is base else [(".__class__", cls)]
+        return Parts([*_items_of(value, base), *_attributes(value), *of_class])
     own = NUMBERS_AND_TEXT[base](value) if base in NUMBERS_AND_TEXT else None
-    return Parts([*_attributes(value)], own)
+    return Parts([*_attributes(value), (".__class__", cls)], own)
 
 
 def items_of_wrapper(value: Any) -> list[Item] | None:

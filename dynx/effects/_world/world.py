@@ -9,12 +9,13 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from dynx._reading.owner import owner_of_code
-from dynx._reading.variables import ABSENT, Namespace, Variable, variables_of_class
+from dynx._reading.variables import ABSENT, Namespace, Variable, is_name_of_user, variables_of_class
 from dynx._torch.compilation.unwrap import unwrap
+from dynx.effects._world.contents import Contents
 from dynx.effects._world.copier import Copier
 from dynx.effects._world.environment import Environment
 from dynx.effects._world.in_use import variables_in_use
-from dynx.effects._world.layout import attributes_of
+from dynx.effects._world.layout import CONTAINERS, attributes_of, built_in_base
 from dynx.effects._world.reach import libraries_of, variables_found
 
 
@@ -33,7 +34,7 @@ class World:
     Args:
         fn: A function, method, module or callable object that is not compiled.
         calls: Arguments of the calls; an object in several of them has one copy.
-        state: Further objects that the function changes, by name: modules, classes, or objects with attributes.
+        state: Further objects that the function changes, by name: modules, classes, containers, or objects with attributes.
         change: A function without arguments that is called between calls; None for none.
         in_double: Give floating-point tensors double precision.
     """
@@ -51,8 +52,8 @@ class World:
         self.fn = copier.copy(fn)
         self.calls = [Call(tuple(map(copier.copy, call.args)), copier.copy(call.kwargs)) for call in calls]
         self.change = copier.copy(change)
-        self._values: dict[Variable, Any] = {}
-        self._by_key: dict[tuple[int, str], Variable] = {}
+        self._values: dict[Variable | Contents, Any] = {}
+        self._by_key: dict[tuple[int, str], Variable | Contents] = {}
         self._namespaces: dict[int, Namespace] = {}
         self._names: dict[Namespace, set[str]] = {}
         self._environment = Environment()
@@ -65,7 +66,7 @@ class World:
         self.libraries = libraries_of(copier)  # whose variables are not copied
         self.functions = [function for function in copier.functions if owner_of_code(function.__code__) == "user"]
 
-    def _add(self, variable: Variable | Namespace) -> None:
+    def _add(self, variable: Variable | Namespace | Contents) -> None:
         if isinstance(variable, Namespace):
             self._namespaces.setdefault(id(variable.owner), variable)
         elif variable.key not in self._by_key:
@@ -133,13 +134,23 @@ def _unused(path: str, roots: Mapping[str, Any]) -> str:
     return f"{path}#{number}"
 
 
-def _variables_of_state(state: Mapping[str, Any]) -> Iterator[Variable | Namespace]:
+def has_variables(value: Any) -> bool:
+    """Return whether an object can be passed as state: a class, a module, a container, or an object with a `__dict__`."""
+    base = built_in_base(type(value))
+    has_attributes = isinstance(value, (type, ModuleType)) or "__dict__" in dir(type(value))
+    return has_attributes or (base in CONTAINERS and base not in (tuple, frozenset))
+
+
+def _variables_of_state(state: Mapping[str, Any]) -> Iterator[Variable | Namespace | Contents]:
     for name, value in state.items():
+        base = built_in_base(type(value))
         if isinstance(value, type):
             yield from variables_of_class(value)
             continue
-        attributes = vars(value) if isinstance(value, ModuleType) else value if type(value) is dict else attributes_of(value)
+        if base in CONTAINERS and base not in (tuple, frozenset):
+            yield Contents(name, value)
+        attributes = vars(value) if isinstance(value, ModuleType) else attributes_of(value)
         yield Namespace(name, attributes)
         for key in tuple(attributes):
-            if not (isinstance(key, str) and key.startswith("__")):
+            if is_name_of_user(key):
                 yield Variable(f"{name}.{key}", attributes, key)

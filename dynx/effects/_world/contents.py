@@ -1,0 +1,38 @@
+"""What a container of the program holds, as a variable: for one that no name leads to, and that is not copied."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from typing import Any
+
+from dynx.effects._world.layout import built_in_base
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """The items of a list, set, deque or dict, which a world replaces for a while."""
+
+    path: str
+    owner: Any
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return id(self.owner), ""
+
+    def get(self) -> Any:
+        """Return the items in a container of their own."""
+        base: Any = built_in_base(type(self.owner))
+        if issubclass(base, dict):
+            return OrderedDict(base.items(self.owner))
+        items = list(base.__iter__(self.owner))
+        return set(items) if base is set else items
+
+    def set(self, value: Any) -> None:
+        """Let the container have these items."""
+        base: Any = built_in_base(type(self.owner))
+        base.clear(self.owner)
+        if base is list or base is deque:
+            base.extend(self.owner, value)
+        else:
+            base.update(self.owner, value)
