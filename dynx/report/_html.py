@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from itertools import count, groupby
 from typing import NamedTuple
 
-from jinja2 import Environment, Template
 from markupsafe import Markup
 
 from dynx.records import Run
@@ -75,7 +73,9 @@ def fragment(run: Run) -> str:
     anchor = f"dynx-pm-{next(_pages)}-"
     states = findings.states(run)
     shown, hidden = findings.split(run, findings.TOP)
-    return _template().render(
+    return styles.template(
+        _PAGE
+    ).render(
         anchor=anchor,
         numbers=lambda row: findings.numbers_of(row, states),
         evidence=lambda row: "\n".join(line for finding in row.findings for line in finding.evidence),
@@ -95,11 +95,6 @@ def fragment(run: Run) -> str:
         where=words.where,
         calm=words.CALM if words.is_calm(run) else "no advice applies to this run",
     )
-
-
-@cache
-def _template() -> Template:
-    return Environment(autoescape=True).from_string(_PAGE)
 
 
 class _Cell(NamedTuple):

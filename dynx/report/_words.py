@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from dynx.records import Finding, Location, Run
 from dynx.records.location import short_path
+from dynx.report._wrap import ordinary, unbroken
 
 CALM = "nothing to change: no advice applies to this run"
 UNCLEAR = "no advice applies to this run; records that no rule covers are listed below"
@@ -56,6 +59,11 @@ def command(header: Mapping[str, Any]) -> str:
     return " ".join(map(str, words)) if isinstance(words, (list, tuple)) else ""
 
 
+def show(file: Path) -> str:
+    """Return the command that prints the report of a run file, for a shell."""
+    return f"dynx show {shlex.quote(short_path(str(file)))}"
+
+
 def environment(run: Run) -> list[str]:
     """Return the environment of a run as short texts: rank, torch version, device, duration."""
     parts = [rank(run.header)] if rank(run.header) else []
@@ -79,9 +87,17 @@ def rank(header: Mapping[str, Any]) -> str:
 
 
 def place(location: Location) -> str:
-    """Format a location as `model.py:58`; for a location in a library, the line of the user's code that called it, if known."""
+    """Format a location as `model.py:58`; for a location in a library, the line of the user's code that called it, if known.
+
+    It is one word of a text that is wrapped.
+    """
     own = location.own
-    return f"{short_path(own.file)}:{own.line}"
+    return unbroken(f"{short_path(own.file)}:{own.line}")
+
+
+def plain_place(location: Location) -> str:
+    """Format a location as `place` does, for output that is not wrapped."""
+    return ordinary(place(location))
 
 
 def line(location: Location) -> str:
@@ -113,7 +129,7 @@ def called_from(finding: Finding) -> str:
 
 def short_name(location: Location) -> str:
     """Format a location with only the last two parts of its path: `gpt2/modeling_gpt2.py:542`."""
-    return "/".join(location.file.split("/")[-2:]) + f":{location.line}"
+    return unbroken("/".join(location.file.split("/")[-2:]) + f":{location.line}")
 
 
 def function(location: Location) -> str:
