@@ -131,9 +131,9 @@ def _apply(arguments: argparse.Namespace) -> Callable[[], int]:
 
 
 def _show(record: Shown) -> None:
-    from rich.console import Console
+    from dynx.cli.screen import show
 
-    Console().print(record)
+    show(record)
 
 
 def _save(profile: Profile, path: Path) -> int:

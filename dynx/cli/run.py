@@ -199,24 +199,25 @@ class Ending:
 
 
 def _report(watch: Watch, trials: Trials | None, *, full: bool, top: int | None) -> None:
-    from rich.console import Console, Group, RenderableType
+    from rich.console import Group, RenderableType
     from rich.text import Text
 
-    from dynx.cli.children import screen
-    from dynx.records.location import short_path
+    from dynx.cli import screen
+    from dynx.cli.children import report
+    from dynx.report import _words as words
 
     if sys.stderr is None or getattr(sys.stderr, "closed", False):
         return
     run, saved = watch.run, watch.path
     if trials is not None:
         run = trials(run, saved if watch.is_saved else None)
-    parts: list[RenderableType] = [Text(""), screen(run, saved, full=full, top=top)]
+    parts: list[RenderableType] = [Text(""), report(run, saved, full=full, top=top)]
     if saved is not None and watch.is_saved and saved.is_file():
-        parts.append(Text(f" saved: dynx show {short_path(str(saved))}", style="dim"))
+        parts.append(Text(f" saved: {words.show(saved)}", style="dim"))
     _flush(sys.stdout)
     try:
         with encodable(sys.stderr):
-            Console(stderr=True).print(Group(*parts))  # at once: several ranks may print on one terminal
+            screen.show(Group(*parts), stderr=True)  # at once: several ranks may print on one terminal
     except OSError:
         pass  # nobody reads it any more
 

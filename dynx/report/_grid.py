@@ -150,7 +150,7 @@ def _widest(cell: Text) -> int:
 
 def _named(column: Column, cell: Text) -> Text:
     """Return a cell behind its heading; a short one is wrapped as one word."""
-    named = Text.assemble((f"{column.name} ", "dim"), cell) if column.name else cell.copy()
+    named = Text.assemble((f"{column.name}: ", "dim"), cell) if column.name else cell.copy()
     if named.cell_len <= _SHORT and "\n" not in named.plain:
         named.plain = wrap.unbroken(named.plain)
     return named

@@ -49,10 +49,8 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     """Return the function that imports the user's module and checks the function, so that errors of the module pass through."""
 
     def run() -> int:
-        from rich.console import Console
-
+        from dynx.cli.screen import show
         from dynx.effects import check
-        from dynx.report import record
 
         try:
             module, fn = _load(arguments.target)
@@ -73,7 +71,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
         if arguments.json:
             print(report.to_json())
         else:
-            Console().print(record(report))
+            show(report)
         return 0 if report.ok else 1
 
     return run

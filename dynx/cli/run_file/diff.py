@@ -37,9 +37,9 @@ def act(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(diff.to_json())
     else:
-        from rich.console import Console
+        from dynx.cli.screen import show
 
-        Console().print(diff)
+        show(diff)
     if any(run.problems or run.unknown for run in (before, after)):
         return UNREADABLE
     is_slower = arguments.max_slower is not None and diff.slower > arguments.max_slower

@@ -28,9 +28,8 @@ def act(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(run.to_json())
         return 0
-    from rich.console import Console
+    from dynx.cli import screen
+    from dynx.cli.children import report
 
-    from dynx.cli.children import screen
-
-    Console().print(screen(run, arguments.file, full=arguments.full, top=arguments.top))
+    screen.show(report(run, arguments.file, full=arguments.full, top=arguments.top))
     return 0

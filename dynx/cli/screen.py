@@ -1,0 +1,41 @@
+"""Print what a command has found: as wide as the terminal, or as `COLUMNS` says; 80 columns where there is neither."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_DEFAULT = 80  # columns
+_LEAST = 20  # columns; on a narrower terminal lines are cut
+
+
+def show(content: RenderableType, *, stderr: bool = False) -> None:
+    """Print on standard output, or on standard error; lines have no blanks at their ends."""
+    from rich.console import Console
+
+    from dynx.report._trimmed import Trimmed
+
+    Console(stderr=stderr, width=columns(stderr=stderr)).print(Trimmed(content))
+
+
+def columns(*, stderr: bool = False) -> int:
+    """Return the width of what is printed.
+
+    rich ignores `COLUMNS` on a dumb terminal, and takes the width of any terminal of the process before that of the stream.
+    """
+    text = os.environ.get("COLUMNS", "")
+    if text.isdecimal() and int(text) > 0:
+        return max(_LEAST, int(text))
+    own, other = (sys.stderr, sys.stdout) if stderr else (sys.stdout, sys.stderr)
+    for stream in (own, sys.stdin, other):  # the reader of a pipe is mostly on the terminal of the command
+        try:
+            width = os.get_terminal_size(stream.fileno()).columns
+        except (AttributeError, OSError, ValueError):  # closed, replaced, or no terminal
+            continue
+        if width > 0:
+            return max(_LEAST, width)
+    return _DEFAULT
