@@ -14,12 +14,13 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dynx.cli import program
-from dynx.cli.program import fix, trying
+from dynx.cli.program import trying
 from dynx.cli.progress import Progress
 from dynx.cli.streams import encodable
 from dynx.records.rank import Rank, rank_in_environment
 
 if TYPE_CHECKING:
+    from dynx.cli.command import Subparsers
     from dynx.records import Run
     from dynx.session import Watch
 
@@ -27,7 +28,7 @@ Trials = Callable[["Run", Path | None], "Run"]  # adds trials to a run, and to i
 DEFAULT = Path(".dynx") / "last.dynx"
 
 
-def add_to(commands: Any) -> None:
+def add_to(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "run",
         help="run a program and explain what torch.compile did",
@@ -72,25 +73,6 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text} is not a positive integer")
     return int(text)
-
-
-def split(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Split the arguments of a command that runs a program after the program; the rest, even `--out`, is for the program.
-
-    The code after `-c` may begin with a dash: `--` before it keeps argparse from reading it as an option.
-    """
-    position = {"run": 1, "guards": 1, "memory": 1, "fix": 1, "pgo": 3}.get(argv[0] if argv else "")
-    if position is None or (argv[0] == "pgo" and argv[1:2] != ["apply"]):
-        return list(argv), []
-    while position < len(argv) and argv[position].startswith("-") and not program.is_stdin(argv[position]):
-        position += 2 if argv[position] in ("--out", "--detail", "--function", "--top", "--pgo", "--trial", *fix.OPTIONS) else 1
-        if argv[position - 1 : position] == ["-c"]:
-            break
-    target = argv[position : position + 1]
-    own = [*argv[:position], *(["--", *target] if target else [])]
-    if argv[0] == "pgo" and target:
-        own = [*argv[:2], *argv[3:position], "--", argv[2], *target]  # argparse wants options before both arguments
-    return own, list(argv[position + 1 :])
 
 
 def act(arguments: argparse.Namespace) -> Callable[[], int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import builtins
 import contextlib
 import importlib.util
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dynx._bytecode.source import add_program
+from dynx.cli.arguments import Parser
 from dynx.errors import UsageError
 
 Hook = Callable[[type[BaseException], BaseException, types.TracebackType | None], Any]
@@ -34,17 +34,16 @@ _ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")  # of PEP 263
 _SHOWN = 60  # characters of the code of `-c` that are shown
 
 
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that name a program as `python` does: a script, `-` for standard input, `-m module` or `-c code`."""
+def add_to(parser: Parser, *, before: int = 0) -> None:
+    """Add the arguments that name a program as `python` does: a script, `-` for standard input, `-m module` or `-c code`.
+
+    `before` is the number of other arguments that stand before it.
+    """
+    parser.before_program = before
     kind = parser.add_mutually_exclusive_group()
     for option, what in (("-m", "a module, as in python -m"), ("-c", "code, as in python -c")):
         kind.add_argument(option, dest="option", action="store_const", const=option, default="", help=f"the program is {what}")
     parser.add_argument("target", metavar="program", nargs="?", help="a script, a folder, or - for a program on standard input")
-
-
-def is_stdin(target: str) -> bool:
-    """Return whether a word of the command line is a program on standard input: `-`, or `-::function` for `dynx guards`."""
-    return target == "-" or target.startswith("-::")
 
 
 def prepare(

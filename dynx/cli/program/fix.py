@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from dynx.records.fix_report import FixReport
     from dynx.records.trial import Trial
 
-OPTIONS = ("--budget", "--result", "--tolerance")  # that take a value
-
 _EPILOG = """\
 The program runs once as it is, then once more for each fix that is tried, in processes of its own and without input: it writes
 and sends again what it writes and sends. Only --apply changes files.
