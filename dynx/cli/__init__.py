@@ -10,7 +10,7 @@ from typing import TextIO
 
 from dynx.cli.arguments import Parser, misplaced, split
 from dynx.cli.command import Command
-from dynx.cli.streams import encodable
+from dynx.cli.screen import encodable
 from dynx.errors import DynxError, DynxWarning
 from dynx.records.codec import visible
 

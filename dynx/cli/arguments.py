@@ -20,8 +20,8 @@ class Parser(argparse.ArgumentParser):
 
     before_program: int | None = None  # positional arguments before the program; None for a command that runs none
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, allow_abbrev=False, **options)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, allow_abbrev=False)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse arguments; unlike in argparse, those that are unknown to a command are an error of this command."""

@@ -1,4 +1,4 @@
-"""`dynx guards script.py::function`: run a program, then print the cache entries and the guards of a function."""
+"""`dynx guards file.py::function`: run a program, then print the cache entries and the guards of a function."""
 
 from __future__ import annotations
 

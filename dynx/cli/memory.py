@@ -1,4 +1,4 @@
-"""`dynx memory script.py::function`: run a program, then print what the graphs of a function saved for backward."""
+"""`dynx memory file.py::function`: run a program, then print what the graphs of a function saved for backward."""
 
 from __future__ import annotations
 

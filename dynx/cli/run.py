@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from dynx.cli import program
 from dynx.cli.program import trying
 from dynx.cli.progress import Progress
-from dynx.cli.streams import encodable
+from dynx.cli.run_file import DEFAULT, add_top
+from dynx.cli.screen import encodable, show
 from dynx.records.rank import Rank, rank_in_environment
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from dynx.session import Watch
 
 Trials = Callable[["Run", Path | None], "Run"]  # adds trials to a run, and to its file
-DEFAULT = Path(".dynx") / "last.dynx"
 
 
 def add_to(commands: Subparsers) -> None:
@@ -57,22 +57,6 @@ def add_to(commands: Subparsers) -> None:
     add_top(parser)
     program.add_to(parser)
     parser.set_defaults(act=act)
-
-
-def add_top(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--top N` to a command that prints a report."""
-    parser.add_argument(
-        "--top",
-        type=_positive,
-        metavar="N",
-        help="show the N findings that cost most, and N rows of each table (default: 10; all with --full)",
-    )
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive integer")
-    return int(text)
 
 
 def act(arguments: argparse.Namespace) -> Callable[[], int]:
@@ -184,8 +168,7 @@ def _report(watch: Watch, trials: Trials | None, *, full: bool, top: int | None)
     from rich.console import Group, RenderableType
     from rich.text import Text
 
-    from dynx.cli import screen
-    from dynx.cli.children import report
+    from dynx.cli.run_file.children import report
     from dynx.report import _words as words
 
     if sys.stderr is None or getattr(sys.stderr, "closed", False):
@@ -199,7 +182,7 @@ def _report(watch: Watch, trials: Trials | None, *, full: bool, top: int | None)
     _flush(sys.stdout)
     try:
         with encodable(sys.stderr):
-            screen.show(Group(*parts), stderr=True)  # at once: several ranks may print on one terminal
+            show(Group(*parts), stderr=True)  # at once: several ranks may print on one terminal
     except OSError:
         pass  # nobody reads it any more
 

@@ -1,10 +1,12 @@
-"""Print what a command has found: as wide as the terminal, or as `COLUMNS` says; 80 columns where there is neither."""
+"""Print what a command has found: as wide as the terminal or `COLUMNS`, on streams of any encoding."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,3 +41,25 @@ def columns(*, stderr: bool = False) -> int:
         if width > 0:
             return max(_LEAST, width)
     return _DEFAULT
+
+
+@contextlib.contextmanager
+def encodable(*streams: Any) -> Iterator[None]:
+    """Print a question mark for what a stream cannot encode, instead of raising UnicodeEncodeError; restored at the end.
+
+    Such streams are terminals with `LC_ALL=C` or Latin-1, and files opened so.
+    """
+    changed = [(stream, stream.errors) for stream in streams if _may_fail(stream)]
+    for stream, _ in changed:
+        stream.reconfigure(errors="replace")
+    try:
+        yield
+    finally:
+        for stream, errors in changed:
+            with contextlib.suppress(ValueError):  # it was closed meanwhile
+                stream.reconfigure(errors=errors)
+
+
+def _may_fail(stream: Any) -> bool:
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return hasattr(stream, "reconfigure") and not encoding.lower().replace("-", "").startswith("utf")

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynx.cli.numbers import number
-from dynx.cli.run import DEFAULT
-from dynx.cli.run_file import UNREADABLE
+from dynx.cli.run_file import DEFAULT, UNREADABLE, load
 from dynx.errors import UnknownRule, UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +51,6 @@ def _count(text: str) -> int:
 
 def act(arguments: argparse.Namespace) -> int:
     from dynx.advice import RULES
-    from dynx.records import Run
 
     limits = {name: getattr(arguments, f"max_{name}") for name in _LIMITS}
     seconds = arguments.max_compile_seconds
@@ -61,7 +59,7 @@ def act(arguments: argparse.Namespace) -> int:
     unknown = [rule for rule in arguments.forbid if rule not in RULES]
     if unknown:
         raise UnknownRule(f"no rule has the id {unknown[0]}\n  list all rules: dynx rule")
-    run = Run.load(arguments.file)  # prints a warning for each problem
+    run = load(arguments.file)  # prints a warning for each problem
     if run.problems or run.unknown:
         kinds = ", ".join(sorted({str(record.get("type")) for record in run.unknown}))
         why = run.problems[0] if run.problems else f"it has records of an unknown kind, {kinds}: upgrade dynx"
