@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from dynx.cli import program
 from dynx.cli.program import trying
+from dynx.cli.program.tracebacks import hide_our_frames
 from dynx.cli.progress import Progress
 from dynx.cli.run_file import DEFAULT, add_top
-from dynx.cli.screen import encodable, show
+from dynx.cli.screen import encodable, flush, show
 from dynx.records.rank import Rank, rank_in_environment
 
 if TYPE_CHECKING:
@@ -116,18 +117,19 @@ def execute(load: Callable[[], CodeType], module: ModuleType, ending: Ending | N
     if is_module:
         sys.argv[0] = module.__file__ or ""
     sys.modules["__main__"] = module
+    code = program.loaded(load)  # nothing is recorded of a program that is no Python
     if ending is not None:
         atexit.register(ending.act)  # registered before the program's exit handlers, so it runs after them
         ending.start()
     try:
-        exec(load(), module.__dict__)
+        exec(code, module.__dict__)
     except BaseException as error:
         if ending is not None:
             ending.outcome = outcome_of(error)
             ending.interrupted = isinstance(error, KeyboardInterrupt)
         if isinstance(error, SystemExit):
             raise
-        sys.excepthook = program.without_our_frames(sys.excepthook)
+        hide_our_frames()
         raise
     return 0
 
@@ -179,7 +181,7 @@ def _report(watch: Watch, trials: Trials | None, *, full: bool, top: int | None)
     parts: list[RenderableType] = [Text(""), report(run, saved, full=full, top=top)]
     if saved is not None and watch.is_saved and saved.is_file():
         parts.append(Text(f" saved: {words.show(saved)}", style="dim"))
-    _flush(sys.stdout)
+    flush(sys.stdout)
     try:
         with encodable(sys.stderr):
             show(Group(*parts), stderr=True)  # at once: several ranks may print on one terminal
@@ -187,16 +189,9 @@ def _report(watch: Watch, trials: Trials | None, *, full: bool, top: int | None)
         pass  # nobody reads it any more
 
 
-def _flush(stream: Any) -> None:
-    try:
-        stream.flush()
-    except (AttributeError, OSError, ValueError):
-        pass  # the program has closed it, or put something else in its place
-
-
 def _end_by_signal() -> None:
     """End the process by SIGINT, as Python does after KeyboardInterrupt, so that a calling shell script stops too."""
-    _flush(sys.stdout)
-    _flush(sys.stderr)
+    flush(sys.stdout)
+    flush(sys.stderr)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGINT)

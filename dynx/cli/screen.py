@@ -63,3 +63,9 @@ def encodable(*streams: Any) -> Iterator[None]:
 def _may_fail(stream: Any) -> bool:
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return hasattr(stream, "reconfigure") and not encoding.lower().replace("-", "").startswith("utf")
+
+
+def flush(stream: Any) -> None:
+    """Flush a stream of the program, which may have closed it, or put something else in its place."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        stream.flush()

@@ -20,14 +20,8 @@ from typing import Any
 
 from dynx._bytecode.source import add_program
 from dynx.cli.arguments import Parser
+from dynx.cli.program.tracebacks import hide_our_frames
 from dynx.errors import UsageError
-
-Hook = Callable[[type[BaseException], BaseException, types.TracebackType | None], Any]
-
-_COMMANDS = (str(Path(__file__).parent.parent), str(Path(__file__).parent))  # not the demo, whose program is a user's
-_PACKAGE = Path(__file__).parent.parent.parent
-_HOOKS = (str(_PACKAGE / "_torch" / "hooks.py"), str(_PACKAGE / "_child_processes.py"))
-
 
 _MISSING = {"": "no program to run", "-m": "-m without the name of a module", "-c": "-c without code"}
 _ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")  # of PEP 263
@@ -71,40 +65,19 @@ def prepare(
     return load_stdin() if target == "-" else load_script(target, usage)
 
 
+def loaded(load: Callable[[], types.CodeType]) -> types.CodeType:
+    """Return the code of a program; an error in it, such as a SyntaxError, is shown as Python does."""
+    try:
+        return load()
+    except BaseException:
+        hide_our_frames()
+        raise
+
+
 def shortened(code: str) -> str:
     """Return the first line of code, quoted as in a shell, for a title."""
     first = next((line.strip() for line in code.splitlines() if line.strip()), "")
     return shlex.quote(first if first == code and len(first) <= _SHOWN else f"{first[:_SHOWN]}…")
-
-
-def without_our_frames(hook: Hook) -> Hook:
-    """Wrap the excepthook `hook` so that it gets the traceback without the frames of dynx."""
-
-    def show(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
-        first = traceback
-        while first is not None and not _is_ours(first):
-            first = first.tb_next
-        while first is not None and _is_ours(first):
-            first = first.tb_next
-        error.__traceback__ = _without_hooks(first)
-        hook(kind, error, error.__traceback__)
-
-    return show
-
-
-def _is_ours(traceback: types.TracebackType) -> bool:
-    return os.path.dirname(traceback.tb_frame.f_code.co_filename) in _COMMANDS
-
-
-def _without_hooks(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """Remove the frames of wrappers with which dynx replaces functions of torch and `subprocess.Popen`."""
-    if traceback is None:
-        return None
-    rest = _without_hooks(traceback.tb_next)
-    if traceback.tb_frame.f_code.co_filename in _HOOKS:
-        return rest
-    traceback.tb_next = rest
-    return traceback
 
 
 def load_script(target: str, usage: str = "") -> tuple[Callable[[], types.CodeType], types.ModuleType]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dynx.cli import program
 from dynx.cli.program.target import FORMS, parse
+from dynx.cli.program.tracebacks import hide_our_frames
 from dynx.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def watched(arguments: argparse.Namespace, command: str, print_found: Print) -> 
         from dynx.session import watch
 
         sys.modules["__main__"] = module
+        source = program.loaded(load)
         if found.option == "-m":
             sys.argv[0] = module.__file__ or ""
         code: object = 0
@@ -58,12 +60,12 @@ def watched(arguments: argparse.Namespace, command: str, print_found: Print) -> 
             try:
                 # with --json, stdout holds the records only
                 with redirect_stdout(sys.stderr) if arguments.json else nullcontext():
-                    exec(load(), module.__dict__)
+                    exec(source, module.__dict__)
             except SystemExit as error:
                 code = error.code
             except BaseException:
                 print_found(module, name, script, as_json=arguments.json)
-                sys.excepthook = program.without_our_frames(sys.excepthook)
+                hide_our_frames()
                 raise
             own_code = print_found(module, name, script, as_json=arguments.json)
         if code not in (None, 0):
