@@ -157,6 +157,24 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
 # hook points of tools, which are hooked only while the tool is in use
 TOOL_POINTS: tuple[HookPoint, ...] = (
     HookPoint(
+        "prepared",
+        "torch._dynamo.eval_frame:_optimize",
+        ("rebuild_ctx", "backend"),
+        ("disable",),
+        purpose="why nothing was compiled: what torch.compile prepares",
+    ),
+    HookPoint(
+        "backend_lookup",
+        "torch._dynamo.backends.registry:lookup_backend",
+        purpose="why nothing was compiled: backends that cannot be loaded",
+    ),
+    HookPoint(
+        "compiled_call",
+        "torch._dynamo.eval_frame:_callback_from_stance",
+        ("callback",),
+        purpose="why nothing was compiled: the first call of a compiled function",
+    ),
+    HookPoint(
         "donated_inputs",
         "torch._inductor.graph:get_donated_idxs",
         purpose="CUDA graphs of inductor's kernels: pieces of a graph that read what earlier pieces read",

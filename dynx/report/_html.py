@@ -14,6 +14,7 @@ from dynx.report import _cells as cells
 from dynx.report import _findings as findings
 from dynx.report import _phases as phases
 from dynx.report import _styles as styles
+from dynx.report import _uncompiled as uncompiled
 from dynx.report import _words as words
 from dynx.report._cells import tables_of
 from dynx.report._comptime.post_mortem import fragment as post_mortem
@@ -55,6 +56,8 @@ body[data-jp-theme-light="false"] .dynx .do, .vscode-dark .dynx .do { color: #4c
 {% endmacro %}
 {% if shown %}{{ listed(shown) }}
 {% if hidden %}<details><summary>{{ more }}</summary>{{ listed(hidden) }}</details>{% endif %}
+{% elif why %}{% for each in why %}<div>{{ each.reason }}{% if each.advice %} <span class="do">→ {{ each.advice }}</span>
+{%- endif %}</div>{% endfor %}
 {% else %}<div class="do">{{ calm }}</div>{% endif %}
 {% for title, columns, rows in tables %}
 <details><summary>{{ title }} <span class="dim">{{ rows | length }}</span></summary>
@@ -88,6 +91,7 @@ def fragment(run: Run) -> str:
         environment=" · ".join(words.environment(run)),
         problems=run.problems[:5],
         shown=shown,
+        why=uncompiled.why(run) if uncompiled.is_uncompiled(run) else (),
         hidden=hidden,
         more=findings.more(hidden),
         tables=list(_tables(run)),

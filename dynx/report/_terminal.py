@@ -17,6 +17,7 @@ from dynx.records import table as listing
 from dynx.report import _cells as cells
 from dynx.report import _findings as findings
 from dynx.report import _phases as phases
+from dynx.report import _uncompiled as uncompiled
 from dynx.report import _words as words
 from dynx.report._cells import tables_of
 from dynx.report._comptime.post_mortem import screen as post_mortem
@@ -59,6 +60,8 @@ def _parts(run: Run, *, full: bool, top: int | None, file: Path | None) -> Itera
         yield findings.Findings(shown, run)
     elif words.is_calm(run):
         yield Text(words.CALM, style="green")
+    elif uncompiled.is_uncompiled(run):
+        yield from _uncompiled(run)
     else:
         yield Text(words.UNCLEAR if run.compiles else "no advice applies to this run")
     if hidden:
@@ -76,6 +79,14 @@ def _parts(run: Run, *, full: bool, top: int | None, file: Path | None) -> Itera
     if shown:
         yield Text("")
         yield Text(f"dynx rule {shown[0].first.rule} explains", style="dim")
+
+
+def _uncompiled(run: Run) -> Iterator[RenderableType]:
+    """Render why nothing was compiled."""
+    for reason in uncompiled.why(run):
+        yield Wrapped(reason.reason)
+        if reason.advice:
+            yield Wrapped(Text(f"→ {reason.advice}", style="green"))
 
 
 def title(run: Run) -> RenderableType:

@@ -18,7 +18,8 @@ UNCLEAR = "no advice applies to this run; records that no rule covers are listed
 def is_calm(run: Run) -> bool:
     """Return whether a run needs no attention: it compiled, without failures, recompiles, graph breaks or unreadable lines."""
     failed = any(compile.outcome == "failed" for compile in run.compiles)
-    return bool(run.compiles) and not (failed or run.eager or run.problems or run.recompiles or run.graph_breaks)
+    is_compiled = any(compile.outcome == "compiled" for compile in run.compiles)
+    return is_compiled and not (failed or run.eager or run.problems or run.recompiles or run.graph_breaks)
 
 
 def seconds(value: float) -> str:
@@ -35,7 +36,7 @@ def plural(count: int, singular: str, plural: str | None = None) -> str:
 
 def summary(run: Run) -> list[str]:
     """Return the totals of a run as short texts: seconds compiling, and the counts of compiles, recompiles and graph breaks."""
-    if not run.compiles:
+    if not run.compiles or (not run.graph_breaks and all(compile.outcome == "skipped" for compile in run.compiles)):
         return ["nothing was compiled", *([plural(len(run.graph_breaks), "graph break")] if run.graph_breaks else [])]
     parts = [f"{seconds(run.compile_seconds)} compiling", plural(len(run.compiles), "compile")]
     parts.append(plural(len(run.recompiles), "recompile"))
