@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
 from typing import Any
 
+from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point
 from dynx._torch.compilation.uses import call_of, prepared
 from dynx._torch.hooks import After, Subscription, subscribe
-from dynx._trace.user_location import location_of_call
+from dynx._trace.user_location import location_of_call, owner_of_file
 from dynx.errors import UnsupportedTorch
 from dynx.records import CompileUse, Location
+
+_HOOKS = hooks.__file__
 
 
 class Uses:
@@ -85,7 +90,7 @@ class Uses:
 
     def _on_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         call = call_of(args)
-        if call is None or self._is_called:
+        if call is None or self._is_called or _is_of_dynx(sys._getframe()):
             return
         if call.stance == "force_eager":
             if not self._is_forced_eager:
@@ -94,6 +99,13 @@ class Uses:
         self._is_called, self._call = True, location_of_call()
         self._is_disabled, self._modes = call.is_disabled, call.modes
         self._subscriptions.pop().remove()  # the last one is that of calls
+
+
+def _is_of_dynx(frame: FrameType | None) -> bool:
+    """Return whether dynx makes a hooked call itself, as `would_recompile` does."""
+    while frame is not None and frame.f_code.co_filename in (__file__, _HOOKS):
+        frame = frame.f_back
+    return frame is not None and owner_of_file(frame.f_code.co_filename).kind == "dynx"
 
 
 def _ignore(hook: str, error: BaseException) -> None:

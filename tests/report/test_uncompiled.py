@@ -9,6 +9,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from dynx.guards import would_recompile
 from dynx.records import Compile, Location, Run, Skipped
 from dynx.report import terminal
 from dynx.session import Watch, outcome_of, watch
@@ -241,3 +242,10 @@ def test_the_hooks_of_calls_are_gone_after_the_first_one():
         f(torch.ones(3))
         assert not any("_callback_from_stance" in path for path in installed())
     assert installed() == ()
+
+
+def test_a_question_of_dynx_is_no_call_of_the_program():
+    f = torch.compile(lambda x: x + 1, backend="eager")
+    with watch() as w:
+        would_recompile(f, torch.ones(3))
+    assert not any(use.called for use in w.uses)
