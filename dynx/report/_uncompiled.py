@@ -67,7 +67,10 @@ def _of_use(use: CompileUse, run: Run) -> Iterator[Why]:
     """Yield what the use of torch.compile says."""
     for text in use.raised:
         is_backend = text.startswith("InvalidBackend")
-        yield Why(f"torch.compile raised {text}", "torch._dynamo.list_backends() lists the backends" if is_backend else "")
+        yield Why(
+            f"torch.compile raised {text.partition(', see ')[0]}",
+            "torch._dynamo.list_backends() lists the backends" if is_backend else "",
+        )
     for text in use.why_not:
         if text:
             yield Why(f"torch.compile returned functions as they are: {text}", "remove it, or unset the variable")
@@ -81,10 +84,11 @@ def _of_use(use: CompileUse, run: Run) -> Iterator[Why]:
         yield from _of_call(use, run)
     elif use.prepared and not use.forced_eager:
         functions = words.plural(use.prepared, "function was", "functions were")
-        text = f"{functions} compiled with torch.compile, but not called, or only under torch.compiler.disable or while traced"
-        yield Why(f"{text}{_ended(run)}", _CALL_IT)
+        text = f"{functions} passed to torch.compile, but not called, or only under torch.compiler.disable or while traced"
+        yield Why(f"{text}{_ended(run)}", "" if _ended(run) else _CALL_IT)
     elif not (use.prepared or use.raised or use.why_not or use.forced_eager):
-        yield Why(f"no call of torch.compile returned a function{_ended(run)}", "compile one: model = torch.compile(model)")
+        advice = "" if _ended(run) else "compile one: model = torch.compile(model)"
+        yield Why(f"no call of torch.compile returned a function{_ended(run)}", advice)
 
 
 def _of_call(use: CompileUse, run: Run) -> Iterator[Why]:
