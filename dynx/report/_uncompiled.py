@@ -88,7 +88,7 @@ def _of_use(use: CompileUse, run: Run) -> Iterator[Why]:
         yield Why(f"{text}{_ended(run)}", "" if _ended(run) else _CALL_IT)
     elif not (use.prepared or use.raised or use.why_not or use.forced_eager):
         advice = "" if _ended(run) else "compile one: model = torch.compile(model)"
-        yield Why(f"no call of torch.compile returned a function{_ended(run)}", advice)
+        yield Why(f"no call of torch.compile in this process returned a function{_ended(run)}", advice)
 
 
 def _of_call(use: CompileUse, run: Run) -> Iterator[Why]:

@@ -193,6 +193,15 @@ def test_dynx_assert_fails_if_the_run_compiled_nothing(tmp_path, capsys):
     assert "VACUOUS" in capsys.readouterr().out
 
 
+def test_dynx_assert_fails_if_all_functions_were_skipped(tmp_path, capsys):
+    skipped = Compile(0, "0/0", HERE, "skipped", 0.1, reason="No ops traced for the FX graph.")
+    Run((skipped,), {"torch": "2.13.0"}, {"seconds": 1.0}).save(tmp_path / "skipped.dynx")
+    assert main(["assert", str(tmp_path / "skipped.dynx"), "--max-recompiles", "0"]) == 1
+    printed = capsys.readouterr().out
+    assert "VACUOUS: the run compiled nothing, so nothing was checked: " in printed
+    assert "train.py:41  main: it has no tensor operation to compile" in printed
+
+
 def test_dynx_assert_fails_if_the_program_was_killed(tmp_path, capsys):
     Run((Compile(0, "0/0", HERE, "compiled", 1.5),), {"torch": "2.13.0"}).save(tmp_path / "cut.dynx")
     assert main(["assert", str(tmp_path / "cut.dynx"), "--max-recompiles", "0"]) == 1

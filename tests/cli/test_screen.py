@@ -12,8 +12,10 @@ import sys
 import termios
 
 import pytest
+from rich.cells import cell_len
 
 from dynx.cli import main
+from dynx.cli.progress import fitted
 from dynx.records import Compile, Location, Reason, Recompile, Run
 
 LONG = "/home/somebody/experiments/language_models/configurations/of_november/training_model.py"
@@ -99,3 +101,13 @@ def test_columns_is_respected_on_a_dumb_terminal(saved):
     assert "lost  rule   where" in printed
     assert "\x1b" not in printed
     assert widest(on_a_terminal(60, "show", saved, TERM="dumb")) <= 60
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+@pytest.mark.parametrize("file", [LONG, "/home/誰か/実験/言語モデル/訓練.py", "model.py"])
+def test_the_line_of_the_compilation_in_progress_fits_the_terminal(width, file, monkeypatch):
+    """A line that the terminal wraps could not be erased; its number is whole."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    line = fitted(" compiling 12/3 GPTNeoXJapaneseModel.forward ", f"{file}:12345")
+    assert cell_len(line) < width
+    assert line.endswith(".py:12345")

@@ -95,7 +95,7 @@ PROGRAMS = {
     ),
     "a program without torch.compile": (
         "print(torch.ones(3))",
-        "no call of torch.compile returned a function",
+        "no call of torch.compile in this process returned a function",
         "model = torch.compile(model)",
     ),
     "an unknown backend whose error is handled": (
@@ -123,7 +123,7 @@ PROGRAMS = {
     ),
     "a program that exits before": (
         "import sys; sys.exit(3)",
-        "no call of torch.compile returned a function; the program ended with exit 3",
+        "no call of torch.compile in this process returned a function; the program ended with exit 3",
         "",
     ),
 }

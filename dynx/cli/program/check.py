@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dynx.cli.program import target
+from dynx.cli.program.tracebacks import of_program
 from dynx.errors import UsageError
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
         except UsageError as error:
             print(f"dynx: {error}", file=sys.stderr)
             return 2
-        except Exception:  # noqa: BLE001 - of the user's module or input factory; 1 would say that something differs
-            traceback.print_exc()
+        except Exception as error:  # noqa: BLE001 - of the user's module or input factory; 1 would say that something differs
+            traceback.print_exception(error.with_traceback(of_program(error.__traceback__)))
             return 2
         if arguments.json:
             print(report.to_json())

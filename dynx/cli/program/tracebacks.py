@@ -26,13 +26,13 @@ def hide_our_frames() -> None:
 
 def _without_our_frames(hook: Hook) -> Hook:
     def show(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
-        error.__traceback__ = _of_program(traceback)
+        error.__traceback__ = of_program(traceback)
         try:
             hook(kind, error, error.__traceback__)
         except SystemExit:
             raise
         except BaseException as raised:  # noqa: BLE001 - whatever a hook of the program raises
-            _show_both(raised.with_traceback(_of_program(raised.__traceback__)), error)
+            _show_both(raised.with_traceback(of_program(raised.__traceback__)), error)
 
     return show
 
@@ -54,7 +54,7 @@ def _show_both(raised: BaseException, error: BaseException) -> None:
         sys.__excepthook__(type(error), error, error.__traceback__)
 
 
-def _of_program(traceback: types.TracebackType | None) -> types.TracebackType | None:
+def of_program(traceback: types.TracebackType | None) -> types.TracebackType | None:
     """Return the part of a traceback behind the frames of dynx that run the program."""
     first = traceback
     while first is not None and not _is_ours(first):

@@ -12,6 +12,7 @@ from dynx.errors import UnknownRule, UsageError
 
 if TYPE_CHECKING:
     from dynx.cli.command import Subparsers
+    from dynx.records import Run
 
 
 # properties of a run that have an option --max-NAME
@@ -49,6 +50,14 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _why(run: Run) -> str:
+    """Return the first reason for which nothing was compiled."""
+    from dynx.report._uncompiled import why
+    from dynx.report._wrap import ordinary
+
+    return ordinary(why(run)[0].reason)
+
+
 def act(arguments: argparse.Namespace) -> int:
     from dynx.advice import RULES
 
@@ -82,8 +91,8 @@ def act(arguments: argparse.Namespace) -> int:
         for compile in run.compiles
         if compile.outcome == "failed"
     ]
-    if not run.compiles:
-        failures.append("VACUOUS: the run compiled nothing, so nothing was checked")
+    if all(compile.outcome == "skipped" for compile in run.compiles):
+        failures.append(f"VACUOUS: the run compiled nothing, so nothing was checked: {_why(run)}")
     if not run.is_complete:
         failures.append("the run did not finish: the file has no end record")
     for failure in failures:
