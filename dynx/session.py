@@ -21,8 +21,9 @@ from dynx._handle import Handle
 from dynx._trace.bus import Listening, listen
 from dynx._trace.compile_details import CompileDetails
 from dynx._trace.dispatch import emit
+from dynx._trace.uses import Uses
 from dynx.errors import DynxError
-from dynx.records import Compile, Run
+from dynx.records import Compile, CompileUse, Run
 from dynx.records.observed import Trouble
 from dynx.records.rank import job_in_environment, rank_in_environment
 from dynx.records.record import Record
@@ -101,6 +102,7 @@ class Watch(RunMembers):
         self._cache_keys: CacheKeys | None = None
         self._timeline: Timeline | None = None
         self._post_mortem: PostMortem | None = None
+        self._uses: Uses | None = None
         self._saved: SavedGraphs | None = None
         self._started = 0.0
 
@@ -167,6 +169,7 @@ class Watch(RunMembers):
             self._timeline, self._post_mortem = Timeline().__enter__(), PostMortem().__enter__()
         else:
             self._listening = listen(self._record)
+        self._uses = Uses()
         if self._out is not None:
             self._children = watch_children(self._child_settings, _unwatched_child)
             register_after_fork(self, _close_at_exit_of_child)  # called only in child processes that multiprocessing forks
@@ -194,9 +197,20 @@ class Watch(RunMembers):
         if self._children is not None:
             self._children.remove()
             self._children = None
+        self._record_uses()
         self._end = {"seconds": time.perf_counter() - self._started, "outcome": outcome, "device": _device()}
         if self._writer is not None:
             self._writer.end(self._end)
+
+    def _record_uses(self) -> None:
+        """Record how torch.compile was used, if nothing was compiled: by a program, or in a block that used it."""
+        if self._uses is None:
+            return
+        self._uses.remove()
+        use, self._uses = self._uses.record, None
+        is_compiled = any(isinstance(record, Compile) and record.outcome != "skipped" for record in self._events)
+        if use is not None and not is_compiled and (self._command is not None or use != CompileUse(0)):
+            self._record(use)
 
     def __call__(self, fn: Callable[P, T]) -> Callable[P, T]:
         """Decorate `fn` so that each call is recorded as a run of its own; each call overwrites the run file."""

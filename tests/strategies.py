@@ -15,6 +15,7 @@ from dynx.records import (
     CodeLine,
     Compile,
     CompiledGuards,
+    CompileUse,
     Effect,
     Events,
     Fix,
@@ -179,6 +180,18 @@ by_class = {  # every kind of record that a run may hold
         st.booleans(),
     ),
     GaveUp: st.builds(GaveUp, counts, ids, locations(), texts, st.none() | counts),
+    CompileUse: st.builds(
+        CompileUse,
+        counts,
+        names,
+        names,
+        st.booleans(),
+        st.none() | locations(),
+        st.booleans(),
+        st.none() | locations(),
+        st.booleans(),
+        names,
+    ),
     Skipped: st.builds(Skipped, locations(), texts, counts),
     CacheEvent: st.builds(
         CacheEvent, st.sampled_from(["fx_graph", "aot_autograd"]), st.just("bypass"), counts, ids, st.none() | locations()

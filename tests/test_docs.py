@@ -24,7 +24,7 @@ from sampled import slow
 
 from dynx import cudagraphs
 from dynx.cli import _parser
-from dynx.cli.run import split
+from dynx.cli.arguments import split
 
 WITH_EXAMPLES = [path for path in sorted((ROOT / "dynx").rglob("*.py")) if re.search(r"^\s*>>> ", path.read_text(), re.M)]
 # Languages of blocks that are neither Python nor commands: none runs, so each needs a reason.
@@ -110,7 +110,7 @@ def is_command(span):
 
 def check_command(program, *words):
     if program == "dynx":
-        own, _ = split(list(words))
+        own = split(_parser(), words).own
         with pytest.raises(SystemExit, match=r"^0$") if len(own) == 1 else nullcontext():
             _parser().parse_args(own if len(own) > 1 else [*own, "--help"])  # the name of a command alone
     elif program == "make":
@@ -199,7 +199,7 @@ def test_roadmap_lists_no_feature_that_exists():
     for name in names:
         if name.startswith("dynx "):
             with pytest.raises(SystemExit):
-                _parser().parse_args(split(shlex.split(name)[1:])[0])
+                _parser().parse_args(split(_parser(), shlex.split(name)[1:]).own)
         elif re.match(r"dynx\.", name):
             assert not exists(re.match(r"[\w.]+", name)[0]), name
 

@@ -30,10 +30,10 @@ EXPORTED = {
     "dynx.pgo": "AppliedProfile CacheKeys Profile Recorder StableClosureHash cachediff record stable_closure_hash",
     "dynx.records": """
         AddressChange Attempt Backward BecameDynamic BreakState CacheCause CacheDiff CacheEvent CacheKey CacheReport
-        CauseChange CheckReport CodeLine Compile CompiledGuards CostNode CudagraphReport CudagraphStats Diff DynamicSize
-        DynamicSizes Effect EffectReport Entry Events Finding Fix FixReport FrameCost FrameEffects FrameMatch FrameProfile
-        FrameState GaveUp GradError GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse GuardCosts
-        GuardInfo GuardNode GuardSetting KeySettings Leak LineCost Location Logged Mark Modified Mutation NameCollision
+        CauseChange CheckReport CodeLine Compile CompileUse CompiledGuards CostNode CudagraphReport CudagraphStats Diff
+        DynamicSize DynamicSizes Effect EffectReport Entry Events Finding Fix FixReport FrameCost FrameEffects FrameMatch
+        FrameProfile FrameState GaveUp GradError GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse
+        GuardCosts GuardInfo GuardNode GuardSetting KeySettings Leak LineCost Location Logged Mark Modified Mutation NameCollision
         ParameterError PeakTensor PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize
         Reason Recompile Record Run RunDiff RunTotal SavedGraph SavedPlan SavedReport SavedTensor Seen Shown Skip Skipped
         SourceProfile Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard Trial

@@ -9,6 +9,7 @@ from typing import Literal
 
 from dynx._torch.cuda_attributes import CUDA_ATTRIBUTES
 from dynx._torch.hooks import HookPoint, owner_of, parameters_of
+from dynx._torch.use_points import USES
 from dynx.errors import UnsupportedTorch
 
 State = Literal["ok", "changed", "missing"]
@@ -156,6 +157,7 @@ HOOK_POINTS: tuple[HookPoint, ...] = (
 
 # hook points of tools, which are hooked only while the tool is in use
 TOOL_POINTS: tuple[HookPoint, ...] = (
+    *USES,
     HookPoint(
         "donated_inputs",
         "torch._inductor.graph:get_donated_idxs",
@@ -349,6 +351,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
         "torch._dynamo.config:inline_torch_dispatch_torch_compile",
         "dynx.would_recompile under dispatch modes",
     ),
+    "mode_stack": ("torch.utils._python_dispatch:_get_current_dispatch_mode_stack", "why nothing was compiled under a mode"),
     "modes_on_stack": ("torch.utils._python_dispatch:any_torch_dispatch_mode_on_stack", "dynx.would_recompile under modes"),
     "any_mode": (
         "torch.utils._python_dispatch:is_in_any_mode_without_ignore_compile_internals",

@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from dynx.cli import run
+from dynx.cli.arguments import Parser, misplaced, split
 from dynx.cli.command import Command
-from dynx.cli.streams import encodable
+from dynx.cli.screen import encodable
 from dynx.errors import DynxError, DynxWarning
 from dynx.records.codec import visible
 
@@ -31,9 +31,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         checked nothing, since the file is damaged or of a newer dynx.
     """
     command_line = sys.argv[1:] if argv is None else list(argv)
-    own, rest = run.split(command_line)
-    arguments = _parser().parse_args(own)
-    arguments.rest = rest
+    parser = _parser()
+    found = split(parser, command_line)
+    arguments = parser.parse_args(found.own)
+    arguments.rest = found.rest
+    if (note := misplaced(found)) and not getattr(arguments, "trial", None):
+        print(f"dynx: {note}", file=sys.stderr)
     try:
         result = _act(arguments)
     except BrokenPipeError:
@@ -69,13 +72,13 @@ def _show_warning(
     print(f"dynx: {message}", file=sys.stderr)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> Parser:
     from dynx import __version__
-    from dynx.cli import cache, demo, doctor, guards, memory, pgo, rule
+    from dynx.cli import cache, demo, doctor, guards, memory, pgo, rule, run
     from dynx.cli.program import check, fix
     from dynx.cli.run_file import asserts, diff, show, trace
 
-    parser = argparse.ArgumentParser(prog="dynx", description="Show what torch.compile does with your code.")
+    parser = Parser(prog="dynx", description="Show what torch.compile does with your code.")
     parser.add_argument("--version", action="version", version=f"dynx {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     modules: tuple[Command, ...] = (run, show, diff, trace, guards, memory, check, fix, pgo, cache, asserts, rule, doctor, demo)

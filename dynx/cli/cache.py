@@ -23,13 +23,12 @@ def add_to(commands: Subparsers) -> None:
 
 def act(arguments: argparse.Namespace) -> int:
     """Print the causes; return 1 if there are any, and 2 if nothing can be said."""
-    from rich.console import Console
-
+    from dynx.cli.screen import show
     from dynx.pgo import cachediff
 
     found = cachediff(arguments.first, arguments.second)
     if arguments.json:
         print(found.to_json())
     else:
-        Console().print(found)
+        show(found)
     return 2 if found.problem is not None else 1 if found else 0

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    Subparsers: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]  # argparse has no public name for it
+    from dynx.cli.arguments import Parser
+
+    Subparsers: TypeAlias = argparse._SubParsersAction[Parser]  # argparse has no public name for it
 
 
 class Command(Protocol):

@@ -27,9 +27,8 @@ def act(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(report.to_json())
     else:
-        from rich.console import Console
-
+        from dynx.cli.screen import show
         from dynx.report._doctor import screen
 
-        Console().print(screen(report, full=arguments.full))
+        show(screen(report, full=arguments.full))
     return 0 if (report.unchanged if arguments.strict else report.healthy) else 1

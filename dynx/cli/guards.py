@@ -1,4 +1,4 @@
-"""`dynx guards script.py::function`: run a program, then print the cache entries and the guards of a function."""
+"""`dynx guards file.py::function`: run a program, then print the cache entries and the guards of a function."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
 
 def _print_entries(module: ModuleType, name: str, script: str, *, as_json: bool) -> int:
     """Print the cache entries of the function, and return the exit code."""
-    from rich.console import Console
-
-    from dynx.report import record
+    from dynx.cli.screen import show
 
     try:
         report = _report_of(vars(module), name, script)
@@ -39,7 +37,7 @@ def _print_entries(module: ModuleType, name: str, script: str, *, as_json: bool)
     if as_json:
         print(report.to_json())
     else:
-        Console().print(record(report))
+        show(report)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`dynx memory script.py::function`: run a program, then print what the graphs of a function saved for backward."""
+"""`dynx memory file.py::function`: run a program, then print what the graphs of a function saved for backward."""
 
 from __future__ import annotations
 
@@ -71,9 +71,7 @@ def _callers() -> list[Caller]:
 
 def _print_saved(compiled: list[Compiled], module: ModuleType, name: str, script: str, *, as_json: bool) -> int:
     """Print what the graphs of a function saved, and return the exit code."""
-    from rich.console import Console
-
-    from dynx.report import record
+    from dynx.cli.screen import show
 
     try:
         report = _report_of(compiled, module, name, script)
@@ -83,7 +81,7 @@ def _print_saved(compiled: list[Compiled], module: ModuleType, name: str, script
     if as_json:
         print(report.to_json())
     else:
-        Console().print(record(report))
+        show(report)
     return 0
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynx.cli import program
+from dynx.cli.arguments import Parser
 from dynx.cli.run import execute
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def add_to(commands: Subparsers) -> None:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     file_help = "a profile of dynx, or code_state_….pkl of torch"
 
-    def action(name: str, act_on: Action, text: str) -> argparse.ArgumentParser:
+    def action(name: str, act_on: Action, text: str) -> Parser:
         added = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         added.set_defaults(act=act, action=act_on)
         return added
@@ -63,7 +64,7 @@ def add_to(commands: Subparsers) -> None:
     apply = action("apply", _apply, "run a program with a profile, without a report")
     apply.usage = "dynx pgo apply FILE [-m | -c] program [arguments …]"
     apply.add_argument("file", type=Path, help=file_help)
-    program.add_to(apply)
+    program.add_to(apply, before=1)
 
 
 def act(arguments: argparse.Namespace) -> int | Callable[[], int]:
@@ -131,9 +132,9 @@ def _apply(arguments: argparse.Namespace) -> Callable[[], int]:
 
 
 def _show(record: Shown) -> None:
-    from rich.console import Console
+    from dynx.cli.screen import show
 
-    Console().print(record)
+    show(record)
 
 
 def _save(profile: Profile, path: Path) -> int:

@@ -4,12 +4,34 @@ from __future__ import annotations
 
 import sys
 import threading
+import unicodedata
 
 from dynx._trace.bus import listen
+from dynx.cli.screen import columns
 from dynx.records import Compile, Location, Record
 from dynx.records.location import short_path
 
 _ERASE = "\r\x1b[2K"
+
+
+def fitted(text: str, place: str) -> str:
+    """Return a text and a location on one line of the terminal: what does not fit is left out, but never the line number.
+
+    A line that the terminal wraps could not be erased.
+    """
+    width = columns(stderr=True) - 1
+    room = max(12, width - _columns_of(text))
+    if _columns_of(place) > room:
+        while _columns_of(place) > room - 1:
+            place = place[1:]
+        place = f"…{place}"
+    while text and _columns_of(text) + _columns_of(place) > width:
+        text = text[:-1]
+    return f"{text}{place}"
+
+
+def _columns_of(text: str) -> int:
+    return len(text) + sum(unicodedata.east_asian_width(character) in ("W", "F") for character in text)
 
 
 class Progress:
@@ -30,7 +52,8 @@ class Progress:
 
     def _start(self, compile_id: str, location: Location) -> None:
         own = location.own
-        self._write(f"{_ERASE} compiling {compile_id} {location.function} {short_path(own.file)}:{own.line}")
+        line = fitted(f" compiling {compile_id} {location.function} ", f"{short_path(own.file)}:{own.line}")
+        self._write(f"{_ERASE}{line}")
 
     def _end(self, record: Record) -> None:
         if isinstance(record, Compile):

@@ -28,16 +28,16 @@ def add_to(commands: Subparsers) -> None:
 
 
 def act(arguments: argparse.Namespace) -> int:
-    from rich.console import Console
+    from rich.console import Group
     from rich.markdown import Markdown
     from rich.table import Table
     from rich.text import Text
 
     from dynx.advice import RULES, page
+    from dynx.cli.screen import show
 
-    console = Console()
     if arguments.id:
-        console.print(Markdown(page(arguments.id.upper())))
+        show(Markdown(page(arguments.id.upper())))
         return 0
     table = Table.grid(padding=(0, 2))
     for number, (family, heading) in enumerate(FAMILIES.items()):
@@ -47,6 +47,6 @@ def act(arguments: argparse.Namespace) -> int:
         for rule in RULES.values():
             if rule.id.startswith(family):
                 table.add_row(rule.id, rule.title)
-    console.print(table)
-    console.print(Text("\ndynx rule DX101 prints the page of a rule\ndocs/screen.md explains the report", style="dim"))
+    note = Text("\ndynx rule DX101 prints the page of a rule\ndocs/screen.md explains the report", style="dim")
+    show(Group(table, note))
     return 0

@@ -14,20 +14,22 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dynx.cli import program
-from dynx.cli.program import fix, trying
+from dynx.cli.program import trying
+from dynx.cli.program.tracebacks import hide_our_frames
 from dynx.cli.progress import Progress
-from dynx.cli.streams import encodable
+from dynx.cli.run_file import DEFAULT, add_top
+from dynx.cli.screen import encodable, flush, show
 from dynx.records.rank import Rank, rank_in_environment
 
 if TYPE_CHECKING:
+    from dynx.cli.command import Subparsers
     from dynx.records import Run
     from dynx.session import Watch
 
 Trials = Callable[["Run", Path | None], "Run"]  # adds trials to a run, and to its file
-DEFAULT = Path(".dynx") / "last.dynx"
 
 
-def add_to(commands: Any) -> None:
+def add_to(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "run",
         help="run a program and explain what torch.compile did",
@@ -56,41 +58,6 @@ def add_to(commands: Any) -> None:
     add_top(parser)
     program.add_to(parser)
     parser.set_defaults(act=act)
-
-
-def add_top(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--top N` to a command that prints a report."""
-    parser.add_argument(
-        "--top",
-        type=_positive,
-        metavar="N",
-        help="show the N findings that cost most, and N rows of each table (default: 10; all with --full)",
-    )
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive integer")
-    return int(text)
-
-
-def split(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Split the arguments of a command that runs a program after the program; the rest, even `--out`, is for the program.
-
-    The code after `-c` may begin with a dash: `--` before it keeps argparse from reading it as an option.
-    """
-    position = {"run": 1, "guards": 1, "memory": 1, "fix": 1, "pgo": 3}.get(argv[0] if argv else "")
-    if position is None or (argv[0] == "pgo" and argv[1:2] != ["apply"]):
-        return list(argv), []
-    while position < len(argv) and argv[position].startswith("-") and not program.is_stdin(argv[position]):
-        position += 2 if argv[position] in ("--out", "--detail", "--function", "--top", "--pgo", "--trial", *fix.OPTIONS) else 1
-        if argv[position - 1 : position] == ["-c"]:
-            break
-    target = argv[position : position + 1]
-    own = [*argv[:position], *(["--", *target] if target else [])]
-    if argv[0] == "pgo" and target:
-        own = [*argv[:2], *argv[3:position], "--", argv[2], *target]  # argparse wants options before both arguments
-    return own, list(argv[position + 1 :])
 
 
 def act(arguments: argparse.Namespace) -> Callable[[], int]:
@@ -150,18 +117,19 @@ def execute(load: Callable[[], CodeType], module: ModuleType, ending: Ending | N
     if is_module:
         sys.argv[0] = module.__file__ or ""
     sys.modules["__main__"] = module
+    code = program.loaded(load)  # nothing is recorded of a program that is no Python
     if ending is not None:
         atexit.register(ending.act)  # registered before the program's exit handlers, so it runs after them
         ending.start()
     try:
-        exec(load(), module.__dict__)
+        exec(code, module.__dict__)
     except BaseException as error:
         if ending is not None:
             ending.outcome = outcome_of(error)
             ending.interrupted = isinstance(error, KeyboardInterrupt)
         if isinstance(error, SystemExit):
             raise
-        sys.excepthook = program.without_our_frames(sys.excepthook)
+        hide_our_frames()
         raise
     return 0
 
@@ -199,38 +167,31 @@ class Ending:
 
 
 def _report(watch: Watch, trials: Trials | None, *, full: bool, top: int | None) -> None:
-    from rich.console import Console, Group, RenderableType
+    from rich.console import Group, RenderableType
     from rich.text import Text
 
-    from dynx.cli.children import screen
-    from dynx.records.location import short_path
+    from dynx.cli.run_file.children import report
+    from dynx.report import _words as words
 
     if sys.stderr is None or getattr(sys.stderr, "closed", False):
         return
     run, saved = watch.run, watch.path
     if trials is not None:
         run = trials(run, saved if watch.is_saved else None)
-    parts: list[RenderableType] = [Text(""), screen(run, saved, full=full, top=top)]
+    parts: list[RenderableType] = [Text(""), report(run, saved, full=full, top=top)]
     if saved is not None and watch.is_saved and saved.is_file():
-        parts.append(Text(f" saved: dynx show {short_path(str(saved))}", style="dim"))
-    _flush(sys.stdout)
+        parts.append(Text(f" saved: {words.show(saved)}", style="dim"))
+    flush(sys.stdout)
     try:
         with encodable(sys.stderr):
-            Console(stderr=True).print(Group(*parts))  # at once: several ranks may print on one terminal
+            show(Group(*parts), stderr=True)  # at once: several ranks may print on one terminal
     except OSError:
         pass  # nobody reads it any more
 
 
-def _flush(stream: Any) -> None:
-    try:
-        stream.flush()
-    except (AttributeError, OSError, ValueError):
-        pass  # the program has closed it, or put something else in its place
-
-
 def _end_by_signal() -> None:
     """End the process by SIGINT, as Python does after KeyboardInterrupt, so that a calling shell script stops too."""
-    _flush(sys.stdout)
-    _flush(sys.stderr)
+    flush(sys.stdout)
+    flush(sys.stderr)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGINT)

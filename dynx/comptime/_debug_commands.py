@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any, NoReturn, Protocol
 
 from rich.console import Console, RenderableType
-from rich.table import Table
 
 from dynx._bytecode.statements import Statement, statements
 from dynx._bytecode.trail import Trail
@@ -410,7 +409,7 @@ class Debugger(cmd.Cmd):
         return evaluate(tx, translator.local_variables(tx), expression)
 
     def _say(self, content: RenderableType | None) -> None:
-        self._console.print(content, markup=False, soft_wrap=not isinstance(content, Table))
+        self._console.print(content, markup=False, soft_wrap=True)
 
     def _complain(self, text: str) -> bool:
         self._say(f"*** {text}")

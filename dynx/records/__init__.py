@@ -5,7 +5,7 @@ from __future__ import annotations
 from dynx.records.cache import CacheReport, Entry, GuardInfo, GuardNode, Verdict
 from dynx.records.cache_key import CacheCause, CacheDiff, CacheKey, KeySettings
 from dynx.records.check import CheckReport, Diff, Leak
-from dynx.records.compile import Attempt, Backward, Compile, GaveUp, Skipped
+from dynx.records.compile import Attempt, Backward, Compile, CompileUse, GaveUp, Skipped
 from dynx.records.comptime import Logged, TracedGuard
 from dynx.records.cudagraphs import (
     AddressChange,
@@ -70,6 +70,7 @@ __all__ = [
     "CheckReport",
     "CodeLine",
     "Compile",
+    "CompileUse",
     "CompiledGuards",
     "CostNode",
     "CudagraphReport",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dynx.records import merge
 from dynx.records.cache_key import CacheKey, KeySettings
-from dynx.records.compile import Backward, Compile, GaveUp, Skipped
+from dynx.records.compile import Backward, Compile, CompileUse, GaveUp, Skipped
 from dynx.records.comptime import Logged
 from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
 from dynx.records.detail import CompiledGuards, GraphCode, code_cells, code_lines, guard_cells, guard_lines
@@ -148,6 +148,7 @@ class Groups:
             order=80,
         ),
     )
+    uses = Kind(CompileUse, "compile_use", "How torch.compile was used, if nothing was compiled.")
     caches = Kind(
         CacheEvent,
         "cache",

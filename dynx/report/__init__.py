@@ -45,8 +45,9 @@ def terminal(run: Run, *, full: bool = False, top: int | None = None, file: Path
         file: the run file, named in the command that shows the remaining findings.
     """
     from dynx.report._terminal import screen
+    from dynx.report._trimmed import Trimmed
 
-    return screen(run, full=full, top=top, file=file)
+    return Trimmed(screen(run, full=full, top=top, file=file))
 
 
 def processes(children: Sequence[tuple[Path, Run]], *, launcher: Run | None = None) -> RenderableType:
@@ -55,8 +56,9 @@ def processes(children: Sequence[tuple[Path, Run]], *, launcher: Run | None = No
     `launcher` is the run of a parent process such as torchrun, which compiled nothing itself; its title is rendered above.
     """
     from dynx.report._processes import screen
+    from dynx.report._trimmed import Trimmed
 
-    return screen(children, launcher)
+    return Trimmed(screen(children, launcher))
 
 
 def html(run: Run) -> str:
@@ -76,8 +78,9 @@ def perfetto(run: Run) -> str:
 def post_mortem(states: tuple[BreakState, ...]) -> RenderableType:
     """Render for a terminal the frames, locals and guards that Dynamo had at each graph break, with the source around it."""
     from dynx.report._comptime.post_mortem import screen
+    from dynx.report._trimmed import Trimmed
 
-    return screen(states)
+    return Trimmed(screen(states))
 
 
 def post_mortem_html(states: tuple[BreakState, ...]) -> str:
@@ -90,8 +93,9 @@ def post_mortem_html(states: tuple[BreakState, ...]) -> str:
 def timeline(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> RenderableType:
     """Render the time that Dynamo spent tracing for a terminal: totals, then the most expensive source lines."""
     from dynx.report._comptime.timeline import screen
+    from dynx.report._trimmed import Trimmed
 
-    return screen(compiles, lines)
+    return Trimmed(screen(compiles, lines))
 
 
 def timeline_html(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> str:
@@ -111,8 +115,9 @@ def dot(report: CudagraphReport) -> str:
 def record(shown: Shown) -> RenderableType:
     """Render for a terminal a record that dynx returns to the user, such as the result of `guards.inspect`."""
     from dynx.report._records import screen
+    from dynx.report._trimmed import Trimmed
 
-    return screen(shown)
+    return Trimmed(screen(shown))
 
 
 def record_html(shown: Shown) -> str:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
+from dynx.report._grid import Column, Grid
+from dynx.report._trimmed import Trimmed
 from dynx.report._words import plural
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def screen(report: Any, *, full: bool) -> RenderableType:
     """
     verdict = Text.assemble((f"torch {report.torch} · Python {report.python} · ", ""), _verdict(report), style="bold")
     lines = [verdict, Text("; ".join(_effects(report))), Text(f"→ {_next_step(report)}", style="green")]
-    return Padding(Group(*lines, *(_tables(report) if full else ())), (0, 1))
+    return Trimmed(Padding(Group(*lines, *(_tables(report) if full else ())), (0, 1)))
 
 
 def _verdict(report: Any) -> tuple[str, str]:
@@ -88,27 +89,27 @@ def _listed(features: Sequence[str]) -> str:
 
 def _tables(report: Any) -> Iterator[RenderableType]:
     yield Text("")
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    for capability in sorted(report.capabilities, key=lambda capability: _ORDER.index(_state(capability))):
-        state = _state(capability)
-        table.add_row(
-            Text(state, style=_STYLE.get(state, "dim")),
-            Text(capability.purpose),
-            Text(capability.path, style="dim", overflow="fold"),
-        )
-    yield table
+    states = [(_state(capability), capability) for capability in report.capabilities]
+    yield Grid(
+        (Column(kind="whole"), Column(), Column()),
+        [
+            (Text(state, style=_STYLE.get(state, "dim")), Text(capability.purpose), Text(capability.path, style="dim"))
+            for state, capability in sorted(states, key=lambda pair: _ORDER.index(pair[0]))
+        ],
+    )
     if report.canaries:
         yield Text("")
-        canaries = Table.grid(padding=(0, 2))
-        canaries.add_column(no_wrap=True)
-        for canary in report.canaries:
-            canaries.add_row(
-                Text("failed" if canary.failure else "ok", style="red" if canary.failure else "green"),
-                Text(canary.name),
-                Text(canary.failure or "", style="red"),
-            )
-        yield canaries
+        yield Grid(
+            (Column(kind="whole"), Column(), Column()),
+            [
+                (
+                    Text("failed" if canary.failure else "ok", style="red" if canary.failure else "green"),
+                    Text(canary.name),
+                    Text(canary.failure or "", style="red"),
+                )
+                for canary in report.canaries
+            ],
+        )
 
 
 def _state(capability: Any) -> str:

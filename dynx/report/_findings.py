@@ -7,16 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
 from rich.text import Text
 
 from dynx.records import Finding, Run
-from dynx.records.location import short_path
 from dynx.report import _cells as cells
 from dynx.report import _words as words
+from dynx.report._grid import Column, Grid
 
 TOP = 10  # findings shown by default: two screens of a terminal; what is left costs less than any of them
 _WIDE = 110  # terminal width in columns from which each finding fits on one line
+_TABLE = (
+    Column("lost", "whole", right=True),
+    Column("rule", "whole"),
+    Column("where"),
+    Column("what happened"),
+    Column("do this"),
+)
+_PARAGRAPHS = (Column(kind="whole", right=True), Column())
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,7 @@ def more(hidden: tuple[Row, ...]) -> str:
 def command(hidden: tuple[Row, ...], shown: tuple[Row, ...], file: Path | None) -> str:
     """Return how to see all findings: a command, or an attribute if the run is in no file."""
     count = len(shown) + sum(len(row.findings) for row in hidden)
-    return f"dynx show {short_path(str(file))} --top {count}" if file is not None else "see run.findings"
+    return f"{words.show(file)} --top {count}" if file is not None else "see run.findings"
 
 
 class Findings:
@@ -106,34 +113,28 @@ class Findings:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self._table() if options.max_width >= _WIDE else self._paragraphs()
 
-    def _table(self) -> Table:
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        table.add_column("lost", justify="right", no_wrap=True)
-        table.add_column("rule", no_wrap=True)
-        table.add_column("where")
-        table.add_column("what happened")
-        table.add_column("do this")
-        for row in self._rows:
-            table.add_row(
-                _cost(row),
-                Text(row.first.rule, style="bold"),
-                _at(row),
-                self._title(row),
-                Text(row.first.advice, style="green"),
-            )
-        return table
+    def _table(self) -> Grid:
+        return Grid(
+            _TABLE,
+            [
+                (
+                    _cost(row),
+                    Text(row.first.rule, style="bold"),
+                    _at(row),
+                    self._title(row),
+                    Text(row.first.advice, style="green"),
+                )
+                for row in self._rows
+            ],
+        )
 
-    def _paragraphs(self) -> Table:
-        table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(justify="right", no_wrap=True)
-        table.add_column()
+    def _paragraphs(self) -> Grid:
+        lines: list[tuple[Text, Text]] = []
         for number, row in enumerate(self._rows):
-            if number:
-                table.add_row("", "")
-            table.add_row(_cost(row), Text.assemble((row.first.rule, "bold"), "  ", _at(row)))
-            table.add_row("", self._title(row))
-            table.add_row("", Text(f"→ {row.first.advice}", style="green"))
-        return table
+            lines += [(Text(""), Text(""))] if number else []
+            lines.append((_cost(row), Text.assemble(_rule(row), "  ", _at(row))))
+            lines += [(Text(""), self._title(row)), (Text(""), Text.assemble(("→ ", "green"), _advice(row)))]
+        return Grid(_PARAGRAPHS, lines)
 
     def _title(self, row: Row) -> Text:
         """Render the title of a finding, with the number of the post-mortem of each graph break at its lines."""
@@ -156,6 +157,14 @@ def numbers_of(row: Row, states: dict[tuple[str, int], int]) -> tuple[int, ...]:
 def _cost(row: Row) -> Text:
     """Render the compile time that a finding costs, or that it leaves wrong values."""
     return Text("wrong", style="bold red") if row.first.wrong else Text(words.seconds(row.seconds))
+
+
+def _rule(row: Row) -> Text:
+    return Text(row.first.rule, style="bold")
+
+
+def _advice(row: Row) -> Text:
+    return Text(row.first.advice, style="green")
 
 
 def _at(row: Row) -> Text:

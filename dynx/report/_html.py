@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from itertools import count, groupby
 from typing import NamedTuple
 
-from jinja2 import Environment, Template
 from markupsafe import Markup
 
 from dynx.records import Run
@@ -16,6 +14,7 @@ from dynx.report import _cells as cells
 from dynx.report import _findings as findings
 from dynx.report import _phases as phases
 from dynx.report import _styles as styles
+from dynx.report import _uncompiled as uncompiled
 from dynx.report import _words as words
 from dynx.report._cells import tables_of
 from dynx.report._comptime.post_mortem import fragment as post_mortem
@@ -57,6 +56,8 @@ body[data-jp-theme-light="false"] .dynx .do, .vscode-dark .dynx .do { color: #4c
 {% endmacro %}
 {% if shown %}{{ listed(shown) }}
 {% if hidden %}<details><summary>{{ more }}</summary>{{ listed(hidden) }}</details>{% endif %}
+{% elif why %}{% for each in why %}<div>{{ each.reason }}{% if each.advice %} <span class="do">→ {{ each.advice }}</span>
+{%- endif %}</div>{% endfor %}
 {% else %}<div class="do">{{ calm }}</div>{% endif %}
 {% for title, columns, rows in tables %}
 <details><summary>{{ title }} <span class="dim">{{ rows | length }}</span></summary>
@@ -75,7 +76,9 @@ def fragment(run: Run) -> str:
     anchor = f"dynx-pm-{next(_pages)}-"
     states = findings.states(run)
     shown, hidden = findings.split(run, findings.TOP)
-    return _template().render(
+    return styles.template(
+        _PAGE
+    ).render(
         anchor=anchor,
         numbers=lambda row: findings.numbers_of(row, states),
         evidence=lambda row: "\n".join(line for finding in row.findings for line in finding.evidence),
@@ -88,6 +91,7 @@ def fragment(run: Run) -> str:
         environment=" · ".join(words.environment(run)),
         problems=run.problems[:5],
         shown=shown,
+        why=uncompiled.why(run) if uncompiled.is_uncompiled(run) else (),
         hidden=hidden,
         more=findings.more(hidden),
         tables=list(_tables(run)),
@@ -95,11 +99,6 @@ def fragment(run: Run) -> str:
         where=words.where,
         calm=words.CALM if words.is_calm(run) else "no advice applies to this run",
     )
-
-
-@cache
-def _template() -> Template:
-    return Environment(autoescape=True).from_string(_PAGE)
 
 
 class _Cell(NamedTuple):

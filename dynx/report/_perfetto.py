@@ -82,14 +82,14 @@ def _compiled(record: Timed, known: _Known) -> tuple[str, dict[str, Any]]:
     """Return the event name of a compilation, and its details: recompile reasons, graph breaks, counts and phases."""
     if isinstance(record, Backward):
         return f"{known.function.get((record.generation, record.id), record.id)} (backward)", {"id": record.id}
-    args: dict[str, Any] = {"id": record.id, "outcome": record.outcome, "line": words.place(record.location)}
+    args: dict[str, Any] = {"id": record.id, "outcome": record.outcome, "line": words.plain_place(record.location)}
     if record.called_from is not None:
-        args["called from"] = words.place(record.called_from)
+        args["called from"] = words.plain_place(record.called_from)
     if (recompile := known.recompile.get(record.key)) is not None:
         args["recompiled because"] = [
             f"{reason.subject}: {Change(reason.expected, reason.got)}" for reason in recompile.reasons
         ]
-    breaks = [f"{words.place(each.location)}: {each.reason}" for each in known.breaks.get(record.key, ())]
+    breaks = [f"{words.plain_place(each.location)}: {each.reason}" for each in known.breaks.get(record.key, ())]
     phases = {f"{name} (s)": round(seconds, 6) for name, seconds in record.phases.items()}
     more = {
         "graph breaks": breaks,
@@ -107,7 +107,7 @@ def _graph(graph: GraphRecorded) -> dict[str, Any]:
 
 def _event(event: Skip | AddressChange) -> tuple[str, dict[str, Any]]:
     """Return the event name of an uncaptured operation or an address change, and its details."""
-    where = {"line": words.place(event.location)} if event.location is not None else {}
+    where = {"line": words.plain_place(event.location)} if event.location is not None else {}
     if isinstance(event, Skip):
         return f"uncaptured: {event.reason}", where | ({"what to do": event.advice} if event.advice else {})
     addresses = {"before": hex(event.before), "after": hex(event.after), "changes": event.times}

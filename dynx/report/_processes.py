@@ -7,12 +7,12 @@ from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from dynx.records import Run
 from dynx.records.location import short_path
 from dynx.report import _words as words
+from dynx.report._grid import Column, Grid
 from dynx.report._terminal import title, troubles
 
 
@@ -28,20 +28,17 @@ def screen(children: Sequence[tuple[Path, Run]], launcher: Run | None) -> Render
 
 
 def _table(children: Sequence[tuple[Path, Run]]) -> RenderableType:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    for _ in range(3):
-        table.add_column(justify="right", no_wrap=True)
-    table.add_column(overflow="fold")
-    for path, run in children:
-        table.add_row(
+    rows = [
+        (
             Text(words.rank(run.header) or f"child {run.header.get('pid', '')}", style="bold"),
-            words.plural(len(run.compiles), "compile"),
-            words.plural(len(run.recompiles), "recompile"),
-            words.plural(len(run.graph_breaks), "graph break"),
+            Text(words.plural(len(run.compiles), "compile")),
+            Text(words.plural(len(run.recompiles), "recompile")),
+            Text(words.plural(len(run.graph_breaks), "graph break")),
             Text(f"{short_path(str(path))}{_ending(run)}", style="dim"),
         )
-    return table
+        for path, run in children
+    ]
+    return Grid((Column(kind="whole"), *(Column(kind="whole", right=True) for _ in range(3)), Column()), rows)
 
 
 def _ending(run: Run) -> str:

@@ -1,10 +1,25 @@
-"""Styles that all notebook pages share: tables whose text is left-aligned, code without boxes, and bars behind amounts."""
+"""What notebook pages share: templates, tables whose text is left-aligned, code without boxes, and bars behind amounts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
+from typing import Any
 
+from jinja2 import Environment, Template
 from markupsafe import Markup
+
+from dynx.report._wrap import ordinary
+
+
+@cache
+def template(page: str) -> Template:
+    """Return the template of a page; all text of the program is escaped."""
+    return Environment(autoescape=True, finalize=_as_written).from_string(page)
+
+
+def _as_written(value: Any) -> Any:
+    return ordinary(value) if isinstance(value, str) else value
 
 
 def of_tables(name: str) -> Markup:

@@ -10,7 +10,6 @@ from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from dynx.records import Compile, Location, Record, Run
@@ -18,12 +17,16 @@ from dynx.records import table as listing
 from dynx.report import _cells as cells
 from dynx.report import _findings as findings
 from dynx.report import _phases as phases
+from dynx.report import _uncompiled as uncompiled
 from dynx.report import _words as words
 from dynx.report._cells import tables_of
 from dynx.report._comptime.post_mortem import screen as post_mortem
 from dynx.report._comptime.timeline import screen as timeline
-from dynx.report._rows import Rows
+from dynx.report._grid import Column, Grid
+from dynx.report._wrap import Wrapped
 
+_ENTRY = (Column(kind="whole", right=True, least=7), Column())
+_COMMAND = 20  # columns that a command has beside the environment at least
 _SHOWN = 5  # unreadable lines of the run file that are listed; the others are only counted
 
 
@@ -48,7 +51,7 @@ def _parts(run: Run, *, full: bool, top: int | None, file: Path | None) -> Itera
     if run.compiles:
         yield _Flow(phases.texts(run), separator=" · ", style="dim", bold=phases.longest(run))
     for problem in run.problems[:_SHOWN]:
-        yield Text(f"damaged: {problem}", style="yellow")
+        yield Wrapped(Text(f"damaged: {problem}", style="yellow"))
     if len(run.problems) > _SHOWN:
         yield Text(f"and {len(run.problems) - _SHOWN} more damaged lines", style="yellow")
     yield Text("")
@@ -57,6 +60,8 @@ def _parts(run: Run, *, full: bool, top: int | None, file: Path | None) -> Itera
         yield findings.Findings(shown, run)
     elif words.is_calm(run):
         yield Text(words.CALM, style="green")
+    elif uncompiled.is_uncompiled(run):
+        yield from _uncompiled(run)
     else:
         yield Text(words.UNCLEAR if run.compiles else "no advice applies to this run")
     if hidden:
@@ -76,15 +81,33 @@ def _parts(run: Run, *, full: bool, top: int | None, file: Path | None) -> Itera
         yield Text(f"dynx rule {shown[0].first.rule} explains", style="dim")
 
 
+def _uncompiled(run: Run) -> Iterator[RenderableType]:
+    """Render why nothing was compiled."""
+    for reason in uncompiled.why(run):
+        yield Wrapped(reason.reason)
+        if reason.advice:
+            yield Wrapped(Text(f"→ {reason.advice}", style="green"))
+
+
 def title(run: Run) -> RenderableType:
-    line = Table.grid(expand=True, padding=(0, 2, 0, 0))
-    line.add_column(ratio=1)
-    line.add_column(justify="right", no_wrap=True)
-    line.add_row(
-        Text(words.command(run.header), style="bold", overflow="ellipsis", no_wrap=True),
-        Text(" · ".join(words.environment(run)), style="dim"),
-    )
-    return line
+    return _Title(Text(words.command(run.header), style="bold"), Text(" · ".join(words.environment(run)), style="dim"))
+
+
+class _Title:
+    """Rich renderable of the command and, at the right, the environment; on a narrow terminal below it."""
+
+    def __init__(self, command: Text, environment: Text) -> None:
+        self._command, self._environment = command, environment
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        room = options.max_width - self._environment.cell_len - 2
+        if room < min(self._command.cell_len, _COMMAND):
+            yield Wrapped(self._command)
+            yield Wrapped(self._environment)
+            return
+        command = self._command.copy()
+        command.truncate(room, overflow="ellipsis", pad=True)
+        yield Text.assemble(command, "  ", self._environment)
 
 
 class _Flow:
@@ -172,7 +195,7 @@ def _entries(title: str, rows: Iterable[_Entry], limit: int | None = None) -> Re
         seconds = sum(entry.seconds for entry in hidden)
         cost = f", {words.seconds(seconds)}" if seconds > 0 else ""
         lines.append((Text(""), Text(f"+{len(hidden)} more{cost}: --full shows all", style="dim")))
-    return Group(Text(title, style="bold"), Rows(lines, wide=1, first_width=7)) if lines else None
+    return Group(Text(title, style="bold"), Grid(_ENTRY, lines)) if lines else None
 
 
 def _failed(run: Run) -> Iterator[_Entry]:
@@ -192,7 +215,8 @@ def _compiles(run: Run) -> Iterator[RenderableType | None]:
     def add(*row: str, style: str = "") -> None:
         rows.append([Text(text, style=style) for text in row])
 
-    add("id", "function", "tries", "nodes", "guards", "total", *(_PHASES[name] for name in names), style="dim")
+    numbers = ("tries", "nodes", "guards", "total", *(_PHASES[name] for name in names))
+    columns = [Column("id", "whole"), Column("function"), *(Column(name, "whole", right=True) for name in numbers)]
     for function, group in _by_function(run).items():
         if len(group) > 1:
             add(f"{len(group)}x", function, "", "", "", *_seconds(group, names), style="bold")
@@ -201,7 +225,7 @@ def _compiles(run: Run) -> Iterator[RenderableType | None]:
             text = f"  {outcome}" if len(group) > 1 else f"{function}  {outcome}".rstrip()
             facts = (str(len(compile.attempts)), _count(compile.nodes), _count(compile.guards))
             add(compile.id, text, *facts, *_seconds([compile], names))
-    yield Group(Text("Compiles", style="bold"), Rows(rows, wide=1, left=frozenset({0})))
+    yield Group(Text("Compiles", style="bold"), Grid(columns, rows))
     yield _entries("Skipped compilations, run eagerly", _skipped(run))
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from dynx.records import Finding, Location, Run
 from dynx.records.location import short_path
+from dynx.report._wrap import ordinary, unbroken
 
 CALM = "nothing to change: no advice applies to this run"
 UNCLEAR = "no advice applies to this run; records that no rule covers are listed below"
@@ -15,7 +18,8 @@ UNCLEAR = "no advice applies to this run; records that no rule covers are listed
 def is_calm(run: Run) -> bool:
     """Return whether a run needs no attention: it compiled, without failures, recompiles, graph breaks or unreadable lines."""
     failed = any(compile.outcome == "failed" for compile in run.compiles)
-    return bool(run.compiles) and not (failed or run.eager or run.problems or run.recompiles or run.graph_breaks)
+    is_compiled = any(compile.outcome == "compiled" for compile in run.compiles)
+    return is_compiled and not (failed or run.eager or run.problems or run.recompiles or run.graph_breaks)
 
 
 def seconds(value: float) -> str:
@@ -32,7 +36,7 @@ def plural(count: int, singular: str, plural: str | None = None) -> str:
 
 def summary(run: Run) -> list[str]:
     """Return the totals of a run as short texts: seconds compiling, and the counts of compiles, recompiles and graph breaks."""
-    if not run.compiles:
+    if not run.compiles or (not run.graph_breaks and all(compile.outcome == "skipped" for compile in run.compiles)):
         return ["nothing was compiled", *([plural(len(run.graph_breaks), "graph break")] if run.graph_breaks else [])]
     parts = [f"{seconds(run.compile_seconds)} compiling", plural(len(run.compiles), "compile")]
     parts.append(plural(len(run.recompiles), "recompile"))
@@ -54,6 +58,11 @@ def command(header: Mapping[str, Any]) -> str:
     """Return the command line in the header of a run; empty if the header has none."""
     words = header.get("command")
     return " ".join(map(str, words)) if isinstance(words, (list, tuple)) else ""
+
+
+def show(file: Path) -> str:
+    """Return the command that prints the report of a run file, for a shell."""
+    return f"dynx show {shlex.quote(short_path(str(file)))}"
 
 
 def environment(run: Run) -> list[str]:
@@ -79,9 +88,17 @@ def rank(header: Mapping[str, Any]) -> str:
 
 
 def place(location: Location) -> str:
-    """Format a location as `model.py:58`; for a location in a library, the line of the user's code that called it, if known."""
+    """Format a location as `model.py:58`; for a location in a library, the line of the user's code that called it, if known.
+
+    It is one word of a text that is wrapped.
+    """
     own = location.own
-    return f"{short_path(own.file)}:{own.line}"
+    return unbroken(f"{short_path(own.file)}:{own.line}")
+
+
+def plain_place(location: Location) -> str:
+    """Format a location as `place` does, for output that is not wrapped."""
+    return ordinary(place(location))
 
 
 def line(location: Location) -> str:
@@ -113,7 +130,7 @@ def called_from(finding: Finding) -> str:
 
 def short_name(location: Location) -> str:
     """Format a location with only the last two parts of its path: `gpt2/modeling_gpt2.py:542`."""
-    return "/".join(location.file.split("/")[-2:]) + f":{location.line}"
+    return unbroken("/".join(location.file.split("/")[-2:]) + f":{location.line}")
 
 
 def function(location: Location) -> str:

@@ -73,7 +73,7 @@ def test_a_module(dynx):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["steps"], "no module:function"),
+        (["steps"], "not of the form file.py::function or module:function"),
         (["nothing_here:f"], "there is no module nothing_here"),
         (["steps:absent"], "steps has no absent"),
         (["--inputs", "absent", "steps:double"], "steps has no absent"),

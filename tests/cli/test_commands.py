@@ -193,6 +193,15 @@ def test_dynx_assert_fails_if_the_run_compiled_nothing(tmp_path, capsys):
     assert "VACUOUS" in capsys.readouterr().out
 
 
+def test_dynx_assert_fails_if_all_functions_were_skipped(tmp_path, capsys):
+    skipped = Compile(0, "0/0", HERE, "skipped", 0.1, reason="No ops traced for the FX graph.")
+    Run((skipped,), {"torch": "2.13.0"}, {"seconds": 1.0}).save(tmp_path / "skipped.dynx")
+    assert main(["assert", str(tmp_path / "skipped.dynx"), "--max-recompiles", "0"]) == 1
+    printed = capsys.readouterr().out
+    assert "VACUOUS: the run compiled nothing, so nothing was checked: " in printed
+    assert "train.py:41  main: it has no tensor operation to compile" in printed
+
+
 def test_dynx_assert_fails_if_the_program_was_killed(tmp_path, capsys):
     Run((Compile(0, "0/0", HERE, "compiled", 1.5),), {"torch": "2.13.0"}).save(tmp_path / "cut.dynx")
     assert main(["assert", str(tmp_path / "cut.dynx"), "--max-recompiles", "0"]) == 1
@@ -203,11 +212,34 @@ def test_dynx_assert_fails_if_the_program_was_killed(tmp_path, capsys):
 def test_dynx_show_and_assert_report_a_missing_file_and_a_file_that_is_no_run_file(command, tmp_path, capsys):
     missing = str(tmp_path / "missing.dynx")
     assert main([command[0], missing, *command[1:]]) == 2
-    assert capsys.readouterr().err == f"dynx: No such file or directory: {missing}\n"
+    written = f"dynx run --out {missing} train.py"
+    assert capsys.readouterr().err == f"dynx: there is no run file {missing}\n  to write it: {written}\n"
     other = tmp_path / "model.pt"
     other.write_bytes(b"PK\x03\x04")
     assert main([command[0], str(other), *command[1:]]) == 2
     assert "is not a dynx run file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", [["show"], ["assert", "--max-recompiles", "0"], ["trace"], ["diff", ".dynx/last.dynx", "b.dynx"]], ids=" ".join
+)
+def test_commands_in_a_fresh_folder_say_what_to_run(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(command) == 2
+    printed = capsys.readouterr()
+    assert printed.err == "dynx: there is no run file .dynx/last.dynx\n  to write it: dynx run train.py\n"
+    assert printed.out == ""
+
+
+def test_dynx_show_names_the_run_files_that_are_in_the_folder(saved, tmp_path, capsys, monkeypatch):
+    """Ranks write files with their number in the name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".dynx").mkdir()
+    os.rename(saved, ".dynx/last.rank0.dynx")
+    assert main(["show"]) == 2
+    assert "  there is .dynx/last.rank0.dynx; to write it: dynx run train.py" in capsys.readouterr().err
+    assert main(["show", ".dynx"]) == 2
+    assert ".dynx is a folder\n  there is .dynx/last.rank0.dynx; name a run file" in capsys.readouterr().err
 
 
 def test_dynx_show_prints_a_damaged_run_file_with_a_warning(saved, capsys):

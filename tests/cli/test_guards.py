@@ -41,7 +41,7 @@ def test_dynx_guards_lists_the_cache_entries_after_the_program_ends(shell, progr
 def test_dynx_guards_with_an_unknown_target_is_an_error_that_suggests_a_fix(shell, program):
     program(PROGRAM)
     for target, words in (
-        ("program.py", "the target program.py is not of the form script.py::function"),
+        ("program.py", "the target program.py is not of the form file.py::function or module:function"),
         ("other.py::f", "the file other.py does not exist"),
         ("program.py:step", "for example: dynx guards program.py::step"),
         ("program.py::", "for example: dynx guards program.py::function"),

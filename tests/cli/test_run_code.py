@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from dynx.cli import main, program
-from dynx.cli.run import split
+from dynx.cli import _parser, main, program
+from dynx.cli.arguments import split
 from dynx.records import Run
 
 ENVIRONMENT = """
@@ -183,8 +183,8 @@ def test_options_of_dynx_end_at_the_program():
         (["run", "--pgo", "p.json", "a.py", "--out"], ["run", "--pgo", "p.json", "--", "a.py"]),
         (["pgo", "apply", "p.json", "-m", "package", "-x"], ["pgo", "apply", "-m", "--", "p.json", "package"]),
     ):
-        assert split(words) == (own, words[len(own) - 1 :])
-    assert split(["run", "--out"]) == (["run", "--out"], [])  # argparse says what is missing
+        assert split(_parser(), words)[1:3] == (own, words[len(own) - 1 :])
+    assert split(_parser(), ["run", "--out"])[1:3] == (["run", "--out"], [])  # argparse says what is missing
 
 
 def test_code_is_added_to_linecache_only_where_python_does(monkeypatch):

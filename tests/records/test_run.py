@@ -51,7 +51,8 @@ def test_only_compiles_with_a_graph_break_that_cannot_resume_count_as_eager():
 def test_json_of_a_run_has_every_group_of_records_in_a_fixed_order():
     """Other programs read this JSON."""
     assert list(json.loads(Run().to_json())) == [
-        "header", "end", "findings", "compiles", "backwards", "recompiles", "graph_breaks", "gave_up", "skipped", "caches",
+        "header", "end", "findings", "compiles", "backwards", "recompiles", "graph_breaks", "gave_up", "skipped", "uses",
+        "caches",
         "cudagraph_skips", "cudagraphs", "address_changes", "dynamic", "specialized", "saved", "side_effects", "profile_misses",
         "warnings", "logs", "post_mortem", "traced", "timeline", "guards", "graph_code", "cache_keys", "cache_settings",
         "trials",

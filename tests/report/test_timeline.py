@@ -31,9 +31,9 @@ def test_terminal_view_of_a_timeline():
     assert shown(90) == [
         "30 ms tracing   1.5 s in the backend   200 ms in discarded attempts   1 compile",
         "",
-        "  self   total   nodes  guards  where                           line",
-        " 20 ms   50 ms       1       2  model.py:12                     y = x @ <w>",
-        " 10 ms   10 ms       -       -  deep/helper_functions.py:7      z",
+        "  self   total   nodes  guards  where                       line",
+        " 20 ms   50 ms       1       2  model.py:12                 y = x @ <w>",
+        " 10 ms   10 ms       -       -  deep/helper_functions.py:7  z",
     ]
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from dynx.cli import main
-from dynx.cli.run import split
+from dynx.cli import _parser, main
+from dynx.cli.arguments import split
 from dynx.records import BreakState, Compile, GraphBreak, Location, Reason, Recompile, Run
 from dynx.report import terminal
 
@@ -78,7 +78,7 @@ def test_command_in_the_line_of_hidden_findings_shows_them_all(many, tmp_path, c
 
 
 def test_top_of_dynx_run_is_an_option_of_dynx_and_not_of_the_program():
-    own, rest = split(["run", "--top", "3", "train.py", "--top", "5"])
+    _, own, rest, _ = split(_parser(), ["run", "--top", "3", "train.py", "--top", "5"])
     assert (own, rest) == (["run", "--top", "3", "--", "train.py"], ["--top", "5"])
 
 

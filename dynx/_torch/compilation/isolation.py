@@ -38,8 +38,8 @@ def compiler(
 ) -> Callable[[Any], Any]:
     """Return a function that compiles its argument with a keyed backend, with cache entries apart from other backends'.
 
-    `prepare` is called with torch's `_TorchDynamoContext` before the context compiles anything. With `in_place` the code object of
-    a function is compiled itself, also by torch without regions: the caller has made it apart from others.
+    `prepare` is called with torch's `_TorchDynamoContext` before the context compiles anything. With `in_place` the code object
+    of a function is compiled itself, also by torch without regions: the caller has made it apart from others.
     """
     import torch
 

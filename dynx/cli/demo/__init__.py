@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynx.cli import run
+from dynx.cli.run_file import DEFAULT
 
 if TYPE_CHECKING:
     from dynx.cli.command import Subparsers
@@ -23,4 +24,4 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     print(f"$ dynx run --try {program.name}      # a GPT-like model with common mistakes; downloads nothing\n", flush=True)
     options = {"full": False, "top": None, "detail": "normal", "post_mortem": False, "pgo": None, "option": ""}
     options |= {"trial": None, "tries": True}
-    return run.act(argparse.Namespace(target=str(program), rest=[], out=run.DEFAULT, **options))
+    return run.act(argparse.Namespace(target=str(program), rest=[], out=DEFAULT, **options))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import builtins
 import contextlib
 import importlib.util
@@ -20,31 +19,25 @@ from pathlib import Path
 from typing import Any
 
 from dynx._bytecode.source import add_program
+from dynx.cli.arguments import Parser
+from dynx.cli.program.tracebacks import hide_our_frames
 from dynx.errors import UsageError
-
-Hook = Callable[[type[BaseException], BaseException, types.TracebackType | None], Any]
-
-_COMMANDS = (str(Path(__file__).parent.parent), str(Path(__file__).parent))  # not the demo, whose program is a user's
-_PACKAGE = Path(__file__).parent.parent.parent
-_HOOKS = (str(_PACKAGE / "_torch" / "hooks.py"), str(_PACKAGE / "_child_processes.py"))
-
 
 _MISSING = {"": "no program to run", "-m": "-m without the name of a module", "-c": "-c without code"}
 _ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")  # of PEP 263
 _SHOWN = 60  # characters of the code of `-c` that are shown
 
 
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that name a program as `python` does: a script, `-` for standard input, `-m module` or `-c code`."""
+def add_to(parser: Parser, *, before: int = 0) -> None:
+    """Add the arguments that name a program as `python` does: a script, `-` for standard input, `-m module` or `-c code`.
+
+    `before` is the number of other arguments that stand before it.
+    """
+    parser.before_program = before
     kind = parser.add_mutually_exclusive_group()
     for option, what in (("-m", "a module, as in python -m"), ("-c", "code, as in python -c")):
         kind.add_argument(option, dest="option", action="store_const", const=option, default="", help=f"the program is {what}")
     parser.add_argument("target", metavar="program", nargs="?", help="a script, a folder, or - for a program on standard input")
-
-
-def is_stdin(target: str) -> bool:
-    """Return whether a word of the command line is a program on standard input: `-`, or `-::function` for `dynx guards`."""
-    return target == "-" or target.startswith("-::")
 
 
 def prepare(
@@ -72,40 +65,19 @@ def prepare(
     return load_stdin() if target == "-" else load_script(target, usage)
 
 
+def loaded(load: Callable[[], types.CodeType]) -> types.CodeType:
+    """Return the code of a program; an error in it, such as a SyntaxError, is shown as Python does."""
+    try:
+        return load()
+    except BaseException:
+        hide_our_frames()
+        raise
+
+
 def shortened(code: str) -> str:
     """Return the first line of code, quoted as in a shell, for a title."""
     first = next((line.strip() for line in code.splitlines() if line.strip()), "")
     return shlex.quote(first if first == code and len(first) <= _SHOWN else f"{first[:_SHOWN]}…")
-
-
-def without_our_frames(hook: Hook) -> Hook:
-    """Wrap the excepthook `hook` so that it gets the traceback without the frames of dynx."""
-
-    def show(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
-        first = traceback
-        while first is not None and not _is_ours(first):
-            first = first.tb_next
-        while first is not None and _is_ours(first):
-            first = first.tb_next
-        error.__traceback__ = _without_hooks(first)
-        hook(kind, error, error.__traceback__)
-
-    return show
-
-
-def _is_ours(traceback: types.TracebackType) -> bool:
-    return os.path.dirname(traceback.tb_frame.f_code.co_filename) in _COMMANDS
-
-
-def _without_hooks(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """Remove the frames of wrappers with which dynx replaces functions of torch and `subprocess.Popen`."""
-    if traceback is None:
-        return None
-    rest = _without_hooks(traceback.tb_next)
-    if traceback.tb_frame.f_code.co_filename in _HOOKS:
-        return rest
-    traceback.tb_next = rest
-    return traceback
 
 
 def load_script(target: str, usage: str = "") -> tuple[Callable[[], types.CodeType], types.ModuleType]:

@@ -1,15 +1,16 @@
-"""`dynx check module:function`: compare a compiled function with eager code."""
+"""`dynx check file.py::function`: compare a compiled function with eager code."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import traceback
 from collections.abc import Callable
-from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from dynx.cli.program import target
+from dynx.cli.program.tracebacks import of_program
 from dynx.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,12 +29,18 @@ def add_to(commands: Subparsers) -> None:
         "check",
         help="call a function eagerly and compiled, and list everything that differs",
         usage="dynx check [--json] [--inputs FACTORY] [--calls N] [--change FUNCTION] [--backend NAME] [--isolate fork] "
-        '[--rng "as is"] [--bisect] module:function',
+        '[--rng "as is"] [--bisect] file.py::function | module:function',
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("target", metavar="module:function", help="an importable module, and a function or module in it")
-    parser.add_argument("--inputs", metavar="FACTORY", help="a function that returns the arguments of each call: make_inputs")
+    parser.add_argument(
+        "target", metavar="target", help=f"a function or module, as {target.FORMS}; the file is imported, not run as a program"
+    )
+    parser.add_argument(
+        "--inputs",
+        metavar="FACTORY",
+        help=f"a function that returns the arguments of each call: make_inputs, or {target.FORMS}",
+    )
     parser.add_argument("--calls", type=int, default=2, metavar="N", help="calls with each of them (default: 2)")
     parser.add_argument("--backend", metavar="NAME", help="the backend of torch.compile (default: eager)")
     parser.add_argument(
@@ -60,71 +67,51 @@ def act(arguments: argparse.Namespace) -> Callable[[], int]:
     """Return the function that imports the user's module and checks the function, so that errors of the module pass through."""
 
     def run() -> int:
-        from rich.console import Console
-
+        from dynx.cli.screen import show
         from dynx.effects import check
-        from dynx.report import record
 
         try:
-            module, fn = _load(arguments.target)
+            found = target.parse(arguments.target, "dynx check")
+            module, fn = target.load(found, "dynx check")
             report = check(
                 fn,
-                inputs=_inputs(module, arguments.inputs, arguments.target),
+                inputs=_inputs(module, arguments.inputs, found),
                 calls=arguments.calls,
                 backend=arguments.backend,
                 isolate=arguments.isolate,
                 bisect=arguments.bisect,
                 rng=arguments.rng,
-                change=_attribute(module, arguments.change) if arguments.change else None,
+                change=_named(module, arguments.change, found, "--change") if arguments.change else None,
             )
         except UsageError as error:
             print(f"dynx: {error}", file=sys.stderr)
             return 2
-        except Exception:  # noqa: BLE001 - of the user's module or input factory; 1 would say that something differs
-            traceback.print_exc()
+        except Exception as error:  # noqa: BLE001 - of the user's module or input factory; 1 would say that something differs
+            traceback.print_exception(error.with_traceback(of_program(error.__traceback__)))
             return 2
         if arguments.json:
             print(report.to_json())
         else:
-            Console().print(record(report))
+            show(report)
         return 0 if report.ok else 1
 
     return run
 
 
-def _load(target: str) -> tuple[Any, Any]:
-    """Import a module from the current folder or the installed ones, and return it with the function that the target names."""
-    name, colon, function = target.partition(":")
-    if not (name and colon and function) or "/" in name or name.endswith(".py"):
-        raise UsageError(f"{target} is no module:function\n  run dynx check package.module:train_step")
-    if (folder := os.getcwd()) not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        module = import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
-            raise
-        raise UsageError(f"there is no module {name} here or among the installed ones\n  run it where the module is") from None
-    return module, _attribute(module, function)
-
-
-def _attribute(module: Any, path: str) -> Any:
-    value = module
-    for name in path.split("."):
-        try:
-            value = getattr(value, name)
-        except AttributeError:
-            raise UsageError(f"{module.__name__} has no {path}\n  name a function or a module in it") from None
-    return value
-
-
-def _inputs(module: Any, factory: str | None, target: str) -> list[Any]:
+def _inputs(module: ModuleType, factory: str | None, found: target.Target) -> list[Any]:
     if factory is None and not callable(getattr(module, "inputs", None)):
         raise UsageError(
-            f"there are no arguments for {target}\n  write a function that returns a list of them, and name it with --inputs"
+            f"there are no arguments for {found}\n  write a function that returns a list of them, and name it with --inputs"
         )
-    make = _attribute(module, factory or "inputs")
+    make = _named(module, factory or "inputs", found, "--inputs")
     made = make() if callable(make) else make
     if not isinstance(made, (list, tuple)):
         raise UsageError(f"{factory or 'inputs'} returned no list\n  return a list with the arguments of each call")
     return list(made)
+
+
+def _named(module: ModuleType, name: str, found: target.Target, option: str) -> Any:
+    """Return what an option names: an attribute of the target's module, or a target of its own."""
+    if ":" in name:
+        return target.load(target.parse(name, f"dynx check {option}"), f"dynx check {option}")[1]
+    return target.attribute(module, name, found.program)

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from dynx.records.fix_report import FixReport
     from dynx.records.trial import Trial
 
-_WIDE = 140  # columns
-OPTIONS = ("--budget", "--result", "--tolerance")  # that take a value
-
 _EPILOG = """\
 The program runs once as it is, then once more for each fix that is tried, in processes of its own and without input: it writes
 and sends again what it writes and sends. Only --apply changes files.
@@ -168,11 +165,9 @@ def _print(report: FixReport, *, as_json: bool) -> None:
     if as_json:
         print(report.to_json())
         return
-    from rich.console import Console
+    from dynx.cli.screen import show
 
-    # nobody asked for the 80 columns that rich assumes of a file or pipe
-    is_narrow = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    Console(width=_WIDE if is_narrow else None).print(report)
+    show(report)
     if report.diff:
         print(report.diff, end="")
 

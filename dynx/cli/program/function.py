@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dynx.cli import program
+from dynx.cli.program.target import FORMS, parse
+from dynx.cli.program.tracebacks import hide_our_frames
 from dynx.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ class Print(Protocol):
 def add_command(commands: Subparsers, command: str, summary: str, act: Callable[[argparse.Namespace], object]) -> None:
     """Add a command whose arguments name a program and one of its functions."""
     usage = (
-        f"dynx {command} [--json] script.py::function [arguments of the program …]\n"
+        f"dynx {command} [--json] file.py::function [arguments of the program …]\n"
+        f"       dynx {command} [--json] module:function [arguments of the program …]\n"
         f"       dynx {command} [--json] --function NAME [-m | -c] program [arguments of the program …]"
     )
     parser = commands.add_parser(command, help=summary, usage=usage)
@@ -39,29 +42,30 @@ def add_command(commands: Subparsers, command: str, summary: str, act: Callable[
 
 def watched(arguments: argparse.Namespace, command: str, print_found: Print) -> Callable[[], int]:
     """Load the program, and return the function that runs it under `dynx.watch()` and then calls `print_found`."""
-    target, name = _target(arguments, command)
+    found = _named(arguments, command)
+    name, script = found.function, found.shown
     load, module = program.prepare(
-        target, arguments.rest, option=arguments.option, usage=f"dynx {command} path/to/file.py::function"
+        found.program, arguments.rest, option=found.option, usage=f"dynx {command} path/to/file.py::function"
     )
-    script = target if target is not None and target != "-" and not arguments.option else "the program"
 
     def run() -> int:
         from dynx.session import watch
 
         sys.modules["__main__"] = module
-        if arguments.option == "-m":
+        source = program.loaded(load)
+        if found.option == "-m":
             sys.argv[0] = module.__file__ or ""
         code: object = 0
         with watch():  # records every line that requested a guard
             try:
                 # with --json, stdout holds the records only
                 with redirect_stdout(sys.stderr) if arguments.json else nullcontext():
-                    exec(load(), module.__dict__)
+                    exec(source, module.__dict__)
             except SystemExit as error:
                 code = error.code
             except BaseException:
                 print_found(module, name, script, as_json=arguments.json)
-                sys.excepthook = program.without_our_frames(sys.excepthook)
+                hide_our_frames()
                 raise
             own_code = print_found(module, name, script, as_json=arguments.json)
         if code not in (None, 0):
@@ -71,20 +75,28 @@ def watched(arguments: argparse.Namespace, command: str, print_found: Print) -> 
     return run
 
 
-def _target(arguments: argparse.Namespace, command: str) -> tuple[str | None, str]:
+class _Named(NamedTuple):
+    """The program of a command line, and the name of a function in it."""
+
+    program: str | None
+    option: str  # `-m` or `-c`, as for `python`
+    function: str
+    shown: str  # the program in messages
+
+
+def _named(arguments: argparse.Namespace, command: str) -> _Named:
     """Return the program and the name of the function; raise UsageError if one of them is missing."""
+    program, option = arguments.target, arguments.option
     if arguments.function:
-        return arguments.target, arguments.function
-    target = arguments.target
-    if target is None:
-        raise UsageError(f"no program to run\n  for example: dynx {command} script.py::function")
-    if arguments.option:
-        raise UsageError(
-            f"no function for {arguments.option}\n  for example: dynx {command} --function step {arguments.option} …"
+        return _Named(
+            program, option, arguments.function, program if program not in (None, "-") and not option else "the program"
         )
-    script, _, name = target.rpartition("::")
-    if not script or not name:
-        file, _, function = target.rstrip(":").partition(":")
-        example = f"dynx {command} {file}::{function or 'function'}"
-        raise UsageError(f"the target {target} is not of the form script.py::function\n  for example: {example}")
-    return script, name
+    if program is None:
+        raise UsageError(f"no program to run\n  name {FORMS}, for example: dynx {command} train.py::function")
+    if option == "-c":
+        raise UsageError(f"no function for -c\n  for example: dynx {command} --function step -c …")
+    found = parse(program, f"dynx {command}")
+    if option and not found.is_module:
+        raise UsageError(f"{found} is no module\n  for example: dynx {command} {found}")
+    shown = "the program" if found.program == "-" else found.program
+    return _Named(found.program, "-m" if found.is_module else "", found.function, shown)

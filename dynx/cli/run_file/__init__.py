@@ -1,3 +1,55 @@
 """The commands that read saved runs; they do not need torch."""
 
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dynx.errors import UsageError
+from dynx.records.codec import visible
+
+if TYPE_CHECKING:
+    from dynx.records import Run
+
+DEFAULT = Path(".dynx") / "last.dynx"  # where `dynx run` saves
 UNREADABLE = 3  # the exit code of commands that check files, for a file of which not everything was read
+
+
+def load(file: Path) -> Run:
+    """Read a run file; raise UsageError if there is none, with the command that writes it, or the files that are there."""
+    from dynx.records import Run
+
+    try:
+        return Run.load(file)
+    except FileNotFoundError:
+        option = "" if file == DEFAULT else f"--out {shlex.quote(str(file))} "
+        problem, advice = f"there is no run file {file}", f"to write it: dynx run {option}train.py"
+        found = _others(file.parent)
+    except IsADirectoryError:
+        problem, advice = f"{file} is a folder", "name a run file, as dynx run --out FILE train.py writes"
+        found = _others(file)
+    raise UsageError(visible(f"{problem}\n  {found}{advice}"))
+
+
+def _others(folder: Path) -> str:
+    """Return the run files of a folder, as the beginning of a sentence; empty if there is none."""
+    names = [shlex.quote(str(file)) for file in sorted(folder.glob("*.dynx"))]
+    return f"there is {', '.join(names[:3])}{', …' if len(names) > 3 else ''}; " if names else ""
+
+
+def add_top(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--top N` to a command that prints a report."""
+    parser.add_argument(
+        "--top",
+        type=_positive,
+        metavar="N",
+        help="show the N findings that cost most, and N rows of each table (default: 10; all with --full)",
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive integer")
+    return int(text)

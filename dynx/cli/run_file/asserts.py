@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynx.cli.numbers import number
-from dynx.cli.run import DEFAULT
-from dynx.cli.run_file import UNREADABLE
+from dynx.cli.run_file import DEFAULT, UNREADABLE, load
 from dynx.errors import UnknownRule, UsageError
 
 if TYPE_CHECKING:
     from dynx.cli.command import Subparsers
+    from dynx.records import Run
 
 
 # properties of a run that have an option --max-NAME
@@ -50,9 +50,16 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _why(run: Run) -> str:
+    """Return the first reason for which nothing was compiled."""
+    from dynx.report._uncompiled import why
+    from dynx.report._wrap import ordinary
+
+    return ordinary(why(run)[0].reason)
+
+
 def act(arguments: argparse.Namespace) -> int:
     from dynx.advice import RULES
-    from dynx.records import Run
 
     limits = {name: getattr(arguments, f"max_{name}") for name in _LIMITS}
     seconds = arguments.max_compile_seconds
@@ -61,7 +68,7 @@ def act(arguments: argparse.Namespace) -> int:
     unknown = [rule for rule in arguments.forbid if rule not in RULES]
     if unknown:
         raise UnknownRule(f"no rule has the id {unknown[0]}\n  list all rules: dynx rule")
-    run = Run.load(arguments.file)  # prints a warning for each problem
+    run = load(arguments.file)  # prints a warning for each problem
     if run.problems or run.unknown:
         kinds = ", ".join(sorted({str(record.get("type")) for record in run.unknown}))
         why = run.problems[0] if run.problems else f"it has records of an unknown kind, {kinds}: upgrade dynx"
@@ -84,8 +91,8 @@ def act(arguments: argparse.Namespace) -> int:
         for compile in run.compiles
         if compile.outcome == "failed"
     ]
-    if not run.compiles:
-        failures.append("VACUOUS: the run compiled nothing, so nothing was checked")
+    if all(compile.outcome == "skipped" for compile in run.compiles):
+        failures.append(f"VACUOUS: the run compiled nothing, so nothing was checked: {_why(run)}")
     if not run.is_complete:
         failures.append("the run did not finish: the file has no end record")
     for failure in failures:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynx.cli.numbers import number
-from dynx.cli.run_file import UNREADABLE
+from dynx.cli.run_file import UNREADABLE, load
 
 if TYPE_CHECKING:
     from dynx.cli.command import Subparsers
@@ -30,16 +30,14 @@ def add_to(commands: Subparsers) -> None:
 
 
 def act(arguments: argparse.Namespace) -> int:
-    from dynx.records import Run
-
-    before, after = Run.load(arguments.before), Run.load(arguments.after)
+    before, after = load(arguments.before), load(arguments.after)
     diff = before.diff(after)
     if arguments.json:
         print(diff.to_json())
     else:
-        from rich.console import Console
+        from dynx.cli.screen import show
 
-        Console().print(diff)
+        show(diff)
     if any(run.problems or run.unknown for run in (before, after)):
         return UNREADABLE
     is_slower = arguments.max_slower is not None and diff.slower > arguments.max_slower

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynx.cli.run import DEFAULT, add_top
+from dynx.cli.run_file import DEFAULT, add_top, load
 
 if TYPE_CHECKING:
     from dynx.cli.command import Subparsers
@@ -22,15 +22,12 @@ def add_to(commands: Subparsers) -> None:
 
 
 def act(arguments: argparse.Namespace) -> int:
-    from dynx.records import Run
-
-    run = Run.load(arguments.file)
+    run = load(arguments.file)
     if arguments.json:
         print(run.to_json())
         return 0
-    from rich.console import Console
+    from dynx.cli.run_file.children import report
+    from dynx.cli.screen import show
 
-    from dynx.cli.children import screen
-
-    Console().print(screen(run, arguments.file, full=arguments.full, top=arguments.top))
+    show(report(run, arguments.file, full=arguments.full, top=arguments.top))
     return 0

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynx.cli.run import DEFAULT
+from dynx.cli.run_file import DEFAULT, load
 
 if TYPE_CHECKING:
     from dynx.cli.command import Subparsers
@@ -22,8 +22,6 @@ def add_to(commands: Subparsers) -> None:
 
 
 def act(arguments: argparse.Namespace) -> int:
-    from dynx.records import Run
-
-    arguments.out.write_text(Run.load(arguments.file).to_perfetto(), encoding="utf-8")
+    arguments.out.write_text(load(arguments.file).to_perfetto(), encoding="utf-8")
     print(f"{arguments.out}: open it at https://ui.perfetto.dev")
     return 0

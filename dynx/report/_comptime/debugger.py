@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from dynx.records import FrameState, TracedGuard, TraceState
 from dynx.report import _words as words
 from dynx.report._comptime.frame import marked
+from dynx.report._grid import Column, Grid, named
+from dynx.report._wrap import ordinary
 
 
 def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> RenderableType:
@@ -25,7 +26,7 @@ def stop(state: TraceState, level: int, why: str, ago: int, *, exact: bool) -> R
         facts.append(f"at {frame.instruction.strip()}")
     if state.exception:
         facts.append(state.exception)
-    head = Text.assemble((f"{words.line(frame.location)}  {frame.location.function}", "cyan"), (f"  {'  '.join(facts)}", "dim"))
+    head = Text.assemble((f"{_line(frame)}  {frame.location.function}", "cyan"), (f"  {'  '.join(facts)}", "dim"))
     if ago:
         head.append(f"  {words.plural(ago, 'instruction')} back", style="yellow")
     line = marked(_text(frame), frame) if exact else Text(_text(frame) or f"(no source) {frame.instruction}")
@@ -59,21 +60,19 @@ def end_of_history(*, backwards: bool) -> RenderableType:
 
 def table(rows: Iterable[tuple[str, str]]) -> RenderableType | None:
     """Render names and their values as a table; return None if there are no rows."""
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in rows:
-        grid.add_row(Text(name), Text(value))
+    grid = named((name, Text(value)) for name, value in rows)
     return grid if grid.rows else None
 
 
 def guards(guards: list[TracedGuard]) -> RenderableType:
     """Render guards: kind, source, and the source line that requested each; "ambient" guards have no such line."""
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    for guard in guards:
-        where = words.place(guard.location) if guard.location is not None else "ambient"
-        grid.add_row(Text(guard.kind, style="dim"), Text(guard.source), Text(where, style="dim"))
-    return grid if guards else Text("no guards yet", style="dim")
+    places = (words.place(guard.location) if guard.location is not None else "ambient" for guard in guards)
+    rows = [
+        (Text(guard.kind, style="dim"), Text(guard.source), Text(where, style="dim"))
+        for guard, where in zip(guards, places, strict=True)
+    ]
+    columns = (Column(kind="whole"), Column(), Column())
+    return Grid(columns, rows) if guards else Text("no guards yet", style="dim")
 
 
 def frames(state: TraceState, level: int) -> RenderableType:
@@ -81,9 +80,13 @@ def frames(state: TraceState, level: int) -> RenderableType:
     lines = []
     for number, frame in reversed(list(enumerate(state.frames))):
         arrow = "-> " if number == level else "   "
-        place = f"{words.line(frame.location)}  {frame.location.function}"
+        place = f"{_line(frame)}  {frame.location.function}"
         lines.append(Text.assemble((arrow, "bold"), (place, "cyan"), f"  {_text(frame).strip()}"))
     return Group(*lines)
+
+
+def _line(frame: FrameState) -> str:
+    return ordinary(words.line(frame.location))  # the terminal wraps it
 
 
 def _text(frame: FrameState) -> str:

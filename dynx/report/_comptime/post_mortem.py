@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
-from jinja2 import Environment, Template
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from dynx.records import BreakState, FrameState
 from dynx.report import _styles as styles
 from dynx.report import _words as words
 from dynx.report._comptime.frame import line, parts, source
+from dynx.report._grid import named
+from dynx.report._wrap import Wrapped
 
 _GUARDS = 6  # number of guards shown: the newest ones, which the code right before the graph break requested
 
@@ -29,32 +28,24 @@ def screen(states: tuple[BreakState, ...]) -> RenderableType:
 
 def _state(number: int, state: BreakState) -> Iterator[RenderableType]:
     met = f", occurred {state.count} times" if state.count > 1 else ""
-    yield Text.assemble(
-        (f"post-mortem {number}  ", "bold"), (state.reason, "bold"), (f"  [{state.id}]{met}", "dim"), overflow="fold"
-    )
+    yield Wrapped(Text.assemble((f"post-mortem {number}  ", "bold"), (state.reason, "bold"), (f"  [{state.id}]{met}", "dim")))
     for depth, frame in enumerate(state.frames):
         yield Padding(Group(*_frame(frame, innermost=depth == 0)), (0, 0, 0, 2))
-    facts = Table.grid(padding=(0, 2, 0, 0))
-    facts.add_column(style="dim", no_wrap=True)
-    facts.add_column()
-    facts.add_row("graph", Text(f"{words.plural(_operations(state), 'line')} of code so far"))
-    for label, text in _guards(state):
-        facts.add_row(Text(label), Text(text))
-    for hint in state.hints:
-        facts.add_row("torch", Text(hint, style="green"))
-    yield Padding(facts, (0, 0, 0, 2))
+    yield named(
+        [
+            ("graph", Text(f"{words.plural(_operations(state), 'line')} of code so far")),
+            *((label, Text(text)) for label, text in _guards(state)),
+            *(("torch", Text(hint, style="green")) for hint in state.hints),
+        ],
+        indent=2,
+    )
 
 
 def _frame(frame: FrameState, *, innermost: bool) -> Iterator[RenderableType]:
     place = f"{words.place(frame.location)}  {frame.location.function}"
-    yield Text.assemble("" if innermost else "called from  ", (place, "cyan"), (f"  at {frame.instruction}", "dim"))
+    yield Wrapped(Text.assemble("" if innermost else "called from  ", (place, "cyan"), (f"  at {frame.instruction}", "dim")))
     yield source(frame) if innermost else line(frame)
-    values = Table.grid(padding=(0, 2, 0, 0))
-    values.add_column(style="dim", no_wrap=True)
-    values.add_column()
-    for name, value in _values(frame, innermost=innermost):
-        values.add_row(Text(name), Text(value))
-    yield Padding(values, (0, 0, 0, 2))
+    yield named([(name, Text(value)) for name, value in _values(frame, innermost=innermost)], indent=2)
 
 
 def _values(frame: FrameState, *, innermost: bool) -> list[tuple[str, str]]:
@@ -122,7 +113,7 @@ def fragment(states: tuple[BreakState, ...], anchor: str = "dynx-pm-") -> str:
 
     The element id of a state is `anchor` followed by its number, from 1.
     """
-    return _template().render(
+    return styles.template(_PAGE).render(
         states=states,
         anchor=anchor,
         where=words.where,
@@ -130,11 +121,6 @@ def fragment(states: tuple[BreakState, ...], anchor: str = "dynx-pm-") -> str:
         values=_values,
         styles=styles.of_tables("dynx-pm"),
     )
-
-
-@cache
-def _template() -> Template:
-    return Environment(autoescape=True).from_string(_PAGE)
 
 
 def _lines(frame: FrameState, *, innermost: bool) -> list[tuple[int, str, str, str, bool]]:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 
-from jinja2 import Environment, Template
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from dynx.records.timeline import LineCost, TracedCompile
 from dynx.report import _styles as styles
 from dynx.report import _words as words
+from dynx.report._grid import Column, Grid
+from dynx.report._wrap import Wrapped
 
 _SHOWN = 20  # source lines shown on a terminal
 _NAMES = 40  # FX nodes, and guards, listed for one source line in a notebook
-_PLACE = 30  # width of the location column
-_NUMBER = 6  # width of a number column
+_COLUMNS = (
+    *(Column(name, "whole", right=True, least=6) for name in ("self", "total", "nodes", "guards")),
+    Column("where"),
+    Column("line", "cut"),
+)
 
 
 def screen(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> RenderableType:
@@ -26,34 +28,23 @@ def screen(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> 
         return Text("nothing was traced", style="dim")
     more = len(lines) - _SHOWN
     rest = [Text(f"and {more} more lines", style="dim")] if more > 0 else []
-    return Group(Text("   ".join(summary(compiles)), style="bold"), Text(""), _Lines(lines[:_SHOWN]), *rest)
+    return Group(Wrapped(Text("   ".join(summary(compiles)), style="bold")), Text(""), _table(lines[:_SHOWN]), *rest)
 
 
-class _Lines:
-    """Rich renderable of a table with one row for each source line, cut to the width of the terminal."""
-
-    def __init__(self, lines: tuple[LineCost, ...]) -> None:
-        self._lines = lines
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        numbers = ("self", "total", "nodes", "guards")
-        for name in numbers:
-            table.add_column(name, justify="right", no_wrap=True, width=_NUMBER)
-        table.add_column("where", no_wrap=True, width=_PLACE)
-        table.add_column("line", no_wrap=True)
-        room = max(8, options.max_width - len(numbers) * (_NUMBER + 2) - _PLACE - 4)
-        for line in self._lines:
-            source = line.source.strip()
-            table.add_row(
-                words.seconds(line.seconds),
-                words.seconds(line.cumulative),
-                str(len(line.nodes) or "-"),
-                str(len(line.guards) + len(line.shape_guards) or "-"),
-                Text(_short(words.line(line.location)), style="cyan"),
-                Text(source if len(source) <= room else f"{source[: room - 1]}…"),
-            )
-        yield table
+def _table(lines: Iterable[LineCost]) -> Grid:
+    """Return a table with one row for each source line."""
+    rows = [
+        (
+            Text(words.seconds(line.seconds)),
+            Text(words.seconds(line.cumulative)),
+            Text(str(len(line.nodes) or "-")),
+            Text(str(len(line.guards) + len(line.shape_guards) or "-")),
+            Text(words.line(line.location), style="cyan"),
+            Text(line.source.strip()),
+        )
+        for line in lines
+    ]
+    return Grid(_COLUMNS, rows)
 
 
 def summary(compiles: tuple[TracedCompile, ...]) -> list[str]:
@@ -63,11 +54,6 @@ def summary(compiles: tuple[TracedCompile, ...]) -> list[str]:
     wasted = sum(compile.wasted for compile in compiles)
     parts = [f"{words.seconds(tracing)} tracing", f"{words.seconds(backend)} in the backend"]
     return [*parts, f"{words.seconds(wasted)} in discarded attempts", words.plural(len(compiles), "compile")]
-
-
-def _short(location: str) -> str:
-    """Shorten a location that is too long for its column to its end, which has the file name and the line number."""
-    return location if len(location) <= _PLACE else f"…{location[1 - _PLACE :]}"
 
 
 _PAGE = """
@@ -108,7 +94,7 @@ def fragment(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -
 
     All text of the program is escaped.
     """
-    return _template().render(
+    return styles.template(_PAGE).render(
         summary=summary(compiles),
         files=_by_function(lines),
         seconds=words.seconds,
@@ -143,8 +129,3 @@ def _names(values: Iterable[str]) -> str:
 
 def _guards(row: LineCost) -> list[str]:
     return [f"{guard.kind} {guard.source}".strip() for guard in row.guards]
-
-
-@cache
-def _template() -> Template:
-    return Environment(autoescape=True).from_string(_PAGE)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
-from functools import cache
-from typing import Any, Literal
+from typing import Any
 
-from jinja2 import Environment, Template
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from dynx.records import CacheReport, Entry, GuardCosts, Verdict
@@ -25,108 +21,36 @@ from dynx.records.saved_report import GradError, SavedPlan, SavedReport
 from dynx.records.shown import Shown
 from dynx.records.symbols import SymbolReport
 from dynx.report import _styles as styles
+from dynx.report._grid import Column, Grid
 from dynx.report._records import cache_keys, check, cudagraphs, effects, fix, guards, profiles, run_diff, saved, symbols
-from dynx.report._records.block import CODE, PLACES, Block
+from dynx.report._records.block import Block
+from dynx.report._wrap import Wrapped
 
 _SHOWN = 12  # rows of a table on a terminal; in a notebook, a click shows the others
-_SHORT = 18  # characters of a column that is not split beside one of source code
 
 
 def screen(record: Shown) -> RenderableType:
     """Render a record for a terminal: title, table and notes of each of its blocks."""
-    return _Screen(tuple(_blocks(record)))
-
-
-class _Screen:
-    """Rich renderable of blocks, in which no line break is inside of `path:line`."""
-
-    def __init__(self, blocks: tuple[Block, ...]) -> None:
-        self._blocks = blocks
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for number, block in enumerate(self._blocks):
-            yield Group(*([Text("")] if number else []), *_parts(block, options.max_width))
-
-
-def _parts(block: Block, width: int) -> Iterator[RenderableType]:
-    yield Text.assemble((_fitted(block.title, width), "bold"), (f"  {block.remark}", "dim"), overflow="fold")
-    if block.rows:
-        yield Padding(_table(block, width), (0, 0, 0, 2))
-    hidden = len(block.rows) - _limit(block)
-    notes = [*([f"and {hidden} more"] if hidden > 0 else []), *block.notes]
-    yield from (Padding(Text(note, style="dim"), (0, 0, 0, 2)) for note in notes)
+    parts = [part for block in _blocks(record) for part in (Text(""), *_parts(block))]
+    return Group(*parts[1:])
 
 
 def _limit(block: Block) -> int:
     return len(block.rows) if block.is_whole else _SHOWN
 
 
-def _table(block: Block, width: int) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    code = _width_of_code(block, width) if set(CODE) & set(block.columns) else None
-    for name in block.columns:
-        number = name.startswith("#")
-        whole = number or name in PLACES or (code is not None and _natural(block, name, width) <= _SHORT)
-        justify: Literal["left", "right"] = "right" if number else "left"
-        size = code if name in CODE else None
-        table.add_column(name.lstrip("#"), justify=justify, no_wrap=whole, overflow="fold", width=size)
-    for row in block.rows[: _limit(block)]:
-        table.add_row(*(Text(_cell(name, text, width, code)) for name, text in zip(block.columns, row, strict=True)))
-    return table
+def _parts(block: Block) -> Iterator[RenderableType]:
+    yield Wrapped(Text.assemble((block.title, "bold"), (f"  {block.remark}" if block.remark else "", "dim")))
+    if block.rows:
+        columns = [_column(name) for name in block.columns]
+        yield Grid(columns, [tuple(map(Text, row)) for row in block.rows[: _limit(block)]], indent=2)
+    hidden = len(block.rows) - _limit(block)
+    notes = [*([f"and {hidden} more"] if hidden > 0 else []), *block.notes]
+    yield from (Padding(Wrapped(Text(note, style="dim")), (0, 0, 0, 2)) for note in notes)
 
 
-def _cell(column: str, text: str, width: int, code: int | None) -> str:
-    if column in PLACES:
-        return _in_lines(text, width * 2 // 5)
-    return " ".join(_split(word, code) for word in text.split(" ")) if column in CODE and code is not None else text
-
-
-def _width_of_code(block: Block, width: int) -> int:
-    """Return the width of the column of source code: what it needs, or half of what short columns leave."""
-    natural = {name: _natural(block, name, width) for name in block.columns}
-    left = width - 2 - 2 * len(natural) - sum(size for name, size in natural.items() if name in PLACES or size <= _SHORT)
-    needed = next(size for name, size in natural.items() if name in CODE)
-    others = sum(size for name, size in natural.items() if name not in (*CODE, *PLACES) and size > _SHORT)
-    return max(12, min(needed, max(left // 2, left - others)))
-
-
-def _natural(block: Block, column: str, width: int) -> int:
-    """Return the width that a column needs to have each cell on one line."""
-    at = block.columns.index(column)
-    return max(
-        len(_in_lines(cell, width * 2 // 5) if column in PLACES else cell)
-        for cell in (column, *(row[at] for row in block.rows))
-    )
-
-
-def _split(word: str, width: int) -> str:
-    """Split a word of source code into lines of at most `width` characters, after `.`, `(` or `,`, else after `_`."""
-    lines = [""]
-    for name in re.findall(r"[^.(,]*[.(,]+|[^.(,]+", word):
-        for part in [name] if len(name) <= width else re.findall(r"[^_]*_+|[^_]+", name):
-            if lines[-1] and len(lines[-1]) + len(part) > width:
-                lines.append("")
-            lines[-1] += part
-    return "\n".join(lines)
-
-
-def _in_lines(place: str, width: int) -> str:
-    """Shorten a location, and put a remark that follows it on a line of its own if both do not fit."""
-    text = _fitted(place, width)
-    return text if len(text) <= width else text.replace(" and ", "\nand ", 1)
-
-
-def _fitted(text: str, width: int) -> str:
-    """Shorten each location `path:line` in a text to `width` columns by leaving out its first folders: `…/model.py:58`."""
-    return re.sub(r"[^\s/]*(?:/[^\s/]+)+:\d+", lambda match: _without_folders(match[0], width), text)
-
-
-def _without_folders(place: str, width: int) -> str:
-    folders = place.split("/")
-    while len(place) > width and len(folders) > 1:
-        del folders[0]
-        place = "/".join(["…", *folders])
-    return place
+def _column(name: str) -> Column:
+    return Column(name[1:], "whole", right=True) if name.startswith("#") else Column(name)
 
 
 _PAGE = """
@@ -157,14 +81,9 @@ _PAGE = """
 
 def fragment(record: Shown) -> str:
     """Render a record as HTML; all text of the program is escaped."""
-    return _template().render(
+    return styles.template(_PAGE).render(
         blocks=list(_blocks(record)), shown=_SHOWN, styles=styles.of_tables("dynx-record"), bar=styles.bar
     )
-
-
-@cache
-def _template() -> Template:
-    return Environment(autoescape=True).from_string(_PAGE)
 
 
 def _blocks(record: Shown) -> Iterator[Block]:

@@ -7,10 +7,6 @@ from typing import NamedTuple
 
 from dynx.report._styles import shares
 
-PLACE = "asked for at"
-PLACES = (PLACE, "where")  # columns of source locations
-CODE = ("tried",)  # columns of source code, whose long names are split where a part of the name ends
-
 
 class Block(NamedTuple):
     """One part of a rendered record: a title with a remark, a table, and notes below it.

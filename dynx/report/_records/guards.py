@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dynx.advice import spoken
 from dynx.records import CacheReport, CostNode, Entry, GuardCosts, GuardInfo, Verdict
 from dynx.report import _words as words
-from dynx.report._records.block import PLACE, Block
+from dynx.report._records.block import Block
+from dynx.report._wrap import unbroken
 
 
 def of_cache(report: CacheReport) -> Iterator[Block]:
@@ -22,7 +23,7 @@ def of_entry(entry: Entry) -> Iterator[Block]:
     rows = [(spoken(guard.source), guard.expected or "", guard.kind, _asked(guard)) for guard in on_values]
     others = entry.size - len(on_values)
     notes = (f"and {others} on global state or on Dynamo's own attributes of tensors",) if others else ()
-    yield Block(f"{entry.id}  {entry.backend}", _facts(entry), ("value", "expected", "guard", PLACE), rows, notes)
+    yield Block(f"{entry.id}  {entry.backend}", _facts(entry), ("value", "expected", "guard", "asked for at"), rows, notes)
 
 
 def _facts(entry: Entry) -> str:
@@ -39,7 +40,8 @@ def _asked(guard: GuardInfo) -> str:
     if guard.location is None:
         return ""
     more = len(guard.requesters) - 1
-    return words.own_and_library(guard.location) + (f" and {words.plural(more, 'line')} more" if more > 0 else "")
+    remark = unbroken(f"and {words.plural(more, 'line')} more")
+    return words.own_and_library(guard.location) + (f" {remark}" if more > 0 else "")
 
 
 _OUTCOMES = {
@@ -65,7 +67,7 @@ def of_verdict(verdict: Verdict) -> Iterator[Block]:
     ]
     remark = ": ".join(part for part in (verdict.entry, verdict.why) if part)
     notes = tuple(f"decided only during the call: {unknown}" for unknown in verdict.unknown)
-    columns = ("version", "value", "expected", "got", PLACE, "rule")
+    columns = ("version", "value", "expected", "got", "asked for at", "rule")
     yield Block(f"{words.function(verdict.location)} {_OUTCOMES[verdict.outcome]}", remark, columns, rows, notes)
 
 

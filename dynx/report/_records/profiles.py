@@ -23,6 +23,7 @@ from dynx.records.profile import (
 )
 from dynx.report import _words as words
 from dynx.report._records.block import Block
+from dynx.report._wrap import unbroken
 
 _MAX_NAME = 12  # characters of the name of a run that is shown as it is
 
@@ -80,7 +81,7 @@ def _runs(runs: Mapping[str, str]) -> Iterator[str]:
 
 
 def _place(frame: FrameProfile) -> str:
-    return f"{short_path(frame.file)}:{frame.line}"
+    return unbroken(f"{short_path(frame.file)}:{frame.line}")
 
 
 def _name(frame: FrameProfile) -> str:

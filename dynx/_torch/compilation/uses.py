@@ -1,0 +1,57 @@
+"""How a program uses torch.compile before anything is compiled: functions that it prepares, and the first call of one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What one call of `torch._dynamo.optimize`, which torch.compile makes, returned."""
+
+    compiles: bool  # False if it returned a decorator that does nothing
+    why_not: str = ""  # "disable=True", "TORCHDYNAMO_DISABLE=1"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The settings under which a compiled function is called."""
+
+    stance: str
+    is_disabled: bool  # `torch._dynamo.config.disable`
+    modes: tuple[str, ...]  # classes of the torch dispatch modes under which torch compiles nothing
+
+
+def prepared(kwargs: dict[str, Any], result: Any) -> Prepared:
+    """Read what `eval_frame._optimize` returned: a `_NullDecorator` where compiling is disabled (alike in 2.11 to 2.15)."""
+    if type(result).__name__ != "_NullDecorator":
+        return Prepared(compiles=True)
+    if kwargs.get("disable"):
+        return Prepared(compiles=False, why_not="disable=True")
+    return Prepared(compiles=False, why_not="TORCHDYNAMO_DISABLE=1" if os.environ.get("TORCHDYNAMO_DISABLE") == "1" else "")
+
+
+def call_of(args: tuple[Any, ...]) -> Call | None:
+    """Read a call of `eval_frame._callback_from_stance`, which each call of a compiled function makes; None for other calls.
+
+    A function under `torch.compiler.disable` makes it without a callback.
+    """
+    if not args or args[0] is None or args[0] is False:
+        return None
+    from torch._dynamo import config, eval_frame
+
+    stance = getattr(getattr(eval_frame, "_stance", None), "stance", "default")
+    return Call(str(stance), bool(getattr(config, "disable", False)), tuple(_modes()))
+
+
+def _modes() -> list[str]:
+    from torch.utils import _python_dispatch as dispatch
+
+    return [type(mode).__name__ for mode in dispatch._get_current_dispatch_mode_stack() if not _may_compile(mode)]
+
+
+def _may_compile(mode: Any) -> bool:
+    """Return whether torch compiles under a mode: its own ones, and those that say that they ignore the compiler."""
+    return any(getattr(type(mode), name, bool)() for name in ("is_infra_mode", "ignore_compile_internals"))
