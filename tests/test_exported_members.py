@@ -33,7 +33,8 @@ EXPORTED = {
         CauseChange CheckReport CodeLine Compile CompileUse CompiledGuards CostNode CudagraphReport CudagraphStats Diff
         DynamicSize DynamicSizes Effect EffectReport Entry Events Finding Fix FixReport FrameCost FrameEffects FrameMatch
         FrameProfile FrameState GaveUp GradError GraphBreak GraphCode GraphInput GraphPiece GraphPlan GraphRecorded GraphUse
-        GuardCosts GuardInfo GuardNode GuardSetting KeySettings Leak LineCost Location Logged Mark Modified Mutation NameCollision
+        GuardCosts GuardInfo GuardNode GuardSetting KeySettings Leak LineCost Location Logged Mark Modified Mutation
+        NameCollision
         ParameterError PeakTensor PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize
         Reason Recompile Record Run RunDiff RunTotal SavedGraph SavedPlan SavedReport SavedTensor Seen Shown Skip Skipped
         SourceProfile Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard Trial
