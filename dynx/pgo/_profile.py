@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -100,10 +101,10 @@ class Profile(ProfileData):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the profile as JSON, atomically: another process reads the file before or after, never half of it.
 
-        Raises OSError if the file cannot be written; then the file before is as it was.
+        Raises OSError if the file cannot be written, also if its folder does not exist; then the file before is as it was.
         """
         target = Path(os.path.realpath(path))  # a link stays a link
-        target.parent.mkdir(parents=True, exist_ok=True)
+        require_folder(target)
         draft = target.with_name(f".{uuid4().hex}.draft")
         try:
             draft.write_text(_json.write(self), encoding="utf-8")
@@ -203,6 +204,12 @@ def _dynamic_source(name: str, dim: int | None) -> str:
     """Return an entry of `dynamic_sources`; a name with a comma, which separates entries, as a regular expression."""
     text = re.escape(name).replace(",", ".") if "," in name else name
     return text if dim is None else f"{text}:{dim}"
+
+
+def require_folder(path: Path) -> None:
+    """Raise FileNotFoundError if the folder of a file does not exist; it may be mistyped, so it is not created."""
+    if not path.parent.exists():
+        raise FileNotFoundError(errno.ENOENT, "no such folder for the profile: create it, or correct the path", str(path.parent))
 
 
 def _bytes_of(path: str | os.PathLike[str]) -> bytes:
