@@ -14,7 +14,18 @@ from typing import Any
 
 from dynx.pgo._pickled import MAX_BYTES, InvalidProfile
 from dynx.records.codec import visible
-from dynx.records.profile import DYNAMIC, NOT_FINITE, Atom, Atoms, FrameProfile, ProfileData, Seen, SourceProfile
+from dynx.records.profile import (
+    DYNAMIC,
+    NOT_FINITE,
+    Atom,
+    Atoms,
+    FrameProfile,
+    Graph,
+    GraphSize,
+    ProfileData,
+    Seen,
+    SourceProfile,
+)
 
 SCHEMA = 1
 _MAX_DIMS = 64  # of a tensor in torch
@@ -23,7 +34,7 @@ _MAX_COUNT = 2**31  # lines and dims are less
 _SHORT = 100  # characters of a compile id
 _MAX_TEXT = 10_000  # characters of a path or source
 _HEXADECIMAL = re.compile(r"-?[0-9a-f]{1,16}")  # torch's own hash of a closure may be negative
-_FRAME = ("file", "file_hash", "name", "line", "closure", "qualname", "source_hash", "offset", "sources")
+_FRAME = ("file", "file_hash", "name", "line", "closure", "qualname", "source_hash", "offset", "graphs", "sources")
 
 
 def write(profile: ProfileData) -> str:
@@ -35,14 +46,24 @@ def write(profile: ProfileData) -> str:
 
 
 def _frame_text(frame: FrameProfile) -> str:
-    fields = {name: getattr(frame, name) for name in _FRAME[:-1]} | {"offset": frame.offset or None}
+    fields = {name: getattr(frame, name) for name in _FRAME[:-2]} | {"offset": frame.offset or None}
     fields["closure"] = None if frame.closure is None else f"{frame.closure:x}"
     head = json.dumps({**frame.extra, **{name: value for name, value in fields.items() if value is not None}})[:-1]
     sources = ",\n".join(
         f"    {json.dumps(name)}: {json.dumps(_source_data(source), allow_nan=False)}"
         for name, source in sorted(frame.sources.items())
     )
-    return f'  {head}, "sources": {{\n{sources}}}}}'
+    graphs = ",\n".join(f"    {json.dumps(_graph_data(graph), allow_nan=False)}" for graph in frame.graphs)
+    listed = f', "graphs": [\n{graphs}]' if graphs else ""
+    return f'  {head}{listed}, "sources": {{\n{sources}}}}}'
+
+
+def _graph_data(graph: Graph) -> dict[str, list[list[Any]]]:
+    """Return a graph as lists by source, each with the dim and a value, or with the dim and the bounds of a symbol."""
+    data: dict[str, list[list[Any]]] = {}
+    for source, dim, marked, low, high in graph:
+        data.setdefault(source, []).append([dim, low, high] if marked else [dim, low])
+    return data
 
 
 def _source_data(source: SourceProfile) -> dict[str, Any]:
@@ -97,6 +118,7 @@ def _frame(data: Any, index: int) -> FrameProfile:
         fields |= {name: _text(data[name]) for name in ("qualname", "source_hash") if name in data}
         fields |= {"line": _count(data.get("line")), "closure": _closure(data.get("closure"))}
         fields["offset"] = _count(data.get("offset", 0))
+        fields["graphs"] = tuple([_graph(graph) for graph in _list(data.get("graphs", []))])
         sources = _object(data.get("sources", {}))
         extra = {visible(key): value for key, value in data.items() if key not in _FRAME}
         return FrameProfile(**fields, sources={_text(name): _source(name, sources[name]) for name in sources}, extra=extra)
@@ -121,6 +143,24 @@ def _source(name: str, data: Any) -> SourceProfile:
         return SourceProfile(_number(get("scalar")), size, stride, seen)
     except InvalidProfile as error:
         raise InvalidProfile(f"{name:.80}: {error}") from None
+
+
+def _graph(data: Any) -> Graph:
+    return tuple([_graph_size(_text(source), size) for source, sizes in _object(data).items() for size in _list(sizes)])
+
+
+def _graph_size(source: str, data: Any) -> GraphSize:
+    if len(_list(data)) not in (2, 3):
+        raise InvalidProfile("a size of a graph is no list of dim and value, or of dim and bounds")
+    dim, values = data[0], data[1:]
+    if dim is not None:
+        _count(dim)
+    for value in values:
+        if (value is None and len(values) == 2) or (dim is not None and type(value) is int and 0 <= value <= _MAX):
+            continue
+        if dim is not None or _number(value) in (None, DYNAMIC):
+            raise InvalidProfile("a size of a graph has a value that is no size")
+    return GraphSize(source, dim, len(values) == 2, values[0], values[-1])
 
 
 def _seen(data: Any) -> Seen:

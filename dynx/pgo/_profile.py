@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,16 @@ from dynx.pgo import _json, _pickled
 from dynx.pgo._explain import explained
 from dynx.pgo._match import described, matches
 from dynx.pgo._merge import changes, forgotten, join_frames, joined
-from dynx.records.profile import DYNAMIC, DynamicSizes, FrameProfile, ProfileData, ProfileDiff, ProfileMatches, PrunableSize
+from dynx.records.profile import (
+    DYNAMIC,
+    DynamicSizes,
+    FrameKey,
+    FrameProfile,
+    ProfileData,
+    ProfileDiff,
+    ProfileMatches,
+    PrunableSize,
+)
 
 if TYPE_CHECKING:
     from dynx.pgo._apply import AppliedProfile
@@ -120,6 +129,10 @@ class Profile(ProfileData):
         """
         return self._of(joined((self, *others)))
 
+    def without(self, keys: Collection[FrameKey]) -> Profile:
+        """Return the profile without some functions, such as those of an earlier version of a file."""
+        return replace(self, frames=tuple(frame for frame in self.frames if frame.key not in keys))
+
     def diff(self, other: ProfileData) -> ProfileDiff:
         """Return the sizes and numbers in which another profile differs from this one, sorted by function and source."""
         return ProfileDiff(tuple(changes(self, other)))
@@ -151,7 +164,8 @@ class Profile(ProfileData):
         def is_forgotten(frame: FrameProfile, source: str, dim: int | None) -> bool:
             return (keep is not None and not kept(frame, source, dim)) or (drop is not None and dropped(frame, source, dim))
 
-        return replace(self, frames=tuple(forgotten(self.frames, is_forgotten)))
+        with_graphs = isinstance(keep, str) or isinstance(drop, str)  # chosen by the user, not because a line fixes them
+        return replace(self, frames=tuple(forgotten(self.frames, is_forgotten, with_graphs=with_graphs)))
 
     def apply(self, *, strict: bool = False) -> AppliedProfile:
         """Let torch begin with this profile: in this process, after a `torch._dynamo.reset()` too, until the handle is removed.
@@ -209,7 +223,9 @@ def _dynamic_source(name: str, dim: int | None) -> str:
 def require_folder(path: Path) -> None:
     """Raise FileNotFoundError if the folder of a file does not exist; it may be mistyped, so it is not created."""
     if not path.parent.exists():
-        raise FileNotFoundError(errno.ENOENT, "no such folder for the profile: create it, or correct the path", str(path.parent))
+        raise FileNotFoundError(
+            errno.ENOENT, "no such folder for the profile: create it, or correct the path", str(path.parent)
+        )
 
 
 def _bytes_of(path: str | os.PathLike[str]) -> bytes:

@@ -268,7 +268,9 @@ class TestProfiles:
 
     def test_a_runtime_assertion(self, specialized):
         function, first, call = specialized
-        found = pgo.cachediff(first[0], recorded(function, call, profile=first[1].profile(prune=False))[0])
+        profile = first[1].profile(prune=False)
+        profile = replace(profile, frames=tuple(replace(frame, graphs=()) for frame in profile.frames))  # as torch's own
+        found = pgo.cachediff(first[0], recorded(function, call, profile=profile)[0])
         assert [(cause.kind, cause.component, cause.after) for cause in found] == [
             ("runtime assert", "assertion on a size", "none")
         ]
