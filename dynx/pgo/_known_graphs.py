@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dynx._torch.shapes.known_sizes import CodeKey
 from dynx._torch.shapes.size_choice import Traced
 from dynx._torch.shapes.size_updates import RawUpdate
-from dynx._torch.shapes.symbol_facts import RawSymbol
+from dynx._torch.shapes.symbol_facts import RawSymbol, is_fixed
 from dynx._trace.safe_read import sizes
 from dynx.records.profile import DYNAMIC, Graph, GraphSize
 
@@ -46,11 +46,6 @@ def _range(value: int | float | str, symbol: RawSymbol | None) -> tuple[int | fl
     if is_fixed(symbol):
         return value, value
     return _bound(symbol.low), _bound(symbol.high)
-
-
-def is_fixed(symbol: RawSymbol) -> bool:
-    """Return whether a line of code fixed a symbol to one value."""
-    return symbol.value is not None and symbol.value.lstrip("-").isdigit()
 
 
 def _bound(text: str) -> int | None:

@@ -12,13 +12,14 @@ from dataclasses import replace
 from dynx._handle import Handle
 from dynx._torch.shapes.code_state import RawCodeId
 from dynx._torch.shapes.size_updates import RawGraph, RawUpdate, SizeListener
+from dynx._torch.shapes.symbol_facts import is_fixed
 from dynx._trace.bus import listen
 from dynx._trace.user_location import user_location, user_stacklevel
 from dynx.errors import DynxWarning
 from dynx.pgo._apply import applied
 from dynx.pgo._cache_keys import CacheKeys
 from dynx.pgo._explain import explained
-from dynx.pgo._known_graphs import graph_of, is_fixed, needless, symbol_name
+from dynx.pgo._known_graphs import graph_of, needless, symbol_name
 from dynx.pgo._match import described
 from dynx.pgo._merge import join, join_frames, joined, kept_graphs, with_seen
 from dynx.pgo._profile import Profile

@@ -78,6 +78,14 @@ def code_key(code: RawCodeId) -> CodeKey:
     return CodeKey((code.file_hash, code.line, code.name), code.closure)
 
 
+def profile_names() -> tuple[str, ...]:
+    """Return the names of the profiles that this process began with, also of those that were empty."""
+    import torch
+
+    of_torch = () if torch.compiler.config.job_id is None else (TORCHS_PROFILE,)
+    return (*(one.name for one in begun), *of_torch)
+
+
 def _profiles() -> list[Begun]:
     """Return the profiles that this process began with, those of dynx first."""
     from torch._dynamo import pgo
