@@ -2,8 +2,9 @@
 
 python benchmarks/warm_start.py [--out benchmarks/results/warm-start-cpu.json] [--programs 50] [--only second]
 Each row is two fresh processes with different PYTHONHASHSEED, which share a cache directory that is empty at first.
-Bounds: no misses in the second process of the FX graph cache and of AOTAutograd's, which is never more than with torch's own; its calls of the training program take half the time of torch's; the keys of random programs with 2, 5, 10 and
-20 dynamic sizes all match.
+Bounds: the second process misses neither the FX graph cache nor AOTAutograd's, so never more than with torch's own profile; its
+calls of the training program take half the time of torch's; the keys of random programs with 2, 5, 10 and 20 dynamic sizes
+all match.
 """
 
 from __future__ import annotations

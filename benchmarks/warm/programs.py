@@ -181,7 +181,7 @@ def main(name: str, run: int, profile: str) -> None:
         compiled = torch.compile(function)
         for args in calls[run]:
             out = compiled(*args)
-            if out.requires_grad and out.dim() == 0:
+            if isinstance(out, torch.Tensor) and out.requires_grad and out.dim() == 0:
                 out.backward()
         seconds = time.perf_counter() - begin
     fx, aot = counters["inductor"], counters["aot_autograd"]

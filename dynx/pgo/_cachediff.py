@@ -29,8 +29,8 @@ def cachediff(a: HasCacheKeys | str | Path, b: HasCacheKeys | str | Path) -> Cac
     """Compare the cache keys of two runs: why do graphs of `b` miss the caches that `a` filled?
 
     Works without torch, on run files. A graph that the caches had is no miss, whichever run stored it: that is read from the
-    caches' own reports. Of the others, keys are compared part by part: torch's build, its configuration option by option, global
-    state, inputs, names of symbols, and the graph line by line. A difference that follows from another one is left out.
+    caches' own reports. Of the others, keys are compared part by part: torch's build, its configuration option by option,
+    global state, inputs, names of symbols, and the graph line by line. A difference that follows from another one is left out.
 
     Args:
         a: the first run, which filled the caches: a run or a watch with `detail="full"`, its run file, or what `pgo.record()`
@@ -145,18 +145,19 @@ class _Comparison:
     def _not_stored(self, key: CacheKey, bypass: CacheEvent) -> CacheCause:
         """Return the cause of a graph that the first run could not store, and that the second looked up."""
         cache, rule = _BYPASSED[key.cache]
-        reason, advice = bypass.reason or _NO_REASON, f"make both runs trace the same graph; see `dynx rule {rule}`"
+        reason, advice = bypass.reason or _NO_REASON, f"the first run could not store it: see `dynx rule {rule}`"
         return CacheCause("bypass", cache, reason, "looked up", key.location, advice, rule)
 
     def _bypassed(self, event: CacheEvent) -> CacheCause:
-        """Return the cause of a graph that no run can store: not a difference, unless the first run did not bypass the cache."""
+        """Return the cause of a graph that the second run could not store, whether or not the first could."""
         cache, rule = _BYPASSED[event.cache]
         before = self._bypass_in_first(event.cache, event.location)
-        reasons = [one.reason or _NO_REASON for one in (before, event) if one is not None]
-        if before is None:
-            looked_up = of_function(self.first.caches, event.cache, event.location)
-            reasons.insert(0, "looked up" if looked_up else "not reported")
-        return CacheCause("bypass", cache, *reasons, event.location, f"see `dynx rule {rule}`", rule, event.count)
+        if before is not None:
+            reason = before.reason or _NO_REASON
+        else:
+            reason = "looked up" if of_function(self.first.caches, event.cache, event.location) else "not reported"
+        advice = f"see `dynx rule {rule}`"
+        return CacheCause("bypass", cache, reason, event.reason or _NO_REASON, event.location, advice, rule, event.count)
 
 
 def _distance(first: CacheKey, second: CacheKey) -> int:

@@ -19,6 +19,8 @@ from dynx.records.profile import DYNAMIC, Graph, GraphSize
 
 Place = tuple[str, int | None]  # source and dim
 
+_MARKED, _STATIC = True, False
+
 
 def graph_of(updates: Iterable[RawUpdate], symbols: Iterable[RawSymbol]) -> Graph:
     """Return with which sizes a graph was compiled, without those that the program marked as dynamic itself."""
@@ -35,9 +37,9 @@ def _sizes_of(update: RawUpdate, symbol_of: Mapping[str, RawSymbol]) -> Iterator
             continue  # a symbol of an outer trace
         name = symbol_name(update.source, dim)
         if known.get(dim) == DYNAMIC or (dim is not None and update.known.size == DYNAMIC):
-            yield GraphSize(update.source, dim, True, *_range(value, symbol_of.get(name)))
+            yield GraphSize(update.source, dim, _MARKED, *_range(value, symbol_of.get(name)))
         elif name not in symbol_of:  # else `mark_dynamic` or `dynamic=True` comes before what torch learns
-            yield GraphSize(update.source, dim, False, value, value)
+            yield GraphSize(update.source, dim, _STATIC, value, value)
 
 
 def _range(value: int | float | str, symbol: RawSymbol | None) -> tuple[int | float | str | None, int | float | str | None]:

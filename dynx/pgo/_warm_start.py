@@ -85,7 +85,8 @@ def warm_start(path: str | os.PathLike[str]) -> WarmStart:
         path: the profile, in a folder that exists.
 
     Returns:
-        A handle and context manager. The profile is saved at the end of the block, by `remove()`, or when the interpreter exits.
+        A handle and context manager. The profile is saved at the end of the block, by `remove()`, or when the interpreter
+        exits.
 
     Raises:
         BadProfile: there is a file that is no profile; it is left as it is.

@@ -166,9 +166,13 @@ class TestTheHandle:
         assert not (tmp_path / "profile.json").exists()
 
     def test_an_error_in_the_block_saves_what_was_learned(self, tmp_path):
-        with pytest.raises(ZeroDivisionError), pgo.warm_start(tmp_path / "profile.json"):
-            calls(4, 6)
-            1 / 0  # noqa: B018
+        def program():
+            with pgo.warm_start(tmp_path / "profile.json"):
+                calls(4, 6)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            program()
         assert Profile.load(tmp_path / "profile.json").frames
 
     def test_a_file_that_cannot_be_written_does_not_fail_the_program(self, tmp_path, capsys):

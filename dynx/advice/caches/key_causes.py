@@ -47,9 +47,12 @@ _ADVICE: Mapping[CauseKind, str] = {
     "state": "make it the same in both runs",
     "input": "compile this input in the first run too, or pass it as in the first run",
     "symbol name": "call dynx.symbols.install() in both runs, before the first compilation",
+    "runtime assert": "a trace asserts what is not known of a size: look for torch._check, and sizes marked in one run only",
     "graph": "the function was traced to another graph: look at its source, constants and flags such as train() at this line",
 }
-_SAME_TEXT = "the text of the function is the same in both runs: look at its constants, flags such as train(), and what it calls at this line"
+_SAME_TEXT = (
+    "the text of the function is the same in both runs: look at its constants, at flags such as train(), and at what it calls"
+)
 _ONE_PROFILE = "begin both runs with one profile: dynx run --pgo profile.json, or pgo.warm_start()"
 _OF_TORCH = (
     "use dynx run --pgo or pgo.warm_start() instead of TORCH_COMPILE_JOB_ID: their profile keeps with which sizes graphs were "
