@@ -46,14 +46,16 @@ def cachediff(a: HasCacheKeys | str | Path, b: HasCacheKeys | str | Path) -> Cac
         OSError: a file cannot be read.
 
     Example:
-        >>> import torch
+        >>> import os, tempfile, torch
+        >>> from unittest import mock
         >>> from dynx import pgo
         >>> def recorded(x):
         ...     torch._dynamo.reset()
         ...     with pgo.record() as recorder:
         ...         _ = torch.compile(lambda x: x @ x)(x)
         ...     return recorder
-        >>> first, second = recorded(torch.ones(4, 4)), recorded(torch.ones(4, 4).double())
+        >>> with mock.patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=tempfile.mkdtemp()):  # an empty cache
+        ...     first, second = recorded(torch.ones(4, 4)), recorded(torch.ones(4, 4).double())
         >>> for cause in pgo.cachediff(first, second):
         ...     print(cause.kind, cause.component, cause.before, cause.after)
         input x.dtype torch.float32 torch.float64
