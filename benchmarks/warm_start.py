@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -61,8 +62,9 @@ def main() -> int:
     options.add_argument("--out", type=Path, metavar="FILE", help="write the numbers as JSON to this file")
     options.add_argument("--programs", type=int, default=50, help="random programs for each number of sizes")
     options.add_argument("--only", choices=("second",), help="second: only the table of second processes")
+    options.add_argument("--names", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help="only these second processes")
     arguments = options.parse_args()
-    rows, ok = second_processes()
+    rows, ok = second_processes(arguments.names)
     data: dict[str, object] = {"second_process": rows}
     if arguments.only is None:
         ok &= further_measurements(arguments.programs, data)
@@ -75,12 +77,12 @@ def main() -> int:
     return 0 if ok else 1
 
 
-def second_processes() -> tuple[dict[str, dict[str, dict[str, float]]], bool]:
+def second_processes(names: Sequence[str]) -> tuple[dict[str, dict[str, dict[str, float]]], bool]:
     """Print the table of hits and misses; return its numbers, and whether they are within the bounds."""
     print(f"{'second process':<16}{'compiles':>14}{'FX hit/miss':>18}{'AOTAutograd hit/miss':>24}")
     print(f"{'':<16}{'torch':>8}{'dynx':>6}{'torch':>12}{'dynx':>6}{'torch':>18}{'dynx':>6}")
     rows, ok = {}, True
-    for name in NAMES:
+    for name in names:
         rows[name] = both = {scheme: second_process(name, scheme) for scheme in ("torch", "dynx")}
         torch, dynx = both["torch"], both["dynx"]
         cells = [(f"{row['fx_hits']}/{row['fx_misses']}", f"{row['aot_hits']}/{row['aot_misses']}") for row in (torch, dynx)]

@@ -20,6 +20,7 @@ from dynx.records.profile import DYNAMIC, Graph, GraphSize
 Place = tuple[str, int | None]  # source and dim
 
 _MARKED, _STATIC = True, False
+_MAX_STATIC = 3  # graphs of a function; torch gives up after eight
 
 
 def graph_of(updates: Iterable[RawUpdate], symbols: Iterable[RawSymbol]) -> Graph:
@@ -65,14 +66,25 @@ def chooser(graphs: Mapping[CodeKey, tuple[Graph, ...]]) -> Callable[[Traced], G
 
     Where a comparison of the program has one of the values as its limit, a trace may take the other branch: of `x[:, :16]` with
     a width of 16. Then a graph without such a limit is better.
+
+    Of graphs in which a size is static that is dynamic in others, a few of each function are returned: a process that calls it
+    with many of these values would compile as many graphs, up to torch's limit of recompiles.
     """
+    dynamic = {key: (_marked(known) | _changing(known)) - needless(known) for key, known in graphs.items()}
+    returned: dict[CodeKey, set[Graph]] = {key: set() for key in graphs}  # of those with a static size
 
     def choose(traced: Traced) -> Graph | None:
-        known = graphs.get(traced.key, ())
+        key, known = traced.key, graphs.get(traced.key, ())
         values = {source: sizes(source, traced.locals, traced.globals) for graph in known for source, *_ in graph}
         fitting = [graph for graph in known if all(_admits(size, values[size.source]) for size in graph)]
         # the one with the most symbols comes first, and `min` returns the first
-        return min(fitting, key=lambda graph: any(_is_limit(size, values[size.source]) for size in graph), default=None)
+        best = min(fitting, key=lambda graph: any(_is_limit(size, values[size.source]) for size in graph), default=None)
+        if best is None or not _static(best) & dynamic[key]:
+            return best
+        if best not in returned[key] and len(returned[key]) == _MAX_STATIC:
+            return None
+        returned[key].add(best)
+        return best
 
     return choose
 
@@ -101,18 +113,33 @@ def needless(graphs: Iterable[Graph]) -> set[Place]:
     In that graph all sizes are dynamic that are of use. Without such a graph the next process would compile it anew.
     """
     graphs = tuple(graphs)
-    marked = {(size.source, size.dim) for graph in graphs for size in graph if size.marked}
-    useful = {(size.source, size.dim) for graph in graphs for size in graph if size.marked and not size.is_fixed}
-    static = (
-        {(size.source, size.dim) for size in graph if not size.marked}
-        for graph in graphs
-    )  # fmt: skip
-    return (marked - useful) & set().union(*(places for places in static if not places & useful))
+    useful = _useful(graphs)
+    without = [_static(graph) for graph in graphs]
+    return (_marked(graphs) - useful) & set().union(*(places for places in without if not places & useful))
 
 
 def always_fixed(graphs: Iterable[Graph]) -> set[Place]:
     """Return the sizes that a line fixed wherever they were dynamic, although no graph was compiled without them."""
     graphs = tuple(graphs)
-    useful = {(size.source, size.dim) for graph in graphs for size in graph if size.marked and not size.is_fixed}
-    fixed = {(size.source, size.dim) for graph in graphs for size in graph if size.is_fixed}
-    return fixed - useful - needless(graphs)
+    return _marked(graphs) - _useful(graphs) - needless(graphs)
+
+
+def _marked(graphs: Iterable[Graph]) -> set[Place]:
+    return {(size.source, size.dim) for graph in graphs for size in graph if size.marked}
+
+
+def _changing(graphs: Iterable[Graph]) -> set[Place]:
+    """Return the sizes that are static with different values, as in graphs of several ranks."""
+    values: dict[Place, set[object]] = {}
+    for graph in graphs:
+        for size in graph:
+            values.setdefault((size.source, size.dim), set()).add(size.low)
+    return {place for place, different in values.items() if len(different) > 1}
+
+
+def _useful(graphs: Iterable[Graph]) -> set[Place]:
+    return {(size.source, size.dim) for graph in graphs for size in graph if size.marked and not size.is_fixed}
+
+
+def _static(graph: Graph) -> set[Place]:
+    return {(size.source, size.dim) for size in graph if not size.marked}

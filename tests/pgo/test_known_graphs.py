@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
+import dynx
 from dynx import pgo
 from dynx.pgo import Profile
 from dynx.pgo._known_graphs import always_fixed, needless
@@ -104,6 +105,27 @@ class TestTheGraphOfTheFirstProcess:
             [[[4, 18]]],
             [[[4, 20]]],
             [[[4, "?"]]],
+        ]
+
+    def test_many_ranks_with_a_size_each(self):
+        """A rank that sees the sizes of all others compiles a few of their graphs, then the dynamic one; torch stops at 8."""
+        widths = range(18, 30)
+        ranks = [graphs_of(slice_of_columns, (ones(4, width),))[1] for width in widths]
+        shared = ranks[0].merge(*ranks[1:])
+        graphs, _ = graphs_of(slice_of_columns, *((ones(4, width),) for width in widths), profile=shared)
+        assert graphs == [[[4, 18]], [[4, 19]], [[4, 20]], [[4, "?"]]]
+
+    def test_no_advice_to_leave_out_what_is_kept_for_its_graphs(self):
+        """DX405 says to leave a fixed size out of the profile; here the next process would miss."""
+        calls = [(ones(rows), ones(length)) for rows, length in ((3, 6), (4, 7), (5, 9))]
+        _, profile = graphs_of(rows_in_a_loop, *calls)
+        with profile.apply(), dynx.watch() as watch:
+            compiled = torch.compile(rows_in_a_loop, backend="eager")
+            compiled(ones(4), ones(7))
+        assert [fixed.source for fixed in watch.specialized] == ["L['xs'].size()[0]"]
+        assert not [finding for finding in watch.findings if finding.rule == "DX405"]
+        assert [str(change) for change in watch.dynamic] == [
+            f"L['y'] size 0: dynamic from a profile, 6 then 7 in run {next(iter(profile.runs))}"
         ]
 
     def test_numbers(self):
