@@ -27,7 +27,8 @@ EXPORTED = {
     """,
     "dynx.effects": "CheckReport Diff Effect EffectLog EffectReport FrameEffects Leak Modified Mutation check record",
     "dynx.guards": "compile count_hits evict inspect keyed pin profile recompiles reset would_recompile",
-    "dynx.pgo": "AppliedProfile CacheKeys Profile Recorder StableClosureHash cachediff record stable_closure_hash",
+    "dynx.pgo": "AppliedProfile CacheKeys Profile Recorder StableClosureHash WarmStart cachediff record stable_closure_hash "
+    "warm_start",
     "dynx.records": """
         AddressChange Attempt Backward BecameDynamic BreakState CacheCause CacheDiff CacheEvent CacheKey CacheReport
         CauseChange CheckReport CodeLine Compile CompileUse CompiledGuards CostNode CudagraphReport CudagraphStats Diff

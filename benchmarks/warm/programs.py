@@ -10,7 +10,6 @@ import json
 import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path
 
 import torch
 from torch._dynamo.utils import counters
@@ -84,6 +83,36 @@ def nonzero():  # a runtime assertion that the other process lacks
     return total, [(ones(4), ones(6)), (ones(4), ones(7)), (ones(5), ones(9))], [(ones(4), ones(8))]
 
 
+def nonzero_again():  # begins with the value that the last graph of the first process had
+    function, first, _ = nonzero()
+    return function, first, [(ones(5), ones(8)), (ones(4), ones(8))]
+
+
+def over_marked():  # a loop over a size that changes together with others: no graph without it
+    def total(xs, y, z):
+        for row in range(xs.shape[0]):
+            z = z + xs[row]
+        return z, y.t() @ y
+
+    calls = [(ones(rows, 4), ones(m, 3), ones(n, 4)) for rows, m, n in ((3, 6, 5), (4, 7, 8), (5, 9, 10))]
+    return total, calls, [*calls[1:], calls[0]]
+
+
+def train_width():  # the first batch has the width that the slice takes
+    layer = torch.nn.Linear(16, 4)
+
+    def step(x):
+        return layer(x[:, :16]).sum()
+
+    calls = [(ones(rows, width),) for rows, width in ((8, 16), (8, 20), (6, 24))]
+    return step, calls, calls
+
+
+def two_dims_again():  # another value of the size that the loop needs
+    function, first, _ = two_dims()
+    return function, first, [(ones(4, 8),), (ones(3, 8),)]
+
+
 def sequential():  # torch wraps it in a closure
     model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
     return model, [(ones(4, 16),), (ones(6, 16),)], [(ones(5, 16),)]
@@ -132,7 +161,10 @@ def llama():
     return _language_model(LlamaModel(config).eval())
 
 
-PROGRAMS = (bias_rows, two_dims, steps, training, nonzero, sequential, attention, gpt2, bert, llama)
+PROGRAMS = (
+    bias_rows, two_dims, two_dims_again, steps, training, nonzero, nonzero_again, over_marked, train_width,
+    sequential, attention, gpt2, bert, llama,
+)  # fmt: skip
 
 
 def main(name: str, run: int, profile: str) -> None:
@@ -140,24 +172,25 @@ def main(name: str, run: int, profile: str) -> None:
     function, *calls = next(program for program in PROGRAMS if program.__name__ == name)()
     with ExitStack() as stack:
         if profile != "torch":
-            from dynx import symbols
-            from dynx.pgo._kept import Kept
+            from dynx import pgo
 
-            stack.enter_context(symbols.install())
-            stack.enter_context(Kept(Path(profile)))
+            stack.enter_context(pgo.warm_start(profile))
         torch.compile(lambda x: x @ x)(ones(2, 2))  # starts inductor
         counters.clear()
         begin = time.perf_counter()
         compiled = torch.compile(function)
         for args in calls[run]:
             out = compiled(*args)
-            if out.requires_grad and out.dim() == 0:
+            if isinstance(out, torch.Tensor) and out.requires_grad and out.dim() == 0:
                 out.backward()
         seconds = time.perf_counter() - begin
+    fx, aot = counters["inductor"], counters["aot_autograd"]
     found = {
         "compiles": counters["stats"]["unique_graphs"],
-        "fx_misses": counters["inductor"]["fxgraph_cache_miss"],
-        "aot_misses": counters["aot_autograd"]["autograd_cache_miss"],
+        "fx_hits": fx["fxgraph_cache_hit"],
+        "fx_misses": fx["fxgraph_cache_miss"],
+        "aot_hits": aot["autograd_cache_hit"],
+        "aot_misses": aot["autograd_cache_miss"],
         "seconds": seconds,
     }
     print(json.dumps(found))

@@ -382,3 +382,15 @@ def is_plain_tensor(value: Any) -> bool:
 def shape_of(value: Any) -> tuple[int, ...] | None:
     """Return the sizes of a plain tensor; None for a subclass, which might run the user's code."""
     return tuple(value.shape) if is_plain_tensor(value) else None
+
+
+def sizes(source: str, locals: Mapping[str, Any], globals: Mapping[str, Any]) -> tuple[int, ...] | float | None:
+    """Return the sizes of the tensor at `source`, or the number there; None if it is neither, or cannot be read safely."""
+    value = resolve(source, locals, globals)
+    if type(value) in (int, float):
+        number: float = value
+        return number
+    if not is_plain_tensor(value) or value.is_nested:
+        return None
+    shape = tuple(value.shape)
+    return shape if all(type(size) is int for size in shape) else None  # a comparison with a symbol would add a guard

@@ -123,10 +123,15 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _apply(arguments: argparse.Namespace) -> Callable[[], int]:
+    from dynx.symbols import install
+    from dynx.symbols._install import active
+
     profile = load(arguments.file)
     load_code, module = program.prepare(
         arguments.target, arguments.rest, option=arguments.option, usage="dynx pgo apply profile.json train.py"
     )
+    if active() is None:
+        install()  # the names under which `dynx run --pgo` filled the caches
     profile.apply()
     return lambda: execute(load_code, module, None, is_module=arguments.option == "-m")
 

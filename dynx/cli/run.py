@@ -51,7 +51,7 @@ def add_to(commands: Subparsers) -> None:
         "--pgo",
         type=Path,
         metavar="FILE",
-        help="begin with this profile of dynamic sizes, if it exists; save the run's into it",
+        help="begin with this profile of dynamic sizes, if it exists, and save the run's into it; name symbols by their source",
     )
     parser.add_argument("--trial", type=Path, help=argparse.SUPPRESS)  # of `dynx fix`: what to change in the process
     trying.add_to(parser)
@@ -104,9 +104,9 @@ def _tools(arguments: argparse.Namespace) -> list[AbstractContextManager[Any]]:
 
         tools.append(PostMortem())
     if arguments.pgo is not None:
-        from dynx.pgo._kept import Kept
+        from dynx.cli.warm import WarmRun
 
-        tools.append(Kept(arguments.pgo))
+        tools.append(WarmRun(arguments.pgo))
     return tools
 
 

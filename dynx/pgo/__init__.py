@@ -8,6 +8,7 @@ from dynx.pgo._cachediff import cachediff
 from dynx.pgo._closures import StableClosureHash, stable_closure_hash
 from dynx.pgo._profile import Profile
 from dynx.pgo._record import Recorder, record
+from dynx.pgo._warm_start import WarmStart, warm_start
 
 __all__ = [
     "AppliedProfile",
@@ -15,7 +16,9 @@ __all__ = [
     "Profile",
     "Recorder",
     "StableClosureHash",
+    "WarmStart",
     "cachediff",
     "record",
     "stable_closure_hash",
+    "warm_start",
 ]

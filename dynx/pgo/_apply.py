@@ -10,11 +10,14 @@ from dynx._handle import Handle
 from dynx._torch.shapes.closure_hash import stabilize
 from dynx._torch.shapes.code_state import RawCodeId, has_compiled, seed_state
 from dynx._torch.shapes.known_sizes import Begun, CodeKey, begun, code_key
+from dynx._torch.shapes.size_choice import choose_sizes
 from dynx._trace.user_location import user_stacklevel
 from dynx.errors import DynxWarning, UsageError
-from dynx.pgo._match import matches, present_frame
+from dynx.pgo._known_graphs import always_fixed, chooser
+from dynx.pgo._match import is_elsewhere, matches, present_frame
+from dynx.pgo._merge import forgotten
 from dynx.records.location import short_path
-from dynx.records.profile import FrameMatch, FrameProfile, ProfileData, SourceProfile
+from dynx.records.profile import FrameKey, FrameMatch, FrameProfile, ProfileData, SourceProfile
 
 _SHOWN = 3  # functions in a message
 
@@ -33,14 +36,24 @@ class AppliedProfile(Handle):
         self._state = {_code_id(frame): frame.sources for frame in self.frames}
         self._closures = stabilize() if any(frame.closure is not None for frame in self.frames) else None
         self._seeding = seed_state(lambda: self._state)
+        graphs = {code_key(_code_id(frame)): frame.graphs for frame in self.frames if frame.graphs}
+        self._choosing = choose_sizes(chooser(graphs)) if graphs else None
         unused = (match.frame for match in found if match.state == "not portable")
         self._begun = Begun(short_path(profile.path) if profile.path else "a profile", _sizes(self.frames), _sizes(unused))
         begun.append(self._begun)
         _applied.append(self)
 
+    @property
+    def replaced(self) -> frozenset[FrameKey]:
+        """The keys of functions that have another key in the source files, or that the source files do not have any more."""
+        gone = (match for match in self.matches if match.state != "same" and not is_elsewhere(match))
+        return frozenset(match.frame.key for match in gone if match.state != "not portable")
+
     def remove(self) -> None:
         """Do not use the profile any more, from the next `torch._dynamo.reset()` on."""
         self._seeding.remove()
+        if self._choosing is not None:
+            self._choosing.remove()
         if self._closures is not None:
             self._closures.remove()
         if self in _applied:
@@ -59,27 +72,61 @@ def applied() -> tuple[AppliedProfile, ...]:
 
 def apply(profile: ProfileData, *, strict: bool) -> AppliedProfile:
     """Apply a profile; see `Profile.apply`."""
+    _require_no_compilation()
+    found = tuple(matches(profile.frames))
+    if strict and (others := [match for match in found if match.state != "same"]):
+        raise UsageError(
+            f"the profile is not of these source files: {_counted(found)}; {_listed(others)}\n"
+            "  run the program once without the profile and save a new one, or pass strict=False"
+        )
+    if text := notice(found):
+        warnings.warn(f"{text}; save a new profile", DynxWarning, stacklevel=user_stacklevel())
+    return AppliedProfile(profile, found)
+
+
+def applied_without_notice(profile: ProfileData) -> AppliedProfile:
+    """Apply a profile that is saved again: differences from the source files are no reason for a warning."""
+    _require_no_compilation()
+    return AppliedProfile(profile, tuple(matches(profile.frames)))
+
+
+def notice(found: Sequence[FrameMatch]) -> str | None:
+    """Return which functions of a profile differ in the source files, and which of these are used; None if all are the same."""
+    others = [match for match in found if match.state != "same"]
+    if not others:
+        return None
+    used = [match for match in others if match.state in ("moved", "changed")]
+    unused = [match for match in others if match not in used and not is_elsewhere(match)]
+    texts = {
+        "moved and changed functions are used": used,
+        "those without a file are used if torch compiles a file with the same content": [*filter(is_elsewhere, others)],
+        "the others are not used" if len(unused) < len(others) else "they are not used": unused,
+    }
+    text = "; ".join(text for text, concerned in texts.items() if concerned)
+    return f"functions of the profile: {_counted(found)}; {_listed(others)}\n  {text}"
+
+
+def _require_no_compilation() -> None:
     if has_compiled():
         raise UsageError(
             "torch has compiled functions already, so that a profile comes too late\n"
             "  apply it before the first call of a compiled function, or call torch._dynamo.reset() before"
         )
-    found = tuple(matches(profile.frames))
-    others = [match for match in found if match.state != "same"]
-    if others and strict:
-        raise UsageError(
-            f"the profile is not of these source files: {_counted(found)}; {_listed(others)}\n"
-            "  run the program once without the profile and save a new one, or pass strict=False"
-        )
-    if others:
-        text = f"functions of the profile: {_counted(found)}; {_listed(others)}"
-        text += "\n  moved and changed functions are used, the others are not: save a new profile"
-        warnings.warn(text, DynxWarning, stacklevel=user_stacklevel())
-    return AppliedProfile(profile, found)
 
 
 def _sizes(frames: Iterable[FrameProfile]) -> Mapping[CodeKey, Mapping[str, SourceProfile]]:
-    return {code_key(_code_id(frame)): frame.sources for frame in frames}
+    """Return what is known of each function, without sizes that the profile keeps dynamic although a line fixes them.
+
+    No advice helps there: the graphs with these sizes are those that the caches have.
+    """
+    frames = tuple(frames)
+    fixed = {frame.key: always_fixed(frame.graphs) for frame in frames}
+    anywhere = set().union(*fixed.values())  # for functions that were only inlined into others
+
+    def is_kept(frame: FrameProfile, source: str, dim: int | None) -> bool:
+        return (source, dim) in (fixed[frame.key] if frame.graphs else anywhere)
+
+    return {code_key(_code_id(frame)): frame.sources for frame in forgotten(frames, is_kept, with_graphs=False)}
 
 
 def _code_id(frame: FrameProfile) -> RawCodeId:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
+from dynx._bytecode.functions import function_at, functions_in
 from dynx._handle import Handle
 from dynx._torch.shapes.cache_key import KeyListener, RawKey
+from dynx._torch.shapes.known_sizes import profile_names
+from dynx._torch.shapes.symbol_facts import is_fixed
 from dynx._trace.compile_details import code_records
 from dynx._trace.dispatch import emit
 from dynx._trace.subscribers import generation
@@ -49,21 +52,34 @@ class CacheKeys(Handle):
         elif place in self._has_graph:
             raw = raw._replace(graph=[])  # made from the graph of the AOTAutograd key
         graph, omitted = code_records(raw.graph)
+        symbols = [symbol for symbol in raw.symbols if symbol.sources]
+        location = self._places.get(raw.compile_id)
         self._record(
             CacheKey(
                 raw.cache,
                 raw.digest,
                 *place,
-                self._places.get(raw.compile_id),
+                location,
                 raw.is_backward,
                 raw.directory,
                 digest,
                 raw.parts,
-                {symbol.name: symbol.sources[0] for symbol in raw.symbols if symbol.sources},
+                {symbol.name: symbol.sources[0] for symbol in symbols if symbol.value is None},
                 graph,
                 omitted,
+                {symbol.sources[0]: symbol.value for symbol in symbols if symbol.value is not None and is_fixed(symbol)},
+                profile_names(),
+                _text_hash(location),
             )
         )
+
+
+def _text_hash(location: Location | None) -> str | None:
+    """Return a hash of the text of a function, by which a run knows whether it was edited."""
+    if location is None:
+        return None
+    function = function_at(functions_in(location.file), location.function.rpartition(".")[2], location.line)
+    return function.digest if function is not None else None
 
 
 def _report(hook: str, error: BaseException) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from os.path import basename
 from pathlib import Path
-from typing import Protocol
 
 from dynx.advice.caches.graph_change import lines_apart
 from dynx.advice.caches.key_causes import causes_of
-from dynx.records import CacheEvent, Run
-from dynx.records.cache_key import CacheCause, CacheDiff, CacheKey, KeySettings
+from dynx.pgo._lookups import HasCacheKeys, digest, function_of, lookups, of_function
+from dynx.records import CacheEvent, Location, Run
+from dynx.records.cache_key import CacheCause, CacheDiff, CacheKey
 
 _KINDS = (  # causes before their consequences
     "system", "setting", "state",
@@ -20,27 +19,18 @@ _KINDS = (  # causes before their consequences
 )  # fmt: skip
 _NOT_ENDED = "the first run was killed or is not over: let it end, so that it stores its graphs"
 _BYPASSED = {"fx_graph": ("FX graph cache", "DX401"), "aot_autograd": ("AOTAutograd cache", "DX402")}
+_NO_REASON = "torch gives no reason"
 _MAX_CANDIDATES = 8  # graphs of one function that are compared in full
 _NO_KEYS = """has no keys of graphs
   record both runs with `dynx run --detail full` or dynx.watch(detail="full"), with the backend inductor and its caches on"""
 
 
-class HasCacheKeys(Protocol):
-    """A `Run` or `Watch` with `detail="full"`, or a `Recorder`."""
-
-    @property
-    def cache_keys(self) -> Sequence[CacheKey]: ...
-    @property
-    def cache_settings(self) -> Sequence[KeySettings]: ...
-    @property
-    def caches(self) -> Sequence[CacheEvent]: ...
-
-
 def cachediff(a: HasCacheKeys | str | Path, b: HasCacheKeys | str | Path) -> CacheDiff:
     """Compare the cache keys of two runs: why do graphs of `b` miss the caches that `a` filled?
 
-    Works without torch, on run files. Keys are compared part by part: torch's build, its configuration option by option, global
-    state, inputs, names of symbols, and the graph line by line. A difference that follows from another one is left out.
+    Works without torch, on run files. A graph that the caches had is no miss, whichever run stored it: that is read from the
+    caches' own reports. Of the others, keys are compared part by part: torch's build, its configuration option by option,
+    global state, inputs, names of symbols, and the graph line by line. A difference that follows from another one is left out.
 
     Args:
         a: the first run, which filled the caches: a run or a watch with `detail="full"`, its run file, or what `pgo.record()`
@@ -56,14 +46,16 @@ def cachediff(a: HasCacheKeys | str | Path, b: HasCacheKeys | str | Path) -> Cac
         OSError: a file cannot be read.
 
     Example:
-        >>> import torch
+        >>> import os, tempfile, torch
+        >>> from unittest import mock
         >>> from dynx import pgo
         >>> def recorded(x):
         ...     torch._dynamo.reset()
         ...     with pgo.record() as recorder:
         ...         _ = torch.compile(lambda x: x @ x)(x)
         ...     return recorder
-        >>> first, second = recorded(torch.ones(4, 4)), recorded(torch.ones(4, 4).double())
+        >>> with mock.patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=tempfile.mkdtemp()):  # an empty cache
+        ...     first, second = recorded(torch.ones(4, 4)), recorded(torch.ones(4, 4).double())
         >>> for cause in pgo.cachediff(first, second):
         ...     print(cause.kind, cause.component, cause.before, cause.after)
         input x.dtype torch.float32 torch.float64
@@ -88,44 +80,43 @@ class _Comparison:
 
     def __post_init__(self) -> None:
         self._settings = {one.digest: one.values for side in (self.first, self.second) for one in side.cache_settings}
-        self._known = {(key.cache, key.digest): key for key in self.first.cache_keys}
-        self._found_again = {
-            (key.cache, key.digest) for key in self.second.cache_keys if (key.cache, key.digest) in self._known
-        }
+        self._known = {digest(key): key for key in self.first.cache_keys}
+        self._found_again = {digest(key) for key in self.second.cache_keys} & self._known.keys()
 
     def result(self) -> CacheDiff:
         causes: list[CacheCause] = []
-        same = different = 0
-        for keys in _by_compilation(self.second.cache_keys):
-            known = [key for key in keys if self._is_known(key)]
-            others = [key for key in keys if not self._is_known(key)]
-            if known and known[0].cache == "aot_autograd":
-                others = []  # found there, so that no graph is looked up in the FX graph cache
+        same = different = elsewhere = 0
+        for compilation in lookups(self.second):
+            known = [one for one in compilation if digest(one.key) in self._known]
+            others = [one.key for one in compilation if one not in known and not one.is_hit]
             same, different = same + len(known), different + len(others)
-            # a graph of the FX graph cache is made from that of the AOTAutograd cache: the first key tells
-            causes += self._causes(others[0]) if others else self._lost(known)
-        causes += map(_bypassed, self.bypassed)
-        return CacheDiff(tuple(_merged(causes)), same, different)
+            elsewhere += len(compilation) - len(known) - len(others)
+            # a graph of the FX graph cache is made from that of the AOTAutograd cache, whose key comes first
+            if others:
+                causes += self._causes(others[0])
+            else:
+                causes += map(self._lost, [one.key for one in known if one.is_hit is False][:1])
+        causes += map(self._bypassed, self.bypassed)
+        return CacheDiff(tuple(_merged(causes)), same, different, elsewhere)
 
     @property
     def bypassed(self) -> list[CacheEvent]:
         return [event for event in self.second.caches if event.result == "bypass"]
 
-    def _is_known(self, key: CacheKey) -> bool:
-        return (key.cache, key.digest) in self._known
-
     def _causes(self, key: CacheKey) -> tuple[CacheCause, ...]:
         """Return how a key differs from the key of the first run that is most like it, with the fewest causes."""
         similar = [other for other in self.first.cache_keys if (other.cache, other.is_backward) == (key.cache, key.is_backward)]
-        candidates = [other for other in similar if _function(other) == _function(key)]
+        candidates = [other for other in similar if function_of(other.location) == function_of(key.location)]
+        if not candidates and (bypass := self._bypass_in_first(key.cache, key.location)):
+            return (self._not_stored(key, bypass),)
         candidates = candidates or [other for other in similar if other.parts.get("gm") == key.parts.get("gm")]
         candidates = sorted(candidates, key=lambda other: _distance(other, key))[:_MAX_CANDIDATES]
-        new = [other for other in candidates if (other.cache, other.digest) not in self._found_again]
+        new = [other for other in candidates if digest(other) not in self._found_again]
         explained = [
             (_weight(causes) + lines_apart(other.graph, key.graph), causes)
             for other, causes in self._compared_all(new or candidates, key)
         ]
-        return min(explained, key=lambda one: one[0], default=(0, (_new_graph(key, has_ended=self._has_ended),)))[1]
+        return min(explained, key=lambda one: one[0], default=(0, (self._new_graph(key),)))[1]
 
     @property
     def _has_ended(self) -> bool:
@@ -135,31 +126,40 @@ class _Comparison:
         for other in candidates:
             yield other, tuple(causes_of(other, key, self._settings.get(other.settings), self._settings.get(key.settings)))
 
-    def _lost(self, keys: list[CacheKey]) -> list[CacheCause]:
-        """Return why graphs were not found although their keys are those of the first run."""
-        missed = {(event.generation, event.id, event.cache) for event in self.second.caches if event.result == "miss"}
-        lost = [key for key in keys if (*key.key, key.cache) in missed]
-        if not lost:
-            return []
-        key, before = lost[0], self._known[lost[0].cache, lost[0].digest]
+    def _lost(self, key: CacheKey) -> CacheCause:
+        """Return why a graph was not found although its key is one of the first run."""
+        before = self._known[digest(key)]
         if key.directory != before.directory:
             advice = "set TORCHINDUCTOR_CACHE_DIR to the same directory in both runs"
-            return [CacheCause("entry", "cache directory", before.directory, key.directory, key.location, advice)]
+            return CacheCause("entry", "cache directory", before.directory, key.directory, key.location, advice)
         advice = "keep the directory of the caches between the runs" if self._has_ended else _NOT_ENDED
-        return [CacheCause("entry", "entry of the same key", "looked up", "not in the cache", key.location, advice)]
+        return CacheCause("entry", "entry of the same key", "looked up", "not in the cache", key.location, advice)
 
+    def _new_graph(self, key: CacheKey) -> CacheCause:
+        name = key.location.function if key.location is not None else "the function"
+        advice = "let the first run compile this function too, on the same inputs" if self._has_ended else _NOT_ENDED
+        return CacheCause("new graph", f"graph of {name}", "no key", "looked up", key.location, advice)
 
-def _new_graph(key: CacheKey, *, has_ended: bool) -> CacheCause:
-    name = key.location.function if key.location is not None else "the function"
-    advice = "let the first run compile this function too, on the same inputs" if has_ended else _NOT_ENDED
-    return CacheCause("new graph", f"graph of {name}", "not compiled", "compiled", key.location, advice)
+    def _bypass_in_first(self, cache: str, location: Location | None) -> CacheEvent | None:
+        events = of_function(self.first.caches, cache, location)
+        return next((event for event in events if event.result == "bypass"), None)
 
+    def _not_stored(self, key: CacheKey, bypass: CacheEvent) -> CacheCause:
+        """Return the cause of a graph that the first run could not store, and that the second looked up."""
+        cache, rule = _BYPASSED[key.cache]
+        reason, advice = bypass.reason or _NO_REASON, f"the first run could not store it: see `dynx rule {rule}`"
+        return CacheCause("bypass", cache, reason, "looked up", key.location, advice, rule)
 
-def _bypassed(event: CacheEvent) -> CacheCause:
-    """Return the cause of a graph that no run can store: not a difference, but a reason why the second run is not warm."""
-    cache, rule = _BYPASSED[event.cache]
-    reason = event.reason or "torch gives no reason"
-    return CacheCause("bypass", cache, reason, reason, event.location, f"see `dynx rule {rule}`", rule, event.count)
+    def _bypassed(self, event: CacheEvent) -> CacheCause:
+        """Return the cause of a graph that the second run could not store, whether or not the first could."""
+        cache, rule = _BYPASSED[event.cache]
+        before = self._bypass_in_first(event.cache, event.location)
+        if before is not None:
+            reason = before.reason or _NO_REASON
+        else:
+            reason = "looked up" if of_function(self.first.caches, event.cache, event.location) else "not reported"
+        advice = f"see `dynx rule {rule}`"
+        return CacheCause("bypass", cache, reason, event.reason or _NO_REASON, event.location, advice, rule, event.count)
 
 
 def _distance(first: CacheKey, second: CacheKey) -> int:
@@ -169,18 +169,6 @@ def _distance(first: CacheKey, second: CacheKey) -> int:
 def _weight(causes: tuple[CacheCause, ...]) -> int:
     """Return how unlike two keys are: names of symbols are the least difference."""
     return sum(1 if cause.kind == "symbol name" else 3 for cause in causes)
-
-
-def _by_compilation(keys: Iterable[CacheKey]) -> list[list[CacheKey]]:
-    """Return each different key once, in groups of one compilation, that of the AOTAutograd cache first."""
-    groups: dict[tuple[int, str], list[CacheKey]] = {}
-    for key in {(key.cache, key.digest): key for key in keys}.values():
-        groups.setdefault(key.key, []).append(key)
-    return [sorted(group, key=lambda key: key.cache != "aot_autograd") for group in groups.values()]
-
-
-def _function(key: CacheKey) -> tuple[str, str] | None:
-    return (basename(key.location.file), key.location.function) if key.location is not None else None
 
 
 def _merged(causes: Iterable[CacheCause]) -> list[CacheCause]:

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dynx.records import Location
-from dynx.records.profile import DYNAMIC, DynamicSize, FrameProfile, ProfileData
-
-Key = tuple[str, int, str, int | None]  # `FrameProfile.key`
+from dynx.records.profile import DYNAMIC, DynamicSize, FrameKey, FrameProfile, ProfileData
 
 _NOTHING: Mapping[Any, Any] = {}
 
@@ -17,8 +15,8 @@ def explained(
     profile: ProfileData,
     source: str | None = None,
     dim: int | None = None,
-    lines: Mapping[tuple[Key, str], Location | None] = _NOTHING,
-    fixed: Mapping[tuple[Key, str, int | None], Location | None] = _NOTHING,
+    lines: Mapping[tuple[FrameKey, str], Location | None] = _NOTHING,
+    fixed: Mapping[tuple[FrameKey, str, int | None], Location | None] = _NOTHING,
 ) -> Iterator[DynamicSize]:
     """Yield the dynamic sizes and numbers of a profile, with the values that they had.
 

@@ -7,21 +7,34 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Container, Iterator
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from dynx.pgo._pickled import MAX_BYTES, InvalidProfile
 from dynx.records.codec import visible
-from dynx.records.profile import DYNAMIC, NOT_FINITE, Atom, Atoms, FrameProfile, ProfileData, Seen, SourceProfile
+from dynx.records.profile import (
+    DYNAMIC,
+    NOT_FINITE,
+    Atom,
+    Atoms,
+    FrameProfile,
+    Graph,
+    GraphSize,
+    ProfileData,
+    Seen,
+    SourceProfile,
+)
 
 SCHEMA = 1
 _MAX_DIMS = 64  # of a tensor in torch
-_MIN, _MAX = -(2**63), 2**63 - 1  # of a size
+_MIN, _MAX = -(2**63), 2**63 - 1  # of a number
 _MAX_COUNT = 2**31  # lines and dims are less
 _SHORT = 100  # characters of a compile id
 _MAX_TEXT = 10_000  # characters of a path or source
-_FRAME = ("file", "file_hash", "name", "line", "closure", "qualname", "source_hash", "offset", "sources")
+_HEXADECIMAL = re.compile(r"-?[0-9a-f]{1,16}")  # torch's own hash of a closure may be negative
+_FRAME = ("file", "file_hash", "name", "line", "closure", "qualname", "source_hash", "offset", "graphs", "sources")
 
 
 def write(profile: ProfileData) -> str:
@@ -33,14 +46,24 @@ def write(profile: ProfileData) -> str:
 
 
 def _frame_text(frame: FrameProfile) -> str:
-    fields = {name: getattr(frame, name) for name in _FRAME[:-1]} | {"offset": frame.offset or None}
+    fields = {name: getattr(frame, name) for name in _FRAME[:-2]} | {"offset": frame.offset or None}
     fields["closure"] = None if frame.closure is None else f"{frame.closure:x}"
     head = json.dumps({**frame.extra, **{name: value for name, value in fields.items() if value is not None}})[:-1]
     sources = ",\n".join(
         f"    {json.dumps(name)}: {json.dumps(_source_data(source), allow_nan=False)}"
         for name, source in sorted(frame.sources.items())
     )
-    return f'  {head}, "sources": {{\n{sources}}}}}'
+    graphs = ",\n".join(f"    {json.dumps(_graph_data(graph), allow_nan=False)}" for graph in frame.graphs)
+    listed = f', "graphs": [\n{graphs}]' if graphs else ""
+    return f'  {head}{listed}, "sources": {{\n{sources}}}}}'
+
+
+def _graph_data(graph: Graph) -> dict[str, list[list[Any]]]:
+    """Return a graph as lists by source, each with the dim and a value, or with the dim and the bounds of a symbol."""
+    data: dict[str, list[list[Any]]] = {}
+    for source, dim, marked, low, high in graph:
+        data.setdefault(source, []).append([dim, low, high] if marked else [dim, low])
+    return data
 
 
 def _source_data(source: SourceProfile) -> dict[str, Any]:
@@ -95,6 +118,7 @@ def _frame(data: Any, index: int) -> FrameProfile:
         fields |= {name: _text(data[name]) for name in ("qualname", "source_hash") if name in data}
         fields |= {"line": _count(data.get("line")), "closure": _closure(data.get("closure"))}
         fields["offset"] = _count(data.get("offset", 0))
+        fields["graphs"] = tuple([_graph(graph) for graph in _list(data.get("graphs", []))])
         sources = _object(data.get("sources", {}))
         extra = {visible(key): value for key, value in data.items() if key not in _FRAME}
         return FrameProfile(**fields, sources={_text(name): _source(name, sources[name]) for name in sources}, extra=extra)
@@ -103,60 +127,83 @@ def _frame(data: Any, index: int) -> FrameProfile:
 def _closure(value: Any) -> int | None:
     if value is None:
         return None
-    try:
-        if isinstance(value, str) and len(value) <= 17:
-            return int(value, 16)
-    except ValueError:
-        pass
+    if isinstance(value, str) and _HEXADECIMAL.fullmatch(value):
+        return int(value, 16)
     raise InvalidProfile("its closure is no hexadecimal number")
 
 
 def _source(name: str, data: Any) -> SourceProfile:
     try:
         get = _object(data).get
-        size, stride = get("size"), get("stride")
+        size = _sizes(get("size"), ())
+        stride = _sizes(get("stride"), _PRODUCTS[: len(size)] if isinstance(size, tuple) else _PRODUCTS)
+        if isinstance(size, tuple) and isinstance(stride, tuple) and len(size) != len(stride):
+            raise InvalidProfile(f"it has {len(size)} sizes and {len(stride)} strides")
         seen = tuple([_seen(item) for item in _list(get("seen", []))])
-        return SourceProfile(_atom(get("scalar"), NOT_FINITE), _atoms(size, ()), _atoms(stride, _PRODUCTS), seen)
+        return SourceProfile(_number(get("scalar")), size, stride, seen)
     except InvalidProfile as error:
         raise InvalidProfile(f"{name:.80}: {error}") from None
+
+
+def _graph(data: Any) -> Graph:
+    return tuple([_graph_size(_text(source), size) for source, sizes in _object(data).items() for size in _list(sizes)])
+
+
+def _graph_size(source: str, data: Any) -> GraphSize:
+    if len(_list(data)) not in (2, 3):
+        raise InvalidProfile("a size of a graph is no list of dim and value, or of dim and bounds")
+    dim, values = data[0], data[1:]
+    if dim is not None:
+        _count(dim)
+    for value in values:
+        if (value is None and len(values) == 2) or (dim is not None and type(value) is int and 0 <= value <= _MAX):
+            continue
+        if dim is not None or _number(value) in (None, DYNAMIC):
+            raise InvalidProfile("a size of a graph has a value that is no size")
+    return GraphSize(source, dim, len(values) == 2, values[0], values[-1])
 
 
 def _seen(data: Any) -> Seen:
     if type(data) is not list or len(data) != 4:
         raise InvalidProfile("a value is no list of dim, value, run and compile id")
     dim, value, run, compile_id = data
-    if type(dim) is not int or type(value) is not int or not (0 <= dim < _MAX_COUNT and _MIN <= value <= _MAX):
-        number = _atom(value, NOT_FINITE)  # few are no sizes
-        if number is None or number == DYNAMIC:
-            raise InvalidProfile("a value is no number")
-        dim, value = None if dim is None else _count(dim), number
+    if dim is not None:
+        if type(dim) is not int or type(value) is not int or not (0 <= dim < _MAX_COUNT and 0 <= value <= _MAX):
+            raise InvalidProfile("a value is no size, which is an int from 0 on")
+    elif (value := _number(value)) is None or value == DYNAMIC:
+        raise InvalidProfile("a value is no number")
     # what `_text` checks, without a call for nearly all: these are a third of all texts
     if type(compile_id) is not str or len(compile_id) > _SHORT or not compile_id.isprintable():
         compile_id = _text(compile_id)
     return Seen(dim, value, _text(run), compile_id)
 
 
-def _atoms(value: Any, texts: Container[str]) -> Atoms:
+def _sizes(value: Any, texts: tuple[str, ...]) -> Atoms:
+    """Return sizes or strides; `texts` are those that one may be besides `"dynamic"`."""
     if value is None or value == DYNAMIC:
         return DYNAMIC if value else None
     sizes = _list(value)
     if len(sizes) > _MAX_DIMS:
         raise InvalidProfile(f"it has {len(sizes)} dims, torch allows {_MAX_DIMS}")
-    return tuple([size if type(size) is int and 0 <= size <= _MAX else _atom(size, texts) for size in sizes])
+    return tuple([size if type(size) is int and 0 <= size <= _MAX else _no_number(size, texts) for size in sizes])
 
 
-def _atom(value: Any, texts: Container[str]) -> Atom:
-    """Return a size, stride or number; `texts` are those that it may be besides `"dynamic"`."""
-    if type(value) is int and _MIN <= value <= _MAX:
+def _no_number(value: Any, texts: tuple[str, ...]) -> str | None:
+    if value is None or value == DYNAMIC or (isinstance(value, str) and value in texts):
         return value
-    if value is None or value == DYNAMIC:
-        return DYNAMIC if value else None
-    if (type(value) is float and math.isfinite(value)) or (isinstance(value, str) and value in texts):
+    raise InvalidProfile(f"{value!r:.40} is no size, which is an int from 0 on")
+
+
+def _number(value: Any) -> Atom:
+    """Return a number that is no size, such as an argument `k`; of a tensor, `"dynamic"`."""
+    if (type(value) is int and _MIN <= value <= _MAX) or (type(value) is float and math.isfinite(value)):
         return value
-    raise InvalidProfile(f"{value!r:.40} is no size")
+    if value is None or (isinstance(value, str) and value in (DYNAMIC, *NOT_FINITE)):
+        return value
+    raise InvalidProfile(f"{value!r:.40} is no number")
 
 
-_PRODUCTS = frozenset(f"size({dim})*stride({dim})" for dim in range(_MAX_DIMS))
+_PRODUCTS = tuple(f"size({dim})*stride({dim})" for dim in range(_MAX_DIMS))
 
 
 def _text(value: Any) -> str:

@@ -62,6 +62,11 @@ def _match(frame: FrameProfile, file: str | None, *, is_same: bool) -> FrameMatc
     return FrameMatch(frame, "gone", file, why=f"{name} has no such function now")
 
 
+def is_elsewhere(match: FrameMatch) -> bool:
+    """Return whether the file of a function was not found: under another name torch finds it by its content."""
+    return match.state == "gone" and match.file is None
+
+
 def _is_namesake(function: SourceFunction, frame: FrameProfile) -> bool:
     return function.name != "<lambda>" and function.qualname == frame.qualname
 
@@ -71,14 +76,15 @@ def present_frame(match: FrameMatch) -> FrameProfile | None:
 
     A file that was not found may be elsewhere: torch finds it by its content.
     """
-    if match.state == "same" or (match.state == "gone" and match.file is None):
+    if match.state == "same" or is_elsewhere(match):
         return match.frame
     if match.file is None or match.line is None:
         return None
     name = match.frame.name
     if name != _own_name(name):
         name = re.sub(r"_at_\d+$", f"_at_{match.line}", name)
-    return replace(match.frame, file=match.file, file_hash=file_hash(match.file), line=match.line, name=name)
+    graphs = () if match.state == "changed" else match.frame.graphs  # it has other graphs now
+    return replace(match.frame, file=match.file, file_hash=file_hash(match.file), line=match.line, name=name, graphs=graphs)
 
 
 def _own_name(name: str) -> str:

@@ -11,11 +11,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 
-from dynx.records.profile import DYNAMIC, Atom, Atoms, FrameProfile, ProfileChange, ProfileData, Seen, SourceProfile
+from dynx.records.profile import (
+    DYNAMIC,
+    Atom,
+    Atoms,
+    FrameProfile,
+    Graph,
+    ProfileChange,
+    ProfileData,
+    Seen,
+    SourceProfile,
+)
 
 Selects = Callable[[FrameProfile, str, int | None], bool]
 
 _KEPT = 4  # values of a dim from each end
+_MAX_GRAPHS = 32  # of a function; torch gives up after eight in one process
 
 
 def join_frames(frames: Iterable[FrameProfile]) -> tuple[FrameProfile, ...]:
@@ -47,8 +58,20 @@ def _join_frame(a: FrameProfile, b: FrameProfile) -> FrameProfile:
         source_hash=_first(a.source_hash, b.source_hash),
         offset=max(a.offset, b.offset),
         sources=sources,
+        graphs=kept_graphs((*a.graphs, *b.graphs)),
         extra=_join_extra(a.extra, b.extra),
     )
+
+
+def kept_graphs(graphs: Iterable[Graph]) -> tuple[Graph, ...]:
+    """Return each graph once, the one with the most symbols first; of many, those with the fewest are left out."""
+    different = {repr(graph): graph for graph in graphs}  # not a set: 1 and 1.0 are equal
+    return tuple(sorted(different.values(), key=_generality)[:_MAX_GRAPHS])
+
+
+def _generality(graph: Graph) -> tuple[int, int, str]:
+    symbols = sum(size.marked and not size.is_fixed for size in graph)
+    return -symbols, -sum(size.marked for size in graph), repr(graph)
 
 
 def _join_extra(a: Mapping[str, object], b: Mapping[str, object]) -> dict[str, object]:
@@ -121,15 +144,20 @@ def _dims(frame: FrameProfile | None, source: str) -> Iterator[tuple[int | None,
         yield from frame.sources[source].dims()
 
 
-def forgotten(frames: Iterable[FrameProfile], forget: Selects) -> Iterator[FrameProfile]:
+def forgotten(frames: Iterable[FrameProfile], forget: Selects, *, with_graphs: bool) -> Iterator[FrameProfile]:
     """Yield frames in which the dynamic sizes that `forget(frame, source, dim)` selects are not known any more.
 
     A size that is not known is static in the next run until it has a second value there; one with a known value would be
-    dynamic at once if that run begins with another value.
+    dynamic at once if that run begins with another value. With `with_graphs` the graphs in which it is dynamic are forgotten
+    too; without, it is dynamic again for a value with which only such a graph was compiled.
     """
     for frame in frames:
         sources = {name: _forget(frame, name, source, forget) for name, source in frame.sources.items()}
-        yield replace(frame, sources={name: source for name, source in sources.items() if source != SourceProfile()})
+        known = {name: source for name, source in sources.items() if source != SourceProfile()}
+        graphs = frame.graphs
+        if with_graphs:
+            graphs = tuple(graph for graph in graphs if not any(one.marked and forget(frame, *one[:2]) for one in graph))
+        yield replace(frame, sources=known, graphs=graphs)
 
 
 def _forget(frame: FrameProfile, name: str, source: SourceProfile, forget: Selects) -> SourceProfile:

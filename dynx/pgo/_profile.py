@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,16 @@ from dynx.pgo import _json, _pickled
 from dynx.pgo._explain import explained
 from dynx.pgo._match import described, matches
 from dynx.pgo._merge import changes, forgotten, join_frames, joined
-from dynx.records.profile import DYNAMIC, DynamicSizes, FrameProfile, ProfileData, ProfileDiff, ProfileMatches, PrunableSize
+from dynx.records.profile import (
+    DYNAMIC,
+    DynamicSizes,
+    FrameKey,
+    FrameProfile,
+    ProfileData,
+    ProfileDiff,
+    ProfileMatches,
+    PrunableSize,
+)
 
 if TYPE_CHECKING:
     from dynx.pgo._apply import AppliedProfile
@@ -100,10 +110,10 @@ class Profile(ProfileData):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the profile as JSON, atomically: another process reads the file before or after, never half of it.
 
-        Raises OSError if the file cannot be written; then the file before is as it was.
+        Raises OSError if the file cannot be written, also if its folder does not exist; then the file before is as it was.
         """
         target = Path(os.path.realpath(path))  # a link stays a link
-        target.parent.mkdir(parents=True, exist_ok=True)
+        require_folder(target)
         draft = target.with_name(f".{uuid4().hex}.draft")
         try:
             draft.write_text(_json.write(self), encoding="utf-8")
@@ -118,6 +128,10 @@ class Profile(ProfileData):
         The order of profiles does not matter, and a profile that is merged twice counts once.
         """
         return self._of(joined((self, *others)))
+
+    def without(self, keys: Collection[FrameKey]) -> Profile:
+        """Return the profile without some functions, such as those of an earlier version of a file."""
+        return replace(self, frames=tuple(frame for frame in self.frames if frame.key not in keys))
 
     def diff(self, other: ProfileData) -> ProfileDiff:
         """Return the sizes and numbers in which another profile differs from this one, sorted by function and source."""
@@ -150,7 +164,8 @@ class Profile(ProfileData):
         def is_forgotten(frame: FrameProfile, source: str, dim: int | None) -> bool:
             return (keep is not None and not kept(frame, source, dim)) or (drop is not None and dropped(frame, source, dim))
 
-        return replace(self, frames=tuple(forgotten(self.frames, is_forgotten)))
+        with_graphs = isinstance(keep, str) or isinstance(drop, str)  # chosen by the user, not because a line fixes them
+        return replace(self, frames=tuple(forgotten(self.frames, is_forgotten, with_graphs=with_graphs)))
 
     def apply(self, *, strict: bool = False) -> AppliedProfile:
         """Let torch begin with this profile: in this process, after a `torch._dynamo.reset()` too, until the handle is removed.
@@ -203,6 +218,14 @@ def _dynamic_source(name: str, dim: int | None) -> str:
     """Return an entry of `dynamic_sources`; a name with a comma, which separates entries, as a regular expression."""
     text = re.escape(name).replace(",", ".") if "," in name else name
     return text if dim is None else f"{text}:{dim}"
+
+
+def require_folder(path: Path) -> None:
+    """Raise FileNotFoundError if the folder of a file does not exist; it may be mistyped, so it is not created."""
+    if not path.parent.exists():
+        raise FileNotFoundError(
+            errno.ENOENT, "no such folder for the profile: create it, or correct the path", str(path.parent)
+        )
 
 
 def _bytes_of(path: str | os.PathLike[str]) -> bytes:

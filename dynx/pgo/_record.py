@@ -11,20 +11,30 @@ from dataclasses import replace
 
 from dynx._handle import Handle
 from dynx._torch.shapes.code_state import RawCodeId
-from dynx._torch.shapes.size_updates import RawUpdate, SizeListener
-from dynx._torch.shapes.symbol_facts import RawSymbol
+from dynx._torch.shapes.size_updates import RawGraph, RawUpdate, SizeListener
+from dynx._torch.shapes.symbol_facts import is_fixed
 from dynx._trace.bus import listen
 from dynx._trace.user_location import user_location, user_stacklevel
 from dynx.errors import DynxWarning
 from dynx.pgo._apply import applied
 from dynx.pgo._cache_keys import CacheKeys
 from dynx.pgo._explain import explained
+from dynx.pgo._known_graphs import graph_of, needless, symbol_name
 from dynx.pgo._match import described
-from dynx.pgo._merge import join, join_frames, joined, with_seen
+from dynx.pgo._merge import join, join_frames, joined, kept_graphs, with_seen
 from dynx.pgo._profile import Profile
 from dynx.records import CacheEvent, Location, Record
 from dynx.records.cache_key import CacheKey, KeySettings
-from dynx.records.profile import DYNAMIC, DynamicSizes, FrameProfile, ProfileData, PrunableSize, Seen, SourceProfile
+from dynx.records.profile import (
+    DYNAMIC,
+    DynamicSizes,
+    FrameProfile,
+    Graph,
+    ProfileData,
+    PrunableSize,
+    Seen,
+    SourceProfile,
+)
 
 Place = tuple[RawCodeId, str, int | None]  # function, source, dim
 
@@ -43,6 +53,8 @@ class Recorder(Handle):
         self._pending: dict[str, list[RawUpdate]] = {}  # by compile id, until the compilation succeeds
         self._fixed: dict[Place, Location | None] = {}  # dynamic sizes that a graph specialized, and the line that did
         self._useful: set[Place] = set()  # dynamic sizes that a graph has as a symbol
+        self._graphs: dict[RawCodeId, list[Graph]] = {}  # by the function that was called
+        self._called: dict[RawCodeId, set[RawCodeId]] = {}  # by function: those into which it was inlined
         self._begun_with = list(applied())  # profiles, also those that are applied later
         self._events: list[Record] = []
         self._listener = SizeListener(self._note, self._note_graph, _warn)
@@ -79,11 +91,11 @@ class Recorder(Handle):
         """
         import torch
 
-        frames: dict[RawCodeId, dict[str, SourceProfile]] = {}
+        frames: dict[RawCodeId, dict[str, SourceProfile]] = {code: {} for code in self._graphs}
         for (code, source), known in self._sources.items():
             frames.setdefault(code, {})[source] = known
         own = ProfileData(
-            join_frames(described(_frame(code, sources) for code, sources in frames.items())),
+            join_frames(described(self._frame(code, sources) for code, sources in frames.items())),
             {self.run: self._text},
             (str(torch.__version__),),
         )
@@ -92,7 +104,11 @@ class Recorder(Handle):
         return profile.prune(drop=self._prunable(profile)) if prune else profile
 
     def prunable(self) -> tuple[PrunableSize, ...]:
-        """Return the sizes that are dynamic in the profile although each graph specialized them, with the line that did."""
+        """Return the sizes that are dynamic in the profile although each graph specialized them, with the line that did.
+
+        Only those without which a graph was compiled, with all others dynamic: the next process finds that graph in the caches.
+        Any other size would be static in it for the first time.
+        """
         return self._prunable(self.profile(prune=False))
 
     def explain(self, source: str | None = None, dim: int | None = None) -> DynamicSizes:
@@ -109,14 +125,21 @@ class Recorder(Handle):
 
     def _prunable(self, profile: ProfileData) -> tuple[PrunableSize, ...]:
         frames = {frame.key: frame for frame in profile.frames}
+        without = {key: needless(frame.graphs) for key, frame in frames.items() if frame.graphs}
         found = []
         for place, line in self._fixed.items():
             code, source, dim = place
             frame = frames.get(_key(code))
             known = frame.sources.get(source) if frame is not None else None
-            if frame is not None and known is not None and place not in self._useful and dict(known.dims()).get(dim) == DYNAMIC:
+            if frame is None or known is None or place in self._useful or dict(known.dims()).get(dim) != DYNAMIC:
+                continue
+            if all((source, dim) in without.get(_key(caller), ()) for caller in self._called.get(code, ())):
                 found.append(PrunableSize(frame, source, dim, line))
         return tuple(found)
+
+    def _frame(self, code: RawCodeId, sources: dict[str, SourceProfile]) -> FrameProfile:
+        graphs = kept_graphs(self._graphs.get(code, ()))
+        return FrameProfile(code.file, code.file_hash, code.name, code.line, code.closure, sources=sources, graphs=graphs)
 
     def _note_event(self, record: Record) -> None:
         if isinstance(record, CacheEvent):
@@ -136,22 +159,25 @@ class Recorder(Handle):
         ]
         self._sources[key] = with_seen(join(self._sources.get(key, SourceProfile()), update.now), values)
 
-    def _note_graph(self, compile_id: str, symbols: list[RawSymbol] | None) -> None:
-        updates = self._pending.pop(compile_id, [])
-        if symbols is None:
+    def _note_graph(self, graph: RawGraph) -> None:
+        updates = self._pending.pop(graph.compile_id, [])
+        if graph.symbols is None:
             return  # torch, too, stores no profile of a compilation that failed
         for update in updates:
             self._keep(update)
-        value_of = {source: symbol for symbol in symbols for source in symbol.sources}
+        value_of = {source: symbol for symbol in graph.symbols for source in symbol.sources}
         for place in _dynamic_places(updates):
-            _, source, dim = place
-            symbol = value_of.get(source if dim is None else f"{source}.size()[{dim}]")
+            code, source, dim = place
+            symbol = value_of.get(symbol_name(source, dim))
             if symbol is None:
                 continue  # not in this graph: equal to another size, or not used
-            if symbol.value is not None and symbol.value.lstrip("-").isdigit():
+            if is_fixed(symbol):
                 self._fixed.setdefault(place, user_location(symbol.stack) if symbol.stack else None)
+                self._called.setdefault(code, set()).add(graph.code)
             else:
                 self._useful.add(place)
+        if sizes := graph_of((update for update in updates if update.attempt == graph.attempt), graph.symbols):
+            self._graphs.setdefault(graph.code, []).append(sizes)
 
 
 def record(run: str | None = None) -> Recorder:
@@ -192,10 +218,6 @@ def _dynamic_places(updates: list[RawUpdate]) -> Iterator[Place]:
 def _key(code: RawCodeId) -> tuple[str, int, str, int | None]:
     """Return the key that a FrameProfile of this function has."""
     return code.file_hash, code.line, code.name, code.closure
-
-
-def _frame(code: RawCodeId, sources: dict[str, SourceProfile]) -> FrameProfile:
-    return FrameProfile(code.file, code.file_hash, code.name, code.line, code.closure, sources=sources)
 
 
 def _warn(hook: str, error: BaseException) -> None:

@@ -10,14 +10,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from dynx.pgo._profile import Profile
+from dynx.pgo._profile import Profile, require_folder
 
 
 def load_all(path: Path) -> Profile:
     """Return the profile in a file, joined with those that processes wrote beside it because they could not lock it.
 
-    An empty profile if there is no such file. Raises OSError and BadProfile as `Profile.load` does.
+    An empty profile if there is no such file. Raises OSError and BadProfile as `Profile.load` does, and FileNotFoundError if
+    there is no such folder.
     """
+    require_folder(path)
     found = [one for one in (path, *_beside(path)) if one.is_file()]
     return replace(Profile().merge(*map(Profile.load, found)), path=str(path))
 
@@ -30,9 +32,9 @@ def update(path: Path, change: Callable[[Profile], Profile]) -> Path:
 
     Raises OSError if neither file can be written, and BadProfile if the file is no profile; it is left as it is.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    require_folder(path)
     try:
-        with _locked(path):
+        with _locked(Path(os.path.realpath(path))):  # of two links to one file
             change(Profile.load(path) if path.is_file() else Profile()).save(path)
             return path
     except NotLocked:
@@ -47,17 +49,37 @@ class NotLocked(OSError):
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock on a file beside `path`, which is replaced and cannot be locked itself; it ends with the process."""
+    """Hold a lock on a file beside `path`, which is replaced and cannot be locked itself; it is deleted at the end.
+
+    A process that waited for the lock may have opened a file that is deleted by now, and then opens the new one.
+    """
     try:
         import fcntl
     except ImportError:  # Windows
         raise NotLocked from None
-    with path.with_name(f".{path.name}.lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        except OSError as error:
-            raise NotLocked from error
-        yield
+    lock = path.with_name(f".{path.name}.lock")
+    while True:
+        with lock.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)  # ends with the process
+            except OSError as error:
+                lock.unlink(missing_ok=True)
+                raise NotLocked from error
+            if not _is_at(file.fileno(), lock):
+                continue
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)  # while it is locked: nobody else holds this one
+            return
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Return whether a path is that of an open file."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _beside(path: Path) -> list[Path]:

@@ -38,6 +38,9 @@ class CacheKey(Record):
     symbols: Mapping[str, str] = field(default_factory=dict)  # "s77": "L['x'].size()[0]", the first source if it has several
     graph: tuple[CodeLine, ...] = ()
     omitted: int = 0  # lines of the graph that were not saved
+    fixed: Mapping[str, str] = field(default_factory=dict)  # "L['x'].size()[0]": "4", symbols that a line fixed to one value
+    profiles: tuple[str, ...] = ()  # with which the process began, "profile.json" or "torch's profile"
+    source: str | None = None  # hash of the text of the function
 
     @property
     def key(self) -> tuple[int, str]:
@@ -81,12 +84,13 @@ class CacheCause(Record):
 class CacheDiff(Shown):
     """The result of `pgo.cachediff`: why graphs of the second run miss the caches that the first run filled.
 
-    It is false if each key of the second run is one of the first, none missed, and no graph bypassed the caches.
+    It is false if every graph of the second run was found, whichever run stored it, and none bypassed the caches.
     """
 
     causes: tuple[CacheCause, ...] = ()
     same: int = 0  # keys of the second run that the first has
-    different: int = 0  # keys of the second run that the first has not
+    different: int = 0  # keys of the second run that the first has not, and that were not found
+    elsewhere: int = 0  # keys of the second run that the first has not, but that were found
     problem: str | None = None  # why nothing can be said
 
     def __bool__(self) -> bool:

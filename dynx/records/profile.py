@@ -13,6 +13,8 @@ from dynx.records.shown import Shown
 DYNAMIC = "dynamic"
 _PORTABLE = 0x6479  # the first 16 of 64 bits of a closure hash by dynx
 
+_LEAST = 2  # of a symbol for a size without any comparison
+
 NOT_FINITE = ("nan", "inf", "-inf")  # floats that JSON does not have
 
 # a size, stride or number: a value, DYNAMIC, or None if it is not known; a stride may also be "size(1)*stride(1)"
@@ -54,6 +56,38 @@ class SourceProfile(NamedTuple):
         return tuple(seen for seen in self.seen if seen.dim == dim)
 
 
+class GraphSize(NamedTuple):
+    """What a graph was compiled with: the value of a size or number, or the values that a symbol in its place admits.
+
+    A line of code may have fixed the symbol to one value, as a loop over the size does; then `low` and `high` are equal.
+    """
+
+    source: str
+    dim: int | None  # None for a number that is no size
+    marked: bool  # torch took it for dynamic; if not, `low` and `high` are its value
+    low: int | float | str | None  # None for no bound
+    high: int | float | str | None
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether torch took it for dynamic, and a line of code fixed it to one value."""
+        return self.marked and self.low is not None and self.low == self.high
+
+    def admits(self, value: int | float | str) -> bool:
+        """Return whether the graph can be called with this value."""
+        if isinstance(value, str) or isinstance(self.low, str) or isinstance(self.high, str):
+            return value == self.low
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+    def is_limit(self, value: int | float | str) -> bool:
+        """Return whether a comparison in the program has this value as its limit, so that a trace may take another branch."""
+        return self.marked and not self.is_fixed and (value == self.high or (value == self.low and value != _LEAST))
+
+
+FrameKey = tuple[str, int, str, int | None]  # `FrameProfile.key`
+Graph = tuple[GraphSize, ...]  # of one compilation, sorted by source and dim; without what the program marked itself
+
+
 @dataclass(frozen=True, slots=True)
 class FrameProfile(Record):
     """What is known of the sizes in one function, or in one resume function after a graph break."""
@@ -67,9 +101,10 @@ class FrameProfile(Record):
     source_hash: str | None = None  # of the text of the function
     offset: int = 0  # lines from the first line of the function to `line`, in a resume function
     sources: Mapping[str, SourceProfile] = field(default_factory=dict)
+    graphs: tuple[Graph, ...] = ()  # that were compiled for it, with the functions that it calls
 
     @property
-    def key(self) -> tuple[str, int, str, int | None]:
+    def key(self) -> FrameKey:
         """The identity of the function for torch, which leaves the path out."""
         return self.file_hash, self.line, self.name, self.closure
 

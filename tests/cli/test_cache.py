@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -76,6 +77,25 @@ def test_a_setting_and_a_line_of_the_graph(why):
 def test_nothing_missed(why):
     hit = Run(tuple(event for event in run().events if not isinstance(event, CacheEvent)))
     assert why(run(), hit) == (0, "all keys are the same  no graph missed the caches\n")
+
+
+def test_every_graph_was_found_under_other_keys(why):
+    """A cache with several writers: the exit code is 0, whichever run stored the graph."""
+    second = run(cache_key_tag="'b'")
+    hits = tuple(replace(event, result="hit") if isinstance(event, CacheEvent) else event for event in second.events)
+    code, text = why(run(), Run(hits))
+    assert (code, text) == (0, "every graph was found  1 under a key that the first run does not have\n")
+
+
+def test_a_cache_that_one_run_bypassed(why):
+    bypass = Run(
+        tuple(
+            replace(event, result="bypass", reason="no") if isinstance(event, CacheEvent) else event for event in run().events
+        )
+    )
+    code, text = why(bypass, Run((*run().events[:2], *bypass.events[2:])))
+    assert code == 1
+    assert lines(text)[2:4] == ["bypass: AOTAutograd cache  model.py:12, DX402", "  no"]
 
 
 def test_json(why):

@@ -141,6 +141,13 @@ class TestRun:
         assert "profile.json is not a profile" in run.stderr
         assert (tmp_path / "profile.json").read_text() == "[]"
 
+    def test_a_mistyped_folder_ends_before_the_program_begins(self, program, shell, tmp_path):
+        """Hours later the profile could not be saved, or would be in a folder that nobody looks in."""
+        run = shell("-m", "dynx", "run", "--pgo", "chekpoints/profile.json", program(PROGRAM))
+        assert (run.returncode, run.stdout) == (2, "")
+        assert run.stderr.startswith("dynx: no such folder for the profile: create it, or correct the path: ")
+        assert not (tmp_path / "chekpoints").exists()
+
     def test_a_file_that_cannot_be_written_does_not_fail_the_program(self, program, shell, tmp_path):
         path = program(PROGRAM + "    import os; os.mkdir('profile.json')\n")
         run = shell("-m", "dynx", "run", "--pgo", "profile.json", path)

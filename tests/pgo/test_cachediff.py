@@ -193,6 +193,27 @@ class TestOneDifference:
         assert [kind for kind, *_ in found] == ["graph"]
         assert ".t()" in found[0][3]
 
+    def test_a_loop_over_a_size_of_another_shape(self):
+        """The graph has another line for each row: the source is unchanged, and not to blame."""
+
+        def rows(x, y):
+            for row in range(x.shape[0]):
+                y = y @ x[row]
+            return y
+
+        found = causes(recorded(rows, (torch.ones(2, 4, 4), Y)), recorded(rows, (torch.ones(3, 4, 4), Y)))
+        assert found == [("input", "x.shape", "[2, 4, 4]", "[3, 4, 4]")]
+
+    def test_a_function_that_calls_another_one_now(self):
+        """The advice does not name the source of a function whose text is the same."""
+
+        def outer(inner):
+            return lambda x, y: inner(x) @ y
+
+        found = pgo.cachediff(recorded(outer(torch.neg), (X, Y))[0], recorded(outer(torch.t), (X, Y))[0])
+        assert [cause.kind for cause in found] == ["graph"]
+        assert "the text of the function is the same in both runs" in found.causes[0].advice
+
     def test_train_and_eval(self):
         model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5))
         with torch.no_grad():
@@ -235,7 +256,7 @@ class TestOneDifference:
             return y @ x @ x
 
         assert causes(base, recorded(other, (X, Y))) == [
-            ("new graph", "graph of TestOneDifference.test_another_function.<locals>.other", "not compiled", "compiled")
+            ("new graph", "graph of TestOneDifference.test_another_function.<locals>.other", "no key", "looked up")
         ]
 
     @pytest.mark.usefixtures("torch_names")
@@ -266,13 +287,33 @@ class TestProfiles:
             calls = ((ones(4), ones(6, 6)), (ones(4), ones(7, 7)), (ones(5), ones(9, 9)))
             yield function, recorded(function, *calls), (ones(4), ones(8, 8))
 
-    def test_a_runtime_assertion(self, specialized):
+    def test_a_size_that_was_dynamic_until_a_line_fixed_it(self, specialized):
+        """Its graph lacks a runtime assertion that the static one has; that follows from the size, not from the source."""
         function, first, call = specialized
-        found = pgo.cachediff(first[0], recorded(function, call, profile=first[1].profile(prune=False))[0])
-        assert [(cause.kind, cause.component, cause.after) for cause in found] == [
-            ("runtime assert", "assertion on a size", "none")
+        profile = first[1].profile(prune=False)
+        profile = replace(profile, frames=tuple(replace(frame, graphs=()) for frame in profile.frames))  # as torch's own
+        found = pgo.cachediff(first[0], recorded(function, call, profile=profile)[0])
+        assert [(cause.kind, cause.component, cause.before, cause.after) for cause in found] == [
+            ("dynamic size", "c.size(0)", "static", "dynamic, fixed to 4")
         ]
-        assert "u0 <= 4" in found.causes[0].before
+        assert "begin both runs with one profile" in found.causes[0].advice  # the first began without
+
+    def test_both_runs_began_with_a_profile(self, specialized):
+        function, first, call = specialized
+        profile = first[1].profile(prune=False)
+        without = replace(profile, frames=tuple(replace(frame, graphs=()) for frame in profile.frames))
+        runs = [recorded(function, call, profile=one)[0] for one in (profile, without)]
+        found = pgo.cachediff(*runs)
+        assert [(cause.component, cause.after) for cause in found] == [("c.size(0)", "dynamic, fixed to 4")]
+        assert found.causes[0].advice.startswith("both runs began with a profile, which did not have this graph: ")
+
+    def test_the_profile_of_torch(self, specialized):
+        function, first, call = specialized
+        with torch.compiler.config.patch(job_id="job"):
+            recorded(function, *((torch.ones(rows), torch.ones(n, n)) for rows, n in ((4, 6), (5, 7))))
+            found = pgo.cachediff(first[0], recorded(function, call)[0])
+        assert found.causes[0].kind == "dynamic size"
+        assert "instead of TORCH_COMPILE_JOB_ID" in found.causes[0].advice
 
     def test_the_pruned_profile(self, specialized):
         function, first, call = specialized
@@ -339,6 +380,12 @@ def _found_in_aot_autograd(run):
         yield event
 
 
+def with_results(run, result):
+    """Return a run in which each lookup had another result."""
+    events = (replace(event, result=result) if isinstance(event, CacheEvent) else event for event in run.events)
+    return dynx.Run(tuple(events))
+
+
 class TestArguments:
     def test_files(self, base, tmp_path):
         base[0].save(tmp_path / "a.dynx")
@@ -361,6 +408,51 @@ class TestArguments:
         (tmp_path / "x").write_text("{}")
         with pytest.raises(BadRunFile):
             pgo.cachediff(base[0], tmp_path / "x")
+
+    def test_graphs_that_another_run_stored(self, base):
+        """`b` found every graph, although `a` has compiled none of them: a third run did."""
+        second = recorded(product, (X.double(), Y.double()))[0]
+        assert len(pgo.cachediff(base[0], second)) == 1
+        found = pgo.cachediff(base[0], with_results(second, "hit"))
+        assert not found
+        assert (found.same, found.different, found.elsewhere) == (0, 0, 1)
+
+    def test_a_graph_that_missed_before_a_reset_and_was_found_after_it(self, base):
+        again = with_results(base[0], "hit")
+        later = [
+            replace(event, generation=event.generation + 1)
+            for event in again.events
+            if isinstance(event, (CacheKey, CacheEvent))
+        ]
+        twice = dynx.Run((*base[0].events, *later))
+        assert [cause.kind for cause in pgo.cachediff(base[0], twice)] == ["entry"]
+
+    def test_a_graph_that_the_first_run_could_not_store(self, base):
+        """It was compiled there; its cache was bypassed."""
+        where = base[0].cache_keys[0].location
+        first = dynx.Run(
+            (
+                *base[0].events,
+                CacheEvent("aot_autograd", "bypass", 0, "7/0", replace(where, function="other"), reason="Unsupported"),
+            ),
+        )
+        second = [
+            replace(
+                event, location=replace(where, function="other"), **({"digest": "1"} if isinstance(event, CacheKey) else {})
+            )
+            if isinstance(event, (CacheEvent, CacheKey))
+            else event
+            for event in base[0].events
+        ]
+        (cause,) = pgo.cachediff(first, dynx.Run(tuple(second)))
+        assert (cause.kind, cause.before, cause.after, cause.rule) == ("bypass", "Unsupported", "looked up", "DX402")
+
+    def test_a_cache_that_only_the_second_run_bypassed(self, base):
+        where = base[0].cache_keys[0].location
+        hits = with_results(base[0], "hit").events
+        bypass = CacheEvent("aot_autograd", "bypass", 0, "7/0", where, reason="Unsupported")
+        (cause,) = pgo.cachediff(base[0], dynx.Run((*hits, bypass)))
+        assert (cause.kind, cause.before, cause.after) == ("bypass", "looked up", "Unsupported")
 
     def test_misses_with_the_same_key(self, base):
         same = pgo.cachediff(base[0], base[0])

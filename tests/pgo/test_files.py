@@ -32,9 +32,23 @@ class TestRoundTrip:
         assert (read.frames, read.runs, read.torch) == (profile.frames, profile.runs, profile.torch)
 
     def test_a_file_is_read_as_it_was_written(self, tmp_path):
-        GOOD.save(tmp_path / "new" / "profile.json")
-        assert Profile.load(tmp_path / "new" / "profile.json") == GOOD
-        assert os.listdir(tmp_path / "new") == ["profile.json"]
+        GOOD.save(tmp_path / "profile.json")
+        assert Profile.load(tmp_path / "profile.json") == GOOD
+        assert os.listdir(tmp_path) == ["profile.json"]
+
+    @given(profiles)
+    def test_a_number_that_is_no_size_may_be_negative_or_a_float(self, profile):
+        """`k=-1` and `lr=0.1` are arguments that torch makes dynamic as well."""
+        numbers = SourceProfile(-1, DYNAMIC, DYNAMIC, (Seen(None, -1, "A", "0/0"), Seen(None, 0.5, "A", "0/1")))
+        with_numbers = profile.merge(profile_of(numbers))
+        assert _json.read(with_numbers.to_json().encode()).frames == with_numbers.frames
+
+    def test_no_folder_of_a_mistyped_path_is_created(self, tmp_path):
+        """A profile in a folder that nobody looks in is lost knowledge; the error names the folder."""
+        with pytest.raises(FileNotFoundError) as raised:
+            GOOD.save(tmp_path / "chekpoints" / "profile.json")
+        assert raised.value.filename == str(tmp_path / "chekpoints")
+        assert os.listdir(tmp_path) == []
 
     def test_a_link_stays_a_link(self, tmp_path):
         (tmp_path / "link.json").symlink_to(tmp_path / "shared.json")
@@ -112,6 +126,7 @@ BAD_JSON = {
     "a huge line": changed((*FRAME, "line"), 10**40),
     "a closure as number": changed((*FRAME, "closure"), 3),
     "a closure as word": changed((*FRAME, "closure"), "xyz"),
+    "a closure that Python would read": changed((*FRAME, "closure"), " 0x1_f"),
     "a long closure": changed((*FRAME, "closure"), "f" * 5000),
     "sources as list": changed((*FRAME, "sources"), []),
     "a source as list": changed(SOURCE, []),
@@ -121,6 +136,15 @@ BAD_JSON = {
     "a size as number": changed((*SOURCE, "size"), 3),
     "a size as object": changed((*SOURCE, "size"), {"0": 1}),
     "a huge size": changed((*SOURCE, "size"), [2**64]),
+    "a negative size": changed((*SOURCE, "size"), [2, -1]),
+    "a float as size": changed((*SOURCE, "size"), [2, 4.0]),
+    "a float as stride": changed((*SOURCE, "stride"), [6.5, 1]),
+    "a negative stride": changed((*SOURCE, "stride"), [-6, 1]),
+    "more strides than sizes": changed((*SOURCE, "stride"), [6, 3, 1]),
+    "a stride of a dim that the tensor lacks": changed((*SOURCE, "stride"), ["size(2)*stride(2)", 1]),
+    "a negative value of a size": changed((*SOURCE, "seen"), [[1, -4, "A", "0/0"]]),
+    "a float as value of a size": changed((*SOURCE, "seen"), [[1, 4.0, "A", "0/0"]]),
+    "a value that is no size": changed((*SOURCE, "seen"), [[1, "nan", "A", "0/0"]]),
     "sizes of sizes": changed((*SOURCE, "size"), [[1]]),
     "too many dims": changed((*SOURCE, "size"), [1] * 65),
     "a stride as text": changed((*SOURCE, "stride"), ["s"]),
@@ -129,6 +153,17 @@ BAD_JSON = {
     "a value of three parts": changed((*SOURCE, "seen"), [[0, 4, "A"]]),
     "a dynamic value": changed((*SOURCE, "seen"), [[0, DYNAMIC, "A", "0/0"]]),
     "a value of a dim as text": changed((*SOURCE, "seen"), [["0", 4, "A", "0/0"]]),
+    "graphs as object": changed((*FRAME, "graphs"), {}),
+    "a graph as list": changed((*FRAME, "graphs"), [[]]),
+    "a size of a graph as number": changed((*FRAME, "graphs"), [{"L['x']": [4]}]),
+    "a size of a graph with four parts": changed((*FRAME, "graphs"), [{"L['x']": [[0, 2, 3, 4]]}]),
+    "a negative size of a graph": changed((*FRAME, "graphs"), [{"L['x']": [[0, -4]]}]),
+    "a float as size of a graph": changed((*FRAME, "graphs"), [{"L['x']": [[0, 4.0]]}]),
+    "a bound as text": changed((*FRAME, "graphs"), [{"L['x']": [[0, "2", None]]}]),
+    "a size of a graph without value": changed((*FRAME, "graphs"), [{"L['x']": [[0, None]]}]),
+    "a number of a graph as list": changed((*FRAME, "graphs"), [{"L['k']": [[None, [1]]]}]),
+    "a number of a graph as code": changed((*FRAME, "graphs"), [{"L['k']": [[None, "dynamic"]]}]),
+    "a dim of a graph as text": changed((*FRAME, "graphs"), [{"L['x']": [["0", 4]]}]),
     "runs as list": changed(("runs",), []),
     "a run as number": changed(("runs",), {"A": 3}),
     "torch as text": changed(("torch",), "2.13.0"),
@@ -193,6 +228,9 @@ def bad_pickles(marker):
         "a size of lists": pickled(size=([1],)),
         "a size as text": pickled(size=("dynamic",)),
         "a size as bool": pickled(size=(True,)),
+        "a negative size": pickled(size=(-2, 1)),
+        "a float as size": pickled(size=(2.0, 1)),
+        "a negative stride": pickled(stride=(-1, 1)),
         "a huge size": pickled(size=(2**80,)),
         "a stride of a huge dim": pickled(stride=(torch_pgo.InferStride(10**6),)),
         "a stride of text": pickled(stride=(torch_pgo.InferStride("x"),)),

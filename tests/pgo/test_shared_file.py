@@ -38,7 +38,34 @@ def test_eight_processes_lose_nothing(tmp_path):
     assert [writer.wait(timeout=300) for writer in writers] == [0] * 8
     profile = Profile.load(path)
     assert len(profile.frames) == len(profile.runs) == 8 * 20
-    assert sorted(os.listdir(tmp_path)) == [".profile.json.lock", "profile.json"]
+    assert sorted(os.listdir(tmp_path)) == ["profile.json"]
+
+
+def test_no_lock_is_left_where_the_update_fails(tmp_path):
+    path = tmp_path / "profile.json"
+    with pytest.raises(ZeroDivisionError):
+        update(path, lambda profile: 1 / 0)
+    assert os.listdir(tmp_path) == []
+
+
+def test_two_links_to_one_file_share_a_lock(tmp_path):
+    """Jobs that reach the file by links of their own must not overwrite each other."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "link.json").symlink_to(tmp_path / "profile.json")
+    paths = [tmp_path / name / "link.json" for name in ("a", "b")]
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(n), "20"]) for n, path in enumerate(paths)]
+    assert [writer.wait(timeout=300) for writer in writers] == [0, 0]
+    assert len(Profile.load(tmp_path / "profile.json").frames) == 40
+    assert sorted(os.listdir(tmp_path)) == ["a", "b", "profile.json"]
+    assert os.listdir(tmp_path / "a") == ["link.json"]
+
+
+def test_no_folder_of_a_mistyped_path_is_created(tmp_path):
+    for act in (load_all, lambda path: update(path, lambda profile: profile)):
+        with pytest.raises(FileNotFoundError, match="chekpoints"):
+            act(tmp_path / "chekpoints" / "profile.json")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_process_that_dies_holds_no_lock(tmp_path):
@@ -47,6 +74,7 @@ def test_a_process_that_dies_holds_no_lock(tmp_path):
     assert subprocess.run([sys.executable, "-c", dying, str(path), "0", "1"], check=False).returncode == 3
     update(path, lambda profile: profile.merge(one(1)))
     assert len(Profile.load(path).frames) == 1
+    assert os.listdir(tmp_path) == ["profile.json"]
 
 
 class TestWithoutLocks:

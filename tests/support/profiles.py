@@ -5,28 +5,42 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from dynx.pgo import Profile
-from dynx.pgo._merge import join_frames, with_seen
-from dynx.records.profile import DYNAMIC, NOT_FINITE, FrameProfile, Seen, SourceProfile
+from dynx.pgo._merge import join_frames, kept_graphs, with_seen
+from dynx.records.profile import DYNAMIC, NOT_FINITE, FrameProfile, GraphSize, Seen, SourceProfile
 
 texts = st.text(st.characters(categories=("L", "N", "P", "S", "Zs")), max_size=12).filter(str.isprintable)
 numbers = st.integers(-5, 5) | st.sampled_from([2**62, -(2**63), 0.5, 1.0, *NOT_FINITE])
 sizes = st.integers(0, 4) | st.just(DYNAMIC) | st.none()
-strides = sizes | st.sampled_from(["size(0)*stride(0)", "size(1)*stride(1)"])
 
 
-def atoms(item):
-    return st.none() | st.just(DYNAMIC) | st.lists(item, max_size=3).map(tuple)
+def sizes_with_strides(count):
+    """Sizes and strides of a tensor with `count` dims."""
+    strides = st.integers(0, 4) | st.sampled_from([DYNAMIC, None, *(f"size({dim})*stride({dim})" for dim in range(count))])
+    tuples = (st.lists(item, min_size=count, max_size=count).map(tuple) for item in (sizes, strides))
+    return st.tuples(next(tuples), st.none() | st.just(DYNAMIC) | next(tuples))
 
 
+runs = (st.sampled_from("AB"), st.sampled_from(["0/0", "0/1"]))
 seen = st.lists(
-    st.builds(Seen, st.none() | st.integers(0, 2), numbers, st.sampled_from("AB"), st.sampled_from(["0/0", "0/1"])), max_size=12
+    st.builds(Seen, st.none(), numbers, *runs)
+    | st.builds(Seen, st.integers(0, 2), st.sampled_from([0, 1, 2, 3, 2**62]), *runs),
+    max_size=12,
 )
 sources = st.builds(
-    lambda scalar, size, stride, values: with_seen(SourceProfile(scalar, size, stride), values),
+    lambda scalar, known, values: with_seen(SourceProfile(scalar, *known), values),
     numbers | st.just(DYNAMIC) | st.none(),
-    atoms(sizes),
-    atoms(strides),
+    st.sampled_from([(None, None), (DYNAMIC, None), (DYNAMIC, DYNAMIC)]) | st.integers(0, 3).flatmap(sizes_with_strides),
     seen,
+)
+bounds = st.none() | st.integers(0, 4)
+graph_sizes = (
+    st.builds(GraphSize, st.just("L['k']"), st.none(), st.just(True), bounds, bounds)
+    | st.builds(GraphSize, st.just("L['x']"), st.integers(0, 2), st.just(True), bounds, bounds)
+    | numbers.map(lambda value: GraphSize("L['k']", None, False, value, value))
+    | st.integers(0, 4).map(lambda value: GraphSize("L['x']", 0, False, value, value))
+)
+graphs = st.lists(graph_sizes, min_size=1, max_size=3, unique_by=lambda size: size[:2]).map(
+    lambda sizes: tuple(sorted(sizes, key=lambda size: (size.source, size.dim or 0)))
 )
 frames = st.builds(
     FrameProfile,
@@ -39,6 +53,7 @@ frames = st.builds(
     source_hash=st.none() | texts,
     offset=st.integers(0, 3),
     sources=st.dictionaries(st.sampled_from(["L['x']", "L['y']", "L['k']"]), sources, max_size=3),
+    graphs=st.lists(graphs, max_size=3).map(kept_graphs),
 )
 profiles = st.builds(
     lambda listed, runs, versions: Profile(join_frames(listed), runs, tuple(sorted(versions))),

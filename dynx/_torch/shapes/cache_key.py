@@ -97,7 +97,7 @@ def _read(pickler: Any, details: Any, serialized: bytes) -> RawKey:
         dict([*reader.inputs(details.example_inputs, aot_config), *reader.aot_config(aot_config), *reader.others(details)]),
         dict(reader.settings(details)),
         list(_code(details.gm)),
-        [] if shape_env is None else [symbol for symbol in symbols_in(shape_env) if symbol.value is None],
+        [] if shape_env is None else list(symbols_in(shape_env)),
     )
 
 

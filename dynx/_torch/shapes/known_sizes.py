@@ -51,7 +51,7 @@ def known_sizes(tx: Any, source: str, result: Any) -> list[RawKnown]:
     profiles = _profiles()
     if not profiles:
         return []
-    key, now = _key_of(tx), plain_sizes(result)
+    key, now = key_of(tx), plain_sizes(result)
     found = []
     for dim, value in now.dims():
         if value == DYNAMIC:
@@ -63,7 +63,7 @@ def known_sizes(tx: Any, source: str, result: Any) -> list[RawKnown]:
 
 def other_closure(tx: Any) -> str | None:
     """Return the name of a profile that has dynamic sizes for this function, but with another closure; else None."""
-    key = _key_of(tx) if (profiles := _profiles()) and hashes_closures() else None
+    key = key_of(tx) if (profiles := _profiles()) and hashes_closures() else None
     if key is None or key.closure is None or any(key in one.sizes for one in profiles):
         return None
     for one in profiles:
@@ -78,6 +78,14 @@ def code_key(code: RawCodeId) -> CodeKey:
     return CodeKey((code.file_hash, code.line, code.name), code.closure)
 
 
+def profile_names() -> tuple[str, ...]:
+    """Return the names of the profiles that this process began with, also of those that were empty."""
+    import torch
+
+    of_torch = () if torch.compiler.config.job_id is None else (TORCHS_PROFILE,)
+    return (*(one.name for one in begun), *of_torch)
+
+
 def _profiles() -> list[Begun]:
     """Return the profiles that this process began with, those of dynx first."""
     from torch._dynamo import pgo
@@ -88,7 +96,8 @@ def _profiles() -> list[Begun]:
     return [*begun, Begun(TORCHS_PROFILE, sizes, sizes)]
 
 
-def _key_of(tx: Any) -> CodeKey:
+def key_of(tx: Any) -> CodeKey:
+    """Return the identity of the function that an InstructionTranslator traces."""
     from torch._dynamo import pgo
 
     code = pgo.CodeId.make(tx.f_code, tx.closure) if hashes_closures() else pgo.CodeId.make(tx.f_code)

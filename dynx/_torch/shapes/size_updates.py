@@ -26,21 +26,28 @@ class RawUpdate(NamedTuple):
     code: RawCodeId
     source: str
     compile_id: str
+    attempt: int
     now: SourceProfile  # the values in this call
     known: SourceProfile  # with those of earlier calls and profiles
     stack: tuple[RawFrame, ...]
 
 
-class SizeListener(Handle):
-    """A handle that passes each update to `note`, and the symbols of each graph to `note_graph`; exceptions go to `report`.
+class RawGraph(NamedTuple):
+    """A graph that the backend has compiled; `symbols` is None if it failed."""
 
-    `note_graph` gets None if the backend failed.
-    """
+    code: RawCodeId  # of the function that was called, into which others may be inlined
+    compile_id: str
+    attempt: int
+    symbols: list[RawSymbol] | None
+
+
+class SizeListener(Handle):
+    """A handle that passes each update to `note`, and each graph to `note_graph`; exceptions go to `report`."""
 
     def __init__(
         self,
         note: Callable[[RawUpdate], None],
-        note_graph: Callable[[str, list[RawSymbol] | None], None],
+        note_graph: Callable[[RawGraph], None],
         report: Callable[[str, BaseException], None],
     ) -> None:
         require("dynamic_update", "backend")
@@ -56,20 +63,20 @@ class SizeListener(Handle):
 
     def _before_update(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
         tx, source, entry = args[:3]
-        now, compile_id, parts = plain_sizes(entry), trace_id().compile_id, stack_parts()
+        now, trace, parts = plain_sizes(entry), trace_id(), stack_parts()
 
         def after(result: Any, raised: BaseException | None) -> None:
             if raised is None:
                 stack = of_parts(parts) if parts is not None else ()
-                self._note(RawUpdate(_code_id(tx), source, compile_id, now, plain_sizes(result), stack))
+                self._note(RawUpdate(_code_id(tx), source, *trace, now, plain_sizes(result), stack))
 
         return after
 
     def _before_backend(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> hooks.After:
-        shape_env, compile_id = args[0].shape_env, trace_id().compile_id
+        shape_env, code, trace = args[0].shape_env, _code_id(args[0].root_tx), trace_id()
 
         def after(result: Any, raised: BaseException | None) -> None:
-            self._note_graph(compile_id, list(symbols_in(shape_env)) if raised is None else None)
+            self._note_graph(RawGraph(code, *trace, list(symbols_in(shape_env)) if raised is None else None))
 
         return after
 

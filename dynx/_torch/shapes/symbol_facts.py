@@ -25,6 +25,11 @@ class RawSymbol(NamedTuple):
     is_collision: bool | None  # whether its number was in use; None for numbers that torch allocated
 
 
+def is_fixed(symbol: RawSymbol) -> bool:
+    """Return whether a line of code fixed a symbol to one value."""
+    return symbol.value is not None and symbol.value.lstrip("-").isdigit()
+
+
 def shape_env_of(target: Any) -> Any | None:
     """Return the `ShapeEnv` behind a `ShapeEnv`, a `FakeTensorMode`, or a `GraphModule` with fake tensors; None for others.
 

@@ -10,6 +10,7 @@ from dynx.advice.caches.graph_change import flag_changed, graph_change
 from dynx.advice.names import spoken
 from dynx.records import CodeLine, Location
 from dynx.records.cache_key import CacheCause, CacheKey, CauseKind
+from dynx.records.observed import TORCHS_PROFILE
 
 _WORD = re.compile(r"\w+")
 _SIZE = re.compile(r"\.(size|stride)\(\)\[(\d+)\]")
@@ -45,12 +46,22 @@ _ADVICE: Mapping[CauseKind, str] = {
     "setting": "set it to the same value in both runs",
     "state": "make it the same in both runs",
     "input": "compile this input in the first run too, or pass it as in the first run",
-    "dynamic size": "begin both runs with one profile: dynx run --pgo profile.json, or mark the size as dynamic in both",
     "symbol name": "call dynx.symbols.install() in both runs, before the first compilation",
-    "runtime assert": "use a profile of dynx run --pgo or pgo.record().profile(), which leave out what is specialized, "
-    "and unset TORCH_COMPILE_JOB_ID: torch's own profile keeps it",
+    "runtime assert": "a trace asserts what is not known of a size: look for torch._check, and sizes marked in one run only",
     "graph": "the function was traced to another graph: look at its source, constants and flags such as train() at this line",
 }
+_SAME_TEXT = (
+    "the text of the function is the same in both runs: look at its constants, at flags such as train(), and at what it calls"
+)
+_ONE_PROFILE = "begin both runs with one profile: dynx run --pgo profile.json, or pgo.warm_start()"
+_OF_TORCH = (
+    "use dynx run --pgo or pgo.warm_start() instead of TORCH_COMPILE_JOB_ID: their profile keeps with which sizes graphs were "
+    "compiled"
+)
+_ONCE_MORE = (
+    "both runs began with a profile, which did not have this graph: save that of the second run too, as dynx run --pgo and "
+    "pgo.warm_start() do, and run it once more"
+)
 
 
 def causes_of(
@@ -78,6 +89,12 @@ class _KeyPair:
         for name, (before, after) in self.changed.items():  # sizes of mark_unbacked are inputs only
             if _INPUT.match(name) and _ABSENT in (before, after) and _UNBACKED.fullmatch(before if after == _ABSENT else after):
                 (self._dynamic if after == _ABSENT else self._static)[name] = name
+        self._has_other_shapes = any(
+            _ABSENT not in texts
+            and _facts_in(texts[0]).get("shape") != self._in_first_names(_facts_in(texts[1]).get("shape", ""))
+            for texts in self._changed_inputs().values()
+            if all("shape=" in text for text in texts)
+        )
 
     def causes(self) -> Iterator[CacheCause]:
         found = [*self._system(), *self._settings(), *self._state(), *self._sizes(), *self._symbols()]
@@ -86,6 +103,10 @@ class _KeyPair:
         if graph and self._has_other_inputs:
             inputs = []  # a flag of the graph needs another input: the statistics of batch norm under train()
         found += inputs
+        if self._has_other_shapes and self._has_same_text:
+            graph = []  # a loop over a size, or a branch on it
+        if not found and (marks := list(self._marks())):
+            found, graph = marks, [cause for cause in graph if cause.kind == "graph" and not self._has_same_text]
         yield from found
         yield from graph
         if not found and not graph:
@@ -104,7 +125,15 @@ class _KeyPair:
         rule: str | None = None,
     ) -> CacheCause:
         place = location or self.after.location
-        return CacheCause(kind, name, _shortened(before), _shortened(after), place, advice or _ADVICE[kind], rule)
+        advice = advice or _ADVICE.get(kind) or self._profile_advice()
+        return CacheCause(kind, name, _shortened(before), _shortened(after), place, advice, rule)
+
+    def _profile_advice(self) -> str:
+        """Return what makes the same sizes dynamic in both runs, beside the profiles with which they began."""
+        before, after = self.before.profiles, self.after.profiles
+        if TORCHS_PROFILE in (*before, *after):
+            return _OF_TORCH
+        return _ONCE_MORE if before and after else _ONE_PROFILE
 
     def _system(self) -> Iterator[CacheCause]:
         for name, texts in self.changed.items():
@@ -134,6 +163,14 @@ class _KeyPair:
     def _sizes(self) -> Iterator[CacheCause]:
         yield from (self._cause("dynamic size", _size(source), "dynamic", "static") for source in self._dynamic)
         yield from (self._cause("dynamic size", _size(source), "static", "dynamic") for source in self._static)
+
+    def _marks(self) -> Iterator[CacheCause]:
+        """Yield sizes that were dynamic in one run until a line fixed them to the value that they have in the other."""
+        for first, second in ((self.before, self.after), (self.after, self.before)):
+            for source, value in first.fixed.items():
+                if source not in second.fixed and source not in second.symbols.values():
+                    texts = f"dynamic, fixed to {value}", "static"
+                    yield self._cause("dynamic size", _size(source), *(texts if first is self.before else texts[::-1]))
 
     def _symbols(self) -> Iterator[CacheCause]:
         for source, names in () if self._has_sizes else self._names.items():
@@ -186,13 +223,19 @@ class _KeyPair:
         change = graph_change(before, after, has_other_names=bool(self._renamed), ignore_literals=has_cause)
         if change is not None:
             kind: CauseKind = "runtime assert" if change.is_assertion else "graph"
-            yield self._cause(kind, change.name, change.before, change.after, location=change.location)
+            advice = _SAME_TEXT if kind == "graph" and self._has_same_text else None
+            yield self._cause(kind, change.name, change.before, change.after, location=change.location, advice=advice)
         elif self._renamed or has_cause:
             return
         elif "order of inputs" in self.changed:
             yield self._cause("input", "order of inputs", *self.changed["order of inputs"])
         elif "gm" in self.changed:
             yield self._cause("graph", "constants of the graph", *self.changed["gm"])
+
+    @property
+    def _has_same_text(self) -> bool:
+        """Whether the function is known not to have been edited between the runs."""
+        return self.before.source is not None and self.before.source == self.after.source
 
     @property
     def _has_other_inputs(self) -> bool:

@@ -14,7 +14,7 @@ SPECIALIZED = Rule("DX405", "a size that is dynamic in the profile is specialize
 
 _PORTABLE = "save the profile with dynx run --pgo, or under dynx.pgo.stable_closure_hash(), and use it in the same way"
 _PRUNED = "leave it out of the profile: save it with dynx run --pgo or pgo.record().profile(), or use dynx pgo prune"
-_OF_TORCH = "unset TORCH_COMPILE_JOB_ID and use dynx run --pgo profile.json, which leaves such sizes out"
+_OF_TORCH = "unset TORCH_COMPILE_JOB_ID and use dynx run --pgo profile.json, which knows the graphs that were compiled"
 
 
 def find(misses: Iterable[ProfileMiss], specialized: Iterable[Specialized]) -> Iterator[Finding]:

@@ -15,22 +15,30 @@ def of_causes(diff: CacheDiff) -> Iterator[Block]:
         first, *rest = diff.problem.splitlines()
         yield Block(first, notes=tuple(map(str.strip, rest)))
         return
-    yield Block(_title(diff), words.plural(len(diff.causes), "cause") if diff else "no graph missed the caches")
+    yield Block(_title(diff), _remark_on_keys(diff))
     for cause in diff:
         yield Block(f"{cause.kind}: {cause.component}", _remark(cause), notes=(*_values(cause), f"→ {cause.advice}"))
 
 
 def _title(diff: CacheDiff) -> str:
-    total = diff.same + diff.different
+    total = diff.same + diff.different + diff.elsewhere
     if not total:
         return "no graph has a key"
     if not diff:
-        return "all keys are the same"
+        return "every graph was found" if diff.elsewhere else "all keys are the same"
     return f"{diff.different} of {words.plural(total, 'key')} {'differs' if diff.different == 1 else 'differ'}"
 
 
+def _remark_on_keys(diff: CacheDiff) -> str:
+    if diff:
+        return words.plural(len(diff.causes), "cause")
+    if diff.elsewhere:
+        return f"{diff.elsewhere} under {'a key' if diff.elsewhere == 1 else 'keys'} that the first run does not have"
+    return "no graph missed the caches"
+
+
 def _values(cause: CacheCause) -> Iterator[str]:
-    if cause.kind == "bypass":
+    if cause.kind == "bypass" and cause.before == cause.after:
         yield cause.before
     elif cause.kind in ("graph", "runtime assert"):
         yield from (f"- {line}" for line in cause.before.splitlines())

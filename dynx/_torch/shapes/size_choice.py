@@ -1,0 +1,94 @@
+"""Choose, for each trace of a function, which sizes and numbers are dynamic, instead of what torch has learned so far.
+
+Torch: `pgo.update_automatic_dynamic(tx, name, entry)` returns what is known of one source, from which the builder of variables
+decides; `OutputGraph.root_tx` and `local_scope`. Alike in 2.11, 2.13 and 2.15.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+from weakref import ref
+
+from dynx._torch.capabilities import hook_point, require
+from dynx._torch.hooks import Wrapping, wrap
+from dynx._torch.shapes.known_sizes import CodeKey, key_of
+from dynx.records.profile import Graph, GraphSize
+
+
+class Traced(NamedTuple):
+    """The function that is about to be traced, and its variables."""
+
+    key: CodeKey
+    locals: Mapping[str, Any]
+    globals: Mapping[str, Any]
+
+
+_Sizes = Mapping[str, list[GraphSize]]  # by source
+
+
+def choose_sizes(choose: Callable[[Traced], Graph | None]) -> Wrapping:
+    """Trace each function with the sizes of `choose(traced)`; with those that torch has learned if that is None.
+
+    What torch learns is the same. What the program marks with `mark_dynamic` or `mark_static` comes before, as it does in
+    torch. With compiler collectives torch makes all ranks choose the same, so that nothing is changed.
+    """
+    require("dynamic_update", "profile_entry", "profile_dynamic")
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        last: tuple[Callable[[], Any], _Sizes] = (lambda: None, {})  # the trace of the call before, weakly, and its sizes
+
+        def update_automatic_dynamic(tx: Any, name: str, entry: Any, **keywords: Any) -> Any:
+            nonlocal last
+            known = original(tx, name, entry, **keywords)
+            if known is entry or tx.distributed_state is not None:  # torch learns no sizes: automatic_dynamic_shapes is off
+                return known
+            trace, sizes = last
+            if trace() is not tx.output:
+                sizes = _by_source(choose(_traced(tx.output)))
+                last = ref(tx.output), sizes
+            return _with_sizes(known, entry, sizes[name]) if name in sizes else known
+
+        return update_automatic_dynamic
+
+    return wrap(hook_point("dynamic_update"), make)
+
+
+def _traced(output: Any) -> Traced:
+    root = output.root_tx
+    return Traced(key_of(root), output.local_scope, root.f_globals)
+
+
+def _by_source(graph: Graph | None) -> _Sizes:
+    sizes: dict[str, list[GraphSize]] = {}
+    for size in graph or ():
+        sizes.setdefault(size.source, []).append(size)
+    return sizes
+
+
+def _with_sizes(known: Any, entry: Any, sizes: list[GraphSize]) -> Any:
+    """Return a copy of what torch knows of a source, with the sizes of a graph; itself if the graph does not fit the call."""
+    from torch._dynamo import pgo
+
+    chosen = copy.copy(known)
+    if sizes[0].dim is None:
+        if isinstance(entry.size, tuple) or not sizes[0].admits(entry.scalar):
+            return known
+        chosen.scalar = pgo.auto_dynamic if sizes[0].marked else entry.scalar
+        return chosen
+    if not isinstance(entry.size, tuple) or not all(_admits(size, entry.size) for size in sizes):
+        return known
+    own = known.size if isinstance(known.size, tuple) else (known.size,) * len(entry.size)
+    by_dim = {size.dim: size for size in sizes}
+    chosen.size = tuple(
+        before if dim not in by_dim else pgo.auto_dynamic if by_dim[dim].marked else now
+        for dim, (before, now) in enumerate(zip(own, entry.size, strict=True))
+    )
+    if all(type(size) is int for size in chosen.size) and chosen.size != known.size:
+        chosen.stride = entry.stride  # torch takes strides for dynamic where all sizes are static, and only then
+    return chosen
+
+
+def _admits(size: GraphSize, now: tuple[Any, ...]) -> bool:
+    return size.dim is not None and size.dim < len(now) and type(now[size.dim]) is int and size.admits(now[size.dim])

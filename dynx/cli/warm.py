@@ -1,0 +1,34 @@
+"""`WarmRun`: the warm start of a program that `dynx run --pgo FILE` runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import TracebackType
+
+from dynx.records.location import short_path
+
+
+class WarmRun:
+    """Context manager around a warm start: reports on stderr which functions have changed, and where the profile was saved.
+
+    It begins with the constructor, so that a file that cannot be read ends the command before the program begins.
+    """
+
+    def __init__(self, path: Path) -> None:
+        from dynx.pgo import warm_start
+        from dynx.pgo._apply import notice
+
+        self._warm_start = warm_start(path)
+        if text := notice(self._warm_start.matches):
+            sys.stderr.write(f"dynx: {text}\n")
+
+    def __enter__(self) -> WarmRun:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._warm_start.remove()
+        learned, saved = self._warm_start.learned, self._warm_start.saved
+        if learned is not None and saved is not None:
+            functions = f"{len(learned.frames)} function{'s' if len(learned.frames) != 1 else ''}"
+            sys.stderr.write(f"dynx: profile of {functions} saved: {short_path(str(saved))}\n")
