@@ -32,7 +32,7 @@ class SavedReport(Shown):
 
     @property
     def activations(self) -> tuple[SavedTensor, ...]:
-        """The saved tensors that are neither parameters nor buffers nor inputs, the largest first."""
+        """The saved tensors that take memory of their own, not parameters, buffers, inputs or outputs; the largest first."""
         return tuple(sorted((one for one in self.tensors if one.is_activation), key=lambda one: -one.bytes))
 
     @property
@@ -44,6 +44,11 @@ class SavedReport(Shown):
     def saved_bytes(self) -> int:
         """The bytes of the activations as they are stored."""
         return sum(tensor.saved_bytes for tensor in self.activations)
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of the saved parameters, buffers, inputs and outputs: saving them adds none while the caller keeps them."""
+        return sum(tensor.bytes for tensor in self.tensors if not tensor.is_activation and tensor.codec is None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,7 @@ def of_report(report: SavedReport) -> Iterator[Block]:
     yield Block("saved tensors", "", columns, [_row(tensor) for tensor in report.activations], (), amounts)
     others = [tensor for tensor in report.tensors if not tensor.is_activation]
     if others:
-        kinds = ", ".join(
-            words.plural(count, kind) for kind in dict.fromkeys(one.kind for one in others) if (count := _count(others, kind))
-        )
-        yield Block(f"{words.size(sum(one.bytes for one in others))} in memory anyway", kinds)
+        yield Block(f"{words.size(report.held_bytes)} in memory anyway", ", ".join(_held(others)), notes=tuple(_kept(others)))
 
 
 def _at_peak(graphs: Sequence[SavedGraph]) -> Iterator[Block]:
@@ -114,8 +111,16 @@ def _operator(name: str) -> str:
     return name.removeprefix("aten.").removesuffix(".default")
 
 
-def _count(tensors: Sequence[SavedTensor], kind: str) -> int:
-    return sum(tensor.kind == kind for tensor in tensors)
+def _held(tensors: Sequence[SavedTensor]) -> Iterator[str]:
+    """Yield how many tensors there are of each kind, with their bytes."""
+    for kind in dict.fromkeys(tensor.kind for tensor in tensors):
+        sizes = [tensor.bytes for tensor in tensors if tensor.kind == kind]
+        yield f"{words.plural(len(sizes), kind)} {words.size(sum(sizes))}"
+
+
+def _kept(tensors: Sequence[SavedTensor]) -> Iterator[str]:
+    if any(tensor.kind == "output" and tensor.codec is None for tensor in tensors):
+        yield 'outputs: as long as the caller keeps them; if not, rules with skip=("param", "buffer") pack inputs and outputs too'
 
 
 def of_error(error: GradError) -> Iterator[Block]:

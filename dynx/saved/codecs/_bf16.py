@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import torch
 
 from dynx.saved._codec import Codec
+
+_LARGEST = torch.finfo(torch.bfloat16).max
 
 
 def bf16() -> Codec:
@@ -25,7 +28,8 @@ def bf16() -> Codec:
 
 
 def _pack(tensor: torch.Tensor) -> Any:
-    return tensor.dtype, tensor.to(torch.bfloat16)
+    finite = tensor.clamp(-_LARGEST, _LARGEST)  # the cast rounds what is larger to infinity
+    return tensor.dtype, torch.where(tensor.abs() == inf, tensor, finite).to(torch.bfloat16)
 
 
 def _unpack(packed: Any) -> torch.Tensor:

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from dynx.saved._codec import Codec
-from dynx.saved.codecs._scales import Per, checked, last_size, name_of, options_of, refuses, restored, scaled
+from dynx.saved.codecs._scales import Alphabet, Per, checked, last_size, name_of, options_of, refuses, restored, scaled
 
-_LARGEST = 127
+_ALPHABET = Alphabet(127, 126, -128)
 
 
 def int8(*, per: Per = "row", block: int = 128) -> Codec:
@@ -43,10 +43,10 @@ def int8(*, per: Per = "row", block: int = 128) -> Codec:
 
 
 def _pack(tensor: torch.Tensor, *, per: Per, block: int) -> Any:
-    scale, values = scaled(tensor, _LARGEST, per=per, block=block)
+    scale, values = scaled(tensor, _ALPHABET, per=per, block=block)
     return tensor.dtype, scale, values.round().to(torch.int8), last_size(tensor, per)
 
 
 def _unpack(packed: Any, *, per: Per) -> torch.Tensor:
     dtype, scale, stored, last = packed
-    return restored(stored, scale, dtype, per, last)
+    return restored(stored, scale, _ALPHABET, dtype, per, last)
