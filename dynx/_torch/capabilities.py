@@ -196,6 +196,17 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
         purpose="dynx.saved: the tensors that graphs save for backward",
     ),
     HookPoint(
+        "visible_hooks",
+        "torch._C._autograd:_top_saved_tensors_default_hooks",
+        purpose="dynx.saved: no further graph under torch.no_grad",
+    ),
+    HookPoint(
+        "disable_saved_hooks",
+        "torch._dynamo.variables.ctx_manager:DisabledSavedTensorsHooksVariable._call_func",
+        ("self", "tx", "values"),
+        purpose="dynx.saved: refuse torch.func.grad in compiled functions",
+    ),
+    HookPoint(
         "symbol_id",
         "torch.fx.experimental.symbolic_shapes:ShapeEnv._generate_unique_id",
         ("self", "source_name"),
