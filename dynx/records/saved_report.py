@@ -75,11 +75,12 @@ class GradError(Shown):
 
 @dataclass(frozen=True, slots=True)
 class TriedRule(Record):
-    """A rule that `saved.plan` tried by itself."""
+    """A rule that `saved.plan` tried by itself, on the tensors of one name."""
 
     rule: str
     freed_bytes: int
     relative: float  # error of all gradients
+    seconds: float | None = None  # to pack and unpack its tensors once, not compiled; None where that was not measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ class SavedPlan(Shown):
     cosine: float
     tried: tuple[TriedRule, ...]
     notes: tuple[str, ...] = ()
+    seconds: float | None = None  # of forward and backward with the rules
+    seconds_before: float | None = None  # without
 
     @property
     def fits(self) -> bool:

@@ -58,7 +58,7 @@ class Rule:
         for pattern, text, option in patterns:
             if pattern is not None and (text is None or re.search(pattern, text) is None):
                 return f"{option} is {pattern!r}" + ("" if text is not None else ", which only compiled graphs know")
-        if self.line is not None and not _is_at(candidate.location, self.line):
+        if self.line is not None and not is_at(candidate.location, self.line):
             return f"line is {self.line}"
         if self.mask_only is not None and self.mask_only is not candidate.one_bit:
             return "mask_only=True, and backward reads its values" if self.mask_only else "mask_only=False, and it is a mask"
@@ -170,7 +170,7 @@ def _check_pattern(option: str, pattern: object) -> None:
         raise UsageError(f"{option}={pattern!r} is no regular expression: {error}") from None
 
 
-def _is_at(location: Location | None, line: str) -> bool:
+def is_at(location: Location | None, line: str) -> bool:
     """Return whether a location, or the user's line that called it, is the line `file:number`."""
     wanted = _LINE.fullmatch(line)
     if wanted is None or location is None:

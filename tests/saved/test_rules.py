@@ -45,7 +45,7 @@ def names_packed(tensors):
 def test_parameters_buffers_and_inputs_are_skipped():
     tensors = packed_with(saved.rule(EXACT))
     kinds = {tensor.kind for tensor in tensors.values() if tensor.codec is None}
-    assert kinds == {"param", "buffer", "input"}
+    assert kinds == {"param", "buffer", "input", "output"}
     assert {tensor.kind for tensor in tensors.values() if tensor.codec is not None} == {"activation"}
 
 
@@ -216,9 +216,9 @@ class TestDynamicSizes:
         def model(x):
             return x[x[:, 0] > 0].exp()
 
-        with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), graphs_saved() as graphs:
-            with saved.hooks(saved.rule(saved.codecs.fp8(), min_numel=64)):
-                torch.compile(model, backend="aot_eager", fullgraph=True)(torch.randn(40, 16, requires_grad=True) * 1)
+        counted = torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+        with counted, graphs_saved() as graphs, saved.hooks(saved.rule(saved.codecs.fp8(), min_numel=64)):
+            torch.compile(model, backend="aot_eager", fullgraph=True)(torch.randn(40, 16, requires_grad=True) * 1)
         assert all(tensor.codec is None for tensor in graphs[0].tensors)
 
     def test_a_codec_that_would_store_more_is_not_used_for_that_size(self):
@@ -257,12 +257,22 @@ class TestOutputs:
 
     @pytest.mark.parametrize(
         "fn",
-        [lambda x: (x * 2).exp().view(-1), lambda x: (x * 2).exp()[:3], lambda x: ((y := (x * 2).exp()), y.t())],
-        ids=["a view", "a slice", "two views"],
+        [
+            lambda x: (x * 2).exp().view(-1),
+            lambda x: (x * 2).exp().split(4)[1],
+            lambda x: (x * 2).exp()[:3],
+            lambda x: ((y := (x * 2).exp()), y.t()),
+        ],
+        ids=["a view", "a part", "a slice", "two views"],
     )
     def test_a_view_of_an_output_is_an_output(self, fn):
         tensors = packed_with(saved.rule(EXACT), model=fn, x=torch.randn(8, 16, requires_grad=True))
         assert {tensor.kind for tensor in tensors.values() if "exp" in tensor.op} == {"output"}
+
+    def test_another_result_of_the_operator_is_no_output(self):
+        """The mask of dropout is not in memory since its result is."""
+        tensors = packed_with(saved.rule(saved.codecs.bits()), model=nn.Dropout(0.5), x=torch.randn(8, 16, requires_grad=True))
+        assert {tensor.dtype: tensor.codec for tensor in tensors.values()} == {"bool": "bits"}
 
     def test_the_new_value_of_an_input_is_no_output(self):
         """torch copies it to the input and frees it."""
@@ -287,7 +297,7 @@ class TestOutputs:
         report = saved.report(block, torch.randn(256, 64), hooks=hooks, backend="aot_eager")
         assert (report.bytes, report.saved_bytes) == (0, 0)
         assert report.held_bytes == 2 * 256 * 64 * 4
-        assert "1 output 64 KiB" in report._repr_html_()
+        assert "1 output 65.5 kB" in report._repr_html_()
 
     @pytest.mark.parametrize("skip", [("param", "buffer", "input", "output"), ("param", "buffer")])
     def test_a_loop_over_compiled_blocks_holds_what_the_reports_say(self, skip):

@@ -17,7 +17,8 @@ _ROWS = 12  # of bars
 def of_report(report: SavedReport) -> Iterator[Block]:
     """Yield totals, bars of bytes by module and by line, then every tensor."""
     yield Block(
-        f"{words.size(report.bytes)} of activations" + _stored(report.bytes, report.saved_bytes),
+        (f"{words.size(report.bytes)} of activations" if report.bytes else "no activations")
+        + _stored(report.bytes, report.saved_bytes),
         words.plural(len(report.activations), "tensor"),
         notes=tuple(_notes(report)),
     )
@@ -120,7 +121,7 @@ def _held(tensors: Sequence[SavedTensor]) -> Iterator[str]:
 
 def _kept(tensors: Sequence[SavedTensor]) -> Iterator[str]:
     if any(tensor.kind == "output" and tensor.codec is None for tensor in tensors):
-        yield 'outputs: as long as the caller keeps them; if not, rules with skip=("param", "buffer") pack inputs and outputs too'
+        yield 'outputs while the caller keeps them; if it does not, rules with skip=("param", "buffer") pack inputs and outputs too'
 
 
 def of_error(error: GradError) -> Iterator[Block]:
@@ -137,6 +138,11 @@ def of_error(error: GradError) -> Iterator[Block]:
     )
 
 
+def _step(plan: SavedPlan) -> Iterator[str]:
+    if plan.seconds is not None and plan.seconds_before is not None:
+        yield f"forward and backward take {_time(plan.seconds)}, without rules {_time(plan.seconds_before)}"
+
+
 def of_plan(plan: SavedPlan) -> Iterator[Block]:
     """Yield the code of the plan, what it reaches, and what was tried."""
     state = "fits" if plan.fits else "does not fit"
@@ -144,8 +150,12 @@ def of_plan(plan: SavedPlan) -> Iterator[Block]:
         f"{words.size(plan.bytes)} of activations{_stored(plan.bytes, plan.saved_bytes)}, "
         f"relative error {plan.relative:.2g}, cosine {plan.cosine:.6f}",
         f"{state} the budget of {words.size(plan.budget)}",
-        notes=(*plan.code.splitlines(), *plan.notes),
+        notes=(*_step(plan), *plan.code.splitlines(), *plan.notes),
     )
-    rows = [(one.rule, words.size(one.freed_bytes), f"{one.relative:.2g}") for one in plan.tried]
+    rows = [(one.rule, words.size(one.freed_bytes), f"{one.relative:.2g}", _time(one.seconds)) for one in plan.tried]
     if rows:
-        yield Block("tried, each by itself", "", ("rule", "#frees", "#relative error"), rows)
+        yield Block("tried, each by itself", "", ("rule", "#frees", "#relative error", "#packed and unpacked in"), rows)
+
+
+def _time(seconds: float | None) -> str:
+    return f"{1000 * seconds:.2g} ms" if seconds is not None else ""

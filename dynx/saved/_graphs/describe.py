@@ -121,14 +121,14 @@ class Graphs:
     def _kind(self, node: Node, positions: dict[Node, int]) -> SavedKind:
         kinds = {self._kind_of_allocator(allocator, positions) for allocator in self.forward_memory[node]}
         kind: SavedKind = kinds.pop() if len(kinds) == 1 else "activation"
-        return "output" if kind == "activation" and self.forward_memory[node] & self._returned else kind
+        return "output" if kind == "activation" and _computed_as(node, self.forward_memory) in self._returned else kind
 
     @cached_property
     def _returned(self) -> set[Node]:
-        """The allocating nodes of what the caller gets."""
+        """The nodes whose results, or views of them, the caller gets."""
         outputs = self.partition.forward.graph.output_node().args[0]
         returned = outputs[self.partition.copied_outputs : self.partition.user_outputs]
-        return {allocator for node in returned if isinstance(node, Node) for allocator in self.forward_memory[node]}
+        return {_computed_as(node, self.forward_memory) for node in returned if isinstance(node, Node)}
 
     def _kind_of_allocator(self, node: Node, positions: dict[Node, int]) -> SavedKind:
         if node.op == "get_attr":
@@ -139,6 +139,17 @@ class Graphs:
         if index not in partition.static:
             return "input"
         return "param" if index in partition.trainable else "buffer"
+
+
+def _computed_as(node: Node, memory: dict[Node, Memory]) -> Node:
+    """Return the node of which a node is a view: an operator's result, also one of several."""
+    result = node
+    while True:
+        source = next((source for source in node.all_input_nodes if memory[source] & memory[node]), None)
+        result = node if isinstance(value_of(node), torch.Tensor) else result
+        if source is None:
+            return result
+        node = source
 
 
 def _operator(node: Node) -> str:
