@@ -92,7 +92,8 @@ def hooks(*rules: Rule, cache_hash: str | None = None, validate: bool = True, sc
     packed by the first rule that applies to it. New contexts with equal rules compile nothing again, and hit AOTAutograd's
     cache on disk in a later process.
 
-    Enter the context around the call of the compiled function, not in it: there it breaks the graph.
+    Enter the context around the call of the compiled function, not in it: there it breaks the graph. Under `torch.no_grad`
+    nothing is packed, and nothing compiled again.
 
     Args:
         rules: `saved.rule(codec, ...)`, in order.

@@ -29,7 +29,7 @@ class Candidate(NamedTuple):
     module: str | None = None  # "layers.0.mlp: MLP"
     location: Location | None = None
     reads_as_mask: bool = False  # an operator of backward reads only which elements are 0, or their signs
-    one_bit: bool = False  # for each element is enough: a mask, read only as `x > 0`, or one of two constants
+    one_bit: bool = False  # is enough for each element: a mask, read only as `x > 0`, or one of two constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,8 @@ def rule(
         module: A regular expression that is found in the path and class of the innermost module, such as
             `"layers.0.mlp: MLP"`.
         line: The line that computed it, as `"model.py:12"`.
-        mask_only: True for tensors that backward reads only as `x > 0`, such as the output of ReLU where nothing else needs it;
-            False for all others.
+        mask_only: True for tensors of which one bit for each element is enough: masks, the output of ReLU where backward reads
+            only `x > 0`, `where(mask, 0, -inf)`; False for all others.
         skip: Kinds of tensors that stay as they are: `"param"`, `"buffer"`, `"input"`, `"output"`, also through views. They are
             in memory anyway, so packing one of them adds bytes. Where the caller keeps no inputs and outputs, as in a loop over
             compiled blocks, `skip=("param", "buffer")` packs those too.

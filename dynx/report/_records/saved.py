@@ -16,9 +16,9 @@ _ROWS = 12  # of bars
 
 def of_report(report: SavedReport) -> Iterator[Block]:
     """Yield totals, bars of bytes by module and by line, then every tensor."""
+    total = f"{words.size(report.bytes)} of activations" if report.bytes else "no activations"
     yield Block(
-        (f"{words.size(report.bytes)} of activations" if report.bytes else "no activations")
-        + _stored(report.bytes, report.saved_bytes),
+        total + _stored(report.bytes, report.saved_bytes),
         words.plural(len(report.activations), "tensor"),
         notes=tuple(_notes(report)),
     )
@@ -121,7 +121,7 @@ def _held(tensors: Sequence[SavedTensor]) -> Iterator[str]:
 
 def _kept(tensors: Sequence[SavedTensor]) -> Iterator[str]:
     if any(tensor.kind == "output" and tensor.codec is None for tensor in tensors):
-        yield 'outputs while the caller keeps them; if it does not, rules with skip=("param", "buffer") pack inputs and outputs too'
+        yield 'outputs while the caller keeps them; where it does not, skip=("param", "buffer") packs inputs and outputs too'
 
 
 def of_error(error: GradError) -> Iterator[Block]:

@@ -72,8 +72,8 @@ def plan(
     Example:
         >>> import torch
         >>> from dynx import saved
-        >>> model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 8), torch.nn.Tanh())
-        >>> plan = saved.plan(lambda x: model(x).sum(), torch.randn(32, 64), budget="60%", backend="aot_eager")
+        >>> model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 8))
+        >>> plan = saved.plan(model, torch.randn(32, 64), budget="60%", backend="aot_eager")
         >>> plan.fits, plan.relative < 0.01
         (True, True)
     """

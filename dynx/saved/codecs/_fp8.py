@@ -19,7 +19,7 @@ _FORMATS = {
 
 
 def fp8(format: Literal["e4m3", "e5m2"] = "e4m3", *, per: Per = "row", block: int = 128) -> Codec:
-    """Store floating-point tensors in 8 bits: a quarter of float32, half of bfloat16, and a float32 scale.
+    """Store floating-point tensors in 8 bits: a quarter of float32, half of bfloat16, and a float32 scale (float64's: float64).
 
     Elements that are far smaller than the largest one of their row become 0: below 2^-18 of it (e4m3), 2^-32 (e5m2).
 

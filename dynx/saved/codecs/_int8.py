@@ -16,7 +16,8 @@ _ALPHABET = Alphabet(127, 126, -128)
 def int8(*, per: Per = "row", block: int = 128) -> Codec:
     """Store floating-point tensors as 8-bit integers and a float32 scale: evenly spaced values, unlike `fp8`.
 
-    An element is off by at most 1/254 of the largest one that shares its scale, and 0 below that.
+    An element is off by at most 1/254 of the largest finite one that shares its scale, 1/252 beside infinities or NaN, and 0
+    below that. A bfloat16 result is rounded once more, by up to 2^-8 of itself: 1/127 in all.
 
     Args:
         per: What shares a scale: the `"tensor"`, each `"row"` along the last dim, or each `"block"` of a row.
