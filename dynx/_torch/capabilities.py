@@ -325,6 +325,14 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "foreach_add": ("torch:_foreach_add_", "gradients, in dynx.cudagraphs"),
     "foreach_zero": ("torch:_foreach_zero_", "gradients, in dynx.cudagraphs"),
     "foreach_mul": ("torch:_foreach_mul", "copies of gradients, in dynx.cudagraphs"),
+    "without_modes": (
+        "torch.utils._python_dispatch:_disable_current_modes",
+        "dynx.saved: constants of a graph while torch traces",
+    ),
+    "statically_true": (
+        "torch.fx.experimental.symbolic_shapes:statically_known_true",
+        "dynx.saved: limits of sizes that data decides",
+    ),
     "saved_tensor_hooks": ("torch._C._autograd:_top_saved_tensors_default_hooks", "saved-tensor hooks, in dynx.cudagraphs"),
     "saved_hooks_enabled": ("torch._C._autograd:_saved_tensors_hooks_is_enabled", "saved-tensor hooks, in dynx.cudagraphs"),
     "trace_hook": ("torch._functorch._aot_autograd.graph_compile:prepare_hook_gm", "dynx.saved: codecs in compiled graphs"),
@@ -488,6 +496,8 @@ def _of_hook(point: HookPoint) -> Capability:
 def _fits(point: HookPoint, target: object) -> bool:
     if not callable(target):
         return False
+    if not point.leading and not point.named:
+        return True  # built-in functions have no signature
     parameters = tuple(inspect.signature(target).parameters)
     leading = all(expected in ("", actual) for expected, actual in zip(point.leading, parameters, strict=False))
     return leading and len(parameters) >= len(point.leading) and set(point.named) <= set(parameters)
