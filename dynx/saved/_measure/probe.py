@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ class Probe(NamedTuple):
     seconds: float  # to pack and unpack it once, by operators that are not compiled
 
 
-def probes(names: Iterable[str]) -> SavedHooks:
+def probes(names: Sequence[str]) -> SavedHooks:
     """Return hooks under which `probe` can pack each of these tensors in backward."""
     rules = (rule(Codec("probe", partial(_pack, name), _unpack, "any"), name=f"^{re.escape(name)}$") for name in names)
     return hooks(*rules, cache_hash=f"probes {tuple(names)}", validate=False)
