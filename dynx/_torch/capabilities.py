@@ -9,6 +9,7 @@ from typing import Literal
 
 from dynx._torch.cuda_attributes import CUDA_ATTRIBUTES
 from dynx._torch.hooks import HookPoint, owner_of, parameters_of
+from dynx._torch.saved_hook_points import SAVED_HOOK_POINTS
 from dynx.errors import UnsupportedTorch
 
 State = Literal["ok", "changed", "missing"]
@@ -189,23 +190,7 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
         "torch._functorch._aot_autograd.graph_compile:collect_bw_donated_buffer_idxs",
         purpose="dynx.cudagraphs with inner='inductor', and dynx.check",
     ),
-    HookPoint(
-        "inline_hooks",
-        "torch._functorch._aot_autograd.graph_compile:maybe_inline_graph_saved_tensors_hooks",
-        ("fw_module", "bw_module", "num_inner_fwd_outputs", "inner_meta", "aot_config", "static_input_indices"),
-        purpose="dynx.saved: the tensors that graphs save for backward",
-    ),
-    HookPoint(
-        "visible_hooks",
-        "torch._C._autograd:_top_saved_tensors_default_hooks",
-        purpose="dynx.saved: no further graph under torch.no_grad",
-    ),
-    HookPoint(
-        "disable_saved_hooks",
-        "torch._dynamo.variables.ctx_manager:DisabledSavedTensorsHooksVariable._call_func",
-        ("self", "tx", "values"),
-        purpose="dynx.saved: refuse torch.func.grad in compiled functions",
-    ),
+    *SAVED_HOOK_POINTS,
     HookPoint(
         "symbol_id",
         "torch.fx.experimental.symbolic_shapes:ShapeEnv._generate_unique_id",
@@ -494,10 +479,8 @@ def _of_hook(point: HookPoint) -> Capability:
 
 
 def _fits(point: HookPoint, target: object) -> bool:
-    if not callable(target):
-        return False
-    if not point.leading and not point.named:
-        return True  # built-in functions have no signature
+    if not callable(target) or not (point.leading or point.named):  # built-in functions have no signature
+        return callable(target)
     parameters = tuple(inspect.signature(target).parameters)
     leading = all(expected in ("", actual) for expected, actual in zip(point.leading, parameters, strict=False))
     return leading and len(parameters) >= len(point.leading) and set(point.named) <= set(parameters)
