@@ -132,7 +132,7 @@ def _checked(tried: Sequence[Codec] | None) -> tuple[Codec, ...]:
 def _tried(program: Program, candidates: Sequence[Codec]) -> Iterator[Choice]:
     """Try each codec on each saved tensor that it takes; yield what it frees and the error that it causes."""
     names = _largest(_activations(program.run(hooks())))
-    freed = {codec: _freed(program, hooks(rule(codec), validate=False)) for codec in candidates}
+    freed = {codec: _freed(program, hooks(rule(codec))) for codec in candidates}
     with program.backward(probes(names)) as backward:
         reference = backward()
         for name in names:
