@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
 
-.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs fuzz-runs fuzz-verdicts fuzz-checks stress mutations faults threads wide-ids laws advice tried labels bench ci clean
+.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs fuzz-runs fuzz-verdicts fuzz-checks fuzz-codecs stress mutations faults threads wide-ids laws advice tried labels bench ci clean
 
 demo: $(READY)
 	$(BIN)/dynx demo
@@ -85,6 +85,11 @@ fuzz-verdicts: $(READY)
 # Random programs that hold state in many ways: what dynx.check says against a comparison by hand.
 fuzz-checks: $(READY)
 	$(BIN)/python tests/fuzz/checks.py --programs $(PROGRAMS) --seed $(SEED)
+
+# Packs tensors with infinities, NaN, the largest and the smallest numbers with every codec of dynx.saved.
+TENSORS := 10000
+fuzz-codecs: $(READY)
+	$(BIN)/python tests/fuzz/codecs_of_tensors.py --tensors $(TENSORS) --seed $(SEED) --device $(DEVICE)
 
 # Interleaves CUDA graphs with other work on the GPUs: streams, devices, failed captures, graphs of others. Needs a GPU.
 SECONDS_LONG := 300

@@ -68,8 +68,8 @@ error
 # %% [markdown]
 # ## Memory against error
 #
-# Each codec on all activations, and the plan that `saved.plan` finds for a budget: it gives each line the codec that costs the
-# least error for the bytes that it frees. It compiles the function once for each line and codec, here with two codecs.
+# Each codec on all activations, and the plan that `saved.plan` finds for a budget: it gives each tensor the codec that costs
+# the least error for the bytes that it frees. It compiles the function once for each codec, and runs backward for each tensor.
 
 # %%
 codecs = saved.codecs

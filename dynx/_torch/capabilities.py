@@ -9,6 +9,7 @@ from typing import Literal
 
 from dynx._torch.cuda_attributes import CUDA_ATTRIBUTES
 from dynx._torch.hooks import HookPoint, owner_of, parameters_of
+from dynx._torch.saved_hook_points import SAVED_HOOK_POINTS
 from dynx._torch.use_points import USES
 from dynx.errors import UnsupportedTorch
 
@@ -191,12 +192,7 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
         "torch._functorch._aot_autograd.graph_compile:collect_bw_donated_buffer_idxs",
         purpose="dynx.cudagraphs with inner='inductor', and dynx.check",
     ),
-    HookPoint(
-        "inline_hooks",
-        "torch._functorch._aot_autograd.graph_compile:maybe_inline_graph_saved_tensors_hooks",
-        ("fw_module", "bw_module", "num_inner_fwd_outputs", "inner_meta", "aot_config", "static_input_indices"),
-        purpose="dynx.saved: the tensors that graphs save for backward",
-    ),
+    *SAVED_HOOK_POINTS,
     HookPoint(
         "symbol_id",
         "torch.fx.experimental.symbolic_shapes:ShapeEnv._generate_unique_id",
@@ -316,6 +312,14 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "foreach_add": ("torch:_foreach_add_", "gradients, in dynx.cudagraphs"),
     "foreach_zero": ("torch:_foreach_zero_", "gradients, in dynx.cudagraphs"),
     "foreach_mul": ("torch:_foreach_mul", "copies of gradients, in dynx.cudagraphs"),
+    "without_modes": (
+        "torch.utils._python_dispatch:_disable_current_modes",
+        "dynx.saved: constants of a graph while torch traces",
+    ),
+    "statically_true": (
+        "torch.fx.experimental.symbolic_shapes:statically_known_true",
+        "dynx.saved: limits of sizes that data decides",
+    ),
     "saved_tensor_hooks": ("torch._C._autograd:_top_saved_tensors_default_hooks", "saved-tensor hooks, in dynx.cudagraphs"),
     "saved_hooks_enabled": ("torch._C._autograd:_saved_tensors_hooks_is_enabled", "saved-tensor hooks, in dynx.cudagraphs"),
     "trace_hook": ("torch._functorch._aot_autograd.graph_compile:prepare_hook_gm", "dynx.saved: codecs in compiled graphs"),
@@ -483,8 +487,8 @@ def _of_hook(point: HookPoint) -> Capability:
 
 
 def _fits(point: HookPoint, target: object) -> bool:
-    if not callable(target):
-        return False
+    if not callable(target) or not (point.leading or point.named):  # built-in functions have no signature
+        return callable(target)
     parameters = tuple(inspect.signature(target).parameters)
     leading = all(expected in ("", actual) for expected, actual in zip(point.leading, parameters, strict=False))
     return leading and len(parameters) >= len(point.leading) and set(point.named) <= set(parameters)

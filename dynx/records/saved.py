@@ -13,6 +13,7 @@ SavedKind = Literal[
     "param",
     "buffer",
     "input",  # another input of the graph
+    "output",  # computed in the graph and returned by it: in memory as long as the caller keeps it
     "constant",
 ]
 
@@ -22,7 +23,7 @@ class SavedTensor(Record):
     """A tensor that a forward graph saves for backward."""
 
     name: str  # of its node in the forward graph
-    kind: SavedKind  # also of a view of a parameter, buffer or input
+    kind: SavedKind  # also of a view of a parameter, buffer, input or output
     op: str  # "aten.gelu.default"; empty for an input
     dtype: str
     shape: tuple[int, ...]  # a dynamic size as in the call that was compiled
@@ -74,7 +75,7 @@ class SavedGraph(Record):
 
     @property
     def activations(self) -> tuple[SavedTensor, ...]:
-        """The saved tensors that are neither parameters nor buffers nor inputs: those that take memory of their own."""
+        """The saved tensors that take memory of their own: neither parameters nor buffers, inputs or outputs of the graph."""
         return tuple(tensor for tensor in self.tensors if tensor.is_activation)
 
     @property

@@ -32,7 +32,7 @@ class SavedReport(Shown):
 
     @property
     def activations(self) -> tuple[SavedTensor, ...]:
-        """The saved tensors that are neither parameters nor buffers nor inputs, the largest first."""
+        """The saved tensors that take memory of their own, not parameters, buffers, inputs or outputs; the largest first."""
         return tuple(sorted((one for one in self.tensors if one.is_activation), key=lambda one: -one.bytes))
 
     @property
@@ -44,6 +44,11 @@ class SavedReport(Shown):
     def saved_bytes(self) -> int:
         """The bytes of the activations as they are stored."""
         return sum(tensor.saved_bytes for tensor in self.activations)
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of the saved parameters, buffers, inputs and outputs: saving them adds none while the caller keeps them."""
+        return sum(tensor.bytes for tensor in self.tensors if not tensor.is_activation and tensor.codec is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +75,12 @@ class GradError(Shown):
 
 @dataclass(frozen=True, slots=True)
 class TriedRule(Record):
-    """A rule that `saved.plan` tried by itself."""
+    """A rule that `saved.plan` tried by itself, on the tensors of one name."""
 
     rule: str
     freed_bytes: int
     relative: float  # error of all gradients
+    seconds: float | None = None  # to pack and unpack its tensors once, not compiled; None where that was not measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,8 @@ class SavedPlan(Shown):
     cosine: float
     tried: tuple[TriedRule, ...]
     notes: tuple[str, ...] = ()
+    seconds: float | None = None  # of forward and backward with the rules
+    seconds_before: float | None = None  # without
 
     @property
     def fits(self) -> bool:

@@ -26,9 +26,10 @@ class Codec:
         is_exact: Every element is the same afterwards.
         keeps_zeros: Exact zeros stay zeros, and no sign changes. Where it is False, a tensor that backward reads as a mask is
             not packed, such as the output of ReLU: its zeros would let the gradient pass.
-        keeps_mask: No element becomes 0 that was not: a tensor that backward reads as a mask lets the same gradients pass.
-        zero_mask_only: The codec keeps only which elements are greater than 0, so it takes no floating-point tensor that is
-            read otherwise.
+        keeps_mask: No element becomes 0 that was not, but for denormal ones: a tensor that backward reads as a mask lets the
+            same gradients pass.
+        zero_mask_only: The codec keeps one bit for each element. Of floating-point tensors it takes those for which that is
+            enough, and gets them as a bool tensor.
         refuses: Takes a tensor, and returns why the codec cannot pack it, or `""`.
         code: The expression that makes the codec, as `saved.plan` writes it.
     """

@@ -104,7 +104,7 @@ def _candidate(tensor: torch.Tensor, *, needs_line: bool) -> Candidate:
         tensor.numel(),
         location=call_site() if needs_line else None,
         reads_as_mask=not is_mask and name in _MASKS,
-        only_as_zero_mask=is_mask,
+        one_bit=is_mask,
     )
 
 

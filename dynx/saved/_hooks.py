@@ -6,11 +6,13 @@ import functools
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from importlib import import_module
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, get_args
 
 import torch
 
+from dynx._torch.autograd.saved_tensors import own_error
 from dynx._torch.capabilities import require
 from dynx.errors import UsageError
 from dynx.saved._digest import digest
@@ -24,12 +26,18 @@ T = TypeVar("T")
 
 
 class SavedHooks:
-    """The context manager and decorator that `saved.hooks` returns; it can be entered again, also from another thread."""
+    """The context manager and decorator that `saved.hooks` returns; it can be entered again, also from another thread.
 
-    def __init__(self, key: str, rules: tuple[Rule, ...], *, validate: bool, schedule: Schedule) -> None:
+    Copies and unpickled ones have equal rules and compile nothing again; they are entered by themselves.
+    """
+
+    def __init__(self, rules: tuple[Rule, ...], cache_hash: str | None, *, validate: bool, schedule: Schedule) -> None:
         self.rules = rules
+        key = _key(rules, cache_hash, validate=validate, schedule=schedule)
+        self._cache_hash = cache_hash
         self._published = publish(key, rules, validate=validate, schedule=schedule)
         self._entered = threading.local()
+        self._global: tuple[str, str] | None = None  # module and name under which a decorator leaves it
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -40,6 +48,8 @@ class SavedHooks:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self._stacks().pop().close()
+        if (own := own_error(error)) is not None:
+            raise own from None
 
     def __call__(self, fn: Callable[P, T]) -> Callable[P, T]:
         """Decorate a function: each call runs under the hooks."""
@@ -50,6 +60,21 @@ class SavedHooks:
                 return fn(*args, **kwargs)
 
         return hooked
+
+    def __copy__(self) -> SavedHooks:
+        return self._made()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SavedHooks:
+        return self._made()
+
+    def _made(self) -> SavedHooks:
+        published = self._published
+        return SavedHooks(self.rules, self._cache_hash, validate=published.validate, schedule=published.schedule)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._global is not None and _global(*self._global) is self:
+            return _global, self._global
+        return _hooks_of, (self.rules, self._cache_hash, self._published.validate, self._published.schedule)
 
     def _stacks(self) -> list[ExitStack]:
         stacks: list[ExitStack] = self._entered.__dict__.setdefault("stacks", [])
@@ -67,7 +92,8 @@ def hooks(*rules: Rule, cache_hash: str | None = None, validate: bool = True, sc
     packed by the first rule that applies to it. New contexts with equal rules compile nothing again, and hit AOTAutograd's
     cache on disk in a later process.
 
-    Enter the context around the call of the compiled function, not in it: there it breaks the graph.
+    Enter the context around the call of the compiled function, not in it: there it breaks the graph. Under `torch.no_grad`
+    nothing is packed, and nothing compiled again.
 
     Args:
         rules: `saved.rule(codec, ...)`, in order.
@@ -104,9 +130,19 @@ def hooks(*rules: Rule, cache_hash: str | None = None, validate: bool = True, sc
     if cache_hash is not None and not isinstance(cache_hash, str):
         raise UsageError(f"cache_hash={cache_hash!r} is no text\n  pass a text that changes whenever a codec does")
     require("inline_hooks", "trace_hook", "top_hooks", "inlineable_hooks", "compiled_autograd_region")
-    return SavedHooks(
-        _key(rules, cache_hash, validate=validate, schedule=schedule), rules, validate=validate, schedule=schedule
-    )
+    return SavedHooks(rules, cache_hash, validate=validate, schedule=schedule)
+
+
+def _hooks_of(rules: tuple[Rule, ...], cache_hash: str | None, validate: Any, schedule: Schedule) -> SavedHooks:
+    return hooks(*rules, cache_hash=cache_hash, validate=validate, schedule=schedule)
+
+
+def _global(module: str, name: str) -> Any:
+    """Return what a module has by this name, which may have dots; None if it has nothing."""
+    found: Any = import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 def _key(rules: tuple[Any, ...], cache_hash: str | None, *, validate: bool, schedule: str) -> str:

@@ -9,9 +9,11 @@ from typing import Any
 
 from dynx._handle import Handle
 from dynx._torch.autograd.partition import Partition, on_partition
+from dynx._torch.autograd.saved_tensors import hide_without_grad, refuse_transforms
 from dynx._torch.hooks import Wrapping
 from dynx._trace.subscribers import add_record
 from dynx._trace.user_location import call_site
+from dynx.errors import UsageError
 from dynx.records.location import Location
 from dynx.records.saved import SavedGraph, SavedTensor
 from dynx.saved._graphs.describe import Graphs
@@ -42,6 +44,8 @@ class SavedGraphs(Handle):
         with _lock:
             if not _uses:
                 _wrapping.append(on_partition(_on_partition))
+                _wrapping.append(hide_without_grad(_is_published))
+                _wrapping.append(refuse_transforms(_is_published, _refused))
             _uses.append(self)
             if observer is not None:
                 _observers.append(observer)
@@ -54,7 +58,19 @@ class SavedGraphs(Handle):
             if self._observer is not None:
                 _observers.remove(self._observer)
             if not _uses:
-                _wrapping.pop().remove()
+                while _wrapping:
+                    _wrapping.pop().remove()
+
+
+def _is_published(hooks: Any) -> bool:
+    return published_by(hooks) is not None
+
+
+def _refused() -> UsageError:
+    return UsageError(
+        "torch.func.grad, vjp, jacrev and hessian cannot run under saved-tensor hooks, also in a compiled function\n"
+        "  call the function that uses them outside of saved.hooks, or use torch.autograd.grad"
+    )
 
 
 def _on_partition(partition: Partition) -> bool:

@@ -65,6 +65,9 @@ def inlineable_hooks(
             raise UsageError(f"pack={pack!r} is not callable\n  pass a function of a tensor")
         name = getattr(pack, "__qualname__", type(pack).__name__)
         codec = Codec(name, pack, unpack, "any")
-        return hooks(rule(codec, skip=()), cache_hash=cache_hash, validate=validate)
+        made = hooks(rule(codec, skip=()), cache_hash=cache_hash, validate=validate)
+        if (module := getattr(pack, "__module__", None)) is not None:
+            made._global = module, name  # after a decorator the name of `pack` is that of the hooks
+        return made
 
     return make if pack is None else make(pack)

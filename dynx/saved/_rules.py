@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import torch
 
+from dynx._torch.shapes.symbol_facts import holds, known_size
 from dynx.errors import UsageError
 from dynx.records.location import Location
 from dynx.records.saved import SavedKind
 from dynx.saved._codec import Codec
 
-_SKIPPABLE: tuple[SavedKind, ...] = ("param", "buffer", "input")
+_SKIPPABLE: tuple[SavedKind, ...] = ("param", "buffer", "input", "output")
 _LINE = re.compile(r"(?P<file>.+):(?P<line>\d+)")
 
 
@@ -23,12 +24,12 @@ class Candidate(NamedTuple):
 
     kind: SavedKind
     tensor: torch.Tensor  # fake while a graph is compiled
-    numel: int
+    numel: Any  # symbolic for dynamic sizes
     name: str | None = None  # of its node in the forward graph
     module: str | None = None  # "layers.0.mlp: MLP"
     location: Location | None = None
     reads_as_mask: bool = False  # an operator of backward reads only which elements are 0, or their signs
-    only_as_zero_mask: bool = False  # backward reads only which elements are greater than 0
+    one_bit: bool = False  # is enough for each element: a mask, read only as `x > 0`, or one of two constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,34 +47,38 @@ class Rule:
 
     def why_not(self, candidate: Candidate) -> str:
         """Return why the rule does not pack a tensor, or an empty string if it does."""
-        return self._why_not_matched(candidate) or self._why_not_packed(candidate)
+        return self._why_not_matched(candidate) or self._why_not_packed(candidate) or self._why_too_small(candidate)
 
     def _why_not_matched(self, candidate: Candidate) -> str:
         if candidate.kind in self.skip or candidate.kind == "constant":
-            return f"it is {_KINDS[candidate.kind]}, which is in memory anyway"
+            return f"it is {_KINDS[candidate.kind]}"
         if self.dtype is not None and candidate.tensor.dtype not in self.dtype:
             return f"dtype is {', '.join(map(_short, self.dtype))}"
-        if candidate.numel < self.min_numel:
-            return f"min_numel is {self.min_numel}; it has {candidate.numel}"
         patterns = ((self.name, candidate.name, "name"), (self.module, candidate.module, "module"))
         for pattern, text, option in patterns:
             if pattern is not None and (text is None or re.search(pattern, text) is None):
                 return f"{option} is {pattern!r}" + ("" if text is not None else ", which only compiled graphs know")
-        if self.line is not None and not _is_at(candidate.location, self.line):
+        if self.line is not None and not is_at(candidate.location, self.line):
             return f"line is {self.line}"
-        if self.mask_only is not None and self.mask_only is not candidate.only_as_zero_mask:
+        if self.mask_only is not None and self.mask_only is not candidate.one_bit:
             return "mask_only=True, and backward reads its values" if self.mask_only else "mask_only=False, and it is a mask"
         return ""
 
     def _why_not_packed(self, candidate: Candidate) -> str:
         codec = self.codec
-        if codec.zero_mask_only and candidate.tensor.dtype is not torch.bool and not candidate.only_as_zero_mask:
+        if codec.zero_mask_only and candidate.tensor.dtype is not torch.bool and not candidate.one_bit:
             return f"{codec.name} keeps only what is greater than 0, and backward reads the values"
         if reason := codec.why_not(candidate.tensor):
             return reason
         if candidate.reads_as_mask and not codec.keeps_zeros:
             return f"{codec.name} does not keep zeros and signs, and backward reads it as a mask"
         return ""
+
+    def _why_too_small(self, candidate: Candidate) -> str:
+        """Return why a tensor has too few elements; the last question, since its answer may become a guard on a size."""
+        if self.min_numel == 0 or holds(candidate.numel >= self.min_numel):
+            return ""
+        return f"min_numel is {self.min_numel}; it has {known_size(candidate.numel) or 'as many as data decides'}"
 
     def __str__(self) -> str:
         options = ((field.name, getattr(self, field.name), field.default) for field in fields(self) if field.name != "codec")
@@ -82,10 +87,11 @@ class Rule:
 
 
 _KINDS: dict[SavedKind, str] = {
-    "param": "a parameter",
-    "buffer": "a buffer",
-    "input": "an input of the graph",
-    "constant": "a constant of the graph",
+    "param": "a parameter, which is in memory anyway",
+    "buffer": "a buffer, which is in memory anyway",
+    "input": "an input of the graph, which is in memory anyway",
+    "output": "an output of the graph, which is in memory as long as the caller keeps it",
+    "constant": "a constant of the graph, which is in memory anyway",
     "activation": "an activation",
 }
 
@@ -108,15 +114,17 @@ def rule(
     Args:
         codec: How they are stored; see `saved.codecs`.
         dtype: Only tensors of this dtype, or of these.
-        min_numel: Only tensors of at least so many elements.
+        min_numel: Only tensors of at least so many elements. With dynamic sizes that is a guard: sizes on both sides of the
+            limit are compiled apart.
         name: A regular expression that is found in the name of the node in the forward graph, such as `"gelu"`.
         module: A regular expression that is found in the path and class of the innermost module, such as
             `"layers.0.mlp: MLP"`.
         line: The line that computed it, as `"model.py:12"`.
-        mask_only: True for tensors that backward reads only as `x > 0`, such as the output of ReLU where nothing else needs it;
-            False for all others.
-        skip: Kinds of tensors that stay as they are: `"param"`, `"buffer"`, `"input"`, also through views. They are in memory
-            anyway, so packing one of them adds bytes.
+        mask_only: True for tensors of which one bit for each element is enough: masks, the output of ReLU where backward reads
+            only `x > 0`, `where(mask, 0, -inf)`; False for all others.
+        skip: Kinds of tensors that stay as they are: `"param"`, `"buffer"`, `"input"`, `"output"`, also through views. They are
+            in memory anyway, so packing one of them adds bytes. Where the caller keeps no inputs and outputs, as in a loop over
+            compiled blocks, `skip=("param", "buffer")` packs those too.
 
     Raises:
         UsageError: an argument is of another type, or no regular expression.
@@ -162,7 +170,7 @@ def _check_pattern(option: str, pattern: object) -> None:
         raise UsageError(f"{option}={pattern!r} is no regular expression: {error}") from None
 
 
-def _is_at(location: Location | None, line: str) -> bool:
+def is_at(location: Location | None, line: str) -> bool:
     """Return whether a location, or the user's line that called it, is the line `file:number`."""
     wanted = _LINE.fullmatch(line)
     if wanted is None or location is None:

@@ -63,18 +63,6 @@ def test_rows_of_zeros(name):
     assert there_and_back(LOSSY[name][0], torch.zeros(4, 8)).count_nonzero() == 0
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSY if name != "bf16"])
-@pytest.mark.parametrize("value", [float("inf"), float("nan")])
-def test_infinities_are_noticed(name, value):
-    """A row with an infinity becomes NaN: a finite number would hide that training has diverged."""
-    tensor = torch.ones(2, 8)
-    tensor[0, 0] = value
-    result = there_and_back(LOSSY[name][0], tensor)
-    assert not result[0, 0].isfinite()
-    if "tensor" not in name:
-        assert torch.equal(result[1], tensor[1])
-
-
 @pytest.mark.parametrize(
     ("codec", "ratio"),
     [(codecs.bf16(), 2), (codecs.fp8(), 3.8), (codecs.fp8(per="tensor"), 3.99), (codecs.int8(), 3.8), (codecs.int4(), 7.4)],

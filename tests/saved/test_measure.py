@@ -136,6 +136,48 @@ def test_smaller_budgets_have_larger_errors():
     assert errors == sorted(errors)
 
 
+def test_a_plan_for_a_loss_in_one_line_decides_for_each_tensor():
+    """All modules belong to the one line that calls them: one codec for all of them had an error of 0.81."""
+    torch.manual_seed(0)
+    blocks = [nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64)) for _ in range(3)]
+    model, x = nn.Sequential(*blocks), torch.randn(64, 64)
+    plan = saved.plan(lambda x: model(x).square().mean(), x, budget=40_000, backend="aot_eager")
+    assert plan.fits
+    assert plan.relative < 0.05
+    assert len({rule.partition("(")[2].partition(",")[0] for rule in plan.rules}) > 1  # codecs
+
+
+def test_a_plan_for_tensors_of_one_line_names_them():
+    def loss(x):
+        return ((x @ x).sin() @ x.exp()).cos().square().sum()
+
+    x = torch.randn(32, 32, requires_grad=True)
+    plan = saved.plan(loss, x, budget="70%", backend="aot_eager")
+    assert plan.fits
+    assert any("name=" in rule for rule in plan.rules)
+    report = saved.report(loss, x, hooks=eval(plan.code, {"saved": saved}), backend="aot_eager")
+    assert report.saved_bytes == plan.saved_bytes
+
+
+def test_a_plan_says_how_long_a_step_takes():
+    plan = saved.plan(model_of(), torch.randn(16, 32), budget="50%", backend="aot_eager")
+    assert 0 < plan.seconds < 10
+    assert 0 < plan.seconds_before < 10
+    assert all(one.seconds is None or one.seconds > 0 for one in plan.tried)
+    assert "forward and backward take" in plan._repr_html_()
+
+
+def test_each_tried_error_is_that_of_the_rule_by_itself():
+    model, x = model_of(), torch.randn(16, 32)
+    plan = saved.plan(model, x, budget="30%", codecs=[saved.codecs.int4()], backend="aot_eager")
+    for tried in plan.tried[:3]:
+        name = tried.rule.partition("name='")[2].partition("'")[0]
+        hooks = saved.hooks(saved.rule(saved.codecs.int4(), name=f"^{name}$"), validate=False)
+        error = saved.grad_error(model, x, hooks=hooks, backend="aot_eager")
+        assert error.relative == pytest.approx(tried.relative, rel=1e-3)
+        assert error.bytes - error.saved_bytes == tried.freed_bytes
+
+
 def test_a_plan_that_does_not_fit_says_so():
     plan = saved.plan(model_of(), torch.randn(16, 32), budget=10, backend="aot_eager")
     assert not plan.fits

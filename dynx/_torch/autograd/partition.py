@@ -28,6 +28,7 @@ class Partition(NamedTuple):
     forward: GraphModule
     backward: GraphModule
     user_outputs: int  # of the forward graph; all further outputs are saved
+    copied_outputs: int  # the first outputs of the forward graph, which are copied to inputs that the function changes
     static: frozenset[int]  # inputs of the forward graph that are parameters or buffers
     trainable: frozenset[int]  # inputs that require a gradient
     mutated: frozenset[int]  # inputs whose data the function changes: backward would read the new values
@@ -75,6 +76,7 @@ def _partition(
         forward,
         backward,
         outputs,
+        metadata.num_mutated_inp_runtime_indices,
         frozenset(static),
         frozenset(trainable),
         frozenset(index for index, info in enumerate(metadata.input_info) if info.mutates_data),
@@ -105,3 +107,16 @@ def is_fake(tensor: torch.Tensor) -> bool:
     from torch._subclasses.functional_tensor import FunctionalTensor
 
     return isinstance(tensor, (FakeTensor, FunctionalTensor))
+
+
+def only_element(constant: torch.Tensor) -> float | None:
+    """Return the element of a tensor that a graph holds, where torch is tracing; None for several elements, or without data.
+
+    Torch: `_disable_current_modes`, alike in 2.11, 2.13 and 2.15.
+    """
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    if is_fake(constant) or constant.numel() != 1 or not constant.dtype.is_floating_point:
+        return None
+    with _disable_current_modes():
+        return float(constant)

@@ -1,14 +1,24 @@
-"""Detect whether saved-tensor hooks are active.
+"""Saved-tensor hooks of the present thread: whether some are active, and what Dynamo sees of them.
 
-Torch: `_top_saved_tensors_default_hooks` and `_saved_tensors_hooks_is_enabled` of `torch._C._autograd`, alike in 2.11, 2.13 and
-2.15.
+Torch: `_top_saved_tensors_default_hooks` and `_saved_tensors_hooks_is_enabled` of `torch._C._autograd`, and
+`DisabledSavedTensorsHooksVariable`, alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
 import torch
 
+from dynx._torch import hooks
+from dynx._torch.capabilities import hook_point
+from dynx.errors import DynxError
+
 _IGNORE_TRACING = False  # the argument `ignore_is_tracing`, which is positional
+IsOurs = Callable[[Any], bool]  # takes the pair of hooks on top
 
 
 def hooks_are_set() -> bool:
@@ -18,3 +28,59 @@ def hooks_are_set() -> bool:
     """
     autograd = torch._C._autograd
     return autograd._top_saved_tensors_default_hooks(_IGNORE_TRACING) is not None and autograd._saved_tensors_hooks_is_enabled()
+
+
+def hide_without_grad(is_ours: IsOurs) -> hooks.Wrapping:
+    """Let the guards and the tracer of Dynamo see none of these hooks while gradients are disabled: nothing is saved then.
+
+    Otherwise a function that was compiled under `torch.no_grad` would be compiled again for the hooks, into the same graph.
+    AOTAutograd sees them: it disables gradients itself where it compiles a graph that will save tensors.
+    """
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def visible(*args: Any) -> Any:
+            top = original(*args)
+            is_hidden = top is not None and not torch.is_grad_enabled() and is_ours(top) and _is_read_by_dynamo()
+            return None if is_hidden else top
+
+        return visible
+
+    return hooks.wrap(hook_point("visible_hooks"), make)
+
+
+def _is_read_by_dynamo() -> bool:
+    """Return whether a module of Dynamo called `top_saved_tensors_hooks`."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "top_saved_tensors_hooks":
+        frame = frame.f_back
+    return frame is not None and frame.f_back is not None and _module_of(frame.f_back).startswith("torch._dynamo.")
+
+
+def _module_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def refuse_transforms(is_ours: IsOurs, error: Callable[[], DynxError]) -> hooks.Wrapping:
+    """Raise an error where a compiled function would call `torch.func.grad` under these hooks.
+
+    torch raises there too, but only after it has disabled saved-tensor hooks for the whole thread, and leaves them so.
+    """
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(variable: Any, tx: Any, values: Any) -> Any:
+            top = torch._C._autograd._top_saved_tensors_default_hooks(not _IGNORE_TRACING)
+            if values[0] is not None and top is not None and is_ours(top):
+                raise error()
+            return original(variable, tx, values)
+
+        return call
+
+    return hooks.wrap(hook_point("disable_saved_hooks"), make)
+
+
+def own_error(error: BaseException | None) -> DynxError | None:
+    """Return the error of dynx that Dynamo turned into its `InternalTorchDynamoError`; None for other errors."""
+    from torch._dynamo.exc import InternalTorchDynamoError
+
+    cause = error.__cause__ or error.__context__ if isinstance(error, InternalTorchDynamoError) else None
+    return cause if isinstance(cause, DynxError) else None

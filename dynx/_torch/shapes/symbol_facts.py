@@ -1,4 +1,4 @@
-"""Read what a `ShapeEnv` knows of its symbols, without evaluating anything."""
+"""Read what a `ShapeEnv` knows of its symbols; only `holds` evaluates something, which adds guards."""
 
 from __future__ import annotations
 
@@ -65,6 +65,18 @@ def known_size(size: Any) -> int:
         return size
     value = size.node.expr.xreplace(size.node.shape_env.backed_var_to_val)
     return int(value) if value.is_number else 0
+
+
+def holds(condition: Any) -> bool:
+    """Return whether a comparison of sizes is true; one of symbolic sizes becomes a guard, so that it stays so.
+
+    False if only a run decides it. Torch: `statically_known_true` and `free_unbacked_symbols`, alike in 2.11, 2.13 and 2.15.
+    """
+    if isinstance(condition, bool):
+        return condition
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
+
+    return statically_known_true(condition) or (not free_unbacked_symbols(condition) and bool(condition))
 
 
 def symbols_in(shape_env: Any) -> Iterator[RawSymbol]:

@@ -16,8 +16,9 @@ _ROWS = 12  # of bars
 
 def of_report(report: SavedReport) -> Iterator[Block]:
     """Yield totals, bars of bytes by module and by line, then every tensor."""
+    total = f"{words.size(report.bytes)} of activations" if report.bytes else "no activations"
     yield Block(
-        f"{words.size(report.bytes)} of activations" + _stored(report.bytes, report.saved_bytes),
+        total + _stored(report.bytes, report.saved_bytes),
         words.plural(len(report.activations), "tensor"),
         notes=tuple(_notes(report)),
     )
@@ -31,10 +32,7 @@ def of_report(report: SavedReport) -> Iterator[Block]:
     yield Block("saved tensors", "", columns, [_row(tensor) for tensor in report.activations], (), amounts)
     others = [tensor for tensor in report.tensors if not tensor.is_activation]
     if others:
-        kinds = ", ".join(
-            words.plural(count, kind) for kind in dict.fromkeys(one.kind for one in others) if (count := _count(others, kind))
-        )
-        yield Block(f"{words.size(sum(one.bytes for one in others))} in memory anyway", kinds)
+        yield Block(f"{words.size(report.held_bytes)} in memory anyway", ", ".join(_held(others)), notes=tuple(_kept(others)))
 
 
 def _at_peak(graphs: Sequence[SavedGraph]) -> Iterator[Block]:
@@ -114,8 +112,16 @@ def _operator(name: str) -> str:
     return name.removeprefix("aten.").removesuffix(".default")
 
 
-def _count(tensors: Sequence[SavedTensor], kind: str) -> int:
-    return sum(tensor.kind == kind for tensor in tensors)
+def _held(tensors: Sequence[SavedTensor]) -> Iterator[str]:
+    """Yield how many tensors there are of each kind, with their bytes."""
+    for kind in dict.fromkeys(tensor.kind for tensor in tensors):
+        sizes = [tensor.bytes for tensor in tensors if tensor.kind == kind]
+        yield f"{words.plural(len(sizes), kind)} {words.size(sum(sizes))}"
+
+
+def _kept(tensors: Sequence[SavedTensor]) -> Iterator[str]:
+    if any(tensor.kind == "output" and tensor.codec is None for tensor in tensors):
+        yield 'outputs while the caller keeps them; where it does not, skip=("param", "buffer") packs inputs and outputs too'
 
 
 def of_error(error: GradError) -> Iterator[Block]:
@@ -132,6 +138,11 @@ def of_error(error: GradError) -> Iterator[Block]:
     )
 
 
+def _step(plan: SavedPlan) -> Iterator[str]:
+    if plan.seconds is not None and plan.seconds_before is not None:
+        yield f"forward and backward take {_time(plan.seconds)}, without rules {_time(plan.seconds_before)}"
+
+
 def of_plan(plan: SavedPlan) -> Iterator[Block]:
     """Yield the code of the plan, what it reaches, and what was tried."""
     state = "fits" if plan.fits else "does not fit"
@@ -139,8 +150,12 @@ def of_plan(plan: SavedPlan) -> Iterator[Block]:
         f"{words.size(plan.bytes)} of activations{_stored(plan.bytes, plan.saved_bytes)}, "
         f"relative error {plan.relative:.2g}, cosine {plan.cosine:.6f}",
         f"{state} the budget of {words.size(plan.budget)}",
-        notes=(*plan.code.splitlines(), *plan.notes),
+        notes=(*_step(plan), *plan.code.splitlines(), *plan.notes),
     )
-    rows = [(one.rule, words.size(one.freed_bytes), f"{one.relative:.2g}") for one in plan.tried]
+    rows = [(one.rule, words.size(one.freed_bytes), f"{one.relative:.2g}", _time(one.seconds)) for one in plan.tried]
     if rows:
-        yield Block("tried, each by itself", "", ("rule", "#frees", "#relative error"), rows)
+        yield Block("tried, each by itself", "", ("rule", "#frees", "#relative error", "#packed and unpacked in"), rows)
+
+
+def _time(seconds: float | None) -> str:
+    return f"{1000 * seconds:.2g} ms" if seconds is not None else ""

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from operator import getitem
-from typing import Any
 
 import torch
 from torch.fx import Node
@@ -16,28 +15,15 @@ from dynx._fx.nodes import location_of, module_of, nbytes, placeholders, value_o
 from dynx._torch.autograd.partition import Partition
 from dynx._torch.shapes.symbol_facts import known_size
 from dynx.records.saved import SavedKind, SavedTensor
+from dynx.saved._graphs.masks import OneBit, one_bit, reads_as_mask
 from dynx.saved._graphs.pairs import saved_inputs
 from dynx.saved._rules import Candidate
 
 _ATEN = torch.ops.aten
-# which argument an operator of backward reads only for its sign, or for whether it is 0
-_MASK_ARGUMENT: dict[Any, int] = {
-    _ATEN.threshold_backward.default: 1,
-    _ATEN.leaky_relu_backward.default: 1,
-    **{
-        overload: 0
-        for packet in (_ATEN.le, _ATEN.lt, _ATEN.ge, _ATEN.gt, _ATEN.eq, _ATEN.ne)
-        for overload in (packet.Scalar, packet.Tensor)
-    },
-    _ATEN.sign.default: 0,
-    _ATEN.sgn.default: 0,
-    _ATEN.logical_not.default: 0,
-}
 # operators whose result changes by more than a given multiple of what their argument changes
 _ENLARGING = {
     packet.default for packet in (_ATEN.exp, _ATEN.exp2, _ATEN.expm1, _ATEN.sin, _ATEN.cos, _ATEN.tan, _ATEN.sinh, _ATEN.cosh)
 }
-_THRESHOLD: dict[Any, int] = {_ATEN.threshold_backward.default: 2, _ATEN.le.Scalar: 1, _ATEN.gt.Scalar: 1}
 
 
 @dataclass(frozen=True)
@@ -63,17 +49,25 @@ class Saved:
         """What rules look at."""
         tensor, node = self.value, self.node
         is_bool = tensor.dtype is torch.bool
-        as_mask = [_is_mask(reader, self.input, self.graphs.backward_memory) for reader in self.readers]
         return Candidate(
             self.kind,
             tensor,
-            known_size(tensor.numel()),
+            tensor.numel(),
             node.name,
             module_of(node),
             location_of(node),
-            any(as_mask) and not is_bool,
-            is_bool or (bool(as_mask) and all(as_mask) and all(map(_is_zero_mask, self.readers))),
+            any(self._as_mask) and not is_bool,
+            is_bool or self.one_bit is not None,
         )
+
+    @cached_property
+    def one_bit(self) -> OneBit | None:
+        """How one bit for each element of a floating-point tensor is enough; None if it is not."""
+        return one_bit(self.node, self.readers, only_as_mask=all(self._as_mask))
+
+    @cached_property
+    def _as_mask(self) -> tuple[bool, ...]:
+        return tuple(reads_as_mask(reader, self.input, self.graphs.backward_memory) for reader in self.readers)
 
     def record(self) -> SavedTensor:
         """Return the record of the tensor as it is stored without rules."""
@@ -126,7 +120,15 @@ class Graphs:
 
     def _kind(self, node: Node, positions: dict[Node, int]) -> SavedKind:
         kinds = {self._kind_of_allocator(allocator, positions) for allocator in self.forward_memory[node]}
-        return kinds.pop() if len(kinds) == 1 else "activation"
+        kind: SavedKind = kinds.pop() if len(kinds) == 1 else "activation"
+        return "output" if kind == "activation" and _computed_as(node, self.forward_memory) in self._returned else kind
+
+    @cached_property
+    def _returned(self) -> set[Node]:
+        """The nodes whose results, or views of them, the caller gets."""
+        outputs = self.partition.forward.graph.output_node().args[0]
+        returned = outputs[self.partition.copied_outputs : self.partition.user_outputs]
+        return {_computed_as(node, self.forward_memory) for node in returned if isinstance(node, Node)}
 
     def _kind_of_allocator(self, node: Node, positions: dict[Node, int]) -> SavedKind:
         if node.op == "get_attr":
@@ -137,6 +139,17 @@ class Graphs:
         if index not in partition.static:
             return "input"
         return "param" if index in partition.trainable else "buffer"
+
+
+def _computed_as(node: Node, memory: dict[Node, Memory]) -> Node:
+    """Return the node of which a node is a view: an operator's result, also one of several."""
+    result = node
+    while True:
+        source = next((source for source in node.all_input_nodes if memory[source] & memory[node]), None)
+        result = node if isinstance(value_of(node), torch.Tensor) else result
+        if source is None:
+            return result
+        node = source
 
 
 def _operator(node: Node) -> str:
@@ -153,21 +166,6 @@ def _readers(source: Node, memory: dict[Node, Memory]) -> Iterator[Node]:
             yield from _readers(user, memory)
         elif user.op == "call_function":
             yield user
-
-
-def _is_mask(reader: Node, source: Node, memory: dict[Node, Memory]) -> bool:
-    """Return whether a node reads a tensor only for signs or zeros."""
-    position = _MASK_ARGUMENT.get(reader.target)
-    if position is None:
-        return False
-    reading = [index for index, arg in enumerate(reader.args) if isinstance(arg, Node) and memory[arg] & memory[source]]
-    return reading == [position]
-
-
-def _is_zero_mask(reader: Node) -> bool:
-    """Return whether a node compares with 0, so that it needs only which elements are greater."""
-    position = _THRESHOLD.get(reader.target)
-    return position is not None and reader.args[position] == 0
 
 
 def _enlarges(node: Node) -> bool:

@@ -12,7 +12,7 @@ from torch.fx import Node
 from dynx._fx.effects import effects_of
 from dynx._fx.nodes import nbytes, placeholders, value_of
 from dynx._torch.autograd.partition import Partition
-from dynx._torch.shapes.symbol_facts import known_size
+from dynx._torch.shapes.symbol_facts import holds, known_size
 from dynx.records.saved import SavedTensor
 from dynx.saved._graphs.describe import Graphs, Saved
 from dynx.saved._graphs.edit import Edit
@@ -132,27 +132,31 @@ class _Writer:
         """Let forward save what the codec of a rule packs, and backward unpack it; return the record of the tensor."""
         saved, codec = choice.saved, rule.codec
         value, slot, subject = saved.value, saved.input, Subject(saved.node.name, codec.name, record.location)
-        order = order_of(value)
+        order, mask = order_of(value), saved.one_bit if codec.zero_mask_only else None
         assert order is not None
 
+        def pack(tensor: torch.Tensor) -> Any:
+            return codec.pack(tensor if mask is None else mask.bits(tensor))
+
         def unpack(packed: Any) -> Any:
-            unpacked = codec.unpack(packed)
+            unpacked = codec.unpack(packed) if mask is None else mask.tensor(codec.unpack(packed), value.dtype)
             if self._validate:
                 check_unpacked(unpacked, value, subject)
             return _in_order(unpacked, order) if _strides(unpacked) != _strides(value) else unpacked
 
-        traced = trace_codec(self._partition, value, codec.pack, unpack, subject)
+        traced = trace_codec(self._partition, value, pack, unpack, subject)
         if self._validate:
             check_deterministic(traced, subject)
-        size = sum(nbytes(leaf) for leaf in _distinct(traced.outputs) if leaf.device == value.device)
-        if size > record.bytes and not codec.is_exact:
+        stored = [leaf for leaf in _distinct(traced.outputs) if leaf.device == value.device]
+        size = sum(map(nbytes, stored))
+        if not codec.is_exact and holds(sum(map(_bytes, stored)) > _bytes(value)):
             return replace(record, why=f"{codec.name} would store {size} bytes for {record.bytes}")
         is_ordered = self._is_ordered or _has_own_operators(traced)
         users = list(slot.users)
         after = self._pack_after(saved.node, is_ordered=is_ordered)
         results = self.edit.insert_forward(traced.pack, saved.node, after, f"{saved.node.name}_packed")
-        stored = [self.edit.save(result, slot) for result in results if isinstance(result, Node)]
-        varying = [slot for slot, leaf in zip(stored, filter(_varies, traced.leaves), strict=True)]
+        slots = [self.edit.save(result, slot) for result in results if isinstance(result, Node)]
+        varying = [slot for slot, leaf in zip(slots, filter(_varies, traced.leaves), strict=True)]
         unpacked = self.edit.insert_backward(traced.unpack, varying, self._first_use(users, is_ordered=is_ordered), saved.node)
         if unpacked is not slot:
             self.edit.replace_uses(slot, users, unpacked)
@@ -185,6 +189,11 @@ def _has_own_operators(traced: TracedCodec) -> bool:
     """Return whether a codec calls operators that inductor does not compile, and so leaves where they are."""
     nodes = (node for node in traced.pack.graph.nodes if node.op == "call_function")
     return any(getattr(node.target, "namespace", "aten") not in ("aten", "prims") for node in nodes)
+
+
+def _bytes(tensor: torch.Tensor) -> Any:
+    """Return the bytes of a tensor's elements, symbolic for dynamic sizes."""
+    return tensor.numel() * tensor.element_size()
 
 
 def _varies(leaf: Any) -> bool:

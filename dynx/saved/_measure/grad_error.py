@@ -56,9 +56,9 @@ def compared(trial: Trial, without: Trial, rules: tuple[str, ...] = ()) -> GradE
     names = [name for name in without.gradients if name in trial.gradients]
     parameters = []
     for name in names:
-        found = _difference({name: trial.gradients[name]}, {name: without.gradients[name]})
+        found = difference({name: trial.gradients[name]}, {name: without.gradients[name]})
         parameters.append(ParameterError(name, *found, numel=without.gradients[name].numel()))
-    total = _difference(trial.gradients, without.gradients)
+    total = difference(trial.gradients, without.gradients)
     activations = [tensor for graph in trial.graphs for tensor in graph.activations]
     activations += [tensor for tensor in trial.eager if tensor.is_activation]
     return GradError(
@@ -70,7 +70,7 @@ def compared(trial: Trial, without: Trial, rules: tuple[str, ...] = ()) -> GradE
     )
 
 
-def _difference(actual: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> Difference:
+def difference(actual: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> Difference:
     """Return cosine and relative error of gradients taken as one vector; computed in float64."""
     dot = squares = expected_squares = apart = 0.0
     for name, reference in expected.items():

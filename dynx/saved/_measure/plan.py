@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import math
-import re
 import warnings
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from dynx._trace.user_location import call_site
 from dynx.errors import BadCodec, DynxWarning, UsageError
 from dynx.records.saved import SavedTensor
 from dynx.records.saved_report import SavedPlan, TriedRule
 from dynx.saved import codecs as known
 from dynx.saved._codec import Codec
-from dynx.saved._hooks import hooks
-from dynx.saved._measure.grad_error import compared
+from dynx.saved._hooks import SavedHooks, hooks
+from dynx.saved._measure.grad_error import compared, difference
+from dynx.saved._measure.plan_code import rules_of
+from dynx.saved._measure.probe import probe, probes
 from dynx.saved._measure.trial import Program, Trial
-from dynx.saved._rules import Rule, rule
+from dynx.saved._rules import rule
 
-_SMALL = 0.01  # of the bytes: a group of tensors that takes less stays as it is
+_TRIED = 0.99  # of the bytes: the smallest tensors beyond that stay as they are
+_REPEATS = 5  # steps that are timed
 # the same saved tensors as inductor, without its compile time
 _QUICK = {"inductor": "aot_eager_decomp_partition"}
 
 
 class Choice(NamedTuple):
-    """A rule, what it frees, and the error that it causes by itself."""
+    """A codec for the tensors with one name, what it frees, and the error that it causes by itself."""
 
-    group: Group
-    rule: Rule
-    code: str
+    name: str
+    codec: Codec
     freed: int
     error: float
+    seconds: float | None
 
 
 def plan(
@@ -45,24 +46,25 @@ def plan(
 ) -> SavedPlan:
     """Find rules with which the activations fit a budget, at the least error of the gradients.
 
-    Every line, and every module that no code of yours calls, whose activations take at least 1 % of the bytes is tried with
-    each codec that takes them, one compilation each. Rules are then chosen greedily, those with the least squared error for
-    each byte that they free first, and all of them are measured together.
+    Each codec is compiled once, for all tensors; then every saved tensor is packed by itself in one backward pass for each
+    codec that takes it, from the largest until 99 % of the bytes are tried. Codecs are chosen greedily, those with the least
+    squared error for each byte that they free first. In the end the rules are compiled, and their bytes, error and seconds
+    measured together.
 
-    Compiling with inductor is replaced by the backend `aot_eager_decomp_partition`, which saves the same tensors and compiles
-    faster.
+    For inductor the tensors are tried with the backend `aot_eager_decomp_partition`, which compiles faster; what the plan says
+    of the rules in the end is measured with inductor.
 
     Args:
         fn: A function that returns a loss, or a module; compiled or not. A compiled one keeps its backend.
         *args: Arguments of the call.
         budget: Bytes of the activations as they are stored: a number, or a share of what they take without rules, as `"60%"`.
         codecs: What is tried: without, bits, bf16, int8, fp8 and int4. `recompute` and `offload` have no error either, but take
-            time, which this function does not measure.
+            time: compare `seconds` with `seconds_before`.
         backend: A backend of torch.compile to use instead; for a function that is not compiled, inductor otherwise.
         **kwargs: Keyword arguments of the call.
 
     Returns:
-        A `SavedPlan` with the rules as code to paste, their bytes and error, and everything that was tried.
+        A `SavedPlan` with the rules as code to paste, their bytes, error and seconds, and everything that was tried.
 
     Raises:
         UsageError: `fn` is not callable or returns nothing that requires a gradient; the budget is neither; a codec is none.
@@ -76,27 +78,34 @@ def plan(
         (True, True)
     """
     program = Program(fn, args, kwargs, backend)
-    program.backend = _QUICK.get(getattr(program.backend, "compiler_name", program.backend), program.backend)
-    without = program.run(hooks())  # not None: hooks save tensors instead of views of them, which other lines may have made
-    tensors = [tensor for graph in without.graphs for tensor in graph.activations]
-    total = sum(tensor.bytes for tensor in tensors)
-    allowed = _bytes_of(budget, total)
     candidates = _checked(codecs)
-    choices = list(_tried(program, without, tensors, candidates)) if allowed < total else []
-    chosen = _greedy(choices, total - allowed)
-    final = program.run(hooks(*(choice.rule for choice in chosen), validate=False)) if chosen else without
+    real = program.backend
+    without = program.run(hooks(), repeats=_REPEATS)  # not None: hooks save tensors instead of views of them
+    total = sum(graph.bytes for graph in without.graphs)
+    allowed = _bytes_of(budget, total)
+    choices: list[Choice] = []
+    if allowed < total:
+        program.backend = _QUICK.get(getattr(real, "compiler_name", real), real)
+        choices = list(_tried(program, candidates))
+        program.backend = real
+    chosen = {choice.name: choice.codec for choice in _greedy(choices, total - allowed)}
+    taken_by = {codec: {choice.name for choice in choices if choice.codec is codec} for codec in candidates}
+    rules = rules_of(_activations(without), chosen, taken_by)
+    final = program.run(hooks(*(one.rule for one in rules), validate=False), repeats=_REPEATS) if rules else without
     error = compared(final, without)
     saved_bytes = sum(graph.saved_bytes for graph in final.graphs)
     return SavedPlan(
-        _code(chosen),
-        tuple(str(choice.rule) for choice in chosen),
+        "saved.hooks(\n" + "".join(f"    {one.code},\n" for one in rules) + ")" if rules else "saved.hooks()",
+        tuple(str(one.rule) for one in rules),
         total,
         saved_bytes,
         allowed,
         error.relative,
         error.cosine,
-        tuple(TriedRule(str(choice.rule), choice.freed, choice.error) for choice in choices),
-        tuple(_notes(without, chosen, saved_bytes, allowed)),
+        tuple(TriedRule(str(rule(one.codec, name=one.name)), one.freed, one.error, one.seconds) for one in choices),
+        tuple(_notes(without, final, [one.rule.codec for one in rules], saved_bytes, allowed)),
+        final.seconds,
+        without.seconds,
     )
 
 
@@ -120,93 +129,76 @@ def _checked(tried: Sequence[Codec] | None) -> tuple[Codec, ...]:
     return tuple(tried)
 
 
-class Group(NamedTuple):
-    """Saved tensors that one rule is for: those of one line or module, masks apart from others."""
-
-    option: Literal["line", "module"]
-    value: str
-    is_mask: bool
-
-    @property
-    def code(self) -> str:
-        """The option of the rule as code; of a path its last folder and name suffice."""
-        return f'line="{"/".join(self.value.split("/")[-2:])}"' if self.option == "line" else f'module=r"{self.value}"'
-
-
-def _tried(program: Program, without: Trial, tensors: Sequence[SavedTensor], candidates: Sequence[Codec]) -> Iterable[Choice]:
-    """Try each codec on the tensors of each group; yield what it frees and the error that it causes."""
-    total = sum(tensor.bytes for tensor in tensors)
-    for group, members in _grouped(tensors).items():
-        if sum(tensor.bytes for tensor in members) < total * _SMALL:
-            continue
-        for codec in candidates:
-            if group.is_mask is not (codec.dtypes == "bool") and codec.dtypes != "any":
-                continue
-            tried = rule(codec, line=group.value) if group.option == "line" else rule(codec, module=group.value)
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", DynxWarning)  # of errors that are measured here
-                    trial = program.run(hooks(tried))
-            except BadCodec:
-                continue  # it does not take a tensor of this group
-            freed = sum(graph.bytes - graph.saved_bytes for graph in trial.graphs)
-            if freed > 0:
-                code = f"saved.rule({codec.code or codec.name}, {group.code})"
-                yield Choice(group, tried, code, freed, compared(trial, without).relative)
+def _tried(program: Program, candidates: Sequence[Codec]) -> Iterator[Choice]:
+    """Try each codec on each saved tensor that it takes; yield what it frees and the error that it causes."""
+    names = _largest(_activations(program.run(hooks())))
+    freed = {codec: _freed(program, hooks(rule(codec))) for codec in candidates}
+    with program.backward(probes(names)) as backward:
+        reference = backward()
+        for name in names:
+            for codec, by_name in freed.items():
+                if by_name.get(name, 0) <= 0:
+                    continue
+                if codec.is_exact:
+                    yield Choice(name, codec, by_name[name], 0.0, None)
+                else:
+                    found = probe(name, codec, backward)
+                    yield Choice(name, codec, by_name[name], difference(found.gradients, reference).relative, found.seconds)
 
 
-def _grouped(tensors: Sequence[SavedTensor]) -> dict[Group, list[SavedTensor]]:
-    """Group tensors by the line that computed them, the largest group first.
+def _activations(trial: Trial) -> list[SavedTensor]:
+    return [tensor for graph in trial.graphs for tensor in graph.activations]
 
-    Modules of torch that no code of the user calls have no line of their own, only that of the call: there by module.
-    """
-    groups: dict[Group, list[SavedTensor]] = {}
-    site = call_site()
+
+def _largest(tensors: Sequence[SavedTensor]) -> list[str]:
+    """Return the names of the tensors that take most bytes, the largest first."""
+    sizes: dict[str, int] = {}
     for tensor in tensors:
-        is_mask, location = tensor.dtype == "bool", tensor.location
-        if location is not None and location != site:
-            groups.setdefault(Group("line", f"{location.file}:{location.line}", is_mask), []).append(tensor)
-        elif tensor.module is not None:
-            groups.setdefault(Group("module", "^" + re.escape(tensor.module).replace(r"\ ", " ") + "$", is_mask), []).append(
-                tensor
-            )
-    return dict(sorted(groups.items(), key=lambda item: -sum(tensor.bytes for tensor in item[1])))
+        sizes[tensor.name] = sizes.get(tensor.name, 0) + tensor.bytes
+    names, covered, total = [], 0, sum(sizes.values())
+    for name in sorted(sizes, key=lambda name: -sizes[name]):
+        if covered >= total * _TRIED:
+            break
+        names.append(name)
+        covered += sizes[name]
+    return names
+
+
+def _freed(program: Program, tried: SavedHooks) -> Mapping[str, int]:
+    """Return how many bytes hooks free of the tensors of each name."""
+    result: dict[str, int] = {}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DynxWarning)  # of errors that are measured here
+            trial = program.run(tried)
+    except BadCodec:
+        return {}  # it does not take a tensor of the function
+    for tensor in _activations(trial):
+        result[tensor.name] = result.get(tensor.name, 0) + tensor.bytes - tensor.saved_bytes
+    return result
 
 
 def _greedy(choices: Sequence[Choice], needed: int) -> list[Choice]:
-    """Choose one rule for each line until enough is freed: each time the change with the least squared error per byte."""
-    chosen: dict[Group, Choice] = {}
+    """Choose a codec for each tensor until enough is freed: each time the change with the least squared error per byte."""
+    chosen: dict[str, Choice] = {}
     while sum(choice.freed for choice in chosen.values()) < needed:
-        best: tuple[float, Choice] | None = None
+        best: tuple[float, int, Choice] | None = None
         for choice in choices:
-            now = chosen.get(choice.group)
+            now = chosen.get(choice.name)
             gain = choice.freed - (now.freed if now is not None else 0)
-            if gain <= 0:
-                continue
-            cost = (choice.error**2 - (now.error**2 if now is not None else 0.0)) / gain
-            if not math.isnan(cost) and (best is None or (cost, -gain) < (best[0], -_gain(best[1], chosen))):
-                best = cost, choice
+            cost = (choice.error**2 - (now.error**2 if now is not None else 0.0)) / max(gain, 1)
+            if gain > 0 and not math.isnan(cost) and (best is None or (cost, -gain) < best[:2]):
+                best = cost, -gain, choice
         if best is None:
             break
-        chosen[best[1].group] = best[1]
+        chosen[best[2].name] = best[2]
     return list(chosen.values())
 
 
-def _gain(choice: Choice, chosen: dict[Group, Choice]) -> int:
-    now = chosen.get(choice.group)
-    return choice.freed - (now.freed if now is not None else 0)
-
-
-def _code(chosen: Sequence[Choice]) -> str:
-    if not chosen:
-        return "saved.hooks()"
-    return "saved.hooks(\n" + "".join(f"    {choice.code},\n" for choice in chosen) + ")"
-
-
-def _notes(without: Trial, chosen: Sequence[Choice], saved_bytes: int, allowed: int) -> Iterable[str]:
-    if any(choice.rule.codec.name == "recompute" for choice in chosen):
+def _notes(without: Trial, final: Trial, chosen: Sequence[Codec], saved_bytes: int, allowed: int) -> Iterable[str]:
+    if any(codec.name == "recompute" for codec in chosen):
         yield "recompute() takes time in backward instead of memory"
     if saved_bytes > allowed:
         yield "the budget cannot be kept with these codecs: this is the least that was found"
-    if without.eager:
+    if without.eager or final.eager:
         yield "graph breaks: what eager code saves between graphs is not part of the plan"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from statistics import median
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from dynx._bytecode.cells import is_filled
 from dynx._bytecode.globals_read import globals_read
-from dynx._torch.compilation.anew import backend_of, compile_anew, own_errors, without_limits
+from dynx._torch.compilation.anew import backend_of, backward_as_often_as_eager_code, compile_anew, own_errors, without_limits
 from dynx._torch.compilation.unwrap import unwrap
 from dynx.errors import UsageError
 from dynx.records.saved import SavedGraph, SavedTensor
@@ -35,6 +37,7 @@ class Trial(NamedTuple):
     eager: tuple[SavedTensor, ...]
     gradients: Mapping[str, torch.Tensor]
     peaks: Peaks | None  # None without CUDA
+    seconds: float | None = None  # the median of the repeated steps
 
 
 class Program:
@@ -62,8 +65,10 @@ class Program:
         self._modules = _modules_of(self.original, (args, dict(kwargs)))
         self.names = _names(self._modules, args, kwargs)
 
-    def run(self, hooks: SavedHooks | None) -> Trial:
+    def run(self, hooks: SavedHooks | None, *, repeats: int = 0) -> Trial:
         """Compile, run forward and backward, and return what happened; raises what the function raises.
+
+        The step is timed `repeats` times more.
 
         Raises:
             UsageError: the function returns nothing that needs a gradient.
@@ -75,25 +80,49 @@ class Program:
             with _restored(self._modules), without_limits(), SavedGraphs(graphs.append), own_errors():
                 compiled = compile_anew(self.original, self.backend)
                 gradients, peaks = self._train(compiled, hooks)
+                records = tuple(map(_eager_record, eager))
+                unwatch_eager(eager)
+                times = [self._seconds(compiled, hooks) for _ in range(repeats)]
         finally:
             unwatch_eager(eager)
-        return Trial(tuple(graphs), tuple(map(_eager_record, eager)), gradients, peaks)
+        return Trial(tuple(graphs), records, gradients, peaks, median(times) if times else None)
+
+    @contextmanager
+    def backward(self, hooks: SavedHooks) -> Iterator[Callable[[], dict[str, torch.Tensor]]]:
+        """Compile, run forward, and yield a function that runs backward any number of times and returns the gradients."""
+        with _restored(self._modules), without_limits(), backward_as_often_as_eager_code(), own_errors():
+            compiled = compile_anew(self.original, self.backend)
+            results = self._forward(compiled, hooks)
+            yield lambda: self._gradients(results, retain_graph=True)
+
+    def _seconds(self, compiled: Callable[..., Any], hooks: SavedHooks | None) -> float:
+        start = perf_counter()
+        self._train(compiled, hooks)
+        return perf_counter() - start
 
     def _train(self, compiled: Callable[..., Any], hooks: SavedHooks | None) -> tuple[dict[str, torch.Tensor], Peaks | None]:
         meter = _Meter()
+        results = self._forward(compiled, hooks)
+        forward = meter.peak()
+        gradients = self._gradients(results)
+        return gradients, Peaks(forward, meter.peak()) if meter.has_cuda else None
+
+    def _forward(self, compiled: Callable[..., Any], hooks: SavedHooks | None) -> list[torch.Tensor]:
         with hooks if hooks is not None else nullcontext(), torch.enable_grad():
             results = _need_gradients(compiled(*self._args, **self._kwargs))
-        forward = meter.peak()
         if not results:
             raise UsageError(
                 f"{_name_of(self.original)} returns no tensor that requires a gradient\n"
                 "  pass a function that returns a loss, or a module that is being trained"
             )
+        return results
+
+    def _gradients(self, results: Sequence[torch.Tensor], *, retain_graph: bool = False) -> dict[str, torch.Tensor]:
         leaves = _leaves_of(results)
-        gradients = torch.autograd.grad(results, leaves, [torch.ones_like(result) for result in results], allow_unused=True)
-        peaks = Peaks(forward, meter.peak()) if meter.has_cuda else None
+        ones = [torch.ones_like(result) for result in results]
+        gradients = torch.autograd.grad(results, leaves, ones, allow_unused=True, retain_graph=retain_graph)
         named = zip(leaves, gradients, strict=True)
-        return {self._name(leaf, index): grad for index, (leaf, grad) in enumerate(named) if grad is not None}, peaks
+        return {self._name(leaf, index): grad for index, (leaf, grad) in enumerate(named) if grad is not None}
 
     def _name(self, leaf: torch.Tensor, index: int) -> str:
         return self.names.get(id(leaf), f"tensor {index} of shape {tuple(leaf.shape)}")

@@ -10,7 +10,8 @@
 | `offload()` | the tensor in pinned memory of the host | none |
 | `recompute()` | nothing: backward computes the tensor again | none |
 
-A row or block that contains an infinity or NaN is NaN afterwards in fp8, int8 and int4, so that it is noticed.
+Infinities and NaN stay where they stand in all of them, and finite elements stay finite. The errors are those of float32; in
+bfloat16 and float16 the result is rounded once more.
 """
 
 from dynx.saved.codecs._bf16 import bf16

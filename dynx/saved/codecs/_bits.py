@@ -14,9 +14,12 @@ _BITS = 8
 def bits() -> Codec:
     """Store a mask with one bit for each element: an eighth of a bool tensor, exactly.
 
-    Also takes a floating-point tensor that backward reads only as `x > 0`, such as the output of ReLU where nothing else needs
-    it; unpacked it is 1 where it was greater than 0, else 0. Eight neighbours of the last dim share a byte, so a last size
-    that is not a multiple of 8 is padded; with a dynamic last size, torch compiles multiples of 8 and others apart.
+    In compiled graphs it also takes two kinds of floating-point tensors: those that backward reads only as `x > 0`, such as the
+    output of ReLU where nothing else needs it, which are 1 or 0 afterwards; and those that consist of two constants, such as
+    the `where(mask, 0, -inf)` that attention makes of a boolean mask, exactly.
+
+    Eight neighbours of the last dim share a byte, so a last size that is not a multiple of 8 is padded; with a dynamic last
+    size, torch compiles multiples of 8 and others apart.
 
     Example:
         >>> import torch

@@ -9,13 +9,17 @@ import torch
 
 from dynx.errors import UsageError
 from dynx.saved._codec import Codec
-from dynx.saved.codecs._scales import Per, checked, last_size, name_of, options_of, refuses, restored, scaled
+from dynx.saved.codecs._scales import Alphabet, Per, checked, last_size, name_of, options_of, refuses, restored, scaled
 
-_FORMATS = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+# not e5m2's own infinity, which casts on some GPUs replace by its largest number
+_FORMATS = {
+    "e4m3": (torch.float8_e4m3fn, Alphabet(448, 416, None)),
+    "e5m2": (torch.float8_e5m2, Alphabet(57344, 49152, None)),
+}
 
 
 def fp8(format: Literal["e4m3", "e5m2"] = "e4m3", *, per: Per = "row", block: int = 128) -> Codec:
-    """Store floating-point tensors in 8 bits: a quarter of float32, half of bfloat16, and a float32 scale.
+    """Store floating-point tensors in 8 bits: a quarter of float32, half of bfloat16, and a float32 scale (float64's: float64).
 
     Elements that are far smaller than the largest one of their row become 0: below 2^-18 of it (e4m3), 2^-32 (e5m2).
 
@@ -38,16 +42,18 @@ def fp8(format: Literal["e4m3", "e5m2"] = "e4m3", *, per: Per = "row", block: in
         raise UsageError(f"format={format!r} is not known\n  pass 'e4m3' or 'e5m2'")
     checked(per, block)
     name = name_of("fp8" if format == "e4m3" else "fp8 e5m2", per, block)
-    pack = partial(_pack, stored_as=_FORMATS[format], per=per, block=block)
+    stored_as, alphabet = _FORMATS[format]
+    pack = partial(_pack, stored_as=stored_as, alphabet=alphabet, per=per, block=block)
+    unpack = partial(_unpack, alphabet=alphabet, per=per)
     code = f'saved.codecs.fp8("{format}", {options_of(per, block)})'
-    return Codec(name, pack, partial(_unpack, per=per), refuses=partial(refuses, per=per, block=block), code=code)
+    return Codec(name, pack, unpack, refuses=partial(refuses, per=per, block=block), code=code)
 
 
-def _pack(tensor: torch.Tensor, *, stored_as: torch.dtype, per: Per, block: int) -> Any:
-    scale, values = scaled(tensor, torch.finfo(stored_as).max, per=per, block=block)
+def _pack(tensor: torch.Tensor, *, stored_as: torch.dtype, alphabet: Alphabet, per: Per, block: int) -> Any:
+    scale, values = scaled(tensor, alphabet, per=per, block=block)
     return tensor.dtype, scale, values.to(stored_as), last_size(tensor, per)
 
 
-def _unpack(packed: Any, *, per: Per) -> torch.Tensor:
+def _unpack(packed: Any, *, alphabet: Alphabet, per: Per) -> torch.Tensor:
     dtype, scale, stored, last = packed
-    return restored(stored, scale, dtype, per, last)
+    return restored(stored, scale, alphabet, dtype, per, last)

@@ -8,15 +8,16 @@ from typing import Any
 import torch
 
 from dynx.saved._codec import Codec
-from dynx.saved.codecs._scales import Per, checked, last_size, name_of, options_of, refuses, restored, scaled
+from dynx.saved.codecs._scales import Alphabet, Per, checked, last_size, name_of, options_of, refuses, restored, scaled
 
-_LARGEST = 127
+_ALPHABET = Alphabet(127, 126, -128)
 
 
 def int8(*, per: Per = "row", block: int = 128) -> Codec:
     """Store floating-point tensors as 8-bit integers and a float32 scale: evenly spaced values, unlike `fp8`.
 
-    An element is off by at most 1/254 of the largest one that shares its scale, and 0 below that.
+    An element is off by at most 1/254 of the largest finite one that shares its scale, 1/252 beside infinities or NaN, and 0
+    below that. A bfloat16 result is rounded once more, by up to 2^-8 of itself: 1/127 in all.
 
     Args:
         per: What shares a scale: the `"tensor"`, each `"row"` along the last dim, or each `"block"` of a row.
@@ -43,10 +44,10 @@ def int8(*, per: Per = "row", block: int = 128) -> Codec:
 
 
 def _pack(tensor: torch.Tensor, *, per: Per, block: int) -> Any:
-    scale, values = scaled(tensor, _LARGEST, per=per, block=block)
+    scale, values = scaled(tensor, _ALPHABET, per=per, block=block)
     return tensor.dtype, scale, values.round().to(torch.int8), last_size(tensor, per)
 
 
 def _unpack(packed: Any, *, per: Per) -> torch.Tensor:
     dtype, scale, stored, last = packed
-    return restored(stored, scale, dtype, per, last)
+    return restored(stored, scale, _ALPHABET, dtype, per, last)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from math import inf, nan
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch.nn import functional
 
+from dynx._torch.shapes.symbol_facts import known_size
 from dynx.errors import UsageError
 
 Per = Literal["tensor", "row", "block"]
 _MOST_PADDING = 1 / 8  # of a row
-_TINY = 1e-30  # of a scale: the largest element of a row of zeros is 0
 
 
 def checked(per: Any, block: Any) -> None:
@@ -37,30 +38,61 @@ def refuses(tensor: torch.Tensor, *, per: Per, block: int) -> str:
         return "it has no elements"
     if per != "tensor" and tensor.dim() == 0:
         return "it is a single number, not rows"
+    shared = tensor.numel() if per == "tensor" else tensor.shape[-1]
+    if type(shared) is not int and known_size(shared) == 0:
+        return "its size depends on data, so that there may be no element that a scale is for"
     last = tensor.shape[-1] if tensor.dim() else 1
     if per == "block" and (type(last) is not int or -last % block > last * _MOST_PADDING):
         return f"its last size is {last}, not a multiple of the block of {block}, nor a little less than one"
     return ""
 
 
-def scaled(tensor: torch.Tensor, largest: float, *, per: Per, block: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the scale in float32, and the tensor divided by it, whose elements are at most `largest`.
+class Alphabet(NamedTuple):
+    """The codes of a format, as numbers: the scale maps the largest finite element to the largest code.
 
-    A tensor of blocks has the last size split in two, `(..., blocks, block)`, the last of them filled up with 0.
+    Where infinities or NaN share a scale, the codes of the largest magnitude stand for infinities, and the scale is negative.
     """
-    values = tensor.float()
+
+    largest: float
+    below: float  # the largest code of a finite element beside infinities or NaN
+    nan: float | None  # a code that no number has; None for a format that has NaN
+
+
+def scaled(tensor: torch.Tensor, alphabet: Alphabet, *, per: Per, block: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the scales, and the codes of the elements, which are still to be rounded to the format.
+
+    A tensor of blocks has the last size split in two, `(..., blocks, block)`, the last of them filled up with 0. Both are
+    float32, for a float64 tensor float64.
+    """
+    values = tensor if tensor.dtype is torch.float64 else tensor.float()
     if per == "block":
         missing = -values.shape[-1] % block
         values = (functional.pad(values, (0, missing)) if missing else values).unflatten(-1, (-1, block))
     magnitude = values.abs()
-    top = magnitude.amax() if per == "tensor" else magnitude.amax(-1, keepdim=True)
-    scale = top.clamp(min=_TINY) / largest
-    return scale, (values / scale).clamp(-largest, largest)
+    finite = magnitude < inf
+    known = torch.where(finite, magnitude, 0)
+    top, is_finite = (
+        (known.amax(), finite.all()) if per == "tensor" else (known.amax(-1, keepdim=True), finite.all(-1, keepdim=True))
+    )
+    limits = torch.finfo(values.dtype)
+    # below the limits, so that neither the quotient nor the product with a code is infinite
+    scale = top.clamp(max=limits.max * (1 - 4 * limits.eps)) / torch.where(is_finite, alphabet.largest, alphabet.below)
+    scale = scale.clamp(min=limits.tiny)
+    codes = (values / scale).clamp(-alphabet.largest, alphabet.largest)
+    if alphabet.nan is not None:
+        codes = codes.masked_fill(values.isnan(), alphabet.nan)
+    return torch.where(is_finite, scale, -scale), codes
 
 
-def restored(stored: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype, per: Per, last: Any) -> torch.Tensor:
+def restored(
+    stored: torch.Tensor, scale: torch.Tensor, alphabet: Alphabet, dtype: torch.dtype, per: Per, last: Any
+) -> torch.Tensor:
     """Return the tensor of this dtype and last size for what `scaled` returned."""
-    values = stored.float() * scale
+    codes = stored.to(scale.dtype)
+    is_infinite = (scale < 0) & (codes.abs() == alphabet.largest)
+    values = codes * torch.where(is_infinite, inf, scale.abs())
+    if alphabet.nan is not None:
+        values = values.masked_fill(codes == alphabet.nan, nan)
     if per == "block":
         values = values.flatten(-2)
         values = values if values.shape[-1] == last else values[..., :last]

@@ -1,0 +1,76 @@
+"""Write rules for chosen codecs: by line or module where those decide the codec, else by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from dynx._trace.user_location import call_site
+from dynx.records.saved import SavedTensor
+from dynx.saved._codec import Codec
+from dynx.saved._rules import Rule, is_at, rule
+
+Where = dict[str, str]  # options of a rule
+
+
+class Written(NamedTuple):
+    """A rule, and the code that makes it."""
+
+    rule: Rule
+    code: str
+
+
+def rules_of(
+    tensors: Sequence[SavedTensor], chosen: Mapping[str, Codec], taken_by: Mapping[Codec, Collection[str]]
+) -> list[Written]:
+    """Return rules that give each tensor the codec chosen for its name, and no other tensor any.
+
+    Args:
+        tensors: All that is saved; tensors of one name get one codec.
+        chosen: The codec for each name; a name that is not in it keeps its tensors as they are.
+        taken_by: The names of the tensors that each codec takes.
+    """
+    found: list[tuple[Codec, Where]] = []
+    by_name: dict[Codec, list[str]] = {}
+    covered: set[str] = set()
+    activations = [tensor for tensor in tensors if tensor.is_activation]
+    for tensor in activations:
+        codec = chosen.get(tensor.name)
+        if codec is None or tensor.name in covered:
+            continue
+        for where in _options(tensor):
+            names = {other.name for other in activations if _matches(where, other) and other.name in taken_by[codec]}
+            if all(chosen.get(name) is codec for name in names):
+                found.append((codec, where))
+                covered |= names
+                break
+        else:
+            covered.add(tensor.name)
+            by_name.setdefault(codec, []).append(tensor.name)
+    found += [(codec, {"name": f"^({'|'.join(map(re.escape, names))})$"}) for codec, names in by_name.items()]
+    return [_written(codec, where) for codec, where in found]
+
+
+def _options(tensor: SavedTensor) -> Iterator[Where]:
+    """Yield options that match a tensor, those that match most first.
+
+    Modules of torch that no code of the user calls have no line but that of the call.
+    """
+    location = tensor.location
+    line = {"line": f"{location.file}:{location.line}"} if location is not None and location != call_site() else {}
+    module = {"module": f"^{re.escape(tensor.module)}$".replace(r"\ ", " ")} if tensor.module is not None else {}
+    yield from (where for where in (line, module, line | module) if where)
+
+
+def _matches(where: Where, tensor: SavedTensor) -> bool:
+    is_on_line = "line" not in where or is_at(tensor.location, where["line"])
+    return is_on_line and ("module" not in where or re.search(where["module"], tensor.module or "") is not None)
+
+
+def _written(codec: Codec, where: Where) -> Written:
+    shown = dict(where)
+    if "line" in shown:  # of a path its last folder and name suffice
+        shown["line"] = "/".join(shown["line"].split("/")[-2:])
+    options = [f'{name}="{value}"' if name == "line" else f'{name}=r"{value}"' for name, value in shown.items()]
+    return Written(rule(codec, **where), f"saved.rule({', '.join([codec.code or codec.name, *options])})")  # type: ignore[arg-type]

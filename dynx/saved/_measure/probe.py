@@ -1,0 +1,71 @@
+"""Measure what a codec does to one saved tensor: the function is compiled once, then each takes one backward pass."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import torch
+
+from dynx.saved._codec import Codec
+from dynx.saved._hooks import SavedHooks, hooks
+from dynx.saved._rules import rule
+
+_active: dict[str, Codec] = {}  # the codecs that are measured, by the name of the tensor
+_seconds: dict[str, float] = {}
+
+
+class Probe(NamedTuple):
+    """What packing one tensor did."""
+
+    gradients: Mapping[str, torch.Tensor]
+    seconds: float  # to pack and unpack it once, by operators that are not compiled
+
+
+def probes(names: Sequence[str]) -> SavedHooks:
+    """Return hooks under which `probe` can pack each of these tensors in backward."""
+    rules = (rule(Codec("probe", partial(_pack, name), _unpack, "any"), name=f"^{re.escape(name)}$") for name in names)
+    return hooks(*rules, cache_hash=f"probes {tuple(names)}", validate=False)
+
+
+def probe(name: str, codec: Codec, backward: Any) -> Probe:
+    """Return the gradients that `backward()` computes where a codec packs and unpacks the tensors with a name."""
+    _active[name] = codec
+    _seconds[name] = 0.0
+    try:
+        gradients = backward()
+    finally:
+        del _active[name]
+    return Probe(gradients, _seconds.pop(name))
+
+
+def _pack(name: str, tensor: torch.Tensor) -> Any:
+    return tensor, name
+
+
+def _unpack(packed: Any) -> torch.Tensor:
+    tensor, name = packed
+    return torch.ops.dynx.probe(tensor, name)
+
+
+def _probe(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    result = torch.empty_like(tensor)
+    if (codec := _active.get(name)) is None or codec.why_not(tensor):
+        return result.copy_(tensor)
+    _wait(tensor)
+    start = perf_counter()
+    unpacked = codec.unpack(codec.pack(tensor))
+    _wait(tensor)
+    _seconds[name] += perf_counter() - start
+    return result.copy_(unpacked)
+
+
+def _wait(tensor: torch.Tensor) -> None:
+    if tensor.is_cuda:
+        torch.cuda.synchronize(tensor.device)
+
+
+torch.library.custom_op("dynx::probe", _probe, mutates_args=()).register_fake(lambda tensor, name: torch.empty_like(tensor))
