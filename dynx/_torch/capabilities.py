@@ -167,6 +167,11 @@ TOOL_POINTS: tuple[HookPoint, ...] = (
         purpose="CUDA graphs in the emulator: libraries that ask whether a capture is in progress",
     ),
     HookPoint(
+        "enter_compiled",
+        "torch._dynamo.eval_frame:_maybe_set_eval_frame",
+        purpose="guards.evict, reset and pin: calls of compiled code that begin are held while the cache is changed",
+    ),
+    HookPoint(
         "frame_run",
         "torch._dynamo.symbolic_convert:InstructionTranslatorBase.run",
         ("self",),
@@ -477,6 +482,8 @@ def _of_hook(point: HookPoint) -> Capability:
 def _fits(point: HookPoint, target: object) -> bool:
     if not callable(target):
         return False
+    if not point.leading and not point.named:
+        return True  # it may be a built-in function, without a signature
     parameters = tuple(inspect.signature(target).parameters)
     leading = all(expected in ("", actual) for expected, actual in zip(point.leading, parameters, strict=False))
     return leading and len(parameters) >= len(point.leading) and set(point.named) <= set(parameters)
