@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, Final
 
 from dynx._torch.capabilities import hook_point
@@ -76,10 +76,11 @@ def dynx_holds_this_call() -> None:
 
 
 def _readers_in_stack(readers: frozenset[CodeType]) -> int:
-    frame, count = sys._getframe(), 0
+    frame: FrameType | None = sys._getframe()
+    count = 0
     while frame is not None:
         count += frame.f_code in readers
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return count
 
 

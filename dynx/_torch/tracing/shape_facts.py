@@ -16,8 +16,8 @@ from torch._dynamo.guards import install_guard
 from torch._dynamo.source import GlobalStateSource
 from torch._guards import Guard
 from torch.fx.experimental.symbolic_shapes import constrain_range, is_concrete_bool, statically_known_true
-from torch.utils._sympy import interp
 from torch.utils._sympy.functions import Mod, PythonMod
+from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import OptimizedPythonReferenceAnalysis
 
 _ASSERTION = re.compile(r"^Runtime assertion failed for expression (?P<expr>.*) on node '")
@@ -90,15 +90,19 @@ def can_assert(condition: Any) -> bool:
     graph = torch.fx.Graph()
     tracer = torch.fx.proxy.GraphAppendingTracer(graph)
     proxies = {symbol: torch.fx.Proxy(graph.placeholder(str(symbol)), tracer) for symbol in expression.free_symbols}
-    logger = logging.getLogger(interp.__name__)
-    was_disabled, logger.disabled = logger.disabled, True  # torch warns of what fails here
+    logger = logging.getLogger(sympy_interp.__module__)
+    logger.addFilter(_no_message)  # torch warns of what fails here
     try:
-        interp.sympy_interp(OptimizedPythonReferenceAnalysis, proxies, expression)
+        sympy_interp(OptimizedPythonReferenceAnalysis, proxies, expression)
     except Exception:  # noqa: BLE001 - whatever an operator raises for a proxy
         return False
     finally:
-        logger.disabled = was_disabled
+        logger.removeFilter(_no_message)
     return True
+
+
+def _no_message(record: logging.LogRecord) -> bool:
+    return False
 
 
 def promise(tx: Any, condition: Any, file: str, line: int, message: str) -> None:

@@ -50,7 +50,7 @@ def inspect(fn: Any) -> CacheReport:
 def evict(entry: Entry) -> None:
     """Remove one cache entry; the next call that would have matched its guards compiles again.
 
-    Waits until no other thread is in a call of compiled code; calls that other threads begin meanwhile wait in turn. torch counts the entry
+    Waits until no other thread is in a call of compiled code, and holds calls that other threads begin. torch counts the entry
     towards the recompile limit until `guards.reset`.
 
     Args:
