@@ -14,9 +14,9 @@ from dynx._torch.tracing.render import show
 from dynx._trace.dispatch import emit
 from dynx.comptime import _output
 from dynx.comptime._context import ComptimeContext
-from dynx.comptime._expression import plain
-from dynx.comptime._line import traced_line
-from dynx.comptime._var import ComptimeVar
+from dynx.comptime._values.expression import plain
+from dynx.comptime._values.line import traced_line
+from dynx.comptime._values.var import ComptimeVar
 from dynx.errors import ComptimeFailed, DynxWarning, UsageError
 from dynx.records import Trouble
 from dynx.records.location import short_path

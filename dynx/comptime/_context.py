@@ -18,8 +18,8 @@ from dynx._trace.effect_records import effect_record
 from dynx._trace.user_location import location_of, named, user_location
 from dynx.comptime import _output
 from dynx.comptime._debug_session import open_here
-from dynx.comptime._expression import Expression, Number, conjuncts, plain
-from dynx.comptime._var import ComptimeVar
+from dynx.comptime._values.expression import Expression, Number, conjuncts, plain
+from dynx.comptime._values.var import ComptimeVar
 from dynx.errors import CheckFailed, ComptimeFailed, NoSuchLocal
 from dynx.records import Location
 from dynx.records.comptime import Logged, TracedGuard

@@ -7,7 +7,7 @@ from typing import Any
 
 from dynx._torch.tracing.render import show
 from dynx._torch.tracing.variables import example_of, is_dynamic, is_kind, settled, source_of
-from dynx.comptime._expression import Number
+from dynx.comptime._values.expression import Number
 from dynx.errors import ComptimeFailed, NotConstant
 
 

@@ -15,7 +15,7 @@ import torch
 
 from dynx._torch.tracing import shape_facts
 from dynx._torch.tracing.render import show_value
-from dynx.comptime._line import traced_line
+from dynx.comptime._values.line import traced_line
 from dynx.errors import ComptimeFailed, NotConstant
 
 _OPERATORS: Final[dict[str, Callable[..., Any]]] = {
