@@ -227,6 +227,8 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "functorch_stack": ("torch._functorch.pyfunctorch:retrieve_all_functorch_interpreters", "changed torch.func transforms"),
     "forward_ad_level": ("torch.autograd.forward_ad:_current_level", "both values of a changed level of forward-mode AD"),
     "saved_tensors_hooks": ("torch._C._autograd:_top_saved_tensors_default_hooks", "changed hooks for saved tensors"),
+    "eager": ("torch._dynamo.backends.debugging:eager", "backends that never use inductor"),
+    "eager_noexcept": ("torch._dynamo.backends.debugging:eager_noexcept", "backends that never use inductor"),
     "innermost_backend": ("torch._dynamo.eval_frame:innermost_backend", "the backend's name"),
     "compiled_code": ("torch._dynamo.eval_frame:always_optimize_code_objects", "functions that were compiled"),
     "recompile_limit": ("torch._dynamo.config:recompile_limit", "the recompile limit"),

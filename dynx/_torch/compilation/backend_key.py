@@ -52,10 +52,10 @@ def may_use_inductor(backend: Any) -> bool:
 
     Torch: `_TorchCompileWrapper.compiler_fn`, the registered function. `aot_eager` reads settings of inductor too.
     """
-    from torch._dynamo.backends import debugging
+    from torch._dynamo.backends.debugging import eager, eager_noexcept
 
     function = getattr(backend, "compiler_fn", None)
-    return not any(function is eager for eager in (debugging.eager, debugging.eager_noexcept))
+    return not any(function is of_torch for of_torch in (eager, eager_noexcept))
 
 
 def keyed_backend(backend: Any, key: Any, key_now: Callable[[], Hashable]) -> Any:
