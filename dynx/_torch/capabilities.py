@@ -231,6 +231,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "eager_noexcept": ("torch._dynamo.backends.debugging:eager_noexcept", "backends that never use inductor"),
     "innermost_backend": ("torch._dynamo.eval_frame:innermost_backend", "the backend's name"),
     "compiled_code": ("torch._dynamo.eval_frame:always_optimize_code_objects", "functions that were compiled"),
+    "compiled_autograd": ("torch._dynamo.config:compiled_autograd", "backward() in compiled code"),
     "recompile_limit": ("torch._dynamo.config:recompile_limit", "the recompile limit"),
     "accumulated_limit": ("torch._dynamo.config:accumulated_recompile_limit", "the recompile limit"),
     "fail_on_limit": ("torch._dynamo.config:fail_on_recompile_limit_hit", "errors at the recompile limit"),

@@ -233,6 +233,7 @@ def graph_break(raw: RawBreak, key: CompileKey, call_site: Location | None, func
         code_of_library=code_at(replace(location, library=None)) if location is not None and location.library else "",
         uses=uses_at(location),
         resumable=raw.resumable,
+        compiled_autograd=raw.compiled_autograd,
         compiles=((key.generation, key.compile_id),),  # plain tuples: it is part of a record
     )
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from dynx._torch.capabilities import require
 from dynx._torch.compilation.backend_key import keyed_backend, torch_backend
-from dynx._torch.compilation.isolation import compiler
+from dynx._torch.compilation.isolation import compiler, has_regions
+from dynx._torch.compilation.wrappers import is_module_call
 from dynx.errors import DynxError
 
 _NO_LIMIT = 1 << 30
@@ -44,13 +45,24 @@ def compile_anew(fn: Callable[..., Any], backend: Any, *, fullgraph: bool = Fals
         backend: The name of a backend, a backend, or one that `backend_of` returned.
         fullgraph: As in torch.compile.
     """
+    return compile_apart(_with_code_of_its_own(fn), backend, fullgraph=fullgraph)
+
+
+def compile_apart(fn: Callable[..., Any], backend: Any, *, fullgraph: bool = False) -> Callable[..., Any]:
+    """Compile a function with cache entries apart from those of the program, which neither sees nor recompiles for.
+
+    Takes the arguments of `compile_anew`. The frame that is compiled is that of the function, not of a wrapper, except for a
+    module where torch has no regions of cache entries.
+    """
     require("optimize", "optimize_context", "innermost_backend")
+    if not has_regions() and is_module_call(fn):
+        fn = _with_code_of_its_own(fn)
     key = SimpleNamespace(value=object(), settings={})
     inner = backend if hasattr(backend, "compiler_name") else torch_backend(backend)
     unequal = keyed_backend(inner, key, lambda: key.value)
     return compiler(
         unequal, fullgraph=fullgraph, dynamic=None, guard_filter_fn=None, recompile_limit=None, prepare=lambda context: None
-    )(_with_code_of_its_own(fn))
+    )(fn)
 
 
 def _with_code_of_its_own(fn: Callable[..., Any]) -> Callable[..., Any]:
