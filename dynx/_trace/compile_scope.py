@@ -200,6 +200,7 @@ class Scope:
                 time.time() - self.elapsed,
                 named(self.failed_at) if self.failed_at is not None else None,
                 code_at(self.failed_at or self._break()),
+                of_dynx=getattr(self.call.cache_key, "of_dynx", False),
             )
         )
         self.call = replace(self.call, locals={}, globals={})  # a reference to the scope must not keep the program's data alive

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import rich
 import torch
 
 import dynx
 from dynx import cudagraphs, saved
 from dynx.comptime import debug
+from dynx.report import terminal
 
 
 def optimizer_and_scheduler(create):
@@ -100,6 +102,18 @@ DOORS = {
 }
 
 
+def test_compilations_of_dynx_compile_and_of_dynx_itself_are_apart():
+    run = dynx.compile(doubled, backend="eager")
+    with dynx.watch() as w:
+        run(torch.ones(3))
+        dynx.check(doubled, torch.ones(3))
+        debug(doubled, script="c; c; q")(torch.ones(3))
+        dynx.compile(doubled, backend="eager")(torch.ones(3))
+    assert w.recompiles == ()
+    assert not w.troubles
+    assert [compiled.of_dynx for compiled in w.compiles].count(False) == 1
+
+
 @pytest.mark.parametrize("door_first", [False, True], ids=["user first", "door first"])
 @pytest.mark.parametrize("door", DOORS)
 def test_compilations_that_dynx_makes_itself_recompile_nothing(door, door_first, capsys):
@@ -111,4 +125,9 @@ def test_compilations_that_dynx_makes_itself_recompile_nothing(door, door_first,
             call()
         run(torch.ones(3))
     assert w.recompiles == ()
+    assert not w.troubles
+    assert {compiled.of_dynx for compiled in w.compiles} == {False, True}
+    assert [compiled.backend for compiled in w.compiles if not compiled.of_dynx] == ["aot_eager_decomp_partition"]
+    rich.print(terminal(w.run))
+    assert "by dynx itself" in capsys.readouterr().out
     assert [finding.rule for finding in w.findings if finding.rule in ("DX112", "DX301")] == []

@@ -57,7 +57,7 @@ def compile_apart(fn: Callable[..., Any], backend: Any, *, fullgraph: bool = Fal
     require("optimize", "optimize_context", "innermost_backend")
     if not has_regions() and is_module_call(fn):
         fn = _with_code_of_its_own(fn)
-    key = SimpleNamespace(value=object(), settings={})
+    key = SimpleNamespace(value=object(), settings={}, isolation=object(), of_dynx=True)  # read as a `CacheKey`
     inner = backend if hasattr(backend, "compiler_name") else torch_backend(backend)
     unequal = keyed_backend(inner, key, lambda: key.value)
     return compiler(
