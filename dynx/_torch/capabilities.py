@@ -8,206 +8,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dynx._torch.cuda_attributes import CUDA_ATTRIBUTES
+from dynx._torch.hook_points import HOOK_POINTS, TOOL_POINTS
 from dynx._torch.hooks import HookPoint, owner_of, parameters_of
-from dynx._torch.saved_hook_points import SAVED_HOOK_POINTS
-from dynx._torch.use_points import USES
 from dynx.errors import UnsupportedTorch
 
+__all__ = [
+    "ATTRIBUTES",
+    "HOOK_POINTS",
+    "TOOL_POINTS",
+    "Capability",
+    "capabilities",
+    "capability",
+    "hook_point",
+    "require",
+    "signatures",
+]
+
 State = Literal["ok", "changed", "missing"]
-
-_CONVERT = "torch._dynamo.convert_frame"
-_SIDE_EFFECTS = "torch._dynamo.side_effects:SideEffects"
-
-HOOK_POINTS: tuple[HookPoint, ...] = (
-    HookPoint(
-        "compile",
-        f"{_CONVERT}:_compile",
-        ("code", "globals", "locals", "builtins", "closure", "compiler_fn", "one_graph"),
-        ("frame", "compile_id"),
-        skips=True,
-        purpose="every compilation: its frame, time and outcome",
-    ),
-    HookPoint("attempt", f"{_CONVERT}:trace_frame", ("code",), purpose="attempts of a compilation, and why they restarted"),
-    HookPoint(
-        "recompile",
-        f"{_CONVERT}:get_and_maybe_log_recompilation_reasons",
-        ("", "frame", "backend"),
-        ("skip_logging",),
-        purpose="why a function was recompiled",
-    ),
-    HookPoint(
-        "refused",
-        "torch._dynamo.guards:get_and_maybe_log_recompilation_reasons",
-        ("", "frame", "backend"),
-        ("skip_logging",),
-        purpose="recompiles that the stance fail_on_recompile refuses",
-    ),
-    HookPoint(
-        "graph_break",
-        "torch._dynamo.symbolic_convert:InstructionTranslatorBase.log_graph_break",
-        ("self", "code_options", "reason", "exc"),
-        purpose="graph breaks",
-    ),
-    HookPoint(
-        "guard_added", "torch._guards:GuardsSet.add", ("self", "guard"), skips=True, purpose="the lines that requested a guard"
-    ),
-    HookPoint(
-        "no_tensor",
-        f"{_CONVERT}:has_tensor_in_frame",
-        purpose="functions that are skipped because they have no tensor arguments",
-    ),
-    HookPoint("generator", f"{_CONVERT}:is_generator", ("code",), purpose="generator functions, which run eagerly"),
-    HookPoint(
-        "skip",
-        f"{_CONVERT}:CatchErrorsWrapper._handle_skip",
-        ("self", "result", "frame"),
-        purpose="other skips (without a log message; torch before 2.13 has no reasons)",
-        optional=True,
-    ),
-    HookPoint(
-        "backward_start",
-        "torch._dynamo.callback:CompilationCallbackHandler.run_start_callbacks",
-        ("self", "args"),
-        purpose="backward graphs that are compiled at the first backward()",
-    ),
-    HookPoint(
-        "backward_end",
-        "torch._dynamo.callback:CompilationCallbackHandler.run_end_callbacks",
-        ("self", "args"),
-        purpose="the compile time of backward graphs",
-    ),
-    HookPoint(
-        "event",
-        "torch._dynamo.utils:CompileEventLogger.instant",
-        ("event_name", "metadata"),
-        purpose="cache hits, misses and bypasses; sizes that became dynamic",
-    ),
-    HookPoint(
-        "dynamic_update",
-        "torch._dynamo.pgo:update_automatic_dynamic",
-        ("tx", "name", "entry"),
-        purpose="the values of sizes: profiles, and sizes that are dynamic because of a profile",
-    ),
-    HookPoint(
-        "effect_track",
-        f"{_SIDE_EFFECTS}._track_obj",
-        ("self", "item", "variable"),
-        purpose="side effects: the contents of containers before they are mutated",
-    ),
-    HookPoint(
-        "effect_track_alias",
-        f"{_SIDE_EFFECTS}.track_mutable",
-        ("self", "item", "variable"),
-        purpose="side effects: the contents of containers before they are mutated",
-    ),
-    HookPoint(
-        "effect_create",
-        f"{_SIDE_EFFECTS}.track_object_new",
-        ("self",),
-        purpose="side effects: the lines that create objects",
-    ),
-    HookPoint(
-        "effect_create_object",
-        f"{_SIDE_EFFECTS}.track_new_user_defined_object",
-        ("self",),
-        purpose="side effects: the lines that create objects",
-    ),
-    HookPoint(
-        "effect_mutation",
-        f"{_SIDE_EFFECTS}.mutation",
-        ("self", "var"),
-        purpose="side effects: mutations of containers",
-    ),
-    HookPoint(
-        "effect_attribute",
-        f"{_SIDE_EFFECTS}.store_attr",
-        ("self", "item", "name"),
-        purpose="side effects: assignments to attributes, cells and globals",
-    ),
-    HookPoint(
-        "effect_list_method",
-        "torch._dynamo.variables.lists:BaseListVariable.call_method",
-        ("self", "tx", "name"),
-        purpose="side effects: the lines of mutations that Dynamo does not note",
-    ),
-    HookPoint(
-        "effect_deque_method",
-        "torch._dynamo.variables.lists:DequeVariable.call_method",
-        ("self", "tx", "name"),
-        purpose="side effects: what a deque with maxlen holds after each mutation",
-    ),
-    HookPoint(
-        "effect_code",
-        f"{_SIDE_EFFECTS}.codegen_update_mutated",
-        ("self", "cg", "log_side_effects"),
-        purpose="side effects: which ones compiled code repeats",
-    ),
-    HookPoint(
-        "effect_load",
-        "torch._dynamo.codegen:PyCodegen.__call__",
-        ("self", "value", "allow_cache"),
-        purpose="side effects: which ones compiled code repeats",
-    ),
-    HookPoint(
-        "effect_graph",
-        "torch._dynamo.output_graph:OutputGraph.compile_subgraph",
-        ("self", "tx"),
-        purpose="side effects of each graph",
-    ),
-)
-
-# hook points of tools, which are hooked only while the tool is in use
-TOOL_POINTS: tuple[HookPoint, ...] = (
-    *USES,
-    HookPoint(
-        "donated_inputs",
-        "torch._inductor.graph:get_donated_idxs",
-        purpose="CUDA graphs of inductor's kernels: pieces of a graph that read what earlier pieces read",
-    ),
-    HookPoint(
-        "stream_capturing",
-        "torch.cuda:is_current_stream_capturing",
-        purpose="CUDA graphs in the emulator: libraries that ask whether a capture is in progress",
-    ),
-    HookPoint(
-        "frame_run",
-        "torch._dynamo.symbolic_convert:InstructionTranslatorBase.run",
-        ("self",),
-        purpose="probes: every frame that Dynamo starts to trace",
-    ),
-    HookPoint(
-        "step",
-        "torch._dynamo.symbolic_convert:InstructionTranslatorBase.step",
-        ("self",),
-        purpose="post-mortem, timeline and debugger: every instruction",
-    ),
-    HookPoint(
-        "backend",
-        "torch._dynamo.output_graph:OutputGraph.call_user_compiler",
-        ("self", "gm"),
-        purpose="timeline: the time of the backend",
-    ),
-    HookPoint(
-        "donated_buffers",
-        "torch._functorch._aot_autograd.graph_compile:collect_bw_donated_buffer_idxs",
-        purpose="dynx.cudagraphs with inner='inductor', and dynx.check",
-    ),
-    *SAVED_HOOK_POINTS,
-    HookPoint(
-        "symbol_id",
-        "torch.fx.experimental.symbolic_shapes:ShapeEnv._generate_unique_id",
-        ("self", "source_name"),
-        purpose="names of symbols that do not depend on their order",
-    ),
-    HookPoint("code_state", "torch._dynamo.pgo:get_code_state", purpose="profiles of dynamic sizes: apply"),
-    HookPoint("code_id", "torch._dynamo.pgo:CodeId.make", ("code",), purpose="profiles of functions with a closure"),
-    HookPoint(
-        "cache_key",
-        "torch._inductor.codecache:FxGraphCachePickler.dumps",
-        ("self", "obj"),
-        purpose="why a graph was not found in the caches on disk",
-    ),
-)
 
 ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "phase_times": ("torch._dynamo.utils:compilation_time_metrics", "the compile time by phase"),
@@ -217,20 +34,14 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "function_modes": ("torch._C:_len_torch_function_stack", "both values of a changed stack of function modes"),
     "function_mode": ("torch._C:_get_function_stack_at", "both values of a changed stack of function modes"),
     "default_device": ("torch.utils._device:CURRENT_DEVICE", "both values of a changed default device"),
-    "functorch_stack": (
-        "torch._functorch.pyfunctorch:retrieve_all_functorch_interpreters",
-        "both values of a changed stack of torch.func transforms",
-    ),
+    "functorch_stack": ("torch._functorch.pyfunctorch:retrieve_all_functorch_interpreters", "changed torch.func transforms"),
     "forward_ad_level": ("torch.autograd.forward_ad:_current_level", "both values of a changed level of forward-mode AD"),
-    "saved_tensors_hooks": (
-        "torch._C._autograd:_top_saved_tensors_default_hooks",
-        "both values of changed hooks for saved tensors",
-    ),
+    "saved_tensors_hooks": ("torch._C._autograd:_top_saved_tensors_default_hooks", "changed hooks for saved tensors"),
+    "eager": ("torch._dynamo.backends.debugging:eager", "backends that never use inductor"),
+    "eager_noexcept": ("torch._dynamo.backends.debugging:eager_noexcept", "backends that never use inductor"),
     "innermost_backend": ("torch._dynamo.eval_frame:innermost_backend", "the backend's name"),
-    "compiled_code": (
-        "torch._dynamo.eval_frame:always_optimize_code_objects",
-        "the functions that were passed to torch.compile",
-    ),
+    "compiled_code": ("torch._dynamo.eval_frame:always_optimize_code_objects", "functions that were compiled"),
+    "compiled_autograd": ("torch._dynamo.config:compiled_autograd", "backward() in compiled code"),
     "recompile_limit": ("torch._dynamo.config:recompile_limit", "the recompile limit"),
     "accumulated_limit": ("torch._dynamo.config:accumulated_recompile_limit", "the recompile limit"),
     "fail_on_limit": ("torch._dynamo.config:fail_on_recompile_limit_hit", "errors at the recompile limit"),
@@ -254,10 +65,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "variable": ("torch._dynamo.variables.base:VariableTracker", "comptime"),
     "build_variable": ("torch._dynamo.variables.base:VariableTracker.build", "attributes of dynx.comptime"),
     "variable_fields": ("torch._dynamo.variables.base:VariableTracker._nonvar_fields", "comptime"),
-    "realize_all": (
-        "torch._dynamo.variables.lazy:LazyVariableTracker.realize_all",
-        "guards on values that callbacks have read",
-    ),
+    "realize_all": ("torch._dynamo.variables.lazy:LazyVariableTracker.realize_all", "guards on what callbacks read"),
     "trace_id": ("torch._guards:CompileContext.current_trace_id", "compile id and attempt"),
     "guard": ("torch._guards:Guard", "custom guards"),
     "install_guard": ("torch._dynamo.guards:install_guard", "custom guards"),
@@ -266,6 +74,11 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "free_symbols": ("torch.fx.experimental.symbolic_shapes:free_symbols", "dynamic sizes"),
     "free_unbacked": ("torch.fx.experimental.symbolic_shapes:free_unbacked_symbols", "numbers that are known only at run time"),
     "concrete_bool": ("torch.fx.experimental.symbolic_shapes:is_concrete_bool", "asserted conditions"),
+    "known_true": ("torch.fx.experimental.symbolic_shapes:statically_known_true", "conditions that need no guard"),
+    "interpreter": ("torch.utils._sympy.interp:sympy_interp", "conditions that torch can assert in the graph"),
+    "reference": ("torch.utils._sympy.reference:OptimizedPythonReferenceAnalysis", "conditions that torch can assert"),
+    "remainder": ("torch.utils._sympy.functions:Mod", "conditions on remainders"),
+    "python_remainder": ("torch.utils._sympy.functions:PythonMod", "conditions on remainders"),
     "implications": ("torch.fx.experimental.symbolic_shapes:ShapeEnv.get_implications", "assumed conditions"),
     "attempt_end": (
         "torch._dynamo.output_graph:OutputGraph.add_cleanup_hook",

@@ -200,6 +200,7 @@ class Scope:
                 time.time() - self.elapsed,
                 named(self.failed_at) if self.failed_at is not None else None,
                 code_at(self.failed_at or self._break()),
+                of_dynx=getattr(self.call.cache_key, "of_dynx", False),
             )
         )
         self.call = replace(self.call, locals={}, globals={})  # a reference to the scope must not keep the program's data alive
@@ -233,6 +234,7 @@ def graph_break(raw: RawBreak, key: CompileKey, call_site: Location | None, func
         code_of_library=code_at(replace(location, library=None)) if location is not None and location.library else "",
         uses=uses_at(location),
         resumable=raw.resumable,
+        compiled_autograd=raw.compiled_autograd,
         compiles=((key.generation, key.compile_id),),  # plain tuples: it is part of a record
     )
 

@@ -115,7 +115,7 @@ Consequences
 Where to find it
 ================
 
-`_comptime` the object that traced code calls; `_callback` how a callback runs; `_context` and `_var` what it can ask
+`_comptime` the object that traced code calls; `_callback` how a callback runs; `_context` and `_values` what it can ask
 and change; `_output` effects shown once for each hit; `_probe`, `_bytecode_probe` and `_target` probes;
 `_post_mortem`; `_timeline`; `_debug_session`, `_debug_commands`, `_stops` and `_trail_reader` the debugger.
 """
@@ -128,7 +128,7 @@ from dynx.comptime._debug_session import debug
 from dynx.comptime._post_mortem import PostMortem, post_mortem
 from dynx.comptime._probe import Probe, probe
 from dynx.comptime._timeline import Timeline, timeline
-from dynx.comptime._var import ComptimeVar
+from dynx.comptime._values.var import ComptimeVar
 
 __all__ = [
     "ComptimeContext",

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import bdb
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from dynx._torch.tracing import comptime_variable, raising, translator
 from dynx._torch.tracing.callbacks import Conversion
 from dynx._torch.tracing.render import show
-from dynx._torch.tracing.stack import tracing_stack
 from dynx._trace.dispatch import emit
-from dynx._trace.user_location import location_of, user_location
 from dynx.comptime import _output
 from dynx.comptime._context import ComptimeContext
-from dynx.comptime._var import ComptimeVar
+from dynx.comptime._values.expression import plain
+from dynx.comptime._values.line import traced_line
+from dynx.comptime._values.var import ComptimeVar
 from dynx.errors import ComptimeFailed, DynxWarning, UsageError
 from dynx.records import Trouble
 from dynx.records.location import short_path
@@ -33,23 +34,28 @@ def call(tx: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     arguments = _bind(args, kwargs)
     on_error: OnError = arguments["on_error"].as_python_constant() if "on_error" in arguments else "raise"
     if on_error not in ON_ERROR:
-        raise raising.visible_to_user(f"{bad_on_error(on_error)}\n  at {_location(tx)}", UsageError)
-    conversion = Conversion(tx, lambda variable: ComptimeVar(tx, variable))
+        raise raising.visible_to_user(f"{bad_on_error(on_error)}\n  at {traced_line(tx)}", UsageError)
+    stand_ins: weakref.WeakSet[Any] = weakref.WeakSet()
+    conversion = Conversion(tx, lambda variable: ComptimeVar(tx, variable, stand_ins))
     try:
         fn = conversion.callback(arguments["fn"])
     except ComptimeFailed as error:
-        raise raising.visible_to_user(f"{error}\n  at {_location(tx)}") from None
+        raise raising.visible_to_user(f"{error}\n  at {traced_line(tx)}") from None
 
     def finish(value: Any) -> Any:
         if value is not None:
             conversion.guard_what_was_read()
         return _as_variable(tx, value, fn)
 
-    result = run(tx, fn, on_error, before_change=conversion.guard_what_was_read, finish=finish)
+    try:
+        result = run(tx, fn, on_error, before_change=conversion.guard_what_was_read, finish=finish)
+    finally:
+        for stand_in in list(stand_ins):
+            stand_in._end()
     for name in conversion.assigned():
         warnings.warn(
             f"the comptime callback {_name(fn)} assigns to {name}, but the traced code does not see the new value\n"
-            f"  at {_location(tx)}\n  return the value instead",
+            f"  at {traced_line(tx)}\n  return the value instead",
             DynxWarning,
             stacklevel=2,
         )
@@ -122,6 +128,7 @@ def _as_variable(tx: Any, value: Any, fn: Callable[..., Any]) -> Any:
         return value
     if isinstance(value, ComptimeVar):
         return value._realized()
+    value = plain(value)
     if type(value) in (tuple, list):
         return comptime_variable.sequence(type(value), [_as_variable(tx, item, fn) for item in value])
     if comptime_variable.is_symbolic(value):
@@ -130,7 +137,7 @@ def _as_variable(tx: Any, value: Any, fn: Callable[..., Any]) -> Any:
         return comptime_variable.constant(value)
     raise raising.visible_to_user(
         f"the comptime callback {_name(fn)} returned {show(tx, value) if hasattr(value, 'source') else type(value)}, "
-        f"which traced code cannot use\n  at {_location(tx)}\n"
+        f"which traced code cannot use\n  at {traced_line(tx)}\n"
         "  return a number, str, None, a ComptimeVar, or a list or tuple of them"
     )
 
@@ -138,7 +145,7 @@ def _as_variable(tx: Any, value: Any, fn: Callable[..., Any]) -> Any:
 def _failure(tx: Any, fn: Callable[..., Any], error: Exception) -> str:
     """Return the error message for an exception that a comptime callback raised."""
     if isinstance(error, bdb.BdbQuit):
-        return f"the debugger in a comptime callback was quit\n  at {_location(tx)}"
+        return f"the debugger in a comptime callback was quit\n  at {traced_line(tx)}"
     compile_id = translator.trace_id().compile_id
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
@@ -148,14 +155,9 @@ def _failure(tx: Any, fn: Callable[..., Any], error: Exception) -> str:
         raised_at = f"  raised at {short_path(traceback.tb_frame.f_code.co_filename)}:{traceback.tb_lineno}\n"
     return (
         f"the comptime callback {_name(fn)} raised {type(error).__name__}: {error}\n"
-        f"  at {_location(tx)}, while compiling [{compile_id}]\n{raised_at}"
+        f"  at {traced_line(tx)}, while compiling [{compile_id}]\n{raised_at}"
         '  pass on_error="warn" to get a warning instead and continue compiling'
     )
-
-
-def _location(tx: Any) -> str:
-    """Return the line of user code being traced; inside a helper of dynx such as `comptime.print`, the line that called it."""
-    return str(user_location(tracing_stack()) or location_of(translator.location(tx)))
 
 
 def _name(fn: Callable[..., Any]) -> str:

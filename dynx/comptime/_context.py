@@ -18,7 +18,8 @@ from dynx._trace.effect_records import effect_record
 from dynx._trace.user_location import location_of, named, user_location
 from dynx.comptime import _output
 from dynx.comptime._debug_session import open_here
-from dynx.comptime._var import ComptimeVar
+from dynx.comptime._values.expression import Expression, Number, conjuncts, plain
+from dynx.comptime._values.var import ComptimeVar
 from dynx.errors import CheckFailed, ComptimeFailed, NoSuchLocal
 from dynx.records import Location
 from dynx.records.comptime import Logged, TracedGuard
@@ -41,7 +42,7 @@ class ComptimeContext:
     def __init__(self, tx: Any, before_change: Callable[[], None]) -> None:
         self._translator: Any = tx
         self._before_change = before_change  # called before the trace is changed on account of what the callback has read
-        self._children: weakref.WeakSet[ComptimeContext | ComptimeVar] = weakref.WeakSet()
+        self._children: weakref.WeakSet[ComptimeContext | ComptimeVar | Expression] = weakref.WeakSet()
 
     @property
     def compile_id(self) -> str:
@@ -172,7 +173,7 @@ class ComptimeContext:
         and the RuntimeError of a violated one names this line.
 
         Args:
-            cond: a comparison, such as `ctx.local("n") >= 2`; Python evaluates `4 < n < 9` to a bool, so use two checks.
+            cond: a comparison, such as `ctx.local("n") % 2 == 0`; for `4 < n < 9` use two checks, or `(4 < n) & (n < 9)`.
             msg: the text of the error; by default the condition.
 
         Raises:
@@ -182,10 +183,19 @@ class ComptimeContext:
         self._before_change()
         condition = self._condition(cond)
         location = self.location
-        description = msg or _text(condition)
+        description = msg or _text(cond)
         if shape_facts.holds_now(condition) is False:
-            raise CheckFailed(f"the condition of ctx.check or ctx.constrain is false: {description}\n  promised at {location}")
-        shape_facts.promise(self._tx, condition, location.file, location.line, f"{description}, promised at {location}")
+            raise CheckFailed(
+                f"the condition of ctx.check or ctx.constrain is false: {description}{_values(condition)}\n"
+                f"  promised at {location}"
+            )
+        if shape_facts.is_unbacked(condition) and not shape_facts.can_assert(condition):
+            raise ComptimeFailed(
+                f"torch cannot compute {_text(cond)} in the graph, so it cannot assert it\n  at {location}\n"
+                "  use + - * // %, for example u > 2 * v instead of u / v > 2"
+            )
+        for part in conjuncts(cond):
+            shape_facts.promise(self._tx, part, location.file, location.line, f"{description}, promised at {location}")
 
     def assume(self, cond: Any) -> None:
         """Let Dynamo rely on a condition without asserting it. Unsound: if the condition is false, results are wrong.
@@ -195,14 +205,17 @@ class ComptimeContext:
         self._before_change()
         condition = self._condition(cond)
         if shape_facts.holds_now(condition) is False:
-            raise CheckFailed(f"the condition of ctx.assume is false: {_text(condition)}\n  assumed at {self.location}")
-        shape_facts.suppose(condition)
+            raise CheckFailed(
+                f"the condition of ctx.assume is false: {_text(cond)}{_values(condition)}\n  assumed at {self.location}"
+            )
+        for part in conjuncts(cond):
+            shape_facts.suppose(part)
 
     def constrain(self, v: Any, min: int | None = None, max: int | None = None) -> None:
         """Assert bounds of a dynamic number and let Dynamo rely on them while tracing, as `check` does.
 
         Args:
-            v: a ComptimeVar or a symbolic number.
+            v: a ComptimeVar, what arithmetic with one returns, or a symbolic number.
             min: the lower bound, inclusive.
             max: the upper bound, inclusive.
 
@@ -211,11 +224,11 @@ class ComptimeContext:
             ComptimeFailed: neither bound is passed.
         """
         self._before_change()
-        number = v.value if isinstance(v, ComptimeVar) else v
+        number = plain(v)
         if min is None and max is None:
             raise ComptimeFailed("constrain() needs a bound\n  pass min=, max= or both")
-        bounds = f"{'' if min is None else f'{min} <= '}{_text(number)}{'' if max is None else f' <= {max}'}"
-        if not shape_facts.is_unbacked(number):
+        bounds = f"{'' if min is None else f'{min} <= '}{_text(v)}{'' if max is None else f' <= {max}'}"
+        if not shape_facts.is_unbacked_symbol(number):
             self.check(number >= min if min is not None else True, bounds)
             self.check(number <= max if max is not None else True, bounds)
             return
@@ -331,9 +344,7 @@ class ComptimeContext:
         return context
 
     def _var(self, tx: Any, variable: Any) -> ComptimeVar:
-        var = ComptimeVar(tx, variable)
-        self._children.add(var)
-        return var
+        return ComptimeVar(tx, variable, self._children)
 
     def _end(self) -> None:
         """Invalidate this context and every context and variable that it has returned, so they keep no torch object alive."""
@@ -344,7 +355,7 @@ class ComptimeContext:
     def _condition(self, cond: Any) -> Any:
         """Return `cond` as a SymBool or bool; raise ComptimeFailed if it is not a condition on numbers."""
         condition = cond
-        if isinstance(cond, ComptimeVar) and not cond.is_tensor():
+        if isinstance(cond, Number) and not cond.is_tensor():
             condition = cond.value
         if not shape_facts.is_condition(condition):
             raise ComptimeFailed(
@@ -367,8 +378,11 @@ def _is_equal(value: Any, expected: Any) -> bool:
         return False
 
 
+def _values(condition: Any) -> str:
+    """Return the values in this call of the symbols in a condition, as the end of an error message."""
+    values = ", ".join(f"{symbol}={value}" for symbol, value in shape_facts.values_now(condition).items())
+    return f" ({values})" if values else ""
+
+
 def _text(value: Any) -> str:
-    if isinstance(value, ComptimeVar):
-        return repr(value)
-    expression = getattr(getattr(value, "node", None), "expr", None)  # of a dynamic number
-    return show_value(value) if expression is None else str(expression)
+    return repr(value) if isinstance(value, Number) else shape_facts.text_of(value) or show_value(value)

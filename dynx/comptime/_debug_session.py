@@ -11,6 +11,7 @@ from dynx._bytecode.trail import NOTHING
 from dynx._handle import Handle
 from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point
+from dynx._torch.compilation.anew import compile_apart
 from dynx._torch.trace_log.log import Recorder
 from dynx._torch.trace_log.step_hook import StepHook
 from dynx._torch.trace_log.steps import break_errors, is_new, logged_error
@@ -67,7 +68,7 @@ def debug(fn: Callable[..., Any], *, script: str | Iterable[str] | None = None, 
     """
     if not callable(fn):
         raise UsageError(f"debug() got {fn!r}, which is not callable\n  pass a function or a module")
-    compiled = fn if trace_rules.is_compiled_callable(fn) else _compile(fn)
+    compiled = fn if trace_rules.is_compiled_callable(fn) else compile_apart(fn, "eager")
     commands = None if script is None else _commands(script)
 
     @trace_rules.not_traced
@@ -82,13 +83,6 @@ def debug(fn: Callable[..., Any], *, script: str | Iterable[str] | None = None, 
             return result
 
     return update_wrapper(debugged, fn) if hasattr(fn, "__name__") else debugged
-
-
-def _compile(fn: Callable[..., Any]) -> Callable[..., Any]:
-    import torch
-
-    compiled: Callable[..., Any] = torch.compile(fn, backend="eager")
-    return compiled
 
 
 def _commands(script: str | Iterable[str]) -> list[str]:

@@ -32,6 +32,7 @@ class GraphBreak(Record):
     code_of_library: str = ""  # the source line at `location`, if that is in a library
     uses: tuple[str, ...] = ()  # source lines that use the variable which the line assigns
     block: str | None = None  # of a break that is not resumable: the statement around it, "try", "with", "for" or "while"
+    compiled_autograd: bool = False  # whether torch._dynamo.config.compiled_autograd was on
     compiles: tuple[tuple[int, str], ...] = ()  # (generation, compile id) of the compilations that met it
 
     @property

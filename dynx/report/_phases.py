@@ -42,17 +42,19 @@ def by_phase(run: Run) -> tuple[Share, ...]:
 
 
 def by_kind(run: Run) -> tuple[Share, ...]:
-    """Return the seconds of first compiles, recompiles and resume functions; empty if all compilations are of one kind."""
+    """Return the seconds of first compiles, recompiles, resume functions, and of dynx itself; empty if all are of one kind."""
     recompiled = {recompile.key for recompile in run.recompiles}
     resuming = {compile.key for compile in run.compiles if compile.resumes is not None}
-    total = {"first compiles": 0.0, "recompiles": 0.0, "resume functions": 0.0}
+    total = {"first compiles": 0.0, "recompiles": 0.0, "resume functions": 0.0, "by dynx itself": 0.0}
+    of_dynx = {compile.key for compile in run.compiles if compile.of_dynx}
     records: tuple[Compile | Backward, ...] = (*run.compiles, *run.backwards)
     for record in records:
         key = (record.generation, record.id)
         name = "recompiles" if key in recompiled else "resume functions" if key in resuming else "first compiles"
+        name = "by dynx itself" if key in of_dynx else name
         total[name] += record.seconds
     shares = _shown(total, run.compile_seconds)
-    return shares if len(shares) > 1 else ()
+    return shares if len(shares) > 1 or of_dynx else ()
 
 
 def caches(run: Run) -> tuple[str, ...]:

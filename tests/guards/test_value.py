@@ -201,6 +201,7 @@ SAME = {
     "instance that stores its method": StoresItsMethod,
     "namedtuple": lambda: closing_over(Named(1)),
     "attribute of a function": lambda: with_attribute(1),
+    "slots": lambda: WithSlots(1),
 }
 SHARED: list = []
 
@@ -231,7 +232,6 @@ BY_IDENTITY = {
     "list": lambda: functools.partial(backend, results=[1]),
     "instance that counts": lambda: Counts(0),
     "instance that holds a list": lambda: Options([1]),
-    "slots": lambda: WithSlots(1),
     "static method": lambda: Static(),
     "instance that sets": lambda: Sets(1),
     "subclass of partial": lambda: PartialSubclass(backend, level=1),

@@ -25,7 +25,7 @@ def sources():
     return {
         file: file.read_text()
         for file in sorted(SEAM.rglob("*.py"))
-        if file.name not in ("hooks.py", "capabilities.py", "cuda_attributes.py", "saved_hook_points.py")
+        if file.name not in ("hooks.py", "capabilities.py", "cuda_attributes.py", "hook_points.py")
     }
 
 

@@ -20,7 +20,7 @@ from dynx._torch.cache.entries import entries_of
 from dynx._torch.cache.entry import RawEntry
 from dynx._torch.cache.pinned import pinned_of
 from dynx._torch.cache.profile_hook import free_profile_hook
-from dynx._torch.cache.quiescence import register_reader
+from dynx._torch.cache.quiescence import hold, register_reader
 from dynx._torch.capabilities import require
 from dynx._torch.compilation.unwrap import code_of
 
@@ -89,6 +89,7 @@ def look_up(
 
     Raises TypeError if the arguments do not fit the function.
     """
+    hold()
     _require_lookup()
     from torch._C._dynamo import eval_frame
     from torch._dynamo.eval_frame import (

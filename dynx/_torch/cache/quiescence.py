@@ -2,8 +2,7 @@
 
 A call of compiled code reads the cache without a lock, and may release the GIL while it evaluates guards. An entry that another
 thread removes meanwhile is freed while it is in use, and torch crashes (so does `torch._dynamo.reset()`, in 2.11, 2.13 and
-2.15). A thread that just acquired the GIL keeps it for `sys.getswitchinterval()`, which is 5 milliseconds, unless it releases
-it: enough time to check that no other thread is in a call of compiled code, and to make the change.
+2.15). So calls that begin are held (`gate`), and the change is made once no thread is in a call that began before.
 
 Torch: the function around compiled code, `eval_frame.compile_wrapper`, whose name is read from a compiled function.
 """
@@ -20,57 +19,113 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from mmap import mmap
 from tempfile import TemporaryFile
-from types import FrameType
-from typing import Any
+from types import CodeType, FrameType
+from typing import Any, Literal, NamedTuple
 
+from dynx._torch.cache import gate
 from dynx.errors import UsageError
 
-_registered: list[bytes] = []  # functions that read the cache, besides calls of compiled code
+_registered: list[Any] = []  # functions that read the cache, besides calls of compiled code
 
 _TIMEOUT = 30.0  # seconds
-_PAUSE = 0.0005  # seconds between attempts
-_BUFFER = 1 << 22  # bytes: the stacks of five hundred threads with a hundred frames each
+_PAUSE = 0.0005  # seconds between two looks at the other threads
+_FIRST_HOLD = 0.1  # seconds for which calls are held at first, then let begin for as long, then held for twice as long
+_MOST_NAMES = 5  # of threads in an error message
+_BUFFER = 1 << 22  # bytes: the stacks of a hundred threads with a hundred frames each
 _TRUNCATED = b"\n  ...\n"
+_MORE_THREADS = b"\n...\n"  # `faulthandler` writes the stacks of a hundred threads
 
 
 def register_reader(function: Any) -> None:
-    """Register a function that reads the cache: changes to the cache wait while another thread executes it."""
-    _registered.append(_frame_line(function))
+    """Register a function that reads the cache and calls `hold` first: changes wait while another thread executes it."""
+    _registered.append(function)
+
+
+def hold() -> None:
+    """Wait while another thread changes the cache; the caller is a registered reader that has not begun to read."""
+    gate.wait(_reader_codes())
 
 
 def when_quiet(change: Callable[[], Any], operation: str) -> Any:
     """Call `change` at a moment when no other thread is in a call of compiled code, and return its result.
 
-    Raises UsageError if this thread is compiling, or if other threads leave no such moment for half a minute.
+    Calls that other threads begin are held meanwhile, for half of the time: a thread that is in a call may wait for one that is
+    held. Raises UsageError if this thread is compiling, or if there is no such moment for half a minute.
     """
-    from torch._dynamo.convert_frame import compile_lock
-
     if _is_compiling(sys._getframe()):
         raise UsageError(
             f"{operation}: this thread is compiling, and torch would continue with cache entries that are freed\n"
             f"  call {operation} after the compilation"
         )
-    readers, end = _reader_lines(), time.monotonic() + _TIMEOUT
+    end, seconds = time.monotonic() + _TIMEOUT, min(_FIRST_HOLD, _TIMEOUT / 2)
+    longest: _Hold | None = None
     with _Stacks() as stacks:
-        while True:
-            stacks.clear()
-            time.sleep(0)  # releases the GIL and acquires it again; nothing below releases it
-            acquired = time.perf_counter()
-            busy = _busy_thread(stacks.read(), readers)
-            if busy is None and compile_lock.acquire(blocking=False):
-                try:
-                    if time.perf_counter() - acquired < sys.getswitchinterval() / 2:  # the GIL was held all the time
-                        return change()
-                finally:
-                    compile_lock.release()
-            if time.monotonic() > end:
-                names = {thread.ident: thread.name for thread in threading.enumerate()}
-                raise UsageError(
-                    f"{operation}: thread {names.get(busy, busy)!r} has been calling compiled code for {_TIMEOUT:.0f} seconds;"
-                    " removing cache entries meanwhile could crash torch\n"
-                    f"  wait until that thread has finished, then call {operation} again"
-                )
-            time.sleep(_PAUSE)
+        while time.monotonic() < end:
+            with gate.closed(_reader_codes):
+                held = _change_within(min(seconds, end - time.monotonic()), change, stacks)
+            if held.outcome == "changed":
+                return held.result
+            longest = held if longest is None or held.seconds > longest.seconds else longest
+            time.sleep(max(0.0, min(seconds, end - time.monotonic())))
+            seconds *= 2
+    assert longest is not None  # the timeout is positive
+    raise UsageError(
+        f"{operation}: {_why_not(longest)}; removing cache entries meanwhile could crash torch\n"
+        f"  wait until no other thread is in compiled code, then call {operation} again"
+    )
+
+
+class _Look(NamedTuple):
+    """What the other threads do at one moment."""
+
+    busy: frozenset[int]  # the ids of threads that are calling compiled code or reading the cache
+    deep: frozenset[int]  # those with so long a stack that a call may be further out
+    is_complete: bool  # whether all threads were seen
+
+
+class _Hold(NamedTuple):
+    """What happened while calls were held."""
+
+    outcome: Literal["changed", "timeout"]
+    result: Any
+    looks: int
+    stayed: frozenset[int]  # threads that were busy at every look
+    seconds: float
+    last: _Look
+
+
+def _change_within(seconds: float, change: Callable[[], Any], stacks: _Stacks) -> _Hold:
+    """Look at the other threads, at least once, until none is busy or the seconds are over; if none is, call `change`."""
+    from torch._dynamo.convert_frame import compile_lock
+
+    readers, begin, looks = _reader_lines(), time.monotonic(), 0
+    stayed: frozenset[int] | None = None
+    while True:
+        look = _look(stacks.read(), readers)
+        looks, stayed = looks + 1, look.busy if stayed is None else stayed & look.busy
+        if not look.busy and look.is_complete and compile_lock.acquire(blocking=False):
+            try:
+                return _Hold("changed", change(), looks, stayed, time.monotonic() - begin, look)
+            finally:
+                compile_lock.release()
+        if time.monotonic() - begin >= seconds:
+            return _Hold("timeout", None, looks, stayed, time.monotonic() - begin, look)
+        time.sleep(_PAUSE)
+
+
+def _why_not(hold: _Hold) -> str:
+    """Return why the cache could not be changed, as far as it was seen."""
+    if not hold.last.is_complete:
+        return "more than 100 threads are running, which Python cannot look at all at once"
+    if not hold.stayed:
+        return f"in {_TIMEOUT:.0f} seconds there was no moment at which no other thread was in a call of compiled code"
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    shown = [repr(names.get(thread, thread)) for thread in sorted(hold.stayed)]
+    some = ", ".join(shown[:_MOST_NAMES]) + (f" and {len(shown) - _MOST_NAMES} more" if len(shown) > _MOST_NAMES else "")
+    threads = f"thread {some} was" if len(shown) == 1 else f"threads {some} were"
+    deep = hold.stayed & hold.last.deep
+    where = "in compiled code, or more than 100 frames deep, where that cannot be seen," if deep else "in compiled code"
+    return f"{threads} {where} at each of {hold.looks} looks in {hold.seconds:.1f} seconds, while new calls were held"
 
 
 class _Stacks:
@@ -89,47 +144,55 @@ class _Stacks:
         self._memory.close()
         self._file.close()
 
-    def clear(self) -> None:
-        """Erase the stacks that `read` wrote last."""
+    def read(self) -> bytes:
+        """Return the current stacks of all threads."""
         written = os.lseek(self._file.fileno(), 0, os.SEEK_CUR)
         self._memory[: min(written, _BUFFER)] = bytes(min(written, _BUFFER))
         os.lseek(self._file.fileno(), 0, os.SEEK_SET)
-
-    def read(self) -> bytes:
-        """Write the current stacks of all threads, and return their text."""
         faulthandler.dump_traceback(self._file.fileno(), all_threads=True)
         return self._memory[: self._memory.find(b"\0")]
 
 
-def _busy_thread(stacks: bytes, readers: tuple[bytes, ...]) -> int | None:
-    """Return the id of another thread that is calling compiled code or reading the cache; None if there is none.
+def _look(stacks: bytes, readers: tuple[bytes, ...]) -> _Look:
+    """Return which of the other threads read the cache. A thread whose call is held has not begun to.
 
     `faulthandler` writes only the innermost hundred frames; a longer stack counts as busy, since the call may be further out.
     """
+    busy, deep = set(), set()
     for thread in stacks.split(b"\n\n"):
         head, _, stack = (thread + b"\n").partition(b"\n")
-        if head.startswith(b"Thread 0x") and (_TRUNCATED in stack or any(reader in stack for reader in readers)):
-            return int(head.split()[1], 16)
-    return None
+        if not head.startswith(b"Thread 0x") or _HELD in stack:
+            continue
+        if any(reader in stack for reader in readers):
+            busy.add(int(head.split()[1], 16))
+        elif _TRUNCATED in stack:
+            deep.add(int(head.split()[1], 16))
+    return _Look(frozenset(busy | deep), frozenset(deep), not stacks.endswith(_MORE_THREADS))
 
 
 def _reader_lines() -> tuple[bytes, ...]:
-    return _compiled_call(), *_registered
+    return tuple(map(_frame_line, (_compiled_call(), *_registered)))
+
+
+def _reader_codes() -> frozenset[CodeType]:
+    return frozenset(function.__code__ for function in (_compiled_call(), *_registered))
 
 
 @cache
-def _compiled_call() -> bytes:
+def _compiled_call() -> Any:
     import torch
 
     def nothing() -> None: ...
 
-    wrapper: Any = torch._dynamo.optimize("eager")(nothing)
-    return _frame_line(wrapper)
+    return torch._dynamo.optimize("eager")(nothing)
 
 
 def _frame_line(function: Any) -> bytes:
     """Return the end of the line that `faulthandler` writes for a frame of this function."""
     return f" in {function.__code__.co_name}\n".encode()
+
+
+_HELD = _frame_line(gate.dynx_holds_this_call)
 
 
 def _is_compiling(frame: FrameType) -> bool:

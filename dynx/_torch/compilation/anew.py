@@ -15,7 +15,8 @@ from typing import Any
 
 from dynx._torch.capabilities import require
 from dynx._torch.compilation.backend_key import keyed_backend, torch_backend
-from dynx._torch.compilation.isolation import compiler
+from dynx._torch.compilation.isolation import compiler, has_regions
+from dynx._torch.compilation.wrappers import is_module_call
 from dynx.errors import DynxError
 
 _NO_LIMIT = 1 << 30
@@ -45,17 +46,22 @@ def compile_anew(fn: Callable[..., Any], backend: Any, *, fullgraph: bool = Fals
         backend: The name of a backend, a backend, or one that `backend_of` returned.
         fullgraph: As in torch.compile.
     """
-    return _compiled(_with_code_of_its_own(fn), backend, fullgraph=fullgraph, in_place=False)
+    return compile_apart(_with_code_of_its_own(fn), backend, fullgraph=fullgraph)
 
 
-def compile_in_place(fn: Callable[..., Any], backend: Any, *, fullgraph: bool = False) -> Callable[..., Any]:
-    """Compile a function as `compile_anew` does, but its own code, whose cache entries the caller has to remove."""
-    return _compiled(fn, backend, fullgraph=fullgraph, in_place=True)
+def compile_apart(
+    fn: Callable[..., Any], backend: Any, *, fullgraph: bool = False, in_place: bool = False
+) -> Callable[..., Any]:
+    """Compile a function with cache entries apart from those of the program, which neither sees nor recompiles for.
 
-
-def _compiled(fn: Callable[..., Any], backend: Any, *, fullgraph: bool, in_place: bool) -> Callable[..., Any]:
+    Takes the arguments of `compile_anew`. The frame that is compiled is that of the function, not of a wrapper, except for a
+    module where torch has no regions of cache entries. With `in_place` the function's own code object is compiled also where
+    torch has none: the caller has made that apart.
+    """
     require("optimize", "optimize_context", "innermost_backend")
-    key = SimpleNamespace(value=object(), settings={})
+    if not has_regions() and is_module_call(fn):
+        fn = _with_code_of_its_own(fn)
+    key = SimpleNamespace(value=object(), settings={}, isolation=object(), of_dynx=True)  # read as a `CacheKey`
     inner = backend if hasattr(backend, "compiler_name") else torch_backend(backend)
     unequal = keyed_backend(inner, key, lambda: key.value)
     return compiler(

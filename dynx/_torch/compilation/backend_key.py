@@ -37,6 +37,27 @@ def torch_backend(backend: Any, **options: Any) -> Any:
     return inner
 
 
+def options_of(backend: Any) -> dict[str, Any]:
+    """Return `mode` and `options` of `torch.compile` as its backend object applies them.
+
+    Torch: the settings of inductor that they stand for, in `_TorchCompileInductorWrapper.config`; the keywords of any other
+    backend, in `_TorchCompileWrapper.kwargs`. Its own `==` compares the same attributes.
+    """
+    attributes = {} if backend is None else vars(backend)
+    return dict(attributes["config"] if "config" in attributes else attributes.get("kwargs", {}))
+
+
+def may_use_inductor(backend: Any) -> bool:
+    """Return whether a backend object of torch is anything but torch's own `eager`.
+
+    Torch: `_TorchCompileWrapper.compiler_fn`, the registered function. `aot_eager` reads settings of inductor too.
+    """
+    from torch._dynamo.backends.debugging import eager, eager_noexcept
+
+    function = getattr(backend, "compiler_fn", None)
+    return not any(function is of_torch for of_torch in (eager, eager_noexcept))
+
+
 def keyed_backend(backend: Any, key: Any, key_now: Callable[[], Hashable]) -> Any:
     """Copy a backend from `torch_backend`; the copy has this cache key and is equal only to itself.
 

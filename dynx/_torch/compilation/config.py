@@ -12,6 +12,7 @@ from typing import Any
 from dynx._torch.capabilities import require
 
 _NAMES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
+_READ_BY_DYNAMO = ("freezing", "triton.cudagraphs")  # settings of inductor
 
 
 def config_fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...]]:
@@ -30,6 +31,16 @@ def config_fingerprint(*, of_config: bool = True) -> Callable[[], tuple[Any, ...
     return lambda: (_name(eval_frame._stance.backend), dynamo(), inductor(), functorch())
 
 
+def without_inductor(fingerprint: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a fingerprint of all settings with those of inductor replaced by the ones that Dynamo reads while it traces.
+
+    Torch: alike in 2.11, 2.13 and 2.15, besides settings of its logs and tests.
+    """
+    stance, dynamo, _, functorch = fingerprint
+    settings = _modules()[1].get_config_copy()
+    return stance, dynamo, tuple(settings[name] for name in _READ_BY_DYNAMO), functorch
+
+
 def forced_backend() -> Any:
     """Return the backend that the current stance (`torch.compiler.set_stance`) forces; None if it forces none."""
     from torch._dynamo import eval_frame
@@ -41,12 +52,16 @@ def _name(backend: Any) -> Hashable:
     return backend if backend is None or type(backend) is str else id(backend)
 
 
-def config_values() -> dict[str, Any]:
-    """Return the values of all settings that change compiled code, by full name."""
+def config_values(*, of_inductor: bool = True) -> dict[str, Any]:
+    """Return the values of all settings that change compiled code, by full name; those of inductor that count, if not all."""
     values: dict[str, Any] = {}
     for name, module in zip(_NAMES, _modules(), strict=True):
         ignored: Any = getattr(module, "_compile_ignored_keys", ())
         values |= {f"{name}.{key}": value for key, value in module.get_config_copy().items() if key not in ignored}
+    if not of_inductor:
+        inductor = f"{_NAMES[1]}."
+        read = {f"{inductor}{name}" for name in _READ_BY_DYNAMO}
+        values = {name: value for name, value in values.items() if not name.startswith(inductor) or name in read}
     return values
 
 

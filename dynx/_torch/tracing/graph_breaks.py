@@ -16,6 +16,8 @@ _CALLEE = re.compile(
     r"|Operator `aten\._?(?P<dynamic>\w+?)\d?\.\w+`'s output shape"
     r"|module: (?P<module>\S+), qualname: (?P<qualname>[\w.<>]+)"
 )
+# only where the context has no module and name, which say more
+_MARKED = re.compile(r"intentionally marked that the function `(?P<name>[\w.]+)`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class RawBreak:
     callee: str | None
     stack: tuple[RawFrame, ...]  # outermost first
     resumable: bool
+    compiled_autograd: bool  # whether compiled autograd compiles the backward pass of compiled functions
 
 
 def read_break(reason: str, error: Any) -> RawBreak:
@@ -38,6 +41,8 @@ def read_break(reason: str, error: Any) -> RawBreak:
     Torch: `Unsupported.gb_type`, `.msg`, `.real_stack`, `.skip_frame`; 2.11 does not set `skip_frame` on every path, so
     the text of `reason` is checked too. The parts of the message are read from its text, which is alike in 2.11, 2.13 and 2.15.
     """
+    from torch._dynamo import config
+
     message = str(getattr(error, "msg", error))
     headline = message.strip().splitlines()[0] if message.strip() else type(error).__name__
     stack = of_summaries(getattr(error, "real_stack", None)) or tracing_stack()
@@ -51,6 +56,7 @@ def read_break(reason: str, error: Any) -> RawBreak:
         callee=_callee(f"{message}\n{context}"),
         stack=stack,
         resumable=not (getattr(error, "skip_frame", False) or reason.startswith(_NOT_RESUMED)),
+        compiled_autograd=bool(config.compiled_autograd),
     )
 
 
@@ -62,7 +68,8 @@ def _part(message: str, title: str) -> str:
 def _callee(text: str) -> str | None:
     match = _CALLEE.search(text)
     if match is None:
-        return None
+        marked = _MARKED.search(text)
+        return marked["name"] if marked else None
     if match["qualname"]:
         return f"{match['module']}.{match['qualname']}"
     return next(group for group in match.groups() if group)

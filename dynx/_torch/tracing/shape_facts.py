@@ -6,6 +6,7 @@ guard tree; alike in 2.11, 2.13 and 2.15.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,10 @@ import torch
 from torch._dynamo.guards import install_guard
 from torch._dynamo.source import GlobalStateSource
 from torch._guards import Guard
-from torch.fx.experimental.symbolic_shapes import constrain_range, is_concrete_bool
+from torch.fx.experimental.symbolic_shapes import constrain_range, is_concrete_bool, statically_known_true
+from torch.utils._sympy.functions import Mod, PythonMod
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.reference import OptimizedPythonReferenceAnalysis
 
 _ASSERTION = re.compile(r"^Runtime assertion failed for expression (?P<expr>.*) on node '")
 
@@ -38,6 +42,69 @@ def holds_now(condition: Any) -> bool | None:
     return None if static is None else bool(static)
 
 
+def known(number: Any) -> bool | None:
+    """Return whether a symbolic condition holds, or a symbolic number is not 0, if that follows without a guard; else None.
+
+    Torch: `statically_known_true`, alike in 2.11, 2.13 and 2.15; it uses ranges and axioms, never a hint.
+    """
+    holds = number if isinstance(number, torch.SymBool) else number != 0
+    if is_concrete_bool(holds) or statically_known_true(holds):
+        return bool(holds)
+    return False if statically_known_true(torch.sym_not(holds)) else None
+
+
+def constant_of(number: Any) -> int | float | bool | None:
+    """Return the value of a symbolic number that is a constant; None if it has free symbols."""
+    expression = number.node.expr
+    if expression.free_symbols:
+        return None
+    kind: type[int | float | bool] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(number)]
+    return kind(expression)
+
+
+def text_of(value: Any) -> str | None:
+    """Return the expression of a symbolic number as text; None for any other value."""
+    return str(value.node.expr) if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else None
+
+
+def values_now(number: Any) -> dict[str, Any]:
+    """Return the values in this call of the backed symbols in a symbolic number, by their names.
+
+    Torch: `ShapeEnv.backed_var_to_val`, alike in 2.11, 2.13 and 2.15.
+    """
+    if not isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return {}
+    hints = number.node.shape_env.backed_var_to_val
+    return {str(symbol): hints[symbol] for symbol in sorted(number.node.expr.free_symbols, key=str) if symbol in hints}
+
+
+def can_assert(condition: Any) -> bool:
+    """Return whether torch can compute a condition in the graph, as it must to assert one of unbacked symbols.
+
+    Torch: `insert_deferred_runtime_asserts` interprets the expression with proxies, which fails for the true division of
+    integers in 2.11, 2.13 and 2.15.
+    """
+    if is_concrete_bool(condition):
+        return True
+    expression = condition.node.expr
+    graph = torch.fx.Graph()
+    tracer = torch.fx.proxy.GraphAppendingTracer(graph)
+    proxies = {symbol: torch.fx.Proxy(graph.placeholder(str(symbol)), tracer) for symbol in expression.free_symbols}
+    logger = logging.getLogger(sympy_interp.__module__)
+    logger.addFilter(_no_message)  # torch warns of what fails here
+    try:
+        sympy_interp(OptimizedPythonReferenceAnalysis, proxies, expression)
+    except Exception:  # noqa: BLE001 - whatever an operator raises for a proxy
+        return False
+    finally:
+        logger.removeFilter(_no_message)
+    return True
+
+
+def _no_message(record: logging.LogRecord) -> bool:
+    return False
+
+
 def promise(tx: Any, condition: Any, file: str, line: int, message: str) -> None:
     """Enforce a symbolic condition: by a guard if all its symbols are backed, else by a runtime assertion in the graph.
 
@@ -50,6 +117,7 @@ def promise(tx: Any, condition: Any, file: str, line: int, message: str) -> None
     before = _ranges(node.shape_env, symbols)
     expressions = _texts_of(node)
     node.expect_true(file, line)
+    _assume_remainder(node.shape_env, node.expr)
     _explain_assertions(tx, expressions | _texts_of(node) | _changed_bounds(node.shape_env, symbols, before), message)
 
 
@@ -57,11 +125,23 @@ def suppose(condition: Any) -> None:
     """Make the shape environment assume that a symbolic condition holds, without a guard or runtime assertion."""
     if is_concrete_bool(condition):
         return
-    shape_env = condition.node.shape_env
-    expression = shape_env.simplify(condition.node.expr)
-    for implied, value in shape_env.get_implications(expression):
+    _assume(condition.node.shape_env, condition.node.expr)
+    _assume_remainder(condition.node.shape_env, condition.node.expr)
+
+
+def _assume(shape_env: Any, expression: Any) -> None:
+    for implied, value in shape_env.get_implications(shape_env.simplify(expression)):
         shape_env.axioms[implied] = value
     shape_env._update_version_counter()
+
+
+def _assume_remainder(shape_env: Any, expression: Any) -> None:
+    """Assume a fact about a remainder also in the form that torch uses once the number is known to be positive.
+
+    Torch: `PythonMod` of numbers that may be negative, else `Mod`; it does not recognize the one in the other.
+    """
+    if expression.has(PythonMod):
+        _assume(shape_env, expression.replace(PythonMod, Mod))
 
 
 def bound(tx: Any, number: Any, low: int | None, high: int | None, message: str) -> None:
@@ -86,6 +166,11 @@ def is_unbacked(number: Any) -> bool:
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     return bool(free_unbacked_symbols(number))
+
+
+def is_unbacked_symbol(number: Any) -> bool:
+    """Return whether a symbolic number is one unbacked symbol, the only kind for which torch keeps a range."""
+    return is_unbacked(number) and bool(number.node.expr.is_Symbol)
 
 
 def guard_on(tx: Any, name: str, read: Callable[[], Any], expected: Any, text: str) -> None:

@@ -91,7 +91,7 @@ def _name(graph_break: GraphBreak) -> str:
         call = _LOG_CALL.search(graph_break.code_of_library or graph_break.code)
         return f"{call['name']}()" if call else "a log call"
     written = called_in(graph_break)
-    return written or (f"{graph_break.callee}()" if graph_break.callee else graph_break.reason)
+    return written or (f"{graph_break.callee}()" if graph_break.callee else "a function that this line calls")
 
 
 def _untraced(graph_break: GraphBreak) -> str:
@@ -168,7 +168,37 @@ def _size_advice(graph_break: GraphBreak) -> str:
     return "config.capture_dynamic_output_shape_ops = True, or mask with torch.where; or select outside the compiled function"
 
 
+_WRAPPED_STEP = re.compile(r"function `(?P<name>[\w.]*step)` in file `[^`]*\blr_scheduler\.py`")
+_DISABLE_REASON = re.compile(r"`torch\.compiler\.disable` \(reason: (?P<reason>.+)\)")
+
+
+def _disabled_title(graph_break: GraphBreak) -> str:
+    if _WRAPPED_STEP.search(graph_break.explanation):
+        return f"a scheduler has wrapped the optimizer's step, and torch does not trace the wrapper{_code(graph_break)}"
+    if "torch.compiler.disable" not in graph_break.kind:
+        return f"{_name(graph_break)} is on torch's list of functions that are not traced{_code(graph_break)}"
+    reason = _DISABLE_REASON.search(graph_break.explanation)
+    because = f" ({reason['reason']})" if reason and reason["reason"] != "None" else ""
+    return f"{_name(graph_break)} is under torch.compiler.disable{because}{_code(graph_break)}"
+
+
+def _disabled_advice(graph_break: GraphBreak) -> str:
+    if _WRAPPED_STEP.search(graph_break.explanation):
+        return "leave it: only the wrapper runs eagerly; Dynamo compiles the step that it calls"
+    known = known_advice(graph_break)
+    if known is not None:
+        return known
+    if "torch.compiler.disable" in graph_break.kind:
+        return (
+            "call it before or after the compiled function; where it has to be called inside, wrap it as a "
+            "torch.library.custom_op, or remove torch.compiler.disable if it is no longer needed"
+        )
+    return "call it outside the compiled function"
+
+
 def _gradient_advice(graph_break: GraphBreak) -> str:
+    if graph_break.compiled_autograd:  # outside of the compiled function it would not be compiled
+        return "leave it: torch._dynamo.config.compiled_autograd compiles only a backward pass that runs inside compiled code"
     if "torch.autograd.grad" in graph_break.kind:
         return "torch._dynamo.config.trace_autograd_ops = True; or compile only the forward, and compute gradients outside"
     return "compile only the forward and the loss, and call backward() outside"
@@ -326,8 +356,8 @@ RULES: tuple[BreakRule, ...] = (
         "DX205",
         "a disabled or skipped function is called",
         _is_disabled,
-        lambda b: f"{_name(b)} is disabled or skipped: it is not traced{_code(b)}",
-        lambda b: known_advice(b) or "call it outside the compiled function",
+        _disabled_title,
+        _disabled_advice,
     ),
     BreakRule(
         "DX212",

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from dynx._torch.compilation.anew import compile_apart
 from dynx._torch.compilation.unwrap import unwrap
 from dynx._torch.ops.memory_pools import pool_uses
 from dynx.cudagraphs._compiled.backend import backend
@@ -57,7 +58,7 @@ def explain(fn: Callable[..., Any], /, *args: Any, config: Config | None = None,
         raise UsageError(f"{fn!r} is not callable\n  pass a module or a function")
     unwrapped = unwrap(fn)
     original = unwrapped.original if unwrapped.module is None else unwrapped.module
-    compiled = torch.compile(original, backend=backend(config))
+    compiled = compile_apart(original, backend(config))
     notes = () if select_runtime(config) is not None else ("there is no CUDA device: nothing is captured",)
     before = [use.pool for use in pool_uses()]
     with compiled_graphs() as graphs, _without_warnings():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-from dynx._torch.compilation.anew import compile_in_place
+from dynx._torch.compilation.anew import compile_apart
 from dynx.effects._check.compare import Tolerance
 from dynx.effects._check.run import Side
 from dynx.effects._world.code import own_code
@@ -35,7 +35,7 @@ class Program(NamedTuple):
         """Return the compiled function in a new world, where its functions have code objects of their own."""
         world = self._world()
         stack.enter_context(own_code(world.functions))
-        return Side(world, compile_in_place(world.fn, backend, fullgraph=self.fullgraph), random, self.changed_at)
+        return Side(world, compile_apart(world.fn, backend, fullgraph=self.fullgraph, in_place=True), random, self.changed_at)
 
     def roots(self) -> Iterator[tuple[str, Any]]:
         """Yield the objects of the program itself with which the calls are made, by path."""

@@ -50,16 +50,16 @@ def inspect(fn: Any) -> CacheReport:
 def evict(entry: Entry) -> None:
     """Remove one cache entry; the next call that would have matched its guards compiles again.
 
-    Waits until no other thread is in a call of compiled code. torch still counts the entry towards the recompile limit, until
-    `guards.reset`.
+    Waits until no other thread is in a call of compiled code, and holds calls that other threads begin. torch counts the entry
+    towards the recompile limit until `guards.reset`.
 
     Args:
         entry: A record from `guards.inspect`.
 
     Raises:
         StaleEntry: The entry is not in the cache any more.
-        UsageError: The entry is pinned, `entry` is not a record, another thread stayed in compiled code for half a minute, or
-            this thread is compiling.
+        UsageError: The entry is pinned, `entry` is not a record, another thread stayed in compiled code for half a minute,
+            there are more than 100 threads, or this thread is compiling.
     """
     raw = raw_of(entry)
     if raw.is_pinned:
@@ -75,16 +75,16 @@ def reset(fn: Any) -> None:
 
     `torch._dynamo.reset()` does this for all functions.
 
-    Covers resume functions. `torch._dynamo.reset()` crashes if another thread is in a call of the function; this waits until
-    none is in a call of compiled code. Modules and functions with a decorator of torch share one code object, which is reset
+    Covers resume functions. `torch._dynamo.reset()` crashes if another thread is in a call of the function; this waits
+    as `guards.evict` does. Modules and functions with a decorator of torch share one code object, which is reset
     for all of them.
 
     Args:
         fn: A function, method or module, compiled or not.
 
     Raises:
-        UsageError: `fn` has no Python code, another thread stayed in compiled code for half a minute, or this thread is
-            compiling.
+        UsageError: `fn` has no Python code, another thread stayed in compiled code for half a minute, there are more than 100
+            threads, or this thread is compiling.
     """
     eviction.reset(code for original in codes_of(fn) for code in (original, *resumes_of(original)))
 
@@ -107,8 +107,7 @@ def pin(entry: Entry, *, unsafe_ignore_backend: bool = False) -> Pin:
 
     Raises:
         StaleEntry: The entry is not in the cache any more.
-        UsageError: `unsafe_ignore_backend` is not True, the entry is already pinned, `entry` is not a record, another thread
-            stayed in compiled code for half a minute, or this thread is compiling.
+        UsageError: `unsafe_ignore_backend` is not True, the entry is already pinned, or for the reasons of `guards.evict`.
     """
     if not unsafe_ignore_backend:
         raise UsageError(

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from operator import itemgetter
+from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 from weakref import ref
 
@@ -26,6 +27,7 @@ _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was defined in Python
 _IMPLICIT_MEMBERS = frozenset(
     {"__module__", "__dict__", "__weakref__", "__doc__", "__qualname__", "__annotations__", "__static_attributes__"}
     | {"__firstlineno__", "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__hash__", "__parameters__"}
+    | {"__slots__"}
 )
 _WRITERS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "globals", "exec", "eval", "__import__"})
 _READERS = frozenset({("globals",), ("eval",), ("exec",)})  # builtins that read globals by computed names
@@ -72,7 +74,7 @@ def value_of(backend: Any) -> Value:
 
     Functions are compared by code, file, attributes, defaults, closure and the globals that they read, recursively for
     functions of the user; partials and namedtuples by their parts; objects whose class defines `__eq__` and `__hash__` by
-    these, and by the fields that a dataclass leaves out of its `__eq__`; other instances by their class and their attributes,
+    these, and by the fields that a dataclass leaves out of its `__eq__`; other instances by their class, attributes and slots,
     if the values cannot change and no method assigns an attribute. Everything else is compared by identity, also a function
     that assigns a variable outside of itself, or reads globals by names that it computes. No code of the user is called,
     except for `__eq__` and `__hash__`.
@@ -85,16 +87,24 @@ def value_of(backend: Any) -> Value:
     return Value(reader.read(backend, "the backend"), tuple(dict.fromkeys(reader.by_identity)))
 
 
+def options_key(options: Mapping[str, Any]) -> Hashable:
+    """Return the key of the options of a backend, in which the order of names does not count, as in torch."""
+    return _Reader(sorts=True).options(options)
+
+
 class _Reader:
     """Computes the key of one backend recursively; tracks the values being read, since they may refer to themselves."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, sorts: bool = False) -> None:
+        self._sorts = sorts  # whether the order of a dict of named options does not count
         self.by_identity: list[str] = []
         self._reading: dict[int, int] = {}  # depth by id
 
     def read(self, value: Any, what: str) -> Hashable:
         """Return the key of a part of the backend; `what` describes the part in a warning."""
         cls: Any = type(value)
+        if value is _ABSENT:
+            return "absent"
         if type(cls) is type:
             if cls in _PLAIN or (cls.__module__ == "torch" and cls.__name__ in _TORCH_PLAIN):
                 return cls, value
@@ -137,10 +147,15 @@ class _Reader:
         """
         if type(value) is dict and value and all(type(name) is str for name in value) and id(value) not in self._reading:
             self._reading[id(value)] = len(self._reading)
-            key = dict, tuple((name, self._option(option)) for name, option in value.items())
+            key = self.options(value)
             del self._reading[id(value)]
             return key
         return self.read(value, "an option")
+
+    def options(self, options: Mapping[str, Any]) -> Hashable:
+        """Return the key of named options."""
+        items = sorted(options.items(), key=itemgetter(0)) if self._sorts else options.items()
+        return dict, tuple((name, self._option(option)) for name, option in items)
 
     def _function(self, fn: Any) -> Hashable:
         code, name = fn.__code__, fn.__qualname__
@@ -168,8 +183,7 @@ class _Reader:
         if _never_assigns_attributes(cls):
             before = len(self.by_identity)
             members = tuple((name, self.read(member, f"{cls.__qualname__}.{name}")) for name, member in _members(cls))
-            state = object.__getattribute__(value, "__dict__")
-            key = _Identity(cls), members, tuple((name, self.read(item, f"{what}.{name}")) for name, item in state.items())
+            key = _Identity(cls), members, tuple((name, self.read(item, f"{what}.{name}")) for name, item in _state(cls, value))
             if len(self.by_identity) == before:
                 return key
             del self.by_identity[before:]
@@ -239,14 +253,32 @@ def _not_compared(cls: Any, value: Any) -> list[tuple[str, Any]]:
 
     They are those of instances of subclasses of `int` and the like, and fields of a dataclass with `compare=False`.
     """
-    try:
-        state = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return []
+    state = dict(_state(cls, value))
     if not any("__eq__" in vars(base) for base in cls.__mro__ if base.__flags__ & _HEAP_TYPE):
         return sorted(state.items())
     fields = getattr(cls, "__dataclass_fields__", {})
     return [(name, state[name]) for name, field in fields.items() if not field.compare and name in state]
+
+
+def _state(cls: Any, value: Any) -> list[tuple[str, Any]]:
+    """Return the attributes that an instance stores in its slots and its `__dict__`, without running code of its class."""
+    slots = [
+        (name, _content_of_slot(member, value))
+        for base in cls.__mro__
+        for name, member in vars(base).items()
+        if type(member) is MemberDescriptorType
+    ]
+    try:
+        return [*slots, *object.__getattribute__(value, "__dict__").items()]
+    except AttributeError:
+        return slots
+
+
+def _content_of_slot(slot: MemberDescriptorType, value: Any) -> Any:
+    try:
+        return slot.__get__(value)
+    except AttributeError:
+        return _ABSENT
 
 
 def _defines_equality(cls: Any) -> bool:
@@ -256,19 +288,20 @@ def _defines_equality(cls: Any) -> bool:
 def _members(cls: Any) -> list[tuple[str, Any]]:
     """List the names and values of the attributes that a class and its bases define, without implicit ones (`__doc__`)."""
     members = ((name, member) for base in cls.__mro__[:-1] for name, member in vars(base).items())
-    return [(name, member) for name, member in members if name not in _IMPLICIT_MEMBERS]
+    return [
+        (name, member) for name, member in members if name not in _IMPLICIT_MEMBERS and type(member) is not MemberDescriptorType
+    ]
 
 
 def _never_assigns_attributes(cls: Any) -> bool:
-    """Return whether instances of a class store everything in `__dict__`, and only `__init__` assigns attributes.
+    """Return whether instances of a class store everything in `__dict__` and slots, and only `__init__` assigns attributes.
 
     A backend that counts or collects in an attribute compiles differently from call to call.
     """
     if type(cls) is not type or not all(base.__flags__ & _HEAP_TYPE for base in cls.__mro__[:-1]):
         return False  # methods in C cannot be read
     bases = [vars(base) for base in cls.__mro__[:-1]]
-    has_dict = any(type(base.get("__dict__")) is _DICT_DESCRIPTOR for base in bases)
-    if not has_dict or any("__slots__" in base for base in bases):
+    if not any(type(base.get("__dict__")) is _DICT_DESCRIPTOR or "__slots__" in base for base in bases):
         return False
     methods = [member for _, member in _members(cls) if isinstance(member, FunctionType)]
     return not any(

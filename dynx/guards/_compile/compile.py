@@ -10,16 +10,17 @@ from functools import partial
 from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 from dynx._torch.compilation import backend_key, isolation, wrappers
-from dynx._torch.compilation.config import config_fingerprint, config_values, forced_backend
+from dynx._torch.compilation.config import config_fingerprint, config_values, forced_backend, without_inductor
 from dynx._torch.compilation.recompile_limit import report_at_limit
 from dynx._torch.compilation.unwrap import unwrap
 from dynx._torch.tracing.render import show_value
 from dynx._trace.cache_keys import CacheKey
 from dynx._trace.safe_read import is_module
 from dynx.errors import UsageError
-from dynx.guards._compile.backend_value import value_of
+from dynx.guards._compile.backend_value import options_key, value_of
 from dynx.guards._compile.interned import Interned
 from dynx.guards._compile.keyed_backend import Keyed, check_key, key_for, text_of
+from dynx.guards._compile.reaches_inductor import reaches_inductor
 from dynx.guards._compile.warnings import warn_at_limit, warn_if_forced
 
 P = ParamSpec("P")
@@ -78,9 +79,9 @@ def compile(
 
     torch keeps compiled code by function and backend object. Here it is kept by what the backend does (see `guards.keyed`), by
     `fullgraph`, `dynamic`, `mode` and `options`, and by those settings of `torch._dynamo`, `torch._inductor` and
-    `torch._functorch` at the time of the call that change compiled code. A change compiles once; changing back finds the
-    earlier code. This covers resume functions and the frames called from them. Each combination has a recompile limit of its
-    own.
+    `torch._functorch` at the time of the call that change compiled code; those of inductor do not count for
+    `backend="eager"` and functions that only return the graph. A change compiles once; changing back finds the earlier code.
+    This covers resume functions and the frames called from them. Each combination has a recompile limit of its own.
 
     Args:
         fn: The function, method, module or class; without it, a decorator is returned.
@@ -160,6 +161,7 @@ class _Context:
         named = {"mode": arguments.mode, "options": options or None, "dynamic": arguments.dynamic, "disable": arguments.disable}
         named |= keywords
         self._torch_backend = backend_key.torch_backend(backend, **named)
+        self._function = backend
         limit = arguments.per_backend_limit
         self._limit = limit if limit is not None else keywords.get("recompile_limit")
         as_passed = {"options": dict(arguments.options) if arguments.options else None, "recompile_limit": self._limit}
@@ -201,16 +203,29 @@ class _Context:
         return compiled
 
     def _value(self) -> Hashable:
-        settings = value_of(partial(_no_operation, self._isolation, **self._settings)).key
-        return key_for(self._arguments.backend, self._arguments.key), settings
+        # `mode` and `options` as torch applies them: two ways to write the same settings are equal
+        settings = {name: value for name, value in self._settings.items() if name not in ("mode", "options")}
+        options = options_key({**backend_key.options_of(self._torch_backend), "guard_filter_fn": self._guard_filter_fn})
+        value = value_of(partial(_no_operation, self._isolation, **settings)).key
+        return key_for(self._arguments.backend, self._arguments.key), value, options
 
-    def compiler(self, config: Hashable = None) -> Callable[[Any], Any]:
-        """Return a decorator that compiles a function for one torch configuration, by default the current one.
+    def _may_use_inductor(self) -> bool:
+        return backend_key.may_use_inductor(self._torch_backend) and reaches_inductor(self._function)
 
-        Uses the backend object of other compilations with an equal key, if there is one.
+    def backend(self, config: tuple[Any, ...] | None = None) -> Any:
+        """Return torch's backend object for one torch configuration, by default the current one.
+
+        Compilations with an equal key share it, and so their cache entries.
         """
-        key = _CompileKey(self._value(), config or self._fingerprint())
-        backend = _backends.get(key, backend_key.shared_key, lambda: self._keyed_backend(key))
+        config = config or self._fingerprint()
+        if self._arguments.guard_config and not self._may_use_inductor():
+            config = without_inductor(config)
+        key = _CompileKey(self._value(), config)
+        return _backends.get(key, backend_key.shared_key, lambda: self._keyed_backend(key))
+
+    def compiler(self, config: tuple[Any, ...] | None = None) -> Callable[[Any], Any]:
+        """Return a decorator that compiles a function for one torch configuration, by default the current one."""
+        backend = self.backend(config)
         keywords = self._arguments.torch_keywords
         return isolation.compiler(
             backend,
@@ -223,7 +238,10 @@ class _Context:
         )
 
     def _keyed_backend(self, key: _CompileKey) -> Any:
-        settings = {**self._settings, **(config_values() if self._arguments.guard_config else {})}
+        settings = {
+            **self._settings,
+            **(config_values(of_inductor=self._may_use_inductor()) if self._arguments.guard_config else {}),
+        }
         texts = {"backend": text_of(self._arguments.backend), **{name: show_value(value) for name, value in settings.items()}}
         return backend_key.keyed_backend(
             self._torch_backend,

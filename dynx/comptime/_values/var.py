@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableSet
 from typing import Any
 
 from dynx._torch.tracing.render import show
 from dynx._torch.tracing.variables import example_of, is_dynamic, is_kind, settled, source_of
+from dynx.comptime._values.expression import Number
 from dynx.errors import ComptimeFailed, NotConstant
 
 
-class ComptimeVar:
+class ComptimeVar(Number):
     """A value of the traced program at one line, as Dynamo knows it at compile time.
 
     For a tensor only dtype, sizes and device are known, not its data; for a dynamic number, its symbol. It has every method of
@@ -17,13 +19,17 @@ class ComptimeVar:
     in the program would add. A variable is valid until its callback ends; after that only its text (`repr`) is left, and
     everything else raises ComptimeFailed.
 
-    Comparisons return what comparing the values returns: a SymBool for dynamic numbers, as `ctx.check` takes it.
+    Arithmetic and comparisons of constants return Python values. With a dynamic number they return an expression that nothing
+    evaluates, for `ctx.check`, `ctx.assume` and `ctx.constrain`: `ctx.check(ctx.local("n") % 2 == 0)`. `&`, `|` and `~` combine
+    conditions. Used as a bool, a dynamic number or condition raises NotConstant, unless the answer needs no guard.
     """
 
-    def __init__(self, tx: Any, variable: Any) -> None:
+    def __init__(self, tx: Any, variable: Any, siblings: MutableSet[Any]) -> None:
         self._tx = tx
+        self._siblings = siblings
         self._variable = variable
         self._text: str | None = None
+        siblings.add(self)
 
     def as_proxy(self) -> Any:
         """Return the `torch.fx.Proxy` of the value, or a list or tuple of them; raise if the value is not in the graph."""
@@ -110,39 +116,10 @@ class ComptimeVar:
     def __repr__(self) -> str:
         return show(self._tx, self._variable) if self._text is None else self._text
 
-    def __lt__(self, other: Any) -> Any:
-        return self.value < _plain(other)
-
-    def __le__(self, other: Any) -> Any:
-        return self.value <= _plain(other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self.value > _plain(other)
-
-    def __ge__(self, other: Any) -> Any:
-        return self.value >= _plain(other)
-
-    def __eq__(self, other: object) -> Any:
-        if self is other or not self._has_value():
-            return self is other
-        return self.value == _plain(other)
-
-    def __ne__(self, other: object) -> Any:
-        if self is other or not self._has_value():
-            return self is not other
-        return self.value != _plain(other)
-
-    def __bool__(self) -> bool:
-        if not self._has_value():
-            raise NotConstant(f"{self!r} has no truth value before run time\n  test its type, sizes or identity instead")
-        return bool(self.value)
-
     def _has_value(self) -> bool:
         """Return whether the value is a dynamic number or a constant; ComptimeVars of other values compare by identity."""
         variable = self._realized()
         return is_kind(variable, "SymNodeVariable") or variable.is_python_constant()
-
-    __hash__ = object.__hash__
 
     def _unrealized(self) -> Any:
         """Return torch's VariableTracker without realizing it; raise ComptimeFailed after the callback has ended."""
@@ -161,7 +138,4 @@ class ComptimeVar:
         if self._text is None:
             self._text = show(self._tx, self._variable)
             self._tx = self._variable = None
-
-
-def _plain(operand: Any) -> Any:
-    return operand.value if isinstance(operand, ComptimeVar) else operand
+            self._siblings = set()

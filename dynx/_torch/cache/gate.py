@@ -1,0 +1,95 @@
+"""Hold calls of compiled code at their beginning while another thread waits for a moment to change Dynamo's cache.
+
+Where many threads call compiled code, one of them is always in a call. The gate lets calls that have begun end, with the
+compiled code that they call in turn, and holds calls that begin. It is in torch's way only while it is closed.
+
+Torch: `eval_frame._maybe_set_eval_frame`, by which the function around compiled code turns Dynamo on when a call begins and off
+when it ends. Dynamo is off when it is called, and does not trace what runs there. Alike in 2.11, 2.13 and 2.15.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any, Final
+
+from dynx._torch.capabilities import hook_point
+from dynx._torch.hooks import subscribe
+
+_LONGEST: Final = 60.0  # seconds: a call is never held for longer, whatever happens to the thread that closed the gate
+
+_lock = threading.Lock()
+_closed_by: dict[int, int] = {}  # thread ids; how often each has closed the gate
+_opened = threading.Condition(_lock)
+_openings = 0  # how often the gate was opened
+
+
+@contextmanager
+def closed(readers: Callable[[], frozenset[CodeType]]) -> Iterator[None]:
+    """Hold calls of compiled code that begin in other threads inside this block.
+
+    Args:
+        readers: returns the code objects of the functions that read the cache; a call inside of one of them is not held.
+    """
+
+    def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if args and args[0] is not None:  # None turns Dynamo off
+            wait(readers())
+
+    global _openings
+    thread = threading.get_ident()
+    with _lock:
+        _closed_by[thread] = _closed_by.get(thread, 0) + 1
+    subscription = subscribe(hook_point("enter_compiled"), before, on_error=lambda hook, error: None)
+    try:
+        yield
+    finally:
+        subscription.remove()
+        with _lock:
+            _closed_by[thread] -= 1
+            if not _closed_by[thread]:
+                del _closed_by[thread]
+            if not _closed_by:
+                _openings += 1
+                _opened.notify_all()
+
+
+def wait(readers: frozenset[CodeType]) -> None:
+    """Wait while the gate is closed, unless this thread has closed it, or is inside of a call that has begun before.
+
+    The caller is a function that reads the cache, and has not begun to read it.
+    """
+    if not _closed_by or threading.get_ident() in _closed_by or _readers_in_stack(readers) > 1:
+        return
+    dynx_holds_this_call()
+
+
+def dynx_holds_this_call() -> None:
+    """Wait until the gate is open. A thread in this function does not read the cache: its name in the stack says so."""
+    with _opened:
+        before = _openings
+        _opened.wait_for(lambda: not _closed_by or _openings != before, timeout=_LONGEST)
+
+
+def _readers_in_stack(readers: frozenset[CodeType]) -> int:
+    frame: FrameType | None = sys._getframe()
+    count = 0
+    while frame is not None:
+        count += frame.f_code in readers
+        frame = frame.f_back
+    return count
+
+
+def _open_in_child() -> None:
+    """Open the gate in a forked process, which does not have the thread that would open it."""
+    global _lock, _opened
+    _closed_by.clear()
+    _lock = threading.Lock()
+    _opened = threading.Condition(_lock)
+
+
+os.register_at_fork(after_in_child=_open_in_child)

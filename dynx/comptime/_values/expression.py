@@ -1,0 +1,338 @@
+"""Arithmetic and comparisons of dynamic numbers in a callback: facts for `ctx.check`, which nothing evaluates.
+
+Python converts the operand of `if`, `and`, `not` and the parts of `4 < n < 9` to a bool. torch answers that with a guard, or
+with an error far from the line, so an `Expression` converts only if the answer follows from what the trace knows already.
+"""
+
+from __future__ import annotations
+
+import numbers
+import operator
+from collections.abc import Callable, MutableSet
+from typing import Any, Final
+
+import torch
+
+from dynx._torch.tracing import shape_facts
+from dynx._torch.tracing.render import show_value
+from dynx.comptime._values.line import traced_line
+from dynx.errors import ComptimeFailed, NotConstant
+
+_OPERATORS: Final[dict[str, Callable[..., Any]]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "&": operator.and_,
+    "|": operator.or_,
+}
+# how strongly an operator binds, as in Python: an operand that binds less needs parentheses
+_COMPARISON, _UNARY, _ATOM = 1, 8, 10
+_STRENGTH: Final[dict[str, int]] = {"|": 2, "&": 4, "+": 6, "-": 6, "*": 7, "/": 7, "//": 7, "%": 7, "**": 9}
+
+
+class Number:
+    """The operators of `ComptimeVar` and of what it computes: of constants a Python value, else an `Expression`."""
+
+    _tx: Any
+    _siblings: MutableSet[Any]  # everything that the context ends with its callback
+    __array_ufunc__ = None  # numpy leaves its operators with a ComptimeVar to this class
+
+    @property
+    def value(self) -> Any:
+        """The number as torch has it."""
+        raise NotImplementedError
+
+    def _has_value(self) -> bool:
+        """Return whether `value` can be read; tensors and objects compare by identity."""
+        return True
+
+    def is_tensor(self) -> bool:
+        """Return whether the value is a tensor."""
+        return False
+
+    def __add__(self, other: Any) -> Any:
+        return _combine(self, self, "+", other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _combine(self, other, "+", self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _combine(self, self, "-", other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _combine(self, other, "-", self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _combine(self, self, "*", other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _combine(self, other, "*", self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _combine(self, self, "/", other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _combine(self, other, "/", self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _combine(self, self, "//", other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _combine(self, other, "//", self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _combine(self, self, "%", other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _combine(self, other, "%", self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __pow__(self, other: Any) -> Any:
+        return _combine(self, self, "**", other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _combine(self, other, "**", self)
+
+    def __and__(self, other: Any) -> Any:
+        return _combine(self, self, "&", other)
+
+    def __rand__(self, other: Any) -> Any:
+        return _combine(self, other, "&", self)
+
+    def __or__(self, other: Any) -> Any:
+        return _combine(self, self, "|", other)
+
+    def __ror__(self, other: Any) -> Any:
+        return _combine(self, other, "|", self)
+
+    def __lt__(self, other: Any) -> Any:
+        return _combine(self, self, "<", other)
+
+    def __le__(self, other: Any) -> Any:
+        return _combine(self, self, "<=", other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _combine(self, self, ">", other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _combine(self, self, ">=", other)
+
+    def __eq__(self, other: object) -> Any:
+        return True if self is other else _combine(self, self, "==", other)
+
+    def __ne__(self, other: object) -> Any:
+        return False if self is other else _combine(self, self, "!=", other)
+
+    __hash__ = object.__hash__
+
+    def __neg__(self) -> Any:
+        return _apply(self, "-", operator.neg)
+
+    def __pos__(self) -> Any:
+        return _apply(self, "+", operator.pos)
+
+    def __abs__(self) -> Any:
+        return _apply(self, "abs", abs)
+
+    def __invert__(self) -> Any:
+        return _apply(self, "~", lambda raw: torch.sym_not(raw) if isinstance(raw, torch.SymBool) else ~raw)
+
+    def __bool__(self) -> bool:
+        raw = _raw(self, self)
+        return bool(self._settled(shape_facts.known(raw)) if _is_symbolic(raw) else raw)
+
+    def __int__(self) -> int:
+        return int(self._constant())
+
+    def __float__(self) -> float:
+        return float(self._constant())
+
+    def __index__(self) -> int:
+        return operator.index(self._constant())
+
+    def _constant(self) -> Any:
+        raw = _raw(self, self)
+        return self._settled(shape_facts.constant_of(raw)) if _is_symbolic(raw) else raw
+
+    def _settled(self, known: Any) -> Any:
+        """Return what the trace knows of this number; raise NotConstant if evaluating it would need a guard."""
+        if known is not None:
+            return known
+        unbacked = shape_facts.is_unbacked(self.value)
+        decide = "its value is known only at run time" if unbacked else "bool((...).value) evaluates it and adds a guard"
+        raise NotConstant(
+            f"{self!r} is not evaluated while tracing, so it cannot be used as a bool or a plain number\n"
+            f"  at {traced_line(self._tx)}\n"
+            f"  assert it with ctx.check(...), where a < b < c are two checks and `and` is &; {decide}"
+        )
+
+
+class Expression(Number):
+    """A dynamic number or a condition that a callback has computed, for `ctx.check`, `ctx.assume` and `ctx.constrain`.
+
+    Valid until the callback ends; after that only its text (`repr`) is left.
+    """
+
+    def __init__(self, of: Number, value: Any, text: str, strength: int, parts: tuple[Any, ...]) -> None:
+        self._tx, self._siblings = of._tx, of._siblings
+        self._value, self._text, self._strength = value, text, strength
+        self._parts = parts  # conditions that hold if and only if this one does
+        self._siblings.add(self)
+
+    @property
+    def value(self) -> Any:
+        """The SymInt, SymFloat or SymBool; converting it to a Python number guards on it, as torch does."""
+        if self._tx is None:
+            raise ComptimeFailed(
+                f"the value of {self._text} is used after its callback has ended\n  use it inside the callback"
+            )
+        return self._value
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def _end(self) -> None:
+        self._tx = self._value = None
+        self._parts = ()
+        self._siblings = set()
+
+
+def plain(operand: Any) -> Any:
+    """Return the value of a `ComptimeVar` or `Expression`, and anything else as it is."""
+    return operand.value if isinstance(operand, Number) else operand
+
+
+def conjuncts(condition: Any) -> tuple[Any, ...]:
+    """Return the conditions that `&` combines, as torch has them: torch makes no use of the parts of a conjunction."""
+    return condition._parts if isinstance(condition, Expression) else (plain(condition),)
+
+
+def _combine(of: Number, left: Any, symbol: str, right: Any) -> Any:
+    """Return `left symbol right`, as an `Expression` if one of them is a dynamic number; `of` is the operand of this module."""
+    if symbol in ("==", "!=") and not _are_comparable(left, right):
+        return symbol == "!="
+    first, second = _raw(of, left), _raw(of, right)
+    if not _is_symbolic(first) and not _is_symbolic(second):
+        return _OPERATORS[symbol](first, second)
+    for operand, raw in ((left, first), (right, second)):
+        if not _is_symbolic(raw) and not isinstance(raw, (int, float, complex)):
+            if symbol in ("==", "!="):
+                return symbol == "!="
+            raise _not_a_number(of, operand)
+    _require_same_kind(of, (left, right), symbol)
+    strength = _STRENGTH.get(symbol, _COMPARISON)
+    # of `a - (b - c)` the parentheses are needed, of `(a - b) - c` not; powers are grouped from the right
+    least_left, least_right = (_ATOM, _UNARY) if symbol == "**" else (strength + (strength == _COMPARISON), strength + 1)
+    text = f"{_text(left, least_left)} {symbol} {_text(right, least_right)}"
+    if symbol == "**" and isinstance(second, torch.SymInt) and not isinstance(first, (float, complex, torch.SymFloat)):
+        _require_known_sign(of, second, text)
+    parts = conjuncts(left) + conjuncts(right) if symbol == "&" else None
+    return _wrap(of, _OPERATORS[symbol](first, second), text, strength, parts)
+
+
+def _apply(of: Number, symbol: str, function: Callable[[Any], Any]) -> Any:
+    raw = _raw(of, of)
+    if symbol != "~":
+        _require_same_kind(of, (of,), symbol)
+    text, strength = (f"abs({of!r})", _ATOM) if symbol == "abs" else (f"{symbol}{_text(of, _UNARY)}", _UNARY)
+    return _wrap(of, function(raw), text, strength)
+
+
+def _wrap(of: Number, result: Any, text: str, strength: int, parts: tuple[Any, ...] | None = None) -> Any:
+    return Expression(of, result, text, strength, parts or (result,)) if _is_symbolic(result) else result
+
+
+def _are_comparable(left: Any, right: Any) -> bool:
+    """Return whether `==` compares values: tensors and objects equal only themselves, but a number is no tensor."""
+    without_value = [operand for operand in (left, right) if not _has_value(operand)]
+    return not without_value or (any(map(_is_tensor, without_value)) and (_is_dynamic(left) or _is_dynamic(right)))
+
+
+def _has_value(operand: Any) -> bool:
+    return operand._has_value() if isinstance(operand, Number) else not isinstance(operand, torch.Tensor)
+
+
+def _is_tensor(operand: Any) -> bool:
+    return operand.is_tensor() if isinstance(operand, Number) else isinstance(operand, torch.Tensor)
+
+
+def _is_dynamic(operand: Any) -> bool:
+    return _has_value(operand) and _is_symbolic(plain(operand))
+
+
+def _raw(of: Number, operand: Any) -> Any:
+    """Return an operand as torch has it, a number of another library as Python's; raise NotConstant if it has no value."""
+    if not _has_value(operand):
+        raise _not_a_number(of, operand)
+    raw = plain(operand)
+    if _is_symbolic(raw) or isinstance(raw, (int, float, complex)):
+        return raw
+    if isinstance(raw, numbers.Integral):
+        return operator.index(raw)
+    return float(raw) if isinstance(raw, numbers.Real) else raw
+
+
+def _is_symbolic(value: object) -> bool:
+    return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _not_a_number(of: Number, operand: Any) -> NotConstant:
+    shown = repr(operand) if isinstance(operand, Number) else show_value(operand)
+    instead = (
+        "use its sizes, such as ctx.local('x').size(0), or call .item() on it in the traced code"
+        if _is_tensor(operand)
+        else "use a number: an attribute or item of it that the traced code assigns to a variable"
+    )
+    return NotConstant(
+        f"{shown} is not a number, so it cannot be compared, calculated with or used as a bool while tracing\n"
+        f"  at {traced_line(of._tx)}\n  {instead}"
+    )
+
+
+def _require_same_kind(of: Number, operands: tuple[Any, ...], symbol: str) -> None:
+    """Raise NotConstant for conditions in arithmetic and comparisons: torch would guard on them to convert them to numbers."""
+    conditions = [isinstance(plain(operand), (bool, torch.SymBool)) for operand in operands]
+    if symbol in ("&", "|") and (all(conditions) or not any(conditions)):
+        return
+    for operand in operands:
+        if isinstance(plain(operand), torch.SymBool):
+            raise NotConstant(
+                f"{operand!r} is a condition, and torch would guard on it to apply {symbol}\n"
+                f"  at {traced_line(of._tx)}\n"
+                "  combine conditions with &, | and ~"
+            )
+
+
+def _require_known_sign(of: Number, exponent: Any, text: str) -> None:
+    """Raise ComptimeFailed if torch would guard on the sign of an exponent, which decides the type of the result."""
+    if shape_facts.known(exponent >= 0) is None:
+        raise ComptimeFailed(
+            f"the exponent of {text} may be negative, which makes the result a float\n"
+            f"  at {traced_line(of._tx)}\n"
+            "  promise its sign first: ctx.check(exponent >= 0)"
+        )
+
+
+def _text(operand: Any, least: int) -> str:
+    """Return the text of an operand, in parentheses if it binds less strongly than `least`."""
+    if isinstance(operand, Expression):
+        text, strength = repr(operand), operand._strength
+    else:
+        text = shape_facts.text_of(plain(operand)) or repr(plain(operand))
+        strength = _ATOM if text.isalnum() or text.replace(".", "").isalnum() else _STRENGTH["|"]
+    return f"({text})" if strength < least else text
