@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from types import FrameType, FunctionType, ModuleType
@@ -23,12 +22,19 @@ def watch_program(roots: Iterable[tuple[str, Any]], backend: Any, libraries: Ite
         backend: What it keeps of its own, such as a list of the graphs that it compiled, may change.
         libraries: Modules of libraries that the function uses, whose data is watched.
     """
-    return Watch((*roots, *_of_process(), *_data_of(libraries)), [backend])
+    return Watch((*roots, *_of_process(), *_data_of(libraries)), [backend], _ids_of_others())
 
 
 def leaks_in(watch: Watch) -> tuple[Leak, ...]:
     """Return what has changed since then."""
     return tuple(Leak(*changed) for changed in watch.changed())
+
+
+def _ids_of_others() -> set[int]:
+    """Return the ids of what modules of torch, dynx and Python hold, such as torch's counters, which compilations change."""
+    modules = [module for module in tuple(sys.modules.values()) if isinstance(module, ModuleType)]
+    others = [module for module in modules if owner_of_module(module) in ("torch", "dynx", "python")]
+    return {id(value) for module in others for value in tuple(vars(module).values())}
 
 
 def _data_of(modules: Iterable[ModuleType]) -> Iterator[tuple[str, Any]]:
@@ -39,7 +45,6 @@ def _data_of(modules: Iterable[ModuleType]) -> Iterator[tuple[str, Any]]:
 
 
 def _of_process() -> Iterator[tuple[str, Any]]:
-    yield "os.environ", os.environ
     for name, module in tuple(sys.modules.items()):
         if isinstance(module, ModuleType) and owner_of_module(module) == "user":
             yield name, module

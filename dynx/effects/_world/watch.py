@@ -7,7 +7,7 @@ later has changed. No code of the user runs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -40,14 +40,15 @@ class Watch:
     Args:
         roots: Paths and objects; the first one that leads to an object names it.
         ignored: Objects that may change, with all that they lead to.
+        ids: Ids of further objects that may change.
 
     Attributes:
         is_complete: Whether all objects are watched, and not only the first 300,000.
     """
 
-    def __init__(self, roots: Iterable[tuple[str, Any]], ignored: Iterable[Any] = ()) -> None:
+    def __init__(self, roots: Iterable[tuple[str, Any]], ignored: Iterable[Any] = (), ids: Collection[int] = ()) -> None:
         self._watched: list[_Watched] = []
-        seen = _ids_of(ignored)
+        seen = _ids_of(ignored).union(ids)
         for root in roots:
             queue = deque([root])
             while queue and len(self._watched) < _MAX_OBJECTS:
