@@ -92,7 +92,8 @@ def _unused(graphs: Sequence[SavedGraph]) -> Iterator[Finding]:
         location = compiled[0].location
         unused = [rule for rule in compiled[0].unused_rules if all(rule in graph.unused_rules for graph in compiled)]
         if unused and location is not None:
-            why = {tensor.why for graph in compiled for tensor in graph.activations if tensor.why}
+            packable = (tensor for graph in compiled for tensor in graph.tensors if tensor.kind in ("activation", "output"))
+            why = {tensor.why for tensor in packable if tensor.why}
             yield Finding(
                 UNUSED.id,
                 f"{unused[0]} applies to no saved tensor of {location.function}",

@@ -20,7 +20,7 @@ from dynx._torch.capabilities import hook_point, require
 from dynx._torch.compilation.frame import compile_call
 from dynx._torch.hooks import subscribe
 
-_OF_DYNAMO = ("__import_", "__builtins_dict__", "__compiled_fn_", "__resume_at_")
+_OF_DYNAMO = "__import_"  # the other names are removed with the compiled code
 
 
 @contextmanager
