@@ -68,20 +68,26 @@ def scaled(tensor: torch.Tensor, alphabet: Alphabet, *, per: Per, block: int) ->
     if per == "block":
         missing = -values.shape[-1] % block
         values = (functional.pad(values, (0, missing)) if missing else values).unflatten(-1, (-1, block))
-    magnitude = values.abs()
-    finite = magnitude < inf
-    known = torch.where(finite, magnitude, 0)
-    top, is_finite = (
-        (known.amax(), finite.all()) if per == "tensor" else (known.amax(-1, keepdim=True), finite.all(-1, keepdim=True))
-    )
+    largest, smallest = _extremes(values, per)  # NaN where one of the elements is
+    is_finite = (largest < inf) & (smallest > -inf)
+    # backends that keep the order of the graph have at most one temporary of the tensor's size here, and two below
+    largest, smallest = _extremes(values.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0), per)
+    top = torch.maximum(largest, -smallest)
     limits = torch.finfo(values.dtype)
     # below the limits, so that neither the quotient nor the product with a code is infinite
     scale = top.clamp(max=limits.max * (1 - 4 * limits.eps)) / torch.where(is_finite, alphabet.largest, alphabet.below)
     scale = scale.clamp(min=limits.tiny)
     codes = (values / scale).clamp(-alphabet.largest, alphabet.largest)
     if alphabet.nan is not None:
-        codes = codes.masked_fill(values.isnan(), alphabet.nan)
+        codes = codes.nan_to_num(nan=alphabet.nan)
     return torch.where(is_finite, scale, -scale), codes
+
+
+def _extremes(values: torch.Tensor, per: Per) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the largest and the smallest element of each part that shares a scale."""
+    if per == "tensor":
+        return values.amax(), values.amin()
+    return values.amax(-1, keepdim=True), values.amin(-1, keepdim=True)
 
 
 def restored(
@@ -89,10 +95,12 @@ def restored(
 ) -> torch.Tensor:
     """Return the tensor of this dtype and last size for what `scaled` returned."""
     codes = stored.to(scale.dtype)
-    is_infinite = (scale < 0) & (codes.abs() == alphabet.largest)
-    values = codes * torch.where(is_infinite, inf, scale.abs())
-    if alphabet.nan is not None:
-        values = values.masked_fill(codes == alphabet.nan, nan)
+    limit = torch.where(scale < 0, alphabet.largest, inf)
+    is_finite = (codes < limit) & (codes > -limit)
+    is_nan = codes == alphabet.nan if alphabet.nan is not None else None
+    values = codes * scale.abs() / is_finite  # by 0 where it stands for an infinity: fewer temporaries than `where`
+    if is_nan is not None:
+        values = values.masked_fill(is_nan, nan)
     if per == "block":
         values = values.flatten(-2)
         values = values if values.shape[-1] == last else values[..., :last]
