@@ -19,9 +19,11 @@ def owner_of_module(module: ModuleType) -> Owner:
     """Return who wrote a module; one without a file is the user's, unless it is part of Python or made by a library."""
     attributes = vars(module)
     file = attributes.get("__file__")
+    name = str(attributes.get("__name__", ""))
+    if name.startswith("torch."):  # also code that inductor writes into its cache
+        return "torch"
     if isinstance(file, str):
         return owner_of_file(file).kind
-    name = str(attributes.get("__name__", ""))
     paths = attributes.get("__path__")
     if paths is not None:  # a namespace package
         folder = next(iter(paths), None)

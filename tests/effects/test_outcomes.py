@@ -18,6 +18,8 @@ import torch
 from torch import nn
 
 import dynx
+from dynx.effects._check.draws import RecordDraws
+from dynx.effects._world.world import Call, World
 from dynx.errors import CompiledDiffers, NotIsolated, UsageError
 from dynx.records.check import FALLBACK_RANDOM
 
@@ -289,8 +291,6 @@ def test_results_in_a_cache_are_there_in_the_copy(maxsize, typed):
     def fn(value):
         return value * sum(cached(*arguments, **keywords) for arguments, keywords in kept)
 
-    from dynx.effects._world.world import World
-
     world = World(fn, [], {})
     with world.entered():
         (copy,) = [
@@ -354,3 +354,16 @@ def test_hooks_of_tensors_run_in_both_copies():
     report = dynx.check(lambda value: (value * weight).sum(), x())
     assert report.ok, report.text
     assert seen == []
+
+
+def test_random_numbers_that_eager_code_drew_are_recorded():
+    """The mode that records them is dynx's own: a copy of the program must not take it for a mode of the program."""
+
+    def fn(value):
+        return value + torch.rand(3)
+
+    with RecordDraws() as recorded:
+        world = World(fn, [Call((x(),), {})], {})
+        with world.entered():
+            world.fn(*world.calls[0].args)
+    assert len(recorded.draws) == 1

@@ -17,7 +17,7 @@ def variables_in_use(copy: Callable[[Any], Any]) -> Iterator[Variable | Namespac
     for name in names_of_hooks():
         yield Variable(f"torch.nn.modules.module.{name}", hooks_of_all_modules(), name)
     for mode in active_modes():
-        if is_of_torch(mode):
+        if is_of_torch(mode) or type(mode).__module__.startswith("dynx."):  # such as the one that records random numbers
             continue
         copy(type(mode))
         path, attributes = type(mode).__qualname__, attributes_of(mode)
