@@ -95,7 +95,7 @@ def has_unknown_state(value: Any) -> bool:
 
 
 def _of_class(cls: type) -> Parts | None:
-    if owner_of_class(cls) not in ("user", "library"):
+    if owner_of_class(cls) != "user":  # compilations change classes of libraries, such as triton's
         return None
     items = [(f".{name}", item) for name, item in tuple(vars(cls).items()) if is_name_of_user(name)]
     return Parts(
