@@ -134,7 +134,7 @@ def test_records_of_a_handler_are_compared_and_left():
         log.info("called")
         return value * 2
 
-    dynx.check(fn, x())
+    assert not dynx.check(fn, x()).shared
     assert (kept.seen, log.handlers) == ([], [kept])
 
 

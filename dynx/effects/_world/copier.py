@@ -10,7 +10,7 @@ import enum
 import threading
 from collections import OrderedDict, defaultdict, deque
 from contextvars import ContextVar
-from logging import Logger
+from logging import Handler, Logger
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
@@ -153,7 +153,8 @@ class Copier:
         if attributes := attributes_of(value):
             into = attributes_of(copy)
             for name, item in list(attributes.items()):
-                into[name] = self.copy(item)
+                # the lock of a handler is held only while it writes: it tells nothing of the program
+                into[name] = item if name == "lock" and issubclass(type(value), Handler) else self.copy(item)
 
 
 def _empty(value: Any, base: type) -> Any:
