@@ -137,7 +137,8 @@ def _eager_outcomes(program: Program, backend: Any, states: dict[str, Any], *, w
     side = program.eager(states)
     watch = _watch(program, backend, side) if watches else None
     with torch.compiler.set_stance("force_eager"):
-        return _all_outcomes(program, side, states, watch)
+        outcomes = [_outcome(side, index) for index in range(len(program.calls))]
+    return _in_child_result(outcomes, side, states, watch)
 
 
 def _compiled_outcomes(
@@ -147,15 +148,15 @@ def _compiled_outcomes(
     with _as_before(program, records), ExitStack() as stack:
         side = program.compiled(backend, states, stack)
         watch = _watch(program, backend, side) if watches else None
-        return _all_outcomes(program, side, states, watch), records
+        outcomes = [_outcome(side, index) for index in range(len(program.calls))]
+    return _in_child_result(outcomes, side, states, watch), records  # now that Dynamo's names in globals are gone
 
 
 def _watch(program: Program, backend: Any, side: Side) -> Watch:
     return watch_program(program.roots(), backend, side.world.libraries)
 
 
-def _all_outcomes(program: Program, side: Side, states: dict[str, Any], watch: Watch | None) -> _InChild:
-    outcomes = [_outcome(side, index) for index in range(len(program.calls))]
+def _in_child_result(outcomes: list[bytes], side: Side, states: dict[str, Any], watch: Watch | None) -> _InChild:
     leaks = leaks_in(watch) if watch is not None else ()
     is_whole = watch is None or watch.is_complete
     return _InChild(outcomes, _shared_by(side), not is_same_state(states, side.random), leaks, is_whole)
