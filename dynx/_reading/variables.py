@@ -67,7 +67,7 @@ class Variable:
         return (owner.__dict__ if isinstance(owner, type) else owner).get(self.name, ABSENT)
 
     def set(self, value: Any) -> None:
-        """Give it a value, or remove it if the value is `ABSENT`."""
+        """Set its value, or remove it if the value is `ABSENT`."""
         if value is self.get():
             return
         owner, is_absent = self.owner, value is ABSENT

@@ -20,7 +20,7 @@ _HOOKS = (str(_PACKAGE / "_torch" / "hooks.py"), str(_PACKAGE / "_child_processe
 
 
 def hide_our_frames() -> None:
-    """Give the excepthook of this process, which may be the program's, tracebacks without the frames of dynx."""
+    """Pass the excepthook of this process, which may be the program's, tracebacks without the frames of dynx."""
     sys.excepthook = _without_our_frames(getattr(sys, "excepthook", _missing))
 
 
