@@ -186,6 +186,7 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "bytecode_hook": ("torch._dynamo.convert_frame:register_bytecode_hook", "dynx.check"),
     "counters": ("torch._dynamo.utils:counters", "dynx.check"),
     "module_cache": ("torch._dynamo.symbolic_convert:_import_module", "dynx.check"),
+    "custom_ops": ("torch._library.custom_ops:OPDEFS", "dynx.check"),
     "active_modes": ("torch.overrides:_get_current_function_mode_stack", "dynx.check"),
     "dispatch_modes": ("torch.utils._python_dispatch:_get_current_dispatch_mode_stack", "dynx.check"),
     "disabled_modes": ("torch.utils._python_dispatch:_disable_current_modes", "dynx.check"),

@@ -367,3 +367,33 @@ def test_random_numbers_that_eager_code_drew_are_recorded():
         with world.entered():
             world.fn(*world.calls[0].args)
     assert len(recorded.draws) == 1
+
+
+def test_state_that_custom_operators_change_is_compared_and_left():
+    """torch calls them by the name of the operator, which no search through the code follows."""
+    seen = []
+
+    @torch.library.custom_op("dynx_test_outcomes::double", mutates_args=())
+    def double(value: torch.Tensor) -> torch.Tensor:
+        seen.append(1)
+        return value * 2
+
+    @double.register_fake
+    def _(value):
+        return torch.empty_like(value)
+
+    for fn in (lambda value: double(value), lambda value: torch.ops.dynx_test_outcomes.double(value)):
+        assert dynx.check(fn, x()).ok
+        assert seen == []
+
+
+def test_bytes_behind_a_view_are_copied():
+    held = bytearray(b"a")
+    view = memoryview(held)
+
+    def fn(value):
+        view[0] = 98
+        return value * 2
+
+    assert dynx.check(fn, x()).outcome in ("same", "vacuous")
+    assert held == b"a"

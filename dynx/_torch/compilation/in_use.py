@@ -1,14 +1,15 @@
 """Objects that torch calls for every function, and that no name in a program leads to: hooks of all modules, active modes.
 
 Torch: the dicts `_global_…_hooks` of `torch.nn.modules.module`, `overrides._get_current_function_mode_stack`,
-`utils._python_dispatch._get_current_dispatch_mode_stack` and `_disable_current_modes`, `_C.DisableTorchFunction`; alike in
-2.11, 2.13 and 2.15.
+`utils._python_dispatch._get_current_dispatch_mode_stack` and `_disable_current_modes`, `_C.DisableTorchFunction`, and
+`_library.custom_ops.OPDEFS`; alike in 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 
 from dynx._torch.capabilities import require
@@ -25,6 +26,16 @@ def names_of_hooks() -> list[str]:
     """Return the names of the dicts with hooks of all modules that have some, and of nothing else in that namespace."""
     hooks = hooks_of_all_modules()
     return [name for name in hooks if name.startswith("_global_") and name.endswith("_hooks") and hooks[name]]
+
+
+def functions_of_custom_ops() -> list[Any]:
+    """Return the functions that implement the operators of `torch.library.custom_op`, which torch calls by their names."""
+    require("custom_ops")
+    from torch._library.custom_ops import OPDEFS
+
+    values = [value for definition in list(OPDEFS.values()) for value in vars(definition).values()]
+    values += [inner for value in values if type(value) is dict for inner in value.values()]
+    return [value for value in values if isinstance(value, FunctionType)]
 
 
 def active_modes() -> tuple[Any, ...]:

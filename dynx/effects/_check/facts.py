@@ -21,6 +21,7 @@ from dynx.effects._world.layout import (
     attributes_of,
     built_in_base,
     is_constant,
+    is_of_torch,
     slots_of,
 )
 from dynx.effects._world.parts import items_of_wrapper
@@ -104,8 +105,8 @@ class Description:
     def _describe_object(self, path: str, value: Any) -> None:
         cls = type(value)
         base = built_in_base(cls)
-        if issubclass(cls, Logger):  # what a program sets of it are roots of their own
-            self.facts[path] = Fact(_name_of(cls), value.name, "value", value.name)
+        if issubclass(cls, Logger) or is_of_torch(value):  # what a program sets of a logger are roots of their own
+            self.facts[path] = Fact(_name_of(cls), "", "value", _name_of(cls))
             return
         if cls is FunctionType:
             self.facts[path] = Fact("function", (value.__qualname__, value.__code__.co_code), "value", value.__qualname__)

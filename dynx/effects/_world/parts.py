@@ -9,6 +9,7 @@ import logging
 import sys
 import threading
 import weakref
+from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
@@ -211,6 +212,7 @@ _WRAPPERS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     ((staticmethod, classmethod), ("__func__",)),
     (property, ("fget", "fset", "fdel")),
     (functools.partial, ("func", "args", "keywords")),
+    (memoryview, ("obj",)),
 )
 _READERS: tuple[tuple[Any, Callable[[Any], Parts]], ...] = (
     (torch.Tensor, _of_tensor),
@@ -219,6 +221,7 @@ _READERS: tuple[tuple[Any, Callable[[Any], Parts]], ...] = (
     (weakref.ref, _of_reference),
     (ContextVar, _of_context_variable),
     (logging.Logger, _of_logger),
+    ((bytearray, array), lambda value: Parts([*_attributes(value)], bytes(value))),
     (_LOCKS, lambda value: Parts([], value.locked() if hasattr(value, "locked") else None)),
     (_SUSPENDED, _of_suspended),
     (io.IOBase, _of_file),

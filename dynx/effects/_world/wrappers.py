@@ -133,6 +133,14 @@ def _copy_stream(value: Any, copy: Copy) -> Any:
     return stream
 
 
+def _copy_memory(value: memoryview, copy: Copy) -> memoryview | None:
+    """Copy a view of all bytes of an object; None for a part of it, or another format."""
+    if value.format != "B" or not value.contiguous or value.nbytes != memoryview(value.obj).nbytes:
+        return None
+    owner = copy(value.obj)
+    return value if owner is value.obj else memoryview(owner)
+
+
 def _copy_array(value: Any, copy: Copy) -> Any:
     """Copy an array of NumPy, and the objects in one of dtype object."""
     array = value.copy()
@@ -173,6 +181,7 @@ _COPIERS: dict[Any, Callable[[Any, Copy], Any | None]] = {
     weakref.ref: _copy_reference,
     random.Random: _copy_random,
     torch.Generator: _copy_generator_of_torch,
+    memoryview: _copy_memory,
     bytearray: lambda value, copy: bytearray(value),
     io.BytesIO: _copy_stream,
     io.StringIO: _copy_stream,
