@@ -8,6 +8,7 @@ from types import CodeType, FunctionType, ModuleType
 from dynx._trace.user_location import Owner, owner_of_file
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_OF_BINDINGS = ("_cython_", "cython_runtime", "swig_runtime_data")  # modules that compiled extensions share, without files
 
 
 def owner_of_code(code: CodeType) -> Owner:
@@ -29,6 +30,8 @@ def owner_of_module(module: ModuleType) -> Owner:
         folder = next(iter(paths), None)
         if isinstance(folder, str):
             return owner_of_file(f"{folder}/__init__.py").kind
+    if name.startswith(_OF_BINDINGS):
+        return "library"
     package = name.partition(".")[0]
     if package in sys.stdlib_module_names and package != "__main__":
         return "python"
