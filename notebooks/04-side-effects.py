@@ -105,6 +105,7 @@ def rounded_tanh(graph, inputs):
         if node.target in ("tanh", torch.tanh):
             with graph.graph.inserting_after(node):
                 low = graph.graph.call_method("half", (node,))
+            with graph.graph.inserting_after(low):
                 high = graph.graph.call_method("float", (low,))
             node.replace_all_uses_with(high, delete_user_cb=lambda user, low=low: user is not low)
     graph.recompile()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import gc
 import importlib.util
@@ -10,6 +11,7 @@ import os
 import sqlite3
 import sys
 import threading
+import time
 import types
 
 import pytest
@@ -397,3 +399,25 @@ def test_bytes_behind_a_view_are_copied():
 
     assert dynx.check(fn, x()).outcome in ("same", "vacuous")
     assert held == b"a"
+
+
+LOOP = asyncio.SelectorEventLoop()
+
+
+def test_what_an_event_loop_does_meanwhile_is_no_change_of_the_program():
+    """That of a notebook's kernel, which is a variable of the user's, schedules something at any time."""
+    names = ["runs"]
+
+    def schedule():
+        while names == ["runs"]:
+            LOOP.call_later(100, print)
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=schedule)
+    thread.start()
+    try:
+        assert dynx.check(lambda value: value.sin(), x()).leaks == ()
+    finally:
+        names.clear()
+        thread.join()
+        LOOP.close()

@@ -45,6 +45,8 @@ from dynx.effects._world.layout import (
 
 _LOCKS = type(threading.Lock()), type(threading.RLock())
 _SUSPENDED = GeneratorType, CoroutineType, AsyncGeneratorType
+# packages whose objects run the process, in threads of their own: an event loop, the kernel of a notebook
+_OF_PROCESS = {"dynx", "asyncio", "selectors", "IPython", "ipykernel", "traitlets", "jupyter_client", "tornado", "zmq"}
 Item = tuple[str, Any]  # a label, such as ".weight" or "[0]", and an object
 
 
@@ -62,7 +64,7 @@ def parts_of(value: Any) -> Parts | None:
         return _of_class(value)
     if issubclass(cls, ModuleType):
         return _of_module(value)
-    if is_constant(value) or is_of_torch(value) or cls.__module__.startswith("dynx."):
+    if is_constant(value) or is_of_torch(value) or cls.__module__.partition(".")[0] in _OF_PROCESS:
         return None
     for kind, read in _READERS:
         if issubclass(cls, kind):
