@@ -28,12 +28,19 @@ def names_of_hooks() -> list[str]:
     return [name for name in hooks if name.startswith("_global_") and name.endswith("_hooks") and hooks[name]]
 
 
-def functions_of_custom_ops() -> list[Any]:
-    """Return the functions that implement the operators of `torch.library.custom_op`, which torch calls by their names."""
+def functions_of_custom_ops() -> list[list[FunctionType]]:
+    """Return the functions of each operator of `torch.library.custom_op`, which torch calls by its name.
+
+    The first is the function that was passed to `custom_op`; torch's own operators are among them.
+    """
     require("custom_ops")
     from torch._library.custom_ops import OPDEFS
 
-    values = [value for definition in list(OPDEFS.values()) for value in vars(definition).values()]
+    return [_functions_of(definition) for definition in list(OPDEFS.values())]
+
+
+def _functions_of(definition: Any) -> list[FunctionType]:
+    values = [definition._init_fn, *vars(definition).values()]
     values += [inner for value in values if type(value) is dict for inner in value.values()]
     return [value for value in values if isinstance(value, FunctionType)]
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from dynx._reading.owner import owner_of_code
 from dynx._reading.variables import Namespace, Variable
 from dynx._torch.compilation.in_use import active_modes, functions_of_custom_ops, hooks_of_all_modules, names_of_hooks
 from dynx.effects._world.layout import attributes_of, is_of_torch
@@ -14,8 +15,10 @@ from dynx.effects._world.layout import attributes_of, is_of_torch
 def variables_in_use(copy: Callable[[Any], Any]) -> Iterator[Variable | Namespace]:
     """Yield the attributes of active modes, and the dicts of the hooks of all modules; copy what has no variable."""
     copy(logging.root)
-    for function in functions_of_custom_ops():
-        copy(function)
+    for functions in functions_of_custom_ops():
+        if functions and owner_of_code(functions[0].__code__) != "torch":
+            for function in functions:
+                copy(function)
     for name in names_of_hooks():
         yield Variable(f"torch.nn.modules.module.{name}", hooks_of_all_modules(), name)
     for mode in active_modes():
