@@ -13,6 +13,7 @@ DynxError
 │   └── NotConstant     a value is not a compile-time constant (also a NotImplementedError)
 ├── NotIsolated         eager and compiled code used the same objects in a check (also an AssertionError)
 ├── ProbeFailed         a probe cannot be placed at a line or function
+├── ReplayDiffers       a CUDA graph gives something else than an uncaptured run (also an AssertionError)
 ├── StaleEntry          a cache entry is no longer in torch's cache
 ├── UnsupportedTorch    the installed torch lacks a private name that a feature needs
 ├── UsageError          an invalid argument or command line (exit code 2)
@@ -20,6 +21,8 @@ DynxError
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 __all__ = [
     "BadCodec",
@@ -36,6 +39,7 @@ __all__ = [
     "NotConstant",
     "NotIsolated",
     "ProbeFailed",
+    "ReplayDiffers",
     "StaleEntry",
     "UnknownRule",
     "UnsupportedTorch",
@@ -83,7 +87,12 @@ class CaptureFailed(CaptureError):
 
     Typical causes: a synchronization with the device, a read of a tensor's value, a stream that was not joined, or a tensor on
     the CPU that a replay could not update.
+
+    Attributes:
+        location: The line of the operation (`dynx.records.Location`), where it is known.
     """
+
+    location: Any = None
 
 
 class CompiledDiffers(DynxError, AssertionError):
@@ -133,6 +142,13 @@ class UnsupportedTorch(DynxError):
 
 class UsageError(DynxError):
     """Raised when an argument of a function or of the command line is invalid; the command line then exits with code 2."""
+
+
+class ReplayDiffers(DynxError, AssertionError):
+    """Raised with `cudagraphs.Config(verify=n)`: a replay gives something else than an uncaptured run of the same call.
+
+    Memory and random numbers are left as after the uncaptured run.
+    """
 
 
 class StaleEntry(DynxError):

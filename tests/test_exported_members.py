@@ -23,7 +23,8 @@ EXPORTED = {
     """,
     "dynx.errors": """
         BadCodec BadProfile BadRunFile CaptureError CaptureFailed CheckFailed CompiledDiffers ComptimeFailed DynxError
-        DynxWarning NoSuchLocal NotConstant NotIsolated ProbeFailed StaleEntry UnknownRule UnsupportedTorch UsageError
+        DynxWarning NoSuchLocal NotConstant NotIsolated ProbeFailed ReplayDiffers StaleEntry UnknownRule UnsupportedTorch
+        UsageError
     """,
     "dynx.effects": "CheckReport Diff Effect EffectLog EffectReport FrameEffects Leak Modified Mutation check record",
     "dynx.guards": "compile count_hits evict inspect keyed pin profile recompiles reset would_recompile",

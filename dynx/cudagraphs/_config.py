@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_type_hints
 from dynx.errors import UsageError
 
 OR_ERROR = "DYNX_CUDAGRAPH_OR_ERROR"
+VERIFY = "DYNX_CUDAGRAPH_VERIFY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,9 @@ class Config:
         on_limit: "eager" runs further calls uncaptured, "error" raises CaptureError, "lru" closes the least recently used
             recording.
         or_error: Raise CaptureError where something would run uncaptured; also set by DYNX_CUDAGRAPH_OR_ERROR=1.
+        verify: Number of replays of each recording that are compared with uncaptured runs of the same calls, byte by byte:
+            results, what is written to memory, gradients, and the states of random numbers. A replay that differs raises
+            ReplayDiffers. Needs memory for two copies of what a call writes to. DYNX_CUDAGRAPH_VERIFY=n sets it where it is 0.
         plan_dir: Folder in which plans are stored, so that a later process that compiles the same graph need not analyze
             it; "" stores none.
         runtime: "auto" captures where there is CUDA and runs uncaptured elsewhere, "cuda" insists on CUDA, "emulator"
@@ -54,6 +58,7 @@ class Config:
     max_recordings: int = 16
     on_limit: Literal["eager", "error", "lru"] = "eager"
     or_error: bool = False
+    verify: int = 0
     plan_dir: str = ""
     runtime: Literal["auto", "cuda", "emulator"] = "auto"
 
@@ -62,6 +67,10 @@ class Config:
             object.__setattr__(self, "plan_dir", os.fspath(self.plan_dir))
         if os.environ.get(OR_ERROR, "0") not in ("", "0"):
             object.__setattr__(self, "or_error", True)
+        if not self.verify and (times := os.environ.get(VERIFY, "")):
+            if not times.isdigit():
+                raise UsageError(f"{VERIFY}={times} is not a number of replays\n  set it to 0 to compare none")
+            object.__setattr__(self, "verify", int(times))
         hints = get_type_hints(Config)
         for option in (option for option in fields(self) if option.name != "buckets"):
             value, choices = getattr(self, option.name), get_args(hints[option.name])
@@ -89,6 +98,8 @@ class Config:
                 "params='patch' works only for graphs without gradients, so it contradicts gradients='in_place'\n"
                 "  leave out one of them"
             )
+        if self.verify < 0:
+            raise UsageError(f"verify={self.verify} is not a number of replays\n  pass 0 to compare none")
         if self.max_recordings < 1:
             raise UsageError(f"max_recordings={self.max_recordings} allows no recordings\n  pass at least 1")
 

@@ -7,6 +7,13 @@ import warnings
 from dynx._trace.user_location import user_stacklevel
 from dynx.cudagraphs._config import Config
 from dynx.errors import CaptureError, DynxWarning
+from dynx.records.cudagraphs import Skip
+
+
+def why_uncaptured(name: str, skip: Skip) -> str:
+    """Return the text that says why something runs uncaptured, with the line of the operation and the advice."""
+    where = f"\n  at {skip.location}" if skip.location is not None else ""
+    return f"{name} runs uncaptured: {skip.reason}{where}\n  {skip.advice}"
 
 
 def warn_or_raise(text: str, config: Config) -> None:

@@ -29,6 +29,7 @@ class Tally:
 
 _recorded = Tally()
 _uncaptured = Tally()
+_verified = Tally()
 _replays: list[Tally] = []  # one per recording, also of those that are closed
 _skips: list[Skip] = []
 _staging: Counter[Staging] = Counter()
@@ -49,6 +50,10 @@ def count_uncaptured() -> None:
     _uncaptured.times += 1
 
 
+def count_verified() -> None:
+    _verified.times += 1
+
+
 def count_skip(skip: Skip) -> Skip:
     """Store the reason why a graph or function runs uncaptured; without a location, it gets that of the call in progress."""
     skip = replace(skip, location=skip.location or location_of_call(), at=time.time())
@@ -67,7 +72,7 @@ def skip_of_failure(error: CaptureFailed) -> Skip:
     """Turn the error of a failed capture into a Skip: the first line of its message is the reason, the next the advice."""
     reason, _, advice = str(error).partition("\n  ")
     default = "remove what synchronizes with the device or reads a tensor's value, or call it outside of the captured function"
-    return Skip(reason, None, advice or default, "capture")
+    return Skip(reason, error.location, advice or default, "capture")
 
 
 def pools(besides: Sequence[object] = ()) -> tuple[PoolMemory, ...]:
@@ -93,6 +98,7 @@ def stats() -> CudagraphStats:
         recordings=_recorded.times,
         replays=sum(tally.times for tally in _replays),
         uncaptured=_uncaptured.times,
+        verified=_verified.times,
         copies=sum(tally.times * tally.copies for tally in _replays),
         bytes_copied=sum(tally.times * tally.nbytes for tally in _replays),
         skips=tuple(_skips),
@@ -105,7 +111,7 @@ def stats() -> CudagraphStats:
 
 def reset_stats() -> None:
     """Set all counts to zero."""
-    for tally in (_recorded, _uncaptured, *_replays):
+    for tally in (_recorded, _uncaptured, _verified, *_replays):
         tally.times = 0
     _skips.clear()
     _staging.clear()

@@ -138,6 +138,7 @@ class CudagraphStats(Record):
     staging: tuple[Staging, ...] = ()  # of the recordings, each choice once
     bytes_held: int = 0  # by recordings that are not closed, for outputs and for copies of inputs
     pools: tuple[PoolMemory, ...] = ()  # on CUDA devices
+    verified: int = 0  # replays that were compared with uncaptured runs, by `verify`
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from torch import nn
 
 from dynx import cudagraphs
 from dynx.cudagraphs._runtime import capture_lock
+from dynx.cudagraphs._runtime.cuda_rng import SeedlessGraph
 from dynx.cudagraphs._runtime.stream_order import StreamOrder
 
 
@@ -141,7 +142,7 @@ def test_graphs_are_deleted_by_many_threads():
 @pytest.mark.gpu
 def test_the_exception_of_a_failed_capture_is_deleted_while_another_thread_captures(monkeypatch):
     """The locals of its traceback have the graph, which torch must not delete while a capture begins."""
-    graphs, make_graph, layer = [], torch.cuda.CUDAGraph, nn.Identity()
+    graphs, make_graph, layer = [], SeedlessGraph, nn.Identity()
 
     def observed(**options):
         graph = make_graph(**options)
@@ -155,7 +156,7 @@ def test_the_exception_of_a_failed_capture_is_deleted_while_another_thread_captu
 
     x, run = torch.ones(3, device="cuda"), cudagraphs.fast_path(failing)
     run(x)
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", observed)
+    monkeypatch.setattr("dynx.cudagraphs._runtime.cuda.SeedlessGraph", observed)
     with pytest.raises(KeyError) as raised:
         run(x)
     failed, capture = graphs[0], OtherCapture()

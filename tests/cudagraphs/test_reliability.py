@@ -53,7 +53,7 @@ def read_value(x):
 
 @pytest.mark.uncaptured
 @pytest.mark.parametrize(
-    ("action", "reason"), [(run_out_of_memory, "out of memory"), (read_value, "capture failed|reads a value")]
+    ("action", "reason"), [(run_out_of_memory, "out of memory"), (read_value, "cannot be captured|reads a value")]
 )
 def test_failed_capture_leaves_a_working_fast_path(device, action, reason):
     run = fast_path_that(device, action)

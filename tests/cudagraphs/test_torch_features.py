@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -318,3 +319,31 @@ def test_double_backward_through_a_compiled_function_raises_as_in_torch(device):
     (gradient,) = torch.autograd.grad(compiled(model, device)(x).sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="does not currently support double backward"):
         gradient.sum().backward()
+
+
+def test_a_replay_has_a_name_in_profiler_traces(device):
+    """With the line of the call for which the graph was recorded."""
+    model = nn.Linear(4, 4).to(device)
+    run, x = cudagraphs.fast_path(model, config=config_for(device)), torch.ones(2, 4, device=device)
+    for _ in range(3):
+        run(x)
+    with torch.profiler.profile() as profile:
+        run(x)
+    (name,) = {event.name for event in profile.events() if event.name.startswith("dynx: replay")}
+    assert re.fullmatch(
+        r"dynx: replay of call graph \d+, recorded at .*test_torch_features.py:\d+ in test_a_replay_has_.*", name
+    )
+
+
+@on_cuda
+def test_two_sizes_of_a_kernel_that_triton_tunes_are_recorded(device):
+    """The autotuner keeps the best configuration of each size, which is no change of what the function does."""
+    from support.triton_kernels import doubled_by_a_tuned_kernel
+
+    layer = nn.Identity()
+    run = cudagraphs.fast_path(lambda x: layer(doubled_by_a_tuned_kernel(x)), config=config_for(device, or_error=True))
+    for size in (100, 100, 100, 300, 300, 300, 100):
+        x = torch.randn(size, device=device)
+        assert torch.equal(run(x), x * 2)
+    assert cudagraphs.stats().recordings == 2
+    assert cudagraphs.stats().replays == 5

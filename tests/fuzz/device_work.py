@@ -32,7 +32,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from dynx import cudagraphs
+from dynx.cudagraphs._runtime.cuda import CudaRuntime
+from dynx.cudagraphs._runtime.stream_order import StreamOrder
 
+LONG = 20_000_000  # cycles, about 10 ms
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-3}
 captures = threading.Lock()  # torch's own captures in two threads disturb each other
 
@@ -76,6 +79,15 @@ class Dropping(nn.Module):
         return nn.functional.dropout(x * self.scale, 0.5)
 
 
+class SlowDropping(Dropping):
+    """Works for a while before it drops elements, so that what comes too early from another stream comes in between."""
+
+    def forward(self, x):
+        if x.is_cuda:
+            torch.cuda._sleep(2 * LONG)
+        return super().forward(x)
+
+
 class Checkpointed(nn.Module):
     """Computes `module` again in the backward pass."""
 
@@ -87,7 +99,7 @@ class Checkpointed(nn.Module):
         return checkpoint(self.module, x, use_reentrant=False) * 2
 
 
-KINDS = (Product, Pointwise, Dropping)
+KINDS = (Product, Pointwise, Dropping, SlowDropping)
 
 
 class Function:
@@ -96,7 +108,7 @@ class Function:
     def __init__(self, generator, device, kinds):
         kind = generator.choice(kinds)
         self.module, self.device = kind(device), device
-        self.is_random = kind is Dropping
+        self.is_random = issubclass(kind, Dropping)
         is_single = Dropping in kinds
         self.how = generator.choice(["fast_path", "fast_path", "graphed", *(["autograd", "in_place"] if is_single else [])])
         self.trains = self.how != "fast_path"
@@ -105,7 +117,7 @@ class Function:
             self.module = Checkpointed(self.module)
         self.on_cpu = on_cpu(self.module, self.trains)
         inputs = generator.choice(["copy", "memcpy_node", "patch", "auto"])
-        config = cudagraphs.Config(inputs=inputs, outputs="clone")
+        config = cudagraphs.Config(inputs=inputs, outputs="clone", verify=generator.choice([0, 0, 2]))
         with torch.cuda.device(device):
             self.run = self.recorded(config)
 
@@ -156,6 +168,13 @@ def on_cpu(module, trains):
         return results_of(module, x.to("cpu", torch.float64), module if trains else None)
 
     return compute
+
+
+def set_offset(device, seed, skipped):
+    """Set the seed of all devices, and draw a few numbers: a capture sets the offset of random numbers to 0."""
+    torch.cuda.manual_seed_all(seed)
+    for _ in range(skipped):
+        torch.rand(1, device=device)
 
 
 class Kept(NamedTuple):
@@ -242,18 +261,18 @@ class Worker:
         function = self.random.choice(self.functions)
         device = function.device
         stream = self.random.choice([*self.streams[device], torch.cuda.default_stream(device)])
-        is_random, seed = function.is_random, self.random.randrange(1000)
+        is_random, seed, skipped = function.is_random, self.random.randrange(1000), self.random.randrange(1, 5)
         with torch.cuda.stream(stream), calls.one():
             x = torch.randn(function.module.shape).to(device)
             for param in function.module.parameters():
                 param.record_stream(stream)  # it may be deleted while the stream still uses it
             if self.random.random() < 0.2:
-                torch.cuda._sleep(1_000_000)
+                torch.cuda._sleep(self.random.randrange(LONG))
             if is_random:
-                torch.cuda.manual_seed_all(seed)
+                set_offset(device, seed, skipped)
             expected = function.call(function.module, x)
             if is_random:
-                torch.cuda.manual_seed_all(seed)
+                set_offset(device, seed, skipped)
             current = self.random.choice(self.devices) if stream == torch.cuda.default_stream(device) else device
             with torch.cuda.device(current):
                 results = function.call(function.run, x)
@@ -370,6 +389,31 @@ ACTIONS = {
 OF_ONE_THREAD = ("capture_of_user", "reduce_overhead", "graphed_by_torch")
 
 
+def delay_captures(seed):
+    """Let the stream that captures be busy when some of the captures begin: torch clears the offset of random numbers there."""
+    begin, generator = torch.cuda.CUDAGraph.capture_begin, random.Random(seed)
+
+    def delayed(graph, *args, **kwargs):
+        if generator.random() < 0.5:
+            torch.cuda._sleep(generator.randrange(2 * LONG))
+        begin(graph, *args, **kwargs)
+
+    torch.cuda.CUDAGraph.capture_begin = delayed
+
+
+def order_after_captures():
+    """Let nobody wait for the stream that has captured."""
+    CudaRuntime._let_others_follow = lambda self, stream, caller: None
+
+
+def order_of_replays():
+    """Let replays on two streams not wait for each other."""
+    StreamOrder.follow = lambda self, stream: setattr(self, "last", stream)
+
+
+PLANTED = {plant.__name__: plant for plant in (order_after_captures, order_of_replays)}
+
+
 def work(worker, until, failures):
     try:
         while time.monotonic() < until and not failures:
@@ -384,12 +428,17 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--plant", choices=PLANTED)
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # of captures that fail on purpose
     torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompile_limit = 10_000  # one code, many modules
+    delay_captures(options.seed)
+    if options.plant:
+        PLANTED[options.plant]()
     failures: list[str] = []
     counts: dict[str, int] = {}
-    until = time.monotonic() + options.seconds
+    begin = time.monotonic()
+    until = begin + options.seconds
     kinds = KINDS if options.threads == 1 else (Product, Pointwise)
     workers = [Worker(options.seed * 100 + number, counts, kinds) for number in range(options.threads)]
     threads = [threading.Thread(target=work, args=(worker, until, failures)) for worker in workers]
@@ -397,7 +446,8 @@ def main() -> int:
         thread.start()
     for thread in threads:
         thread.join()
-    print(f"seed {options.seed}, {options.threads} threads, {torch.cuda.device_count()} devices:", counts)
+    where = f"seed {options.seed}, {options.threads} threads, {torch.cuda.device_count()} devices, torch {torch.__version__}"
+    print(f"{where}: {time.monotonic() - begin:.0f} s, {sum(counts.values())} actions, {len(failures)} failures:", counts)
     for failure in failures:
         print(failure)
     return int(bool(failures))

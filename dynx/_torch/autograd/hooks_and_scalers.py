@@ -1,7 +1,8 @@
 """Properties of optimizers, gradient scalers and hooks that decide whether a training step can be captured in a CUDA graph.
 
-Torch: `Optimizer._step_supports_amp_scaling`, `_optimizer_step_pre_hooks` and `_optimizer_step_post_hooks`, `GradScaler` in
-`torch/amp/grad_scaler.py`, and the hooks of tensors; alike in 2.11, 2.13 and 2.15.
+Torch: `Optimizer._step_supports_amp_scaling`, `_optimizer_step_pre_hooks` and `_optimizer_step_post_hooks`, those of all
+optimizers in `torch.optim.optimizer`, `GradScaler` in `torch/amp/grad_scaler.py`, and the hooks of tensors; alike in 2.11, 2.13
+and 2.15.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
+import torch.optim.optimizer as _all_optimizers
+
 
 def takes_found_inf(optimizer: Any) -> bool:
     """Return whether an optimizer takes `found_inf` as a tensor; for others `GradScaler` synchronizes to read it on the CPU."""
@@ -17,8 +20,19 @@ def takes_found_inf(optimizer: Any) -> bool:
 
 
 def has_step_hooks(optimizer: Any) -> bool:
-    """Return whether an optimizer has step pre-hooks or step post-hooks."""
-    return bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
+    """Return whether a step of an optimizer calls hooks: its own pre-hooks or post-hooks, or those of all optimizers."""
+    own = vars(optimizer)
+    if own.get("_optimizer_step_pre_hooks") or own.get("_optimizer_step_post_hooks"):
+        return True
+    return bool(_all_optimizers._global_optimizer_pre_hooks or _all_optimizers._global_optimizer_post_hooks)
+
+
+def step_hooks_check(optimizers: Sequence[Any]) -> Callable[[], bool]:
+    """Return a fast predicate that is true while a step of one of the optimizers calls hooks."""
+    names = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
+    own = [hooks for optimizer in optimizers for name in names if (hooks := vars(optimizer).get(name)) is not None]
+    hooks = [_all_optimizers._global_optimizer_pre_hooks, _all_optimizers._global_optimizer_post_hooks, *own]
+    return lambda: any(hooks)
 
 
 def has_gradient_hooks(parameter: Any) -> bool:

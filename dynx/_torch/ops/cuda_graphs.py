@@ -47,6 +47,17 @@ def capture_check() -> Callable[[], bool]:
     return getattr(_C, "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing)
 
 
+def profiler_check() -> Callable[[], bool]:
+    """Return a function that returns whether a profiler of torch is on.
+
+    Torch: `torch.autograd.profiler._is_profiler_enabled`, a flag that is read faster than its C++ counterpart; alike in 2.11,
+    2.13 and 2.15.
+    """
+    from torch.autograd import profiler
+
+    return lambda: profiler._is_profiler_enabled
+
+
 def is_same_generator(generator: Any, other: Any) -> bool:
     """Return whether two `torch.Generator` objects are one generator: operators get a new object for the same one."""
     return bool(generator._cdata == other._cdata)
@@ -74,6 +85,27 @@ def recover(device: int, pool: Any, stream: Any, generators: Sequence[Any]) -> N
         warnings.simplefilter("ignore")  # that the graph is empty
         graph.capture_begin(capture_error_mode="thread_local")
         graph.capture_end()
+
+
+def clear_error_of_solver(device: Any) -> None:
+    """Call cuSOLVER after a failed capture, if the process has loaded it: it reports the error of the capture once more.
+
+    The first decomposition after it would raise otherwise, in the user's code (seen with torch 2.11 and CUDA 13, in bare torch
+    too).
+    """
+    import torch
+
+    if _has_loaded("libcusolver"):
+        with contextlib.suppress(RuntimeError):
+            torch.linalg.cholesky(torch.eye(2, device=device))
+
+
+def _has_loaded(library: str) -> bool:
+    try:
+        with open("/proc/self/maps") as maps:
+            return any(library in line for line in maps)
+    except OSError:  # no Linux
+        return True
 
 
 def address_check() -> Callable[[Sequence[Any], Sequence[Any], Sequence[int]], bool]:

@@ -31,6 +31,12 @@ def uses_of_memory(tensor: Any) -> int:
     return 0 if count is None else int(count(storage._cdata)) - 1  # without the Python object of the storage
 
 
+def is_used(storage: Any) -> bool:
+    """Return whether anything besides this Python object uses a storage; True where torch does not tell."""
+    count = getattr(torch._C, "_storage_Use_Count", None)
+    return count is None or int(count(storage._cdata)) > 1
+
+
 class WeakMemory:
     """The metadata of a tensor and a weak reference to its storage, from which the tensor can be rebuilt."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from threading import RLock
+from threading import RLock, get_ident
 from typing import Any
 
 import torch
@@ -12,10 +12,11 @@ import torch
 from dynx._torch.autograd.saved_tensors import hooks_are_set
 from dynx.cudagraphs._compiled.address_changes import AddressWatch, SharedFacts
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._notices import warn_or_raise
+from dynx.cudagraphs._notices import warn_or_raise, why_uncaptured
 from dynx.cudagraphs._recording.cache import Key, RecordingCache
 from dynx.cudagraphs._recording.recording import Recording, layouts_of, numbers_of
 from dynx.cudagraphs._recording.replayable import Call
+from dynx.cudagraphs._runtime.capture_lock import trying_threads
 from dynx.cudagraphs._runtime.interface import Runtime
 from dynx.cudagraphs._stats import count_skip, count_uncaptured, skip_of_failure
 from dynx.errors import CaptureFailed
@@ -63,7 +64,7 @@ class Runner:
         self._is_capturing = runtime.is_capturing
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
-        if self._is_capturing():  # becomes a part of the outer capture
+        if self._is_capturing() or (trying_threads and get_ident() in trying_threads):  # a part of the outer capture
             return self.call(args)
         with self._lock:  # another thread would copy its inputs to the same memory
             recording = self._last
@@ -82,7 +83,7 @@ class Runner:
 
     def replay_last(self, args: list[Any]) -> list[Any] | None:
         """Replay the recording of the last call; return None if it does not fit these arguments."""
-        if self._is_capturing():
+        if self._is_capturing() or (trying_threads and get_ident() in trying_threads):
             return None
         with self._lock:
             recording = self._last
@@ -126,8 +127,7 @@ class Runner:
                 return self._find_or_record(args)
             return recording
         except CaptureFailed as error:
-            skip = count_skip(skip_of_failure(error))
-            self._why_uncaptured = f"the {self.plan.part} graph runs uncaptured: {skip.reason}\n  {skip.advice}"
+            self._why_uncaptured = why_uncaptured(f"the {self.plan.part} graph", count_skip(skip_of_failure(error)))
             warn_or_raise(self._why_uncaptured, self._config)
             return None
 
@@ -140,6 +140,8 @@ class Runner:
         pool = self._runtime.new_pool(f"{self.plan.part} graph") if self._has_own_pools else None
         recording = Recording(self._call_without_passed, self._plan_for(args), self._config, self._runtime, args, pool)
         self._addresses.update(output.data_ptr() for output in recording.kept_outputs if isinstance(output, torch.Tensor))
+        if self._config.verify:
+            recording.verify(self._call_without_emptying, list, f"the {self.plan.part} graph", self._config.verify)
         return recording
 
     def _plan_for(self, args: list[Any]) -> GraphPlan:
@@ -168,6 +170,9 @@ class Runner:
         for index, _ in self.plan.passed:
             outputs[index] = None
         return outputs
+
+    def _call_without_emptying(self, args: Sequence[Any]) -> Sequence[Any]:
+        return self.call(list(args))
 
     def _forget(self) -> None:
         self._last, self._why_uncaptured = None, ""

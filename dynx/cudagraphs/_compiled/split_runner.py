@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from threading import RLock
+from threading import RLock, get_ident
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +21,7 @@ from dynx.cudagraphs._graph.partition import partition
 from dynx.cudagraphs._graph.split import Piece, split
 from dynx.cudagraphs._recording.inputs import own_copy
 from dynx.cudagraphs._recording.replayable import Call
+from dynx.cudagraphs._runtime.capture_lock import trying_threads
 from dynx.cudagraphs._runtime.interface import Runtime
 from dynx.records.cudagraphs import GraphInput, GraphPiece, GraphPlan, Skip
 
@@ -170,7 +171,8 @@ class SplitRunner:
             used_later.update(step.inputs)
 
     def __call__(self, args: list[Any]) -> list[Any]:
-        if self._is_capturing():  # becomes a part of the outer capture, for whose end the holder of the lock may wait
+        # as a part of an outer capture, for whose end the holder of the lock may wait
+        if self._is_capturing() or (trying_threads and get_ident() in trying_threads):
             return self._run(args, is_nested=True)
         with self._lock:  # what a piece passes to another one is in the memory of recordings
             is_nested, self._is_busy = self._is_busy, True  # an operator may call the compiled function

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from dynx._torch.ops import foreach
 from dynx._torch.ops.liveness import weak_tensor
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._functions.autograd_tape import AutogradTape, Leaves
+from dynx.cudagraphs._functions.pair_verification import PairVerification
 from dynx.cudagraphs._recording.recording import Recording
 from dynx.cudagraphs._recording.replayable import Call
 from dynx.cudagraphs._runtime.interface import CapturedGraph, Runtime
@@ -64,7 +65,7 @@ class ForwardBackward:
         self._needs = [index for index, tensor in enumerate(tensors) if tensor.requires_grad]
         self._parameters = [param for _, param in gradients.parameters]
         _refuse_mutations(plan, self._needs)
-        needs = [tensor.requires_grad for tensor in tensors]
+        needs = self._are_needed = [tensor.requires_grad for tensor in tensors]
         not_replaced = [param for param in self._parameters if not may_be_replaced(param)]
         renew_accumulators(not_replaced)
         self._tape = AutogradTape(call, needs, gradients.leaves, self._parameters, runs_again=gradients.in_place)
@@ -80,6 +81,7 @@ class ForwardBackward:
         self._anchor = torch.zeros((), requires_grad=True)  # stands for all parameters
         self._anchor_accumulator = accumulator_of(self._anchor)
         self._pending: Any = None
+        self._verification: PairVerification | None = None
         self.held: Any = None
         self.kept_outputs: Sequence[torch.Tensor] = ()
 
@@ -106,7 +108,21 @@ class ForwardBackward:
 
     def replay_forward(self, tensors: Sequence[torch.Tensor], token: torch.Tensor) -> list[Any]:
         self._pending = weak_tensor(token)
+        if self._verification is not None:
+            return self._verification.forward(self._forward.run, tensors)
         return self._forward.run(tensors)
+
+    def verify(self, uncaptured: Call, memory: Callable[[], Sequence[Any]], what: str, times: int) -> None:
+        needs, leaves, parameters = (
+            self._are_needed,
+            self._gradients.leaves,
+            self._parameters,
+        )  # not self: it would not be freed
+
+        def new_tape() -> AutogradTape:  # does not refer to self, which would not be freed
+            return AutogradTape(uncaptured, needs, leaves, parameters, runs_again=False)
+
+        self._verification = PairVerification(new_tape, memory, what, times)
 
     def is_differentiable(self, index: int) -> bool:
         return index in self._tape.results
@@ -118,6 +134,18 @@ class ForwardBackward:
         """
         assert self._backward is not None
         inputs = [_with_layout_of(gradient, result) for gradient, (_, result) in zip(gradients, self._results, strict=True)]
+        if self._verification is not None:
+            return self._verification.backward(self._replay_backward, inputs, len(self._needs), self._parameters_written())
+        return self._replay_backward(inputs)
+
+    def _parameters_written(self) -> Sequence[torch.Tensor] | None:
+        """Return the parameters whose `.grad` the backward pass writes; None where it returns their gradients."""
+        if not self._gradients.in_place:
+            return None
+        return self._parameters if will_execute(self._anchor_accumulator) else ()
+
+    def _replay_backward(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+        assert self._backward is not None
         if not self._gradients.in_place:
             return self._backward.run(inputs)
         if not will_execute(self._anchor_accumulator):  # torch.autograd.grad for arguments only

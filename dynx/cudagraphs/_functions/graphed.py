@@ -18,9 +18,9 @@ from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._functions.autograd_tape import refuse_reentrant
 from dynx.cudagraphs._functions.forward_backward import ForwardBackward, GradientPolicy
 from dynx.cudagraphs._functions.recorded_function import RecordedFunction, RecordingPolicy
-from dynx.cudagraphs._functions.restored_memory import RestoredMemory
 from dynx.cudagraphs._recording.recording import Recording
 from dynx.cudagraphs._recording.replayable import Call, Replayable
+from dynx.cudagraphs._recording.restored_memory import RestoredMemory
 from dynx.cudagraphs._runtime.interface import Runtime
 from dynx.cudagraphs._runtime.select import check_bindings, select_runtime
 from dynx.cudagraphs._state.code_names import name_of

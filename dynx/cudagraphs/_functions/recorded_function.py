@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from threading import RLock
+from threading import RLock, get_ident
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -23,17 +23,20 @@ from dynx.cudagraphs._functions.first_call import (
     storages_of,
     why_not_replayable,
 )
-from dynx.cudagraphs._functions.restored_memory import RestoredMemory
-from dynx.cudagraphs._notices import warn_or_raise
+from dynx.cudagraphs._functions.python_draws import PythonDraws
+from dynx.cudagraphs._notices import warn_or_raise, why_uncaptured
 from dynx.cudagraphs._recording.cache import Key, RecordingCache
 from dynx.cudagraphs._recording.recording import Recording
 from dynx.cudagraphs._recording.replayable import MakeReplayable, Replayable
+from dynx.cudagraphs._recording.restored_memory import RestoredMemory
+from dynx.cudagraphs._runtime.capture_lock import trying_threads
 from dynx.cudagraphs._runtime.interface import Runtime
 from dynx.cudagraphs._state.module_state import State
 from dynx.cudagraphs._stats import count_skip, count_uncaptured, skip_of_failure
 from dynx.errors import CaptureFailed, UsageError
 from dynx.records.cudagraphs import GraphInput, GraphPlan, Part
 
+_DRAW = "draw them on the device with torch, or outside of the function, and pass them as a tensor"
 _NEVER_REPEATED = 8  # states that were each seen in one call only, after which the user is warned
 
 
@@ -67,8 +70,10 @@ class RecordingPolicy:
         make: Makes a recording of a call.
         mutable: Returns tensors besides the arguments that the function may mutate.
         kept_outputs: Returns tensors besides the results that a recording writes and keeps, such as gradients.
+        memory: Returns tensors besides the arguments that a call may write to, to undo one; None for those of `mutable`.
         is_part_of_state: Returns whether an argument is an object whose changes are detected as changes of state.
         original: What `copy.deepcopy` and pickle copy instead of the recordings; None copies the function.
+        advice: What to do where the function assigns something that a replay would not assign.
         on_replay: Called with the recording after each replay.
         on_switch: Called with a recording that is replayed after another one.
         patches_params: The function gets parameters as arguments, whose pointers are set before a replay.
@@ -77,8 +82,10 @@ class RecordingPolicy:
     make: MakeReplayable = Recording
     mutable: Callable[[], Sequence[torch.Tensor]] = _no_tensors
     kept_outputs: Callable[[], Sequence[Any]] = _no_tensors
+    memory: Callable[[], Sequence[torch.Tensor]] | None = None
     is_part_of_state: Callable[[Any], bool] = _never
     original: Any = None
+    advice: str = "return such values as results, or change them outside of the function"
     on_replay: Callable[[Replayable], None] | None = None
     on_switch: Callable[[Replayable], None] | None = None
     patches_params: bool = False
@@ -127,12 +134,13 @@ class RecordedFunction:
         self._why_uncaptured = ""
         self._times_state_changed = 0
         self._warned: set[str] = set()
+        self._draws = PythonDraws()
         self._is_capturing = runtime.is_capturing if runtime is not None else _never
         if runtime is None:
             warn_or_raise(f"there is no CUDA device: {name} runs uncaptured", config)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._is_capturing():  # becomes a part of the outer capture
+        if self._is_capturing() or (trying_threads and get_ident() in trying_threads):  # a part of the outer capture
             return self._function(*args, **kwargs)
         with self._lock:
             if self._latest is not None:
@@ -226,8 +234,7 @@ class RecordedFunction:
             self._latest = None  # its recording may be closed to make room
             return self._cache.add(key, lambda: self._record(arguments, first, args, kwargs))
         except CaptureFailed as error:
-            skip = count_skip(skip_of_failure(error))
-            self._why_uncaptured = f"{self.name} runs uncaptured: {skip.reason}\n  {skip.advice}"
+            self._why_uncaptured = why_uncaptured(self.name, count_skip(skip_of_failure(error)))
             warn_or_raise(self._why_uncaptured, self._config)
             return None
 
@@ -249,7 +256,13 @@ class RecordedFunction:
         count = len(arguments.tensors)
         mutable = [tensor for tensor in self._policy.mutable() if not is_lazy(tensor)]
         changed = change_detector([*arguments.tensors, *mutable])
-        result = self.run_uncaptured(*args, **kwargs)
+        result, draws = self._draws.run(lambda: self.run_uncaptured(*args, **kwargs))
+        if draws:
+            self._why_uncaptured = f"{self.name} runs uncaptured: it draws {draws}, which a replay would not do\n  {_DRAW}"
+            warn_or_raise(self._why_uncaptured, self._config)
+            return result
+        if self._draws.is_suspected:
+            return result
         leaves, spec = tree_flatten(result)
         after = arguments_of(args, kwargs)
         if why := why_not_replayable(key[0], arguments, after, names, leaves, self._policy.is_part_of_state):
@@ -290,21 +303,32 @@ class RecordedFunction:
             patches_params=self._policy.patches_params,
         )
 
+        held, assignments = (self._state.held(), arguments.others), self._state.assignments()  # keys contain their addresses
+
         def call(tensors: list[Any]) -> list[Any]:
-            results, _ = tree_flatten(arguments.call(self._function, tensors))
+            with assignments.reading():
+                results, _ = tree_flatten(arguments.call(self._function, tensors))
             return [*results, *self._policy.kept_outputs()]
 
-        held, restore = (self._state.held(), arguments.others), self._state.snapshot()  # keys contain their addresses
+        def call_on_trial(tensors: Sequence[Any]) -> list[Any]:
+            now = self._state.assignments()
+            try:
+                return call(list(tensors))
+            finally:
+                now.undo()
+
         try:
             recording = self._policy.make(call, plan, self._config, self._runtime, arguments.tensors)
-        finally:  # a capture computes nothing: what the function assigned in it is not valid
-            assigned = restore()
-        if assigned:
+        except BaseException:
+            assignments.undo()
+            raise
+        if assigned := assignments.settle():
             recording.close()
-            raise CaptureFailed(
-                f"the function assigns {assigned}, which a replay would not do\n  return the values as results instead"
-            )
+            raise CaptureFailed(f"the function assigns {assigned}, which a replay would not do\n  {self._policy.advice}")
         recording.held = held
+        if self._config.verify:
+            memory = self._policy.memory or self._policy.mutable
+            recording.verify(call_on_trial, memory, self.name, self._config.verify)
         return recording
 
     def _warn_about_changed_state(self, what: str) -> None:
@@ -312,7 +336,7 @@ class RecordedFunction:
         self._times_state_changed += 1
         if self._times_state_changed == 2 or (self._times_state_changed > 2 and self._config.or_error):
             text = f"{self.name} runs uncaptured: the function changes {what}, which a replay would not do"
-            warn_or_raise(f"{text}\n  change it outside of the function", self._config)
+            warn_or_raise(f"{text}\n  {self._policy.advice}", self._config)
 
     def _warn_if_never_repeated(self, key: Key) -> None:
         """Warn if no call repeats the arguments and the state of an earlier one, so that nothing is recorded."""

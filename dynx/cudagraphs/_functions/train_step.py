@@ -23,6 +23,8 @@ from dynx.cudagraphs._runtime.select import check_bindings, select_runtime
 from dynx.cudagraphs._state.code_names import signature_of
 from dynx.cudagraphs._state.find_modules import modules_holding, modules_of
 from dynx.cudagraphs._state.module_state import State, Unchecked
+from dynx.cudagraphs._state.optimizer_state import tensors_in_state
+from dynx.cudagraphs._state.params import tensors_of
 from dynx.cudagraphs._state.training_state import TrainingState
 from dynx.cudagraphs._state.validation import (
     check_examples,
@@ -33,7 +35,7 @@ from dynx.cudagraphs._state.validation import (
     check_wrappers,
     named_params,
 )
-from dynx.errors import CaptureFailed, UsageError
+from dynx.errors import CaptureFailed, ReplayDiffers, UsageError
 from dynx.records.cudagraphs import GraphPlan
 
 
@@ -160,7 +162,11 @@ class _Accumulating:
         if self._next > 0 and self._is_checked:
             self._step.adopt_gradients()
         part = self._parts[self._next]
-        result = part(*args, **kwargs)
+        try:
+            result = part(*args, **kwargs)
+        except ReplayDiffers:  # memory is as after the call
+            self._next = (self._next + 1) % len(self._parts)
+            raise
         self._next = (self._next + 1) % len(self._parts)
         return result
 
@@ -238,9 +244,11 @@ class _Step:
                 self.scaler.update()
         except CaptureFailed as error:
             kind, (reason, *_) = type(optimizer).__name__, str(error).splitlines()
-            raise CaptureFailed(
+            failed = CaptureFailed(
                 f"the step of {kind} cannot be captured: {reason}\n  create it with fused=True, or capturable=True"
-            ) from None
+            )
+            failed.location = error.location
+            raise failed from None
 
     def gradients(self) -> list[torch.Tensor | None]:
         return [param.grad for param in self.params]
@@ -314,6 +322,11 @@ def _recorded(step: _Step, phase: _Phase, config: Config, runtime: Runtime | Non
         renew_accumulators([param for param in step.params if param.requires_grad])
         return Recording(call, plan, config, runtime, args)
 
+    def memory() -> list[torch.Tensor]:
+        optimizers = [] if step.optimizer is None else [step.optimizer]
+        modules = [*modules_of(step.loss_fn), *modules_holding(step.params)]
+        return [*step.params, *tensors_of(modules), *tensors_in_state(optimizers, step.params)]
+
     def show_gradients(recording: Replayable) -> None:
         set_gradients(step.params, recording.kept_outputs)
 
@@ -321,8 +334,10 @@ def _recorded(step: _Step, phase: _Phase, config: Config, runtime: Runtime | Non
     policy = RecordingPolicy(
         make=record,
         kept_outputs=step.gradients,
+        memory=memory,
         is_part_of_state=state.is_checked if isinstance(state, TrainingState) else _is_module,
         original=_NotCopyable(),
+        advice="keep it in a tensor on the device that is changed in place (add_, copy_), or change it between the calls",
         on_replay=None if isinstance(state, Unchecked) else show_gradients,
         on_switch=show_gradients,
     )

@@ -37,7 +37,7 @@ class Results:
 
     def _in_graph(self, outputs: Sequence[Any]) -> list[int]:
         grouped = {index for group in self._grouped(outputs) for index in group}
-        single = [index for index in self._cloned(outputs) if index not in grouped]
+        single = [index for index in self._cloned(outputs) if index not in grouped and not is_pinned(outputs[index])]
         return single if len(single) <= self._limit and all(is_dense(outputs[index]) for index in single) else []
 
     def _cloned(self, outputs: Sequence[Any]) -> list[int]:
@@ -78,6 +78,24 @@ def _tensors(outputs: Sequence[Any]) -> list[int]:
     return [index for index, output in enumerate(outputs) if isinstance(output, torch.Tensor)]
 
 
+def is_pinned(output: torch.Tensor) -> bool:
+    """Return whether a result is on the CPU, in memory to which the graph copies it from the device."""
+    return output.is_cpu and output.is_pinned()
+
+
+def pinned_copier(output: torch.Tensor) -> Callable[[], torch.Tensor]:
+    """Return a function that waits until the graph has copied a result to pinned memory, and copies it to new memory there.
+
+    The next replay writes to the memory of the graph, perhaps while the CPU still reads it.
+    """
+
+    def copy() -> torch.Tensor:
+        torch.cuda.current_stream().synchronize()
+        return torch.empty_like(output, pin_memory=True).copy_(output)
+
+    return copy
+
+
 def _clone_allocator(captured: CapturedGraph, outputs: list[torch.Tensor]) -> Callable[[], Clones]:
     """Return a function that allocates memory for the clones that the graph makes, and sets the graph's pointers to it."""
     set_targets, allocators = captured.set_targets, list(map(allocator_like, outputs))
@@ -114,10 +132,18 @@ def _result_maker(
     """
     cloners = [(group, group_cloner([outputs[index] for index in group])) for group in grouped]
     single = [index for index in by_hand if not any(index in group for group in grouped)]
-    together = [index for index in single if outputs[index].is_floating_point() and is_dense(outputs[index])]
+    together = [
+        index
+        for index in single
+        if outputs[index].is_floating_point() and is_dense(outputs[index]) and not is_pinned(outputs[index])
+    ]
     if len(together) < 2:
         together = []
-    one_by_one = [(index, copier(outputs[index])) for index in single if index not in together]
+    one_by_one = [
+        (index, pinned_copier(outputs[index]) if is_pinned(outputs[index]) else copier(outputs[index]))
+        for index in single
+        if index not in together
+    ]
     sources = [outputs[index] for index in together]
     new_aliases = alias_maker([outputs[index] for index in guarded])
 

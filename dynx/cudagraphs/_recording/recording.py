@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 from weakref import finalize
 
 import torch
 
-from dynx._torch.ops.cuda_graphs import address_check
+from dynx._torch.ops.cuda_graphs import address_check, profiler_check
 from dynx._torch.ops.liveness import weak_tensor
+from dynx._trace.user_location import location_of_call
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._recording.aliased_outputs import OutputAlias, find_aliases, with_aliases
 from dynx.cudagraphs._recording.inputs import StagedInputs, copyable_in_graph, read_in_place, stage_inputs
 from dynx.cudagraphs._recording.outputs import Results
 from dynx.cudagraphs._recording.replayable import Call
 from dynx.cudagraphs._recording.staging import choose_staging
+from dynx.cudagraphs._recording.verification import verified
 from dynx.cudagraphs._runtime.interface import CapturedGraph, Run, Runtime
 from dynx.cudagraphs._runtime.memcpy import CopiesNotFound
 from dynx.cudagraphs._runtime.patching.pointer_scan import NotPatchable
@@ -68,7 +71,8 @@ class Recording:
                 graph.staging,
             )
         )
-        run = _replayer(graph, self.tally)
+        self.name = _name(plan.part)
+        run = _replayer(graph, self.tally, self.name)
         self._run = graph.captured.in_order(run, [arg for arg in copied if isinstance(arg, torch.Tensor)])
         run = self._run if self._token is None else self._run_and_wait
         aliases_of_args = [*graph.aliases, *(OutputAlias(result, argument, None) for result, argument in plan.passed)]
@@ -76,8 +80,13 @@ class Recording:
         self.captured: list[tuple[Part, CapturedGraph]] = [(plan.part, graph.captured)]
         finalize(self, self.tally.release).atexit = False
         self.kept_outputs: Sequence[torch.Tensor] = graph.captured.outputs[plan.user_outputs :]
+        self._returns_all = plan.returns_all_outputs
         self.held: Any = None
         self._pending: Any = None
+
+    def verify(self, uncaptured: Call, memory: Callable[[], Sequence[Any]], what: str, times: int) -> None:
+        kept = () if self._returns_all else self.kept_outputs
+        self.run = verified(self.run, uncaptured, memory, what, times, kept)
 
     def close(self) -> None:
         self.captured[0][1].close()
@@ -119,8 +128,9 @@ def _saved(outputs: Sequence[Any], plan: GraphPlan, args: Sequence[Any]) -> list
 
 
 def _nbytes(values: Iterable[Any]) -> int:
-    """Return the total bytes of the tensors' storages; a shared storage counts once."""
-    storages = (value.untyped_storage() for value in values if isinstance(value, torch.Tensor))
+    """Return the total bytes of the tensors' storages; a shared storage counts once. Sparse tensors have none, and count 0."""
+    tensors = (value for value in values if isinstance(value, torch.Tensor) and value.layout is torch.strided)
+    storages = (tensor.untyped_storage() for tensor in tensors)
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
@@ -283,10 +293,29 @@ def _without_aliases(
     return tuple(outputs)
 
 
-def _replayer(graph: _Graph, tally: Tally) -> Run:
-    """Return a function that copies the inputs of a call as staged, replays the graph, and returns the results."""
+_numbers = count(1)
+_is_profiled = profiler_check()
+
+
+def _name(part: Part) -> str:
+    """Return the name of a new recording in traces of profilers: its part, its number, and the line of the call."""
+    location = location_of_call()
+    where = "" if location is None else f", recorded at {location}"
+    return f"dynx: replay of {part} graph {next(_numbers)}{where}"
+
+
+def _replayer(graph: _Graph, tally: Tally, name: str) -> Run:
+    """Return a function that copies the inputs of a call as staged, replays the graph, and returns the results.
+
+    While a profiler of torch is on, replays have a name in its trace.
+    """
     stage, in_graph = graph.staged.stage, graph.staged.in_graph
     captured, set_sources = graph.captured, graph.captured.set_sources
+
+    def replay_with_name() -> None:
+        with torch.profiler.record_function(name):
+            captured.replay()
+
     before, results = graph.results.before_and_after(graph.captured)
 
     def run(args: Sequence[Any]) -> list[Any]:
@@ -295,7 +324,10 @@ def _replayer(graph: _Graph, tally: Tally) -> Run:
         if in_graph:
             set_sources([args[index] for index in in_graph])
         clones = before()
-        captured.replay()
+        if _is_profiled():
+            replay_with_name()
+        else:
+            captured.replay()
         if copy_back is not None:
             copy_back()
         return results(clones)
@@ -304,7 +336,10 @@ def _replayer(graph: _Graph, tally: Tally) -> Run:
         tally.times += 1
         set_sources(args)
         clones = before()
-        captured.replay()
+        if _is_profiled():
+            replay_with_name()
+        else:
+            captured.replay()
         return results(clones)
 
     if graph.read_ranges:

@@ -22,6 +22,16 @@ class Replayable(Protocol):
     def run(self, args: Sequence[Any], /) -> list[Any]:
         """Replay with these inputs, and return the results."""
 
+    def verify(self, uncaptured: Call, memory: Callable[[], Sequence[Any]], what: str, times: int) -> None:
+        """Compare the next replays with uncaptured runs.
+
+        Args:
+            uncaptured: Calls the function, and undoes what it assigns.
+            memory: Returns tensors besides the arguments that kernels may write to which are no operators of torch.
+            what: What is replayed, for messages.
+            times: How many replays.
+        """
+
     def close(self) -> None:
         """Release the memory of the captured graphs."""
 

@@ -23,6 +23,9 @@ from weakref import finalize
 import torch
 
 capturing_threads: list[int] = []  # identifiers of the threads of captures in progress
+trying_threads: list[
+    int
+] = []  # of the threads that run a function uncaptured on trial, whose graphs are not replayed meanwhile
 _lock = RLock()
 _graphs: dict[int, tuple[Any, Callable[[], bool]]] = {}  # by id; kept alive until they may be destroyed
 _expired: deque[int] = deque()  # ids of graphs whose owner was deleted

@@ -13,7 +13,7 @@ from weakref import ref
 
 import torch
 
-from dynx._torch.ops.cuda_graphs import capture_check, is_plain, recover, replay_of
+from dynx._torch.ops.cuda_graphs import capture_check, clear_error_of_solver, is_plain, recover, replay_of
 from dynx._torch.ops.memory_pools import Pool, segments
 from dynx.cudagraphs._runtime import driver
 from dynx.cudagraphs._runtime.capture_lock import (
@@ -24,14 +24,15 @@ from dynx.cudagraphs._runtime.capture_lock import (
 )
 from dynx.cudagraphs._runtime.capture_stream import CaptureStream, WorkspacesFreed, capture_stream
 from dynx.cudagraphs._runtime.cpu_ops import RejectCpuOps
-from dynx.cudagraphs._runtime.cuda_rng import Draws, DrawWatch, offset_of, own_state, set_offset
+from dynx.cudagraphs._runtime.cuda_rng import Draws, DrawWatch, SeedlessGraph, offset_of, own_state, set_offset
 from dynx.cudagraphs._runtime.driver import ExecutableGraph, SetAddresses
+from dynx.cudagraphs._runtime.failures import NameFailures, failure_of
 from dynx.cudagraphs._runtime.interface import Capturable, MemoryPool, Run, SelectClones, no_clones
 from dynx.cudagraphs._runtime.memcpy import run_with_copies, spread_copies
 from dynx.cudagraphs._runtime.patching.pointer_scan import MisleadingWord, NotPatchable, UnexplainedDifference
 from dynx.cudagraphs._runtime.patching.verify import make_verified_setter
 from dynx.cudagraphs._runtime.rng_errors import DRAWS_TWICE
-from dynx.cudagraphs._runtime.stream_order import StreamOrder
+from dynx.cudagraphs._runtime.stream_order import StreamOrder, order_of_draws
 from dynx.errors import CaptureFailed
 
 
@@ -85,10 +86,10 @@ class CudaRuntime:
         generators: Sequence[torch.Generator] = (),
         forward: CudaCapturedGraph | None = None,
     ) -> CudaCapturedGraph:
-        with exclusive_capture(), torch.cuda.device(self.device):
+        with exclusive_capture(), torch.cuda.device(self.device), order_of_draws(self.device.index).lock:
             pool = pool or self._get_shared_pool()
             if forward is not None and forward.draws.after:
-                with own_state(torch.cuda.default_generators[self.device.index], forward.draws.seed):
+                with own_state(torch.cuda.default_generators[self.device.index]):
                     captured = self._capture(function, sources, select_clones, pool, generators, forward.draws.after)
                 repeat = captured.draws.repeat(forward.draws)
                 if repeat == {True}:
@@ -117,23 +118,25 @@ class CudaRuntime:
         begin: int = 0,
     ) -> CudaCapturedGraph:
         handle = pool.handle if isinstance(pool, Pool) else pool
-        graph = torch.cuda.CUDAGraph(keep_graph=True)
         if self._stream is None:
             self._stream = capture_stream(self.device.index)
         if self._user_stream is None:
             self._stream.make_workspaces()
+        stream = self._user_stream or self._stream.stream
         torch.cuda.synchronize()
         torch.clear_autocast_cache()  # the graph would read cached casts of parameters without keeping them alive
-        rng_state, stream = torch.get_rng_state(), torch.cuda.current_stream()
+        rng_state, caller = torch.get_rng_state(), torch.cuda.current_stream()
         default = torch.cuda.default_generators[self.device.index]
-        watch = DrawWatch(default, generators, begin)
+        graph = SeedlessGraph(keep_graph=True)
+        graph.generators = [default, *generators]
+        watch, failures = DrawWatch(default, generators, begin), NameFailures(driver.invalidation_check(stream))
         for generator in generators:
             graph.register_generator_state(generator)
         try:
-            with self._graph_context(graph, handle):
+            with self._graph_context(graph, handle, stream):
                 if begin:
                     set_offset(default, begin)
-                with watch, RejectCpuOps():
+                with watch, RejectCpuOps(), failures:
                     outputs, copies, clones = run_with_copies(function, inputs, select_clones)
                 end = offset_of(default)
                 if watch.offsets and not end:
@@ -147,22 +150,33 @@ class CudaRuntime:
             set_sources = driver.make_address_setter(executable, copies, "source") if copies else _set_nothing
             set_targets = driver.make_address_setter(executable, clones, "target") if clones else _set_nothing
         except BaseException as error:
-            torch.cuda.set_stream(stream)  # `torch.cuda.graph` leaves its own one where the capture cannot be ended
+            torch.cuda.set_stream(caller)  # `torch.cuda.graph` leaves its own one where the capture cannot be ended
             delete_outside_of_captures(graph)  # its traceback has it too
             recover(self.device.index, handle, self._stream.stream, generators)
+            clear_error_of_solver(self.device)
             torch.set_rng_state(rng_state)
             if isinstance(error, RuntimeError):
-                raise CaptureFailed(f"CUDA graph capture failed: {_root_cause(error)}") from error
+                raise (failures.first.error() if failures.first else failure_of(error, "CUDA graph capture")) from error
             raise
         finally:
             torch.clear_autocast_cache()
-        order, device = self._stream.order, self.device.index
-        draws = Draws([default.graphsafe_get_state(), *generators], default.initial_seed(), watch, end)
-        return CudaCapturedGraph(executable, outputs, set_sources, set_targets, pool, order, draws, device)
+            self._let_others_follow(stream, caller)
+        draws = Draws([default.graphsafe_get_state(), *generators], watch, end)
+        return CudaCapturedGraph(
+            executable, outputs, set_sources, set_targets, pool, self._stream.order, draws, self.device.index
+        )
 
-    def _graph_context(self, graph: torch.cuda.CUDAGraph, handle: Any) -> AbstractContextManager[None]:
+    def _let_others_follow(self, stream: torch.cuda.Stream, caller: torch.cuda.Stream) -> None:
+        """Make work of other streams wait for the stream that has captured: torch clears the offset of random numbers there."""
         assert self._stream is not None
-        stream = self._user_stream or self._stream.stream
+        for used in {stream, self._stream.stream}:  # `recover` uses the second
+            caller.wait_stream(used)
+            self._stream.order.follow_capture(used.cuda_stream)
+            order_of_draws(self.device.index).follow_capture(used.cuda_stream)
+
+    def _graph_context(
+        self, graph: torch.cuda.CUDAGraph, handle: Any, stream: torch.cuda.Stream
+    ) -> AbstractContextManager[None]:
         return torch.cuda.graph(graph, pool=handle, stream=stream, capture_error_mode=self._capture_error_mode)
 
     def _get_shared_pool(self) -> MemoryPool:
@@ -218,13 +232,6 @@ def _set_nothing(tensors: Sequence[torch.Tensor]) -> None:
     """Do nothing: the address setter of a graph that has no memcpy nodes to set."""
 
 
-def _root_cause(error: BaseException) -> str:
-    """Return the first line of the exception at the root of a chain, which caused the error at the end of the capture."""
-    while error.__context__ is not None:
-        error = error.__context__
-    return str(error).partition("\n")[0]
-
-
 class CudaCapturedGraph:
     """A captured and instantiated CUDA graph.
 
@@ -270,7 +277,8 @@ class CudaCapturedGraph:
         forward.replay = forward.draws.noting_start(forward.replay)
 
     def in_order(self, run: Run, tensors: Sequence[torch.Tensor]) -> Run:
-        return self._order.in_order(run, tensors)
+        run = self._order.in_order(run, tensors)
+        return run if self.draws.are_bare else order_of_draws(self._device).in_order(run, ())  # locked first, as in captures
 
     def release(self, tensors: Sequence[torch.Tensor]) -> None:
         own = self.memory()

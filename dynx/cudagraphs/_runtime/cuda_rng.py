@@ -6,6 +6,10 @@ activation checkpoint saves the offset in the forward graph and restores it in t
 generator has another offset: so that graph is captured with a generator state of its own, which a replay sets to the state
 that the forward pass began with.
 
+A seed that the captured function sets would be set once, in the capture, and not in replays. Torch raises where a capture sets
+another seed than the generator has, and ignores the same one. So generators have a seed in captures that nobody sets. It has no
+effect on replays, which use the seed that a generator has then.
+
 Torch: `CUDAGeneratorImpl`, whose `get_offset` is an error in a capture, while `get_state` is not; a replay does not set the
 offset of a graph whose offset at the end is 0, whatever it has drawn (2.11).
 """
@@ -19,7 +23,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynx.cudagraphs._runtime.rng_errors import SEED_WAS_SET, check_generators
+from dynx.cudagraphs._runtime.rng_errors import SEED_OF_CAPTURES, SEED_WAS_SET, check_generators
 from dynx.errors import CaptureFailed
 
 
@@ -81,11 +85,34 @@ def set_offset(generator: torch.Generator, offset: int) -> None:
     generator.set_state(torch.tensor([*seed, *offset.to_bytes(8, "little")], dtype=torch.uint8))
 
 
+class SeedlessGraph(torch.cuda.CUDAGraph):
+    """A CUDA graph in whose capture nobody may set the seed of the generators whose numbers it draws.
+
+    Attributes:
+        generators: These generators.
+    """
+
+    generators: Sequence[torch.Generator] = ()
+
+    def capture_begin(self, *args: Any, **kwargs: Any) -> None:
+        self._before = [(generator.initial_seed(), generator.get_offset()) for generator in self.generators]
+        for generator in self.generators:
+            generator.manual_seed(SEED_OF_CAPTURES)
+        super().capture_begin(*args, **kwargs)
+
+    def capture_end(self) -> None:
+        try:
+            super().capture_end()
+        finally:
+            for generator, (seed, offset) in zip(self.generators, self._before, strict=True):
+                generator.manual_seed(seed).set_offset(offset)
+
+
 @contextmanager
-def own_state(generator: torch.Generator, seed: int) -> Iterator[None]:
-    """Let the default generator of a device have another state, with this seed: what is captured draws from that one."""
+def own_state(generator: torch.Generator) -> Iterator[None]:
+    """Let the default generator of a device have another state: what is captured draws from that one."""
     before = generator.graphsafe_get_state()
-    generator.graphsafe_set_state(generator.clone_state().manual_seed(seed))
+    generator.graphsafe_set_state(generator.clone_state())
     try:
         yield
     finally:
@@ -97,7 +124,6 @@ class Draws:
 
     Args:
         generators: The default generator with the state that it had in the capture, and others that were registered.
-        seed: The seed of the default generator in the capture.
         watch: What was drawn from it.
         end: Its offset at the end of the capture.
 
@@ -106,11 +132,11 @@ class Draws:
         start: Seed and offset of the default generator before the last replay, by `noting_start`.
     """
 
-    def __init__(self, generators: Sequence[torch.Generator], seed: int, watch: DrawWatch, end: int) -> None:
-        self.generators, self.seed, self.end = generators, seed, end
+    def __init__(self, generators: Sequence[torch.Generator], watch: DrawWatch, end: int) -> None:
+        self.generators, self.end = generators, end
         self.offsets, self.was_restored = watch.offsets, watch.was_restored
         self.after = max(*watch.known, end)
-        self.start = seed, 0
+        self.start = 0, 0
 
     @property
     def are_bare(self) -> bool:

@@ -75,6 +75,17 @@ class ExecutableGraph:
             callback()
 
 
+def invalidation_check(stream: torch.cuda.Stream) -> Callable[[], bool]:
+    """Return a function that returns whether the capture of a stream was invalidated, which CUDA reports at its end only."""
+    is_capturing = ctypes.PyDLL("libcuda.so.1").cuStreamIsCapturing
+    handle, status = _pointer(stream.cuda_stream), ctypes.c_int()
+    result = ctypes.byref(status)
+    return lambda: is_capturing(handle, result) != 0 or status.value == _INVALIDATED
+
+
+_INVALIDATED = 2  # CU_STREAM_CAPTURE_STATUS_INVALIDATED
+
+
 def make_launcher(executable: ExecutableGraph, device: int) -> Callable[[], None]:
     """Return a function that launches a graph on the current stream, in two thirds of the time of `graph.replay`."""
     launch = ctypes.PyDLL("libcuda.so.1").cuGraphLaunch

@@ -22,12 +22,13 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dynx._torch.ops.capturing import report_as_capturing
 from dynx._torch.ops.liveness import WeakMemory, uses_of_memory
-from dynx.cudagraphs._runtime.capture_lock import capturing_threads, exclusive_capture
+from dynx.cudagraphs._runtime.capture_lock import capture_lock, capturing_threads, exclusive_capture
 from dynx.cudagraphs._runtime.emulated_rng import RngStates
+from dynx.cudagraphs._runtime.failures import NameFailures, failure_of
 from dynx.cudagraphs._runtime.interface import Capturable, Copy, Run, SelectClones, no_clones
 from dynx.cudagraphs._runtime.memcpy import copy_of, find_copies, run_with_copies
 from dynx.cudagraphs._runtime.patching.pointer_scan import NotPatchable
-from dynx.cudagraphs._runtime.rng_errors import check_generators
+from dynx.cudagraphs._runtime.rng_errors import SEED_OF_CAPTURES, check_generators
 from dynx.errors import CaptureFailed, UsageError
 
 
@@ -63,30 +64,45 @@ class Emulator:
         generators: Sequence[torch.Generator] = (),
         forward: EmulatedGraph | None = None,
     ) -> EmulatedGraph:
+        with capture_lock():  # the state of random numbers, which is put back at the end, is one for all threads
+            recorder, results = self._record(function, sources, select_clones, generators, forward)
+        pool = self._pool if pool is None else pool
+        graph = EmulatedGraph(recorder.steps, recorder.constants, recorder.rng_states, *results, pool, forward)
+        del recorder
+        graph.check_reads()
+        return graph
+
+    def _record(
+        self,
+        function: Capturable,
+        sources: Sequence[torch.Tensor],
+        select_clones: SelectClones,
+        generators: Sequence[torch.Generator],
+        forward: EmulatedGraph | None,
+    ) -> tuple[_Recorder, tuple[Any, list[Copy], list[Copy]]]:
+        """Run a function, record its operators, and put back what it wrote; return also its outputs and the copies."""
         rng_state, states = torch.get_rng_state(), [generator.get_state() for generator in generators]
         torch.clear_autocast_cache()  # as for CUDA
         try:
-            if forward is not None:
+            if forward is None:
+                torch.default_generator.manual_seed(SEED_OF_CAPTURES)  # else a function might set the seed that it has already
+            else:
                 torch.set_rng_state(forward.captured_states.last)
             recorder = _Recorder(None if forward is None else forward.captured_states, generators)
-            with exclusive_capture(), report_as_capturing(self.is_capturing), recorder:
-                outputs, copies, clones = run_with_copies(function, sources, select_clones)
+            with exclusive_capture(), report_as_capturing(self.is_capturing), recorder, NameFailures():
+                results = run_with_copies(function, sources, select_clones)
             recorder.rng_states.end()
         except CaptureFailed:
             raise
         except RuntimeError as error:  # such as out of memory, as for CUDA
-            raise CaptureFailed(f"emulated graph capture failed: {error}") from error
+            raise failure_of(error, "the emulated capture") from error
         finally:
             torch.clear_autocast_cache()
             torch.set_rng_state(rng_state)
             for generator, state in zip(generators, states, strict=True):
                 generator.set_state(state)
             recorder.restore_memory()
-        pool = self._pool if pool is None else pool
-        graph = EmulatedGraph(recorder.steps, recorder.constants, recorder.rng_states, outputs, copies, clones, pool, forward)
-        del recorder
-        graph.check_reads()
-        return graph
+        return recorder, results
 
     def capture_patched(
         self,
@@ -318,7 +334,7 @@ class _Recorder(TorchDispatchMode):
         results = tuple(
             (index, _with_current_layout(leaf))
             for index, leaf in enumerate(tree_leaves(out))
-            if isinstance(leaf, torch.Tensor) and _storage(leaf) not in inputs
+            if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided and _storage(leaf) not in inputs
         )
         self.steps.append(_Step(operator, args_before, kwargs_before, grad_enabled, rng_index, results))
         return out

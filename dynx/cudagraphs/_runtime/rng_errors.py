@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 from dynx._torch.ops.cuda_graphs import is_same_generator
 from dynx.errors import CaptureFailed
 
+SEED_OF_CAPTURES = random.SystemRandom().getrandbits(64)  # which no function sets
 SEED_WAS_SET = "the random seed was set during a capture\n  set it before the captured function is called"
 DRAWS_TWICE = (
     "the backward pass draws random numbers of the forward pass again, as activation checkpoints do, and also new ones"

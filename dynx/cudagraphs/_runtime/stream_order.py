@@ -3,11 +3,16 @@
 Graphs of one function share memory: inputs are copied to the same places, intermediate tensors and workspaces overlap. Where
 calls come from several streams, each has to wait for the work of the call before; and memory that a stream still uses must not
 be given to somebody else when the function is deleted.
+
+All graphs of a device that draw random numbers share the memory in which torch tells them seed and offset: a replay fills it
+on its stream, and so does the begin of a capture, on the stream that captures. So their replays wait for each other too, and
+for captures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from threading import RLock
 from typing import Any
 
@@ -40,6 +45,11 @@ class StreamOrder:
             event.record(self._stream(self.last))
             self._stream(stream).wait_event(event)
         self.last = stream  # from now on, for `synchronize` in another thread: it waits for the others too
+
+    def follow_capture(self, stream: int) -> None:
+        """Make the next replay, on whatever stream, wait for the stream that has captured."""
+        with self.lock:
+            self.follow(stream)
 
     def synchronize(self) -> bool:
         """Wait until all replays have ended; return False if that would invalidate a capture of this thread."""
@@ -80,3 +90,9 @@ class StreamOrder:
     def _stream(self, handle: int) -> torch.cuda.Stream:
         device = torch.device("cuda", self._device)
         return torch.cuda.ExternalStream(handle, device=device) if handle else torch.cuda.default_stream(device)
+
+
+@cache
+def order_of_draws(device: int) -> StreamOrder:
+    """Return the order of the captures and replays that use the random numbers of a device; it is locked in a capture."""
+    return StreamOrder(device)

@@ -25,12 +25,17 @@ class Bindings:
         modules: The modules that the function uses, without submodules of these.
         edges: Where the values were found.
         objects: The objects and containers in which they were found, besides modules.
+        optimizers: The optimizers among them.
+        assigned: The names of attributes that the code assigns.
+        variables: The globals that it assigns, its closure variables, and attributes of classes that it may assign.
+        functions: The functions whose code was searched.
     """
 
     def __init__(self, function: Callable[..., Any], skipped: Collection[Hashable] = ()) -> None:
         search = Search(function, skipped)
         self.skipped, self.modules, self.edges, self._names = skipped, search.modules, search.edges, search.names
-        self.objects = search.objects
+        self.objects, self.optimizers, self.assigned = search.objects, search.optimizers, search.assigned
+        self.variables, self.functions = search.variables, search.functions
 
     def key(self) -> Key:
         """Return a key that changes if a name gets another value."""

@@ -1,11 +1,12 @@
-"""The signature of a callable, the names that the methods of a class read, and the functions that a callable wraps."""
+"""The signature of a callable, the names that code reads and assigns, and the functions that a callable wraps."""
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from functools import _lru_cache_wrapper, cached_property, partial
-from types import CellType, FunctionType, MethodType
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 from torch import nn
@@ -13,6 +14,7 @@ from torch import nn
 from dynx._bytecode.cells import is_filled
 from dynx._reading.names import names_in
 from dynx._torch.compilation.unwrap import function_of, unwrap
+from dynx.records.location import short_path
 
 FUNCTIONS = FunctionType, MethodType, partial, _lru_cache_wrapper
 
@@ -33,7 +35,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 
 def names_of_class(kind: type, methods: Iterable[str] = ("forward", "__call__")) -> frozenset[str]:
     """Return the names of attributes in the code of a class: in these methods, and in the methods that they name."""
-    bases = [base for base in kind.__mro__ if not base.__module__.startswith(("torch.", "builtins"))]
+    bases = _bases(kind)
     names, pending = set[str](), frozenset(methods)
     while pending:
         found = [vars(base).get(name) for base in bases for name in pending]
@@ -41,6 +43,16 @@ def names_of_class(kind: type, methods: Iterable[str] = ("forward", "__call__"))
         codes = (inner.__code__ for method in found for inner in _functions_of(method))
         pending = frozenset[str]().union(*(names_in(code).attributes for code in codes)) - names
     return frozenset(names)
+
+
+def module_of(kind: type) -> str:
+    """Return the name of the module of a class; "" where the class has another attribute of this name, as Cython's has."""
+    name = kind.__module__
+    return name if isinstance(name, str) else ""
+
+
+def _bases(kind: type) -> list[type]:
+    return [base for base in kind.__mro__ if not module_of(base).startswith(("torch.", "builtins"))]
 
 
 def _functions_of(method: Any) -> list[FunctionType]:
@@ -76,3 +88,38 @@ def bound_objects(function: Any) -> tuple[Any, ...]:
 def cells_of(function: FunctionType) -> list[CellType]:
     """Return the closure cells of a function that have a value."""
     return [cell for cell in function.__closure__ or () if is_filled(cell)]
+
+
+def functions_of_class(kind: type) -> list[FunctionType]:
+    """Return the functions that a class and its bases define, without those of torch and Python."""
+    return [value for base in _bases(kind) for value in vars(base).values() if type(value) is FunctionType]
+
+
+def where_assigned(name: str, functions: Iterable[FunctionType]) -> str:
+    """Return the line where functions assign a name or an element of a dict, in parentheses behind a blank; "" if none does."""
+    for code in (code for function in functions for code in _codes(function.__code__) if name):
+        if code.co_filename == "<string>":  # that dataclass or namedtuple generated
+            continue
+        if (line := _line_of(name, code)) is not None:
+            return f" ({short_path(code.co_filename)}:{line} in {code.co_qualname})"
+    return ""
+
+
+def _line_of(name: str, code: CodeType) -> int | None:
+    """Return the line where a code object assigns a variable or attribute, or the element of a dict that has this key."""
+    steps = [(step, step.positions.lineno if step.positions is not None else None) for step in dis.get_instructions(code)]
+    of_elements = {line for step, line in steps if step.opname == "STORE_SUBSCR"}
+    for step, line in steps:
+        if step.argval == name and (step.opname in _STORES or (step.opname == "LOAD_CONST" and line in of_elements)):
+            return line
+    return None
+
+
+_STORES = "STORE_ATTR", "STORE_GLOBAL", "STORE_DEREF"
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)

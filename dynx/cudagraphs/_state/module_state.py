@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from operator import attrgetter
-from types import FunctionType
 from typing import Any, NamedTuple, Protocol
 from weakref import ref
 
 import torch
 from torch import nn
-from torch.nn.parameter import is_lazy
 
 from dynx._torch.ops.cuda_graphs import address_check
 from dynx._torch.ops.fast_checks import hooks_of_all_modules
 from dynx.cudagraphs._recording.cache import Key
+from dynx.cudagraphs._state.assignments import Assignments, Place, place_of
 from dynx.cudagraphs._state.bindings import Bindings
-from dynx.cudagraphs._state.class_state import class_dicts, class_key, classes_of
+from dynx.cudagraphs._state.code_names import functions_of_class, where_assigned
 from dynx.cudagraphs._state.dict_watch import unchanged
-from dynx.cudagraphs._state.held_tensors import snapshot_of_tensors
-from dynx.cudagraphs._state.identity import PLAIN, identity_of
+from dynx.cudagraphs._state.identity import (
+    class_dicts,
+    class_key,
+    classes_of,
+    has_address,
+    identity_of,
+    is_object,
+    layout_of,
+    needs_gradient,
+)
 from dynx.cudagraphs._state.params import tensors_of
 from dynx.cudagraphs._state.process_state import process_check, process_key
 
@@ -41,9 +47,9 @@ class State(Protocol):
     def difference(self, before: Key, after: Key) -> str:
         """Return a text for messages that names what differs between two keys."""
 
-    def snapshot(self) -> Callable[[], str]:
-        """Return a function that undoes assignments of attributes made after this call, and returns their names."""
-        return str
+    def assignments(self) -> Assignments:
+        """Return what the function may assign, as it is now."""
+        return Assignments(())
 
     def changed_by_call(self, before: Key) -> str:
         """Return a text that names what a call of the function changed since the key `before`; "" if it changed nothing."""
@@ -207,14 +213,17 @@ class ModuleState(State):
     def difference(self, before: Key, after: Key) -> str:
         old, new = ModuleKey(*before), ModuleKey(*after)
         used = self._used()
-        changes = (change.text for change in (*_changed_attributes(used, old, new), *_changed_values(used, old, new)))
+        changes = (change.text for change in changes_of(used, old, new))
         texts = (text for field, text in _TEXTS.items() if getattr(old, field) != getattr(new, field))
         return next(changes, next(texts, "a module"))
 
-    def snapshot(self) -> Callable[[], str]:
+    def assignments(self) -> Assignments:
         used = self._used()
-        restores = snapshot(used.dicts), snapshot_of_tensors(used.bindings.objects)
-        return lambda: ", ".join(filter(None, [restore() for restore in restores]))
+        return Assignments(self._places(used), used.bindings.variables, used.bindings.assigned)
+
+    def _places(self, used: Used) -> list[Place | None]:
+        objects = [place_of(owner, keeps_objects=False, is_shared=True) for owner in used.bindings.objects]
+        return [*map(Place, used.dicts), *objects]
 
 
 _TEXTS = {  # in the order in which they are named
@@ -230,34 +239,6 @@ _TEXTS = {  # in the order in which they are named
 
 def _attributes_of(d: dict[str, Any]) -> Attributes:
     return tuple((name, identity_of(value)) for name, value in tuple(d.items()))
-
-
-def snapshot(dicts: Sequence[dict[str, Any]]) -> Callable[[], str]:
-    """Return a function that undoes changes of the dictionaries made after this call, and returns the changed keys."""
-    copies = [(d, dict(d)) for d in dicts]
-
-    def restore() -> str:
-        names = [name for now, then in copies for name in {**then, **now} if now.get(name, then) is not then.get(name, now)]
-        for now, then in copies if names else ():
-            now.clear()
-            now.update(then)
-        return ", ".join(dict.fromkeys(names))
-
-    return restore
-
-
-needs_gradient = attrgetter("requires_grad")
-
-
-def layout_of(tensor: torch.Tensor) -> Hashable:
-    """Return address, sizes, strides and dtype of a tensor; its id if it has no address (sparse or uninitialized)."""
-    if is_lazy(tensor) or not has_address(tensor):
-        return id(tensor)
-    return tensor.data_ptr(), tensor.size(), tensor.stride(), tensor.dtype
-
-
-def has_address(tensor: torch.Tensor) -> bool:
-    return tensor.layout == torch.strided and not is_lazy(tensor)
 
 
 class PatchedParamsState(ModuleState):
@@ -302,28 +283,13 @@ class GradState(ModuleState):
         return super().difference(before[:-1], after[:-1]) if before[:-1] != after[:-1] else "grad mode"
 
 
-class TrainedState(ModuleState):
-    """The state of modules that a training step trains.
-
-    Attributes and elements to which the step itself assigns tensors or other objects keep those of the capture, whose memory
-    replays overwrite. They are not checked.
-    """
-
-    def is_checked(self, value: Any) -> bool:
-        """Return whether a value is a module whose state is checked."""
-        return any(value is module for module in self._used().modules)
-
-    def changed_by_call(self, before: Key) -> str:
-        """Return a text that names a number, module or setting that a call changed; note where it assigned objects."""
-        old, new, used = ModuleKey(*before), ModuleKey(*self.key()), self._used()
-        changed = [*_changed_attributes(used, old, new), *_changed_values(used, old, new)]
-        self._skipped |= {change.place for change in changed if change.is_object}
-        others = old._replace(attributes=new.attributes, bindings=new.bindings, layouts=new.layouts)
-        texts = (change.text for change in changed if not change.is_object)
-        return next(texts, "" if others == new else self.difference(others, new))
+def changes_of(used: Used, old: ModuleKey, new: ModuleKey) -> Iterator[Change]:
+    """Yield the attributes of modules and the values of names that differ between two keys."""
+    yield from _changed_attributes(used, old, new)
+    yield from _changed_values(used, old, new)
 
 
-class _Change(NamedTuple):
+class Change(NamedTuple):
     """A difference between two keys."""
 
     place: Hashable
@@ -331,24 +297,22 @@ class _Change(NamedTuple):
     is_object: bool  # whether an object that is no module and no function was assigned there
 
 
-def _changed_attributes(used: Used, old: ModuleKey, new: ModuleKey) -> Iterator[_Change]:
+def _changed_attributes(used: Used, old: ModuleKey, new: ModuleKey) -> Iterator[Change]:
     for (module, attributes), before, after in zip(used.owned, old.attributes, new.attributes, strict=False):
         for name in sorted({name for name, _ in set(before) ^ set(after)}):
-            is_object = attributes is vars(module) and _is_object(attributes.get(name))
-            yield _Change((id(attributes), name), f"attribute {name} of a {type(module).__name__}", is_object)
+            is_kept = attributes is vars(module) and is_object(attributes.get(name))
+            where = where_assigned(name, functions_of_class(type(module)))
+            yield Change((id(attributes), name), f"attribute {name} of a {type(module).__name__}{where}", is_kept)
 
 
-def _changed_values(used: Used, old: ModuleKey, new: ModuleKey) -> Iterator[_Change]:
+def _changed_values(used: Used, old: ModuleKey, new: ModuleKey) -> Iterator[Change]:
     if len(old.bindings) != len(new.bindings):
-        yield _Change(None, _TEXTS["bindings"], is_object=False)
+        yield Change(None, _TEXTS["bindings"], is_object=False)
         return
     for edge, before, after in zip(used.bindings.edges, old.bindings, new.bindings, strict=True):
         if len(before) != len(after):
-            yield _Change(None, _TEXTS["bindings"], is_object=False)
+            yield Change(None, _TEXTS["bindings"], is_object=False)
         for index, value in enumerate(edge.values if before != after and len(before) == len(after) else ()):
             if before[index] != after[index]:
-                yield _Change((edge.owner, edge.name, index), str(edge), _is_object(value))
-
-
-def _is_object(value: Any) -> bool:
-    return not (type(value) in PLAIN or issubclass(type(value), (nn.Module, FunctionType, type)))
+                where = where_assigned(edge.name, used.bindings.functions)
+                yield Change((edge.owner, edge.name, index), f"{edge}{where}", is_object(value))

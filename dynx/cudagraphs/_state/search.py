@@ -3,12 +3,14 @@
 The search goes through variables, attributes of objects and of classes, lists and dicts. The user's functions and methods that
 the function uses are searched in the same way. Of modules and objects of libraries, such as the models of transformers, what
 the code of their classes names is searched: a model's `config`, or the tensors in a cache of keys and values, which `update`
-assigns. Not followed: names that are computed, as by `getattr(owner, name)`, functions of libraries, and objects in containers
-of more than a hundred elements.
+assigns. Of torch's optimizers, schedulers and gradient scalers, whose code is not searched, all attributes are followed; a
+library that an optimizer comes from is searched like the user's code. Not followed: names that are computed, as by
+`getattr(owner, name)`, functions of other libraries, and objects in containers of more than a hundred elements.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Set
@@ -21,18 +23,25 @@ import torch
 from torch import nn
 
 from dynx._reading.names import names_in
+from dynx._reading.owner import owner_of_class
+from dynx._reading.variables import Variable
 from dynx._trace.user_location import owner_of_file
 from dynx.cudagraphs._state.code_names import (
     FUNCTIONS,
     bound_objects,
     cells_of,
     levels,
+    module_of,
     names_of_class,
     plain_functions,
 )
+from dynx.cudagraphs._state.hidden_state import reader_of_state
 from dynx.cudagraphs._state.identity import PLAIN
 
 Values = tuple[Any, ...]
+
+
+HIDDEN = "the state"  # of an object without attributes
 
 
 class Edge(NamedTuple):
@@ -46,9 +55,14 @@ class Edge(NamedTuple):
     kind: str = ""  # name of the owner's class
 
     def __str__(self) -> str:
+        is_function = self.kind in ("function", "method")
+        if self.name == HIDDEN:
+            return f"{self.name} of a {self.kind}"
         if not self.name:
-            return "a closure variable" if self.kind == "function" else f"an element of a {self.kind}"
-        return f"variable {self.name}" if self.kind in ("function", "module") else f"attribute {self.name} of a {self.kind}"
+            return "a closure variable" if is_function else f"an element of a {self.kind}"
+        if is_function or self.kind == "module":
+            return f"variable {self.name}"
+        return f"attribute {self.name} of a {'class' if self.kind == 'type' else self.kind}"
 
 
 class Search:
@@ -66,19 +80,27 @@ class Search:
         edges: The references to modules, tensors, numbers, text and the user's functions; not those of modules themselves.
         names: The names of attributes in the code.
         objects: The objects and containers that were found, besides modules, classes and functions.
+        optimizers: The optimizers among them.
+        functions: The functions whose code was searched.
+        variables: The globals that the code assigns, its closure variables, and attributes of classes that it may assign.
+        assigned: The names of attributes that the code assigns.
     """
 
     def __init__(self, function: Any, skipped: Collection[Hashable] = ()) -> None:
         self._function, self._skipped = function, skipped
         self._scopes = [inner.__globals__ for inner in plain_functions(function)]
-        self.names = set(_IMPLICIT_NAMES)
+        self._libraries = set[str]()  # of optimizers, whose code is searched
+        self.names, self.assigned = set(_IMPLICIT_NAMES), set[str]()
         self._names_of_objects = set[str]()  # in the code of classes of objects
         self._slots: dict[int, list[MemberDescriptorType]] = {}
-        names_before = 0
-        while names_before < len(self.names):
-            names_before = len(self.names)
+        known = 0
+        while known < len(self.names) + len(self._libraries):
+            known = len(self.names) + len(self._libraries)
             self._names_of: dict[type, frozenset[str]] = {}
             self._edges: list[Edge] = []
+            self.optimizers: list[torch.optim.Optimizer] = []
+            self.functions: list[FunctionType] = []
+            self.variables: list[Variable] = []
             self._visited: dict[int, Any] = {}  # held, so that no other object gets the address of one
             self._queue = deque([function])
             while self._queue and len(self._visited) < _MAX_OBJECTS:
@@ -129,7 +151,11 @@ class Search:
         if id(value) in self._visited or issubclass(kind, _LEAVES):
             return
         self._visited[id(value)] = value
-        if issubclass(kind, FUNCTIONS):
+        if module_of(kind).partition(".")[0] in _OPAQUE:
+            return
+        if (read := reader_of_state(value)) is not None:
+            self._follow(value, HIDDEN, read)
+        elif issubclass(kind, FUNCTIONS):
             if value is self._function or any(map(self._is_followed, plain_functions(value))):
                 self._visit_function(value)
         elif issubclass(kind, _CONTAINERS):
@@ -140,6 +166,8 @@ class Search:
         elif issubclass(kind, ref):
             self._follow(value, "", lambda: (value(),))
         elif issubclass(kind, ModuleType):
+            if value is os and "getenv" in self.names:
+                self._queue.append(os.environ)
             if value.__name__.partition(".")[0] != "torch":
                 self._visit_names(value, vars(value), self.names)
         elif issubclass(kind, type):
@@ -152,9 +180,17 @@ class Search:
             for value in bound_objects(level):
                 self._follow_constant(function, value)
         for inner in plain_functions(function):
+            if owner_of_file(inner.__code__.co_filename).kind == "torch":
+                continue  # a method of torch that was passed, or that decorates one: its names would be found everywhere
             names = names_in(inner.__code__)
             self.names |= names.attributes
+            self.assigned |= names.set_attributes
+            self.functions.append(inner)
+            self.variables += [Variable(name, inner.__globals__, name) for name in sorted(names.assigned)]
+            self._visit_names(function, inner.__dict__, self.names)
+            self.variables += [Variable(name, inner.__dict__, name) for name in _common(inner.__dict__, self.assigned)]
             for cell in cells_of(inner):
+                self.variables.append(Variable("a closure variable", cell, ""))
                 self._follow(function, "", partial(_cell_content, cell))
             for defaults in ("__defaults__", "__kwdefaults__"):
                 if getattr(inner, defaults):
@@ -169,6 +205,12 @@ class Search:
     def _visit_object(self, value: Any) -> None:
         self._follow_constant(value, type(value))
         names, attributes = self.names | self._names_in_class(type(value)), _dict_of(value)
+        if issubclass(type(value), torch.optim.Optimizer):
+            self.optimizers.append(value)
+            self._libraries |= _libraries_of(type(value))
+            names -= _OF_OPTIMIZERS
+        if attributes is not None and module_of(type(value)).startswith(_STATEFUL):
+            names = attributes.keys() - _OF_OPTIMIZERS - {"step"}
         if attributes is not None:
             self._visit_names(value, attributes, names)
         for slot in self._slots_of(type(value)):
@@ -178,7 +220,7 @@ class Search:
     def _names_in_class(self, kind: type) -> frozenset[str]:
         """Return the names in the methods of an object's class that any code so far names."""
         if kind not in self._names_of:
-            is_searched = kind.__module__.partition(".")[0] not in _NOT_SEARCHED
+            is_searched = module_of(kind).partition(".")[0] not in _NOT_SEARCHED
             self._names_of[kind] = names_of_class(kind, self.names | self._names_of_objects) if is_searched else frozenset()
             self._names_of_objects |= self._names_of[kind]
         return self._names_of[kind]
@@ -193,6 +235,8 @@ class Search:
         """Search the attributes and methods of a class and its bases whose names occur in the code."""
         for base in kind.__mro__:
             attributes = vars(base)
+            if owner_of_class(base) == "user":
+                self.variables += [Variable(name, base, name) for name in _common(attributes, self.assigned)]
             for name in _common(attributes, self.names):
                 inner = _function_behind(attributes[name])
                 if inner is not None and type(attributes[name]) is not FunctionType:
@@ -204,7 +248,7 @@ class Search:
     def _visit_contents(self) -> None:
         """Search the containers and objects in attributes of modules, which the code of their classes names."""
         modules = [module for outer in self.modules for module in outer.modules()]
-        named = {kind: names_of_class(kind) for kind in set(map(type, modules)) if not kind.__module__.startswith("torch.")}
+        named = {kind: names_of_class(kind) for kind in set(map(type, modules)) if not module_of(kind).startswith("torch.")}
         self.names = self.names.union(*named.values())
         visited, edges, self._visited, self._edges = self._visited, self._edges, {}, []  # again, with more names
         self._names_of = {}
@@ -223,18 +267,31 @@ class Search:
 
     def _is_followed(self, function: FunctionType) -> bool:
         """Return whether the code of a function is searched: it is the user's or of the same file, not of a library."""
-        is_same_file = any(function.__globals__ is scope for scope in self._scopes)
-        return is_same_file or owner_of_file(function.__code__.co_filename)[0] == "user"
+        owner, library = owner_of_file(function.__code__.co_filename)
+        is_same_file = owner != "torch" and any(function.__globals__ is scope for scope in self._scopes)
+        return is_same_file or owner == "user" or library in self._libraries
 
 
 _LONG, _LONGEST = 100, 10_000  # up to this many elements of a container all are followed; up to this many, modules are
 _MAX_OBJECTS = 2_000
 _NOT_SEARCHED = {"torch", "dynx", *sys.stdlib_module_names}  # packages whose objects keep what is theirs
+_OPAQUE = {"triton"}  # packages whose objects change without changing what they do: an autotuner keeps the best configurations
+_STATEFUL = "torch.optim.", "torch.amp."  # modules of torch with objects whose numbers change
+_OF_OPTIMIZERS = frozenset(vars(torch.optim.Optimizer([torch.zeros(1)], {}))) | {  # read by themselves, or set by torch
+    *("_opt_called", "grad_scale", "found_inf", "_step_supports_amp_scaling", "_need_device_dtype_check_for_fused")
+}
 _IMPLICIT_NAMES = ("__call__", "__getitem__", "__getattr__", "__iter__", "__init__", "forward")  # called without being named
 _LEAVES = type(None), bool, int, float, str, bytes, torch.Tensor, torch.dtype, torch.device
 _NO_OBJECTS = nn.Module, type, ModuleType, ref, *FUNCTIONS
 _CONTAINERS = list, tuple, deque, dict, set, frozenset
 _OF_MODULES = frozenset(vars(nn.Module()))
+
+
+def _libraries_of(kind: type) -> set[str]:
+    """Return the libraries that define a class or its bases."""
+    functions = (value for base in kind.__mro__ for value in vars(base).values() if type(value) is FunctionType)
+    owners = (owner_of_file(function.__code__.co_filename) for function in functions)
+    return {library for owner, library in owners if owner == "library" and library is not None}
 
 
 def _function_behind(value: Any) -> Any:

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from dynx._torch.autograd.hooks_and_scalers import has_gradient_hooks, has_hooks, has_step_hooks, takes_found_inf
 from dynx.cudagraphs._config import Config
+from dynx.cudagraphs._state.optimizer_state import tensors_in_state
 from dynx.errors import UsageError
 
 Named = tuple[str, torch.Tensor]
@@ -99,8 +100,15 @@ def check_modules(modules: Sequence[nn.Module]) -> None:
                 )
 
 
-def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named], scaler: Any, accumulate: int = 1) -> None:
-    """Raise UsageError if the step of the optimizer cannot be captured."""
+def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named] | None, scaler: Any, accumulate: int = 1) -> None:
+    """Raise UsageError if the step of the optimizer cannot be captured.
+
+    Args:
+        optimizer: The optimizer.
+        named: The parameters that may get gradients; None for an optimizer inside of another one.
+        scaler: The gradient scaler.
+        accumulate: Calls over which gradients accumulate.
+    """
     kind = type(optimizer).__name__
     if accumulate > 1 and isinstance(optimizer, torch.optim.SparseAdam):
         raise UsageError("gradients that accumulate over calls are dense, which SparseAdam does not accept\n  use accumulate=1")
@@ -108,7 +116,7 @@ def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named], sc
         raise UsageError("LBFGS calls the loss as often as it needs to, which a replay cannot do\n  use another optimizer")
     if has_step_hooks(optimizer):
         raise UsageError(f"{kind} has step hooks, which a replay would not call\n  remove the hooks")
-    passed = {id(param) for _, param in named}
+    passed = None if named is None else {id(param) for _, param in named}
     for number, group in enumerate(optimizer.param_groups):
         on_cuda = any(param.is_cuda for param in group["params"])
         if on_cuda and group.get("capturable") is False:
@@ -121,25 +129,18 @@ def check_optimizer(optimizer: torch.optim.Optimizer, named: Sequence[Named], sc
                 raise UsageError(
                     f"{name} of {kind} (group {number}) is on the CPU\n  create it on the device, or pass a number"
                 )
-        if on_cuda and any(tensor.device.type == "cpu" for tensor in _state_tensors(group["params"], optimizer)):
+        if on_cuda and any(tensor.device.type == "cpu" for tensor in tensors_in_state([optimizer], group["params"])):
             raise UsageError(
                 f"{kind} (group {number}) counts its steps on the CPU, which cannot be captured\n"
                 "  use an optimizer that has capturable=True"
             )
-        if any(id(param) not in passed for param in group["params"] if param.requires_grad):
+        if passed is not None and any(id(param) not in passed for param in group["params"] if param.requires_grad):
             raise UsageError(f"{kind} (group {number}) has parameters that were not passed to train_step\n  pass all of them")
     if scaler is not None and not takes_found_inf(optimizer):
         raise UsageError(
             f"the scaler checks on the CPU whether {kind} may step, which cannot be captured\n"
             "  create the optimizer with fused=True"
         )
-
-
-def _state_tensors(params: Sequence[torch.Tensor], optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """Return the tensors in the optimizer's state of these parameters; Adagrad has them before its first step."""
-    states = [optimizer.state.get(param) for param in params]
-    values = (value for state in states if isinstance(state, dict) for value in state.values())
-    return [value for value in values if isinstance(value, torch.Tensor)]
 
 
 def check_wrappers(named: Sequence[Named]) -> None:

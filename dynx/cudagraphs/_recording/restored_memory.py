@@ -1,33 +1,56 @@
-"""Undo what a call with examples writes: a decoder, for example, must not be one token further because it was recorded."""
+"""Undo what a call writes: a decoder, for example, must not be one token further because it was recorded with examples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from dynx._torch.ops.liveness import is_used
 from dynx._torch.ops.schemas import effects_on, schema_of
+
+
+class Bytes(NamedTuple):
+    """Memory, and copies of the bytes that it had at a time."""
+
+    copies: list[tuple[torch.UntypedStorage, torch.UntypedStorage]]
+
+    def of_now(self) -> Bytes:
+        """Return the same memory with the bytes that it has now."""
+        return Bytes([(storage, storage.clone()) for storage, _ in self.copies])
+
+    def put_back(self) -> None:
+        for storage, copy in self.copies:
+            storage.copy_(copy)
 
 
 class RestoredMemory(TorchDispatchMode):
     """Restores at its end the memory that operators wrote to inside of the context, besides memory that they allocated there.
 
-    Not seen are kernels that are no operators, as in compiled functions: what these may write is passed as `tensors`.
+    Not seen are kernels that are no operators, as in compiled functions, and those of operators whose schema does not declare
+    what they write, such as the statistics of batch normalization: what these may write is passed as `tensors`.
 
     Args:
         tensors: Tensors that are restored whatever writes to them.
+        remembers: Keep what was written, as `written`, until this object is freed.
+
+    Attributes:
+        before: Memory that was written to, and the bytes that it had before.
+        written: The same memory, and the bytes that were written.
     """
 
     supports_higher_order_operators = True
 
-    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+    def __init__(self, tensors: Iterable[torch.Tensor], *, remembers: bool = False) -> None:
         super().__init__()
         self._saved: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}  # by address: a storage, and a copy
+        self._remembers = remembers
+        self.before, self.written = Bytes([]), Bytes([])
         self._allocated: set[int] = set()  # addresses
-        for tensor in tensors:
+        for tensor in _tensors(list(tensors)):
             self._save(tensor)
 
     @classmethod
@@ -36,19 +59,23 @@ class RestoredMemory(TorchDispatchMode):
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        schema = schema_of(operator)
+        schema, arguments = schema_of(operator), _tensors((args, kwargs))
         for argument, is_written, _ in effects_on(schema, args, kwargs) if schema is not None else ():
             for tensor in _tensors(argument) if is_written else ():
                 self._save(tensor)
-        given = {_address(tensor) for tensor in _tensors((args, kwargs))}
+        given = set(map(_address, arguments))
         result = operator(*args, **kwargs)
         self._allocated.update(_address(tensor) for tensor in _tensors(result) if _address(tensor) not in given)
         return result
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        for storage, copy in self._saved.values():
-            storage.copy_(copy)
+        before = Bytes(
+            [(storage, copy) for storage, copy in self._saved.values() if is_used(storage)]
+        )  # the others were made here
+        if self._remembers:
+            self.before, self.written = before, before.of_now()
+        before.put_back()
         self._saved.clear()
 
     def _save(self, tensor: torch.Tensor) -> None:

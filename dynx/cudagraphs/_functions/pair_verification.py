@@ -1,0 +1,82 @@
+"""Compare replays of a forward pass and of its backward pass with an uncaptured run of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from dynx.cudagraphs._functions.autograd_tape import AutogradTape
+from dynx.cudagraphs._recording.verification import Memory, Trial
+from dynx.cudagraphs._runtime.interface import Run
+
+
+class PairVerification:
+    """Compares the first replays of a pair of recordings.
+
+    Args:
+        new_tape: Returns a tape that runs the function uncaptured.
+        memory: Returns tensors that kernels may write to which are no operators of torch.
+        what: What is replayed, for messages.
+        times: How many forward passes are compared, each with the backward pass that follows it.
+    """
+
+    def __init__(self, new_tape: Callable[[], AutogradTape], memory: Memory, what: str, times: int) -> None:
+        self._new_tape, self._memory, self._what, self._times = new_tape, memory, what, times
+        self._left = times
+        self._tape: AutogradTape | None = None  # of the forward pass that was compared last
+
+    def forward(self, run: Run, tensors: Sequence[torch.Tensor]) -> list[Any]:
+        """Replay the forward pass, and compare its results."""
+        self._tape = None
+        if self._left == 0:
+            return run(tensors)
+        self._left -= 1
+        inputs = list(tensors)
+        trial = Trial(lambda: self._run_uncaptured(inputs), lambda: [*inputs, *self._memory()])
+        outputs = run(tensors)
+        trial.compare(outputs, self._name("forward"), len(outputs))
+        return outputs
+
+    def _run_uncaptured(self, inputs: list[Any]) -> Sequence[Any]:
+        self._tape = self._new_tape()
+        return self._tape.forward(list(inputs))
+
+    def backward(
+        self, run: Run, gradients: Sequence[torch.Tensor], arguments: int, parameters: Sequence[torch.Tensor] | None
+    ) -> list[Any]:
+        """Replay the backward pass, and compare the gradients.
+
+        Args:
+            run: Replays it.
+            gradients: Those of the results.
+            arguments: How many arguments get gradients.
+            parameters: Parameters whose `.grad` it writes; None where it returns their gradients.
+        """
+        tape, self._tape = self._tape, None
+        if tape is None:
+            return run(gradients)
+        written = parameters or ()
+        before = [None if param.grad is None else param.grad.clone() for param in written]
+
+        def run_uncaptured() -> list[Any]:
+            computed = tape.backward(gradients)
+            if parameters is None:
+                return computed
+            return [*computed[:arguments], *map(_sum, before, computed[arguments:])]
+
+        trial = Trial(run_uncaptured, lambda: [*gradients, *self._memory()])
+        outputs = run(gradients)
+        results = outputs if parameters is None else [*outputs[:arguments], *(param.grad for param in written)]
+        trial.compare(results, self._name("backward"), len(results))
+        return outputs
+
+    def _name(self, part: str) -> str:
+        return f"replay {self._times - self._left} of the {part} pass of {self._what}"
+
+
+def _sum(gradient: torch.Tensor | None, more: torch.Tensor | None) -> torch.Tensor | None:
+    if gradient is None or more is None:
+        return more if gradient is None else gradient
+    return gradient + more

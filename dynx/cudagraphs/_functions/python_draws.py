@@ -1,0 +1,112 @@
+"""Notice that a function draws random numbers of Python or NumPy: a replay draws none, and uses those of the capture again.
+
+Other threads draw such numbers too, as data loaders do. So a function is suspected when numbers were drawn during a call, and
+judged in the next call, in which a profile function sees which thread draws them, and where.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+from dynx._reading.names import names_in
+from dynx._torch.tracing.stack import RawFrame
+from dynx._trace.user_location import user_location
+
+
+class PythonDraws:
+    """Runs calls of a function, and tells whether they draw random numbers of Python or NumPy.
+
+    Attributes:
+        is_suspected: Whether numbers were drawn during the last call, perhaps by another thread.
+    """
+
+    def __init__(self) -> None:
+        self.is_suspected = False
+        self._is_watched = False
+
+    def run(self, function: Callable[[], Any]) -> tuple[Any, str]:
+        """Call the function; return its result, and where it draws numbers, in words; "" if it draws none, or is suspected."""
+        self.is_suspected, before, spy = False, _states(), _Spy()
+        if not self._is_watched or not spy.can_watch:
+            result = function()
+            self.is_suspected = self._is_watched = _states() != before
+            is_known = self.is_suspected and not spy.can_watch
+            return result, "random numbers of Python or NumPy" if is_known else ""
+        with spy:
+            result = function()
+        return result, spy.found
+
+
+class _Spy:
+    """Notes where this thread draws from the generators of `random` and NumPy.
+
+    A profile function sees calls of the methods of Python's generator. It does not see those of NumPy's: there, the first code
+    is noted that names one, if numbers were drawn meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.can_watch = sys.getprofile() is None
+        self._python, self._numpy = _generator_of_python(), _generator_of_numpy()
+        self._names = frozenset() if self._numpy is None else frozenset(dir(sys.modules["numpy"].random))
+        self._of_python = self._of_numpy = ""
+        self._seen = set[CodeType]()
+
+    def __enter__(self) -> None:
+        self._before = _states()
+        sys.setprofile(self._on_event)
+
+    def __exit__(self, *error: object) -> None:
+        sys.setprofile(None)
+
+    @property
+    def found(self) -> str:
+        """Where numbers were drawn, in words; "" if none were."""
+        return self._of_python or (self._of_numpy if _states()[1] != self._before[1] else "")
+
+    def _on_event(self, frame: FrameType, event: str, called: Any) -> None:
+        if event == "c_call":
+            if not self._of_python and getattr(called, "__self__", None) is self._python:
+                self._of_python = f"random numbers of Python's random{_place(_stack_of(frame))}"
+        elif event == "call" and frame.f_code not in self._seen:
+            self._seen.add(frame.f_code)
+            if not self._of_numpy and self._draws_from_numpy(frame):
+                self._of_numpy = f"random numbers of NumPy{_place(_stack_of(frame))}"
+
+    def _draws_from_numpy(self, frame: FrameType) -> bool:
+        names = names_in(frame.f_code)
+        if any(getattr(frame.f_globals.get(name), "__self__", None) is self._numpy for name in names.variables):
+            return self._numpy is not None
+        modules = (frame.f_globals.get(name) for name in names.variables)
+        is_named = any(getattr(module, "__name__", None) in ("numpy", "numpy.random") for module in modules)
+        return is_named and not self._names.isdisjoint(names.attributes)
+
+
+def _place(stack: list[RawFrame]) -> str:
+    location = user_location(stack)
+    return f" at {location}" if location is not None else ""
+
+
+def _stack_of(frame: FrameType | None) -> list[RawFrame]:
+    frames = []
+    while frame is not None:
+        frames.append(RawFrame(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname))
+        frame = frame.f_back
+    return frames[::-1]
+
+
+def _states() -> tuple[Any, ...]:
+    generator = _generator_of_numpy()
+    return random.getstate(), None if generator is None else repr(generator.get_state(legacy=False))
+
+
+def _generator_of_python() -> Any:
+    return getattr(random.random, "__self__", None)
+
+
+def _generator_of_numpy() -> Any:
+    numpy = sys.modules.get("numpy")
+    return None if numpy is None else getattr(numpy.random.rand, "__self__", None)

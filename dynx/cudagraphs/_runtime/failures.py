@@ -1,0 +1,145 @@
+"""Name what ends a capture: the operator, and the line of the user's code that calls it.
+
+CUDA reports some errors only at the end of a capture. Torch calls set a seed in a capture only if it is the seed that the
+generator has; see `SeedlessGraph`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from types import CodeType
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from dynx._torch.tracing.stack import RawFrame
+from dynx._trace.user_location import call_site, user_location
+from dynx.cudagraphs._runtime.rng_errors import SEED_WAS_SET
+from dynx.errors import CaptureFailed
+from dynx.records import Location
+
+
+class Failure(NamedTuple):
+    """The text of a CaptureFailed, the line of the operation, and the text where the function has caught an error of torch."""
+
+    text: str
+    location: Location | None
+    text_if_caught: str = ""
+
+    def error(self) -> CaptureFailed:
+        error = CaptureFailed(self.text)
+        error.location = self.location
+        return error
+
+
+class NameFailures(TorchDispatchMode):
+    """Notes the operator that fails in a capture, and the user's line; enter it last.
+
+    An error that the function catches is a failure too: it would compute something else in replays than it does in eager code.
+
+    Args:
+        is_invalidated: Returns whether an operator has ended the capture without an error. None where only CaptureFailed is
+            raised because of the capture, as by the emulator: other errors that the function catches are those of eager code.
+
+    Attributes:
+        first: The first failure. Not the exception, whose traceback refers to this object, and to the tensors of the capture.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, is_invalidated: Callable[[], bool] | None = None) -> None:
+        super().__init__()
+        self._is_invalidated = is_invalidated
+        self.first: Failure | None = None
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True  # compiled functions run as they do without the mode
+
+    def __torch_dispatch__(self, operator: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        try:
+            out = operator(*args, **(kwargs or {}))
+        except CaptureFailed as error:
+            error.location = error.location or call_site()
+            self.first = self.first or Failure(str(error), error.location)
+            raise
+        except RuntimeError as error:
+            text = f"{operator} cannot be captured: {first_line(error)}"
+            caught = f"{operator} raised in a capture, and the function caught it: {first_line(error)}"
+            self.first = self.first or Failure(text, call_site(), caught)
+            raise
+        if self._is_invalidated is not None and self._is_invalidated():
+            raise self._refusal(f"{operator} cannot be captured: CUDA ended the capture")
+        if any(isinstance(leaf, torch.Tensor) and leaf.layout in _SPARSE for leaf in tree_leaves(out)):
+            raise self._refusal(f"{operator} {_MAKES_SPARSE}")
+        return out
+
+    def _refusal(self, text: str) -> CaptureFailed:
+        self.first = self.first or Failure(text, call_site())
+        return self.first.error()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        if self.first is None or error[0] is not None:
+            return
+        if not self.first.text_if_caught:
+            raise self.first.error()
+        if self._is_invalidated is not None:
+            raise self.first._replace(text=self.first.text_if_caught).error()
+
+
+_SPARSE = torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc
+_MAKES_SPARSE = (
+    "makes a sparse tensor, and a replay could not change how many elements it has"
+    "\n  use dense tensors: of an embedding, for example, sparse=False"
+)
+
+
+def failure_of(error: BaseException, what: str) -> CaptureFailed:
+    """Return the CaptureFailed for an error that no operator raised, such as that of `torch.cuda.synchronize`.
+
+    Args:
+        error: The error.
+        what: What failed, for the message.
+    """
+    root = _root(error)
+    frames = list(_frames(root))
+    sets_seed = any(code in _seeding() for code, _ in frames)
+    failed = CaptureFailed(SEED_WAS_SET if sets_seed else f"{what} failed: {first_line(root)}")
+    failed.location = user_location([RawFrame(code.co_filename, line, code.co_qualname) for code, line in frames])
+    return failed
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _root(error: BaseException) -> BaseException:
+    """Return the exception at the root of a chain, which caused the error at the end of the capture."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return error
+
+
+def _frames(error: BaseException) -> Any:
+    traceback = error.__traceback__
+    while traceback is not None:
+        yield traceback.tb_frame.f_code, traceback.tb_lineno
+        traceback = traceback.tb_next
+
+
+def _seeding() -> set[CodeType]:
+    """Return the code of torch's functions that set seeds: not of the wrappers that Dynamo puts around them and others."""
+    functions = (
+        torch.manual_seed,
+        torch.seed,
+        torch.cuda.manual_seed,
+        torch.cuda.manual_seed_all,
+        torch.cuda.seed,
+        torch.cuda.seed_all,
+        torch.cuda.set_rng_state,
+    )
+    return {inspect.unwrap(function).__code__ for function in functions}

@@ -1,0 +1,181 @@
+"""What a function assigns while it is captured, in attributes and containers: named, and undone.
+
+The tensors that a capture makes have no values until a replay, and Python code does not run in replays: what a replay would
+not do again is refused, and a capture that is thrown away leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from dynx._reading.variables import Variable
+from dynx.cudagraphs._state.identity import are_same, is_object
+
+_MISSING = type("_Missing", (), {})  # a class: not an object that a capture may leave
+_LISTS = list, deque
+
+
+class Place(NamedTuple):
+    """An object or container in which a function may assign.
+
+    Attributes:
+        values: The dict of its attributes, or the container.
+        text: What it is called; "" to call it by the names of attributes.
+        keeps_objects: Whether tensors and other objects that a capture assigns stay, in the memory that replays write to.
+        is_shared: Whether other threads may change numbers in it meanwhile.
+    """
+
+    values: Any
+    text: str = ""
+    keeps_objects: bool = False
+    is_shared: bool = False
+
+
+def place_of(owner: Any, *, keeps_objects: bool, is_shared: bool) -> Place | None:
+    """Return the place where an object has its attributes or elements; None for one without, and for sets and tuples."""
+    kind = type(owner)
+    if issubclass(kind, (dict, *_LISTS)):
+        return Place(owner, f"an element of a {kind.__name__}", keeps_objects, is_shared)
+    try:
+        attributes = object.__getattribute__(owner, "__dict__")
+    except (AttributeError, TypeError):
+        return None
+    return Place(attributes, "", keeps_objects, is_shared) if type(attributes) is dict else None
+
+
+class Assignments:
+    """Remembers what is in places, to compare it after a capture.
+
+    Args:
+        places: The places.
+        variables: Globals, closure variables and attributes of classes that the function's code may assign.
+        names: Names of attributes that it assigns.
+    """
+
+    def __init__(
+        self, places: Iterable[Place | None], variables: Iterable[Variable] = (), names: Set[str] = frozenset()
+    ) -> None:
+        self._before = [(place, place.values.copy()) for place in places if place is not None]
+        self._variables = [(variable, variable.get()) for variable in variables]
+        self._names, self._read = set(names), _ReadMemory()
+
+    def and_of(self, others: Iterable[Assignments]) -> Assignments:
+        """Add what others remember, each place once; return these assignments."""
+        known = {id(place.values) for place, _ in self._before}
+        for other in others:
+            self._before += [each for each in other._before if id(each[0].values) not in known]
+            self._variables += other._variables
+            self._names |= other._names
+        return self
+
+    def reading(self) -> AbstractContextManager[Any]:
+        """Return the context in which the function runs: it notes which memory operators read."""
+        return self._read
+
+    def settle(self) -> str:
+        """Return the names of what was assigned and a replay would not assign again, after undoing all; "" if there is none."""
+        names = [name for place, before in self._before for name in self._refused(place, before)]
+        names += [
+            variable.path
+            for variable, before in self._variables
+            if not (are_same((before,), (variable.get(),)) or is_object(variable.get()))
+        ]
+        if names:
+            self.undo()
+        self._forget()
+        return ", ".join(dict.fromkeys(names))
+
+    def undo(self) -> None:
+        """Undo all assignments, besides those that another thread may have made."""
+        for place, before in self._before:
+            if any(self._is_own(place, before, change) for change in _changes(place.values, before)):
+                _assign(place.values, before)
+        for variable, before in self._variables:
+            variable.set(before)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop what is remembered, which the function that was captured would keep alive."""
+        self._before, self._variables, self._read = [], [], _ReadMemory()
+
+    def _refused(self, place: Place, before: Any) -> Iterator[str]:
+        for change in _changes(place.values, before):
+            name = place.text or str(change.key)
+            if place.keeps_objects and is_object(change.new):
+                if _is_tensor(change.old) and self._read.has(change.old):
+                    yield f"{name} (and reads it)"
+            elif self._is_own(place, before, change):
+                yield name
+
+    def _is_own(self, place: Place, before: Any, change: _Change) -> bool:
+        """Return whether the function has made a change, and no other thread."""
+        if not place.is_shared:
+            return True
+        if _is_tensor(change.new):
+            return not any(change.new is value for value in (before.values() if isinstance(before, dict) else before))
+        return not place.text and change.key in self._names
+
+
+class _Change(NamedTuple):
+    key: Any
+    old: Any
+    new: Any
+
+
+def _changes(now: Any, before: Any) -> Iterator[_Change]:
+    """Yield what a dict or list has that differs from what it had before."""
+    then, later = _by_key(before), _by_key(now)
+    for key in {**then, **later}:
+        old, new = then.get(key, _MISSING), later.get(key, _MISSING)
+        if not are_same((old,), (new,)):
+            yield _Change(key, old, new)
+
+
+def _by_key(values: Any) -> Mapping[Any, Any]:
+    return dict(values) if isinstance(values, dict) else dict(enumerate(values))
+
+
+def _assign(values: Any, before: Any) -> None:
+    values.clear()
+    values.update(before) if isinstance(values, dict) else values.extend(before)
+
+
+def _is_tensor(value: Any) -> bool:
+    return issubclass(type(value), torch.Tensor)
+
+
+class _ReadMemory(TorchDispatchMode):
+    """Notes the memory of the arguments of operators."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._addresses: set[int] = set()
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True  # compiled functions run as they do without the mode
+
+    def __torch_dispatch__(self, operator: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        self._addresses.update(map(_address, filter(_has_memory, tree_leaves((args, kwargs)))))
+        return operator(*args, **(kwargs or {}))
+
+    def has(self, tensor: torch.Tensor) -> bool:
+        """Return whether an operator has read memory of a tensor."""
+        return _has_memory(tensor) and _address(tensor) in self._addresses
+
+
+def _has_memory(value: Any) -> bool:
+    return _is_tensor(value) and value.layout is torch.strided
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
