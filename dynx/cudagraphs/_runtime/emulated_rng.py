@@ -47,9 +47,15 @@ class RngStates:
     def append_current(self) -> None:
         self._states.append(torch.get_rng_state())
 
-    def end(self) -> None:
-        """Note the state at the end of the capture. Raises CaptureFailed if a seed was set during the capture."""
+    def end(self, outside: torch.Tensor) -> None:
+        """Note the state at the end of the capture. Raises CaptureFailed if a seed was set during the capture.
+
+        Args:
+            outside: The state before the capture, which code of torch in another thread may have put back meanwhile.
+        """
         self.last = torch.get_rng_state()
+        if not self._drawn and torch.equal(self.last, outside):
+            self.last = self._states[self._begin]
         self.final_index = self._index_of(self.last)
 
     def restore(self, index: int) -> None:

@@ -91,7 +91,7 @@ class Emulator:
             recorder = _Recorder(None if forward is None else forward.captured_states, generators)
             with exclusive_capture(), report_as_capturing(self.is_capturing), recorder, NameFailures():
                 results = run_with_copies(function, sources, select_clones)
-            recorder.rng_states.end()
+            recorder.rng_states.end(rng_state)
         except CaptureFailed:
             raise
         except RuntimeError as error:  # such as out of memory, as for CUDA
