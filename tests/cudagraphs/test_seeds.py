@@ -149,6 +149,20 @@ def test_a_function_that_draws_numbers_of_numpy_runs_uncaptured(device):
     assert len({tuple(result.tolist()) for result in results}) == 4
 
 
+def test_numbers_that_are_drawn_between_calls_do_not_matter(device):
+    """As layerdrop does in training only: the code names NumPy's generator, and draws nothing."""
+    model = nn.Linear(4, 4).to(device).eval()
+
+    def function(x):
+        return model(x) * (float(np.random.rand()) if model.training else 1)
+
+    run, x = cudagraphs.fast_path(function, config=config_for(device, or_error=True)), torch.ones(4, device=device)
+    for _ in range(4):
+        np.random.rand()
+        torch.testing.assert_close(run(x), model(x))
+    assert cudagraphs.stats().replays == 3
+
+
 def test_numbers_that_another_thread_draws_do_not_matter(device):
     """As a data loader does that augments images while the model runs."""
     model, end = nn.Linear(4, 4).to(device), threading.Event()

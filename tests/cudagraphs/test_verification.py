@@ -11,6 +11,8 @@ from support.configs import config_for
 from torch import nn
 
 from dynx import cudagraphs
+from dynx.cudagraphs._recording.restored_memory import Bytes
+from dynx.cudagraphs._recording.verification import RandomStates, _differences, _Effects
 from dynx.errors import DynxWarning, ReplayDiffers, UsageError
 
 
@@ -223,6 +225,16 @@ def test_a_difference_ends_the_phase_of_an_accumulated_step(device):
         else:
             step(x)
         torch.testing.assert_close(model.weight, twin.weight)
+
+
+def test_random_numbers_that_are_drawn_otherwise_are_a_difference():
+    """The state of the CPU's generator has more elements than its text shows."""
+    before = RandomStates.of_now([])
+    torch.rand(1)
+    after = RandomStates.of_now([])
+    before.put_back()
+    effects = [_Effects([], Bytes([]), states, Bytes([]), before) for states in (before, after)]
+    assert list(_differences(*effects)) == ["random numbers (torch's, for the CPU) are drawn otherwise"]
 
 
 def test_a_negative_number_is_refused():

@@ -13,6 +13,7 @@ from torch.nn import Parameter
 
 from dynx.cudagraphs._functions.arguments import BY_VALUE, Arguments
 from dynx.cudagraphs._recording.cache import Key
+from dynx.cudagraphs._recording.restored_memory import bytes_in
 
 _COPIED = 1 << 26  # bytes, up to which values are compared with a copy, else by a checksum
 _VALUES = (*BY_VALUE, Number)
@@ -50,8 +51,8 @@ def _has(tensor: torch.Tensor, content: torch.Tensor) -> bool:
 def _contents(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy of the bytes of a tensor; of a large one the checksums of its parts."""
     if tensor.nbytes <= _COPIED:
-        return _bytes(tensor).clone()
-    return torch.stack([_checksum(_bytes(part)) for part in _parts(tensor.detach())])
+        return bytes_in(tensor).clone()
+    return torch.stack([_checksum(bytes_in(part)) for part in _parts(tensor.detach())])
 
 
 def _parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -70,12 +71,6 @@ def _checksum(data: torch.Tensor) -> torch.Tensor:
     padded = torch.nn.functional.pad(data, (0, -data.numel() % 8)).view(torch.int64)
     weights = torch.arange(1, 2 * padded.numel(), 2, device=data.device)  # odd, so that each bit matters
     return (padded ^ (padded >> 29)).mul_(weights).sum()
-
-
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the values of a tensor as bytes, so that NaN compares equal to NaN."""
-    plain = tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1)
-    return plain.view(torch.uint8) if plain.numel() else plain
 
 
 def why_not_replayable(

@@ -95,3 +95,9 @@ def _address(tensor: torch.Tensor) -> int:
         return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided and not tensor.is_meta else 0
     except (NotImplementedError, RuntimeError):
         return 0
+
+
+def bytes_in(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the values of a tensor as bytes, so that NaN compares equal to NaN."""
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1)
+    return plain.view(torch.uint8) if plain.numel() else plain

@@ -6,6 +6,7 @@ before; then the graph is replayed, and has to give the same results, write the 
 
 from __future__ import annotations
 
+import pickle
 import random
 import sys
 import warnings
@@ -17,7 +18,7 @@ import torch
 
 from dynx._trace.user_location import user_stacklevel
 from dynx.cudagraphs._recording.replayable import Call
-from dynx.cudagraphs._recording.restored_memory import Bytes, RestoredMemory
+from dynx.cudagraphs._recording.restored_memory import Bytes, RestoredMemory, bytes_in
 from dynx.cudagraphs._runtime.capture_lock import trying_threads
 from dynx.cudagraphs._runtime.interface import Run
 from dynx.cudagraphs._stats import count_verified
@@ -147,7 +148,10 @@ class RandomStates(NamedTuple):
 
     @classmethod
     def of_now(cls, values: Sequence[Any]) -> RandomStates:
-        states: dict[str, Any] = {"torch's, for the CPU": torch.get_rng_state(), "those of Python's random": random.getstate()}
+        states: dict[str, Any] = {
+            "torch's, for the CPU": torch.get_rng_state().tolist(),
+            "those of Python's random": random.getstate(),
+        }
         for number, generator in enumerate(torch.cuda.default_generators if torch.cuda.is_initialized() else ()):
             states[f"torch's, for CUDA device {number}"] = generator.initial_seed(), generator.get_offset()
         if "numpy" in sys.modules:
@@ -157,7 +161,7 @@ class RandomStates(NamedTuple):
 
     def put_back(self) -> None:
         states = dict(self.states)
-        torch.set_rng_state(states.pop("torch's, for the CPU"))
+        torch.set_rng_state(torch.tensor(states.pop("torch's, for the CPU"), dtype=torch.uint8))
         random.setstate(states.pop("those of Python's random"))
         if "those of NumPy" in states:
             sys.modules["numpy"].random.set_state(states.pop("those of NumPy"))
@@ -179,7 +183,7 @@ def _differences(expected: _Effects, found: _Effects) -> Iterator[str]:
         if storage.data_ptr() not in own and not torch.equal(_bytes_of(value), _bytes_of(other)):
             yield f"memory of {storage.nbytes()} bytes that the function writes to"
     for what, state in expected.drawn.states.items():
-        if repr(state) != repr(found.drawn.states.get(what, state)):
+        if pickle.dumps(state) != pickle.dumps(found.drawn.states.get(what, state)):  # texts of arrays are shortened
             yield f"random numbers ({what}) are drawn otherwise"
     if not all(map(torch.equal, expected.drawn.of_generators, found.drawn.of_generators)):
         yield "random numbers of a torch.Generator are drawn otherwise"
@@ -193,7 +197,7 @@ def _difference(value: Any, other: Any) -> str:
     what = f"a {value.dtype} tensor of shape {list(value.shape)}"
     if (value.shape, value.dtype) != (other.shape, other.dtype):
         return f"a {other.dtype} tensor of shape {list(other.shape)} instead of {what}"
-    if not _has_bytes(value) or torch.equal(_bytes_in(value), _bytes_in(other)):
+    if not _has_bytes(value) or torch.equal(bytes_in(value), bytes_in(other)):
         return ""
     elements = value.ne(other).logical_and_(~(value.isnan() & other.isnan())) if value.is_floating_point() else value.ne(other)
     return f"{what}: {int(elements.sum())} of {value.numel()} elements differ"
@@ -205,10 +209,6 @@ def _is_leaf(value: Any) -> bool:
 
 def _has_bytes(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_meta
-
-
-def _bytes_in(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8)
 
 
 def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:

@@ -36,12 +36,9 @@ def reader_of_state(value: Any) -> Callable[[], Values] | None:
         if issubclass(kind, numpy.ndarray):
             return _reader_of_array(value)
         if issubclass(kind, (numpy.random.Generator, numpy.random.RandomState)):
-            generator = value if issubclass(kind, numpy.random.RandomState) else value.bit_generator
-            return (
-                (lambda: (repr(generator.get_state()),))
-                if hasattr(generator, "get_state")
-                else lambda: (repr(generator.state),)
-            )
+            generator = getattr(value, "bit_generator", None) or value._bit_generator
+            is_global = value is getattr(numpy.random.rand, "__self__", None)  # as Python's: other code draws from it too
+            return None if is_global else lambda: (repr(generator.state),)
     if issubclass(kind, GeneratorType):
         return lambda: (_position_of(value),)
     if hasattr(kind, "__next__") and type(kind.__next__) is not FunctionType and not issubclass(kind, (IOBase, *ProxyTypes)):

@@ -91,19 +91,10 @@ def check(
         2
     """
     _check_types(fn, inputs, state, backend)
-    if rng not in ("aligned", "as is"):
-        raise UsageError(f"rng={rng!r} is not known\n  pass 'aligned' or 'as is'")
-    if change is not None and not callable(change):
-        raise UsageError(f"change={change!r} is not callable\n  pass a function without arguments")
+    _check_options(rng, change, isolate, bisect=bisect)
     all_calls = _calls_of(args, kwargs, inputs, calls)
     changed_at = len(all_calls) if change is not None else None
     all_calls = all_calls if change is None else [*all_calls, *all_calls]
-    if isolate not in ("copy", "fork"):
-        raise UsageError(f"isolate={isolate!r} is not known\n  pass 'copy' or 'fork'")
-    if isolate == "fork":
-        refuse_if_impossible()
-        if bisect:
-            raise UsageError('bisect=True needs one process\n  pass isolate="copy"')
     original, chosen, fullgraph = _original_and_settings(fn, backend)
     program = Program(
         original,
@@ -123,6 +114,19 @@ def check(
             "the arguments or variables are nested deeper than Python's recursion limit\n  raise it with sys.setrecursionlimit"
         ) from None
     return _with_stage(_report(program, chosen, trial), program, chosen, bisect=bisect)
+
+
+def _check_options(rng: str, change: Any, isolate: str, *, bisect: bool) -> None:
+    if rng not in ("aligned", "as is"):
+        raise UsageError(f"rng={rng!r} is not known\n  pass 'aligned' or 'as is'")
+    if change is not None and not callable(change):
+        raise UsageError(f"change={change!r} is not callable\n  pass a function without arguments")
+    if isolate not in ("copy", "fork"):
+        raise UsageError(f"isolate={isolate!r} is not known\n  pass 'copy' or 'fork'")
+    if isolate == "fork":
+        refuse_if_impossible()
+        if bisect:
+            raise UsageError('bisect=True needs one process\n  pass isolate="copy"')
 
 
 def _report(program: Program, backend: Any, trial: Trial) -> CheckReport:
