@@ -7,7 +7,7 @@ import math
 import torch
 from torch.optim import Optimizer
 
-from support.published_optimizers.kinds import Published, alone, moments, with_grads
+from support.published_optimizers.kinds import Published, moments, plain, with_grads
 
 
 class RAdam(Optimizer):
@@ -353,17 +353,17 @@ def restart_every_four(state):
 
 
 ADAPTIVE = (
-    Published("radam_with_buffer", alone(RAdam), ("param_groups.0.buffer.1.0", "param_groups.0.buffer.6.2")),
-    Published("adabound", alone(AdaBound)),
-    Published("adafactor_relative_step", alone(Adafactor)),
-    Published("adafactor_scaled_by_weights", alone(lambda params: Adafactor(params, scale_parameter=True))),
-    Published("adan", alone(Adan)),
-    Published("adan_with_restarts", alone(lambda params: Adan(params, restart_cond=restart_every_four))),
-    Published("lamb", alone(Lamb), ("param_groups.0.step",)),
-    Published("lars", alone(Lars)),
-    Published("novograd", alone(NovoGrad)),
-    Published("nadam", alone(NAdam)),
-    Published("lion", alone(Lion)),
-    Published("adopt", alone(Adopt)),
-    Published("ranger", alone(Ranger), ("warmup_complete", "current_lr", "lookahead_step", "tracking_lr")),
+    Published("radam_with_buffer", plain(RAdam), ("param_groups.0.buffer.1.0", "param_groups.0.buffer.6.2")),
+    Published("adabound", plain(AdaBound)),
+    Published("adafactor_relative_step", plain(Adafactor)),
+    Published("adafactor_scaled_by_weights", plain(lambda params: Adafactor(params, scale_parameter=True))),
+    Published("adan", plain(Adan)),
+    Published("adan_with_restarts", plain(lambda params: Adan(params, restart_cond=restart_every_four))),
+    Published("lamb", plain(Lamb), ("param_groups.0.step",)),
+    Published("lars", plain(Lars)),
+    Published("novograd", plain(NovoGrad)),
+    Published("nadam", plain(NAdam)),
+    Published("lion", plain(Lion)),
+    Published("adopt", plain(Adopt)),
+    Published("ranger", plain(Ranger), ("warmup_complete", "current_lr", "lookahead_step", "tracking_lr")),
 )

@@ -8,7 +8,7 @@ from collections import OrderedDict, defaultdict
 import torch
 from torch.optim import Optimizer
 
-from support.published_optimizers.kinds import Published, adamw, alone, descend, each_step, nothing, sgd, with_grads
+from support.published_optimizers.kinds import Published, adamw, descend, each_step, nothing, plain, sgd, with_grads
 
 
 class LookaheadCountingInGroups(Optimizer):
@@ -351,25 +351,25 @@ GROUP_OF_SCHEDULE_FREE = ("param_groups.0.k", "param_groups.0.weight_sum", "para
 AVERAGING = (
     Published(
         "lookahead_of_torch_optimizer",
-        alone(lambda params: LookaheadCountingInGroups(sgd(params))),
+        plain(lambda params: LookaheadCountingInGroups(sgd(params))),
         ("param_groups.0.counter",),
     ),
     Published(
         "lookahead_of_timm",
-        alone(lambda params: LookaheadWithOptionsInGroups(adamw(params))),
+        plain(lambda params: LookaheadWithOptionsInGroups(adamw(params))),
         ("param_groups.0.lookahead_step",),
     ),
-    Published("lookahead_with_momentum_reset", alone(lambda params: LookaheadWithMomentumReset(sgd(params))), ("counter",)),
+    Published("lookahead_with_momentum_reset", plain(lambda params: LookaheadWithMomentumReset(sgd(params))), ("counter",)),
     Published(
         "swa_in_step",
-        alone(lambda params: Swa(sgd(params))),
+        plain(lambda params: Swa(sgd(params))),
         ("param_groups.0.n_avg", "param_groups.0.step_counter", "param_groups.0.lr"),
     ),
-    Published("ema_in_step", alone(EmaInStep), ("num_updates",)),
-    Published("sam_alternating", alone(lambda params: AlternatingSam(params, sgd)), ("perturbed", "updates")),
-    Published("sam_along_momentum", alone(MomentumSam)),
+    Published("ema_in_step", plain(EmaInStep), ("num_updates",)),
+    Published("sam_alternating", plain(lambda params: AlternatingSam(params, sgd)), ("perturbed", "updates")),
+    Published("sam_along_momentum", plain(MomentumSam)),
     Published("schedule_free_sgd", make_schedule_free, GROUP_OF_SCHEDULE_FREE),
     Published("schedule_free_adamw_evaluated", make_schedule_free_with_evaluation, GROUP_OF_SCHEDULE_FREE),
     Published("schedule_free_changed_while_evaluated", make_schedule_free_changed, GROUP_OF_SCHEDULE_FREE),
-    Published("snapshots_in_list", alone(SnapshotsInList)),
+    Published("snapshots_in_list", plain(SnapshotsInList)),
 )

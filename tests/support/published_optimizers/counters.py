@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.optim import Optimizer
 
-from support.published_optimizers.kinds import Published, alone, decayed, descend, nothing, with_grads
+from support.published_optimizers.kinds import Published, decayed, descend, nothing, plain, with_grads
 
 STEPS_TAKEN = 0
 Progress = namedtuple("Progress", ["t", "best"])
@@ -367,32 +367,34 @@ class InTensorsOfState(Sgd):
 
 
 COUNTERS = (
-    Published("counter_on_self", alone(OnSelf), ("t",)),
-    Published("counter_in_group", alone(InGroup), ("param_groups.0.step",)),
-    Published("counter_in_state_of_no_parameter", alone(InStateOfNoParameter), ("state.total_step",)),
-    Published("counter_in_dict_of_state", alone(InDictOfStateOfNoParameter), ("state.totals.step", "state.totals.product")),
-    Published("counter_in_state_of_parameter", alone(InStateOfParameter)),
-    Published("counter_on_parameter", alone(OnParameter), ("param_groups.0.params.0.steps_seen",)),
-    Published("counter_in_defaults", alone(InDefaults), ("defaults.global_step",)),
+    Published("counter_on_self", plain(OnSelf), ("t",)),
+    Published("counter_in_group", plain(InGroup), ("param_groups.0.step",)),
+    Published("counter_in_state_of_no_parameter", plain(InStateOfNoParameter), ("state.total_step",)),
+    Published("counter_in_dict_of_state", plain(InDictOfStateOfNoParameter), ("state.totals.step", "state.totals.product")),
+    Published("counter_in_state_of_parameter", plain(InStateOfParameter)),
+    Published("counter_on_parameter", plain(OnParameter), ("param_groups.0.params.0.steps_seen",)),
+    Published("counter_in_defaults", plain(InDefaults), ("defaults.global_step",)),
     Published("counter_in_class", make_in_class, ("t",)),
-    Published("counter_in_closure", alone(InClosure), ("advance.__closure__.0.cell_contents",)),
+    Published("counter_in_closure", plain(InClosure), ("advance.__closure__.0.cell_contents",)),
     Published("counter_in_global", make_in_global, ("t",)),
-    Published("counter_in_list", alone(InList), ("t.0", "tracking_lr")),
-    Published("counter_in_dict", alone(InDict), ("stats.steps.total",)),
-    Published("counter_in_dataclass", alone(InDataclass), ("counts.n", "counts.rate")),
-    Published("counter_in_namedtuple", alone(InNamedTuple), ("progress.t",)),
-    Published("counter_in_property", alone(InProperty), ("iterations",)),
-    Published("counter_in_slots", alone(InSlots), ("t",)),
+    Published("counter_in_list", plain(InList), ("t.0", "tracking_lr")),
+    Published("counter_in_dict", plain(InDict), ("stats.steps.total",)),
+    Published("counter_in_dataclass", plain(InDataclass), ("counts.n", "counts.rate")),
+    Published("counter_in_namedtuple", plain(InNamedTuple), ("progress.t",)),
+    Published("counter_in_property", plain(InProperty), ("iterations",)),
+    Published("counter_in_slots", plain(InSlots), ("t",)),
     Published("counter_shared_by_two", make_in_shared_clock, ("clock.t",)),
-    Published("counter_in_iterator", alone(InIterator)),
-    Published("counter_in_generator", alone(InGenerator)),
-    Published("counter_in_numpy_array", alone(InNumpyArray), ("t.0",)),
-    Published("counter_tensor_in_place", alone(lambda params: InTensor(params, device=params[0].device)), ("t",)),
+    Published("counter_in_iterator", plain(InIterator)),
+    Published("counter_in_generator", plain(InGenerator)),
+    Published("counter_in_numpy_array", plain(InNumpyArray), ("t.0",)),
+    Published("counter_tensor_in_place", plain(lambda params: InTensor(params, device=params[0].device)), ("t",)),
     Published(
-        "counter_tensor_reassigned", alone(lambda params: InTensor(params, device=params[0].device, in_place=False)), ("t",)
+        "counter_tensor_reassigned",
+        plain(lambda params: InTensor(params, device=params[0].device, in_place=False)),
+        ("t",),
     ),
-    Published("counter_tensor_on_cpu", alone(InTensor), ("t",)),
-    Published("counter_tensor_on_cpu_reassigned", alone(lambda params: InTensor(params, in_place=False)), ("t",)),
-    Published("counter_tensor_read", alone(lambda params: InTensorRead(params, device=params[0].device)), ("t",)),
-    Published("counter_tensors_in_state", alone(InTensorsOfState)),
+    Published("counter_tensor_on_cpu", plain(InTensor), ("t",)),
+    Published("counter_tensor_on_cpu_reassigned", plain(lambda params: InTensor(params, in_place=False)), ("t",)),
+    Published("counter_tensor_read", plain(lambda params: InTensorRead(params, device=params[0].device)), ("t",)),
+    Published("counter_tensors_in_state", plain(InTensorsOfState)),
 )

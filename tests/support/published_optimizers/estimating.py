@@ -10,7 +10,7 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
-from support.published_optimizers.kinds import Published, alone, descend, moments, nothing, with_grads
+from support.published_optimizers.kinds import Published, descend, moments, nothing, plain, with_grads
 
 
 class Prodigy(Optimizer):
@@ -364,19 +364,19 @@ def make_dropped_steps(params):
 PRODIGY = ("param_groups.0.d", "param_groups.0.d_numerator")
 
 ESTIMATING = (
-    Published("prodigy_read", alone(Prodigy), (*PRODIGY, "param_groups.0.k")),
-    Published("prodigy_tensors_in_place", alone(ProdigyInTensors), PRODIGY),
-    Published("prodigy_tensors_reassigned", alone(lambda params: ProdigyInTensors(params, in_place=False)), PRODIGY),
-    Published("dadapt_sgd", alone(DAdaptSgd), ("param_groups.0.k", "param_groups.0.d", "param_groups.0.g0_norm")),
-    Published("sgd_with_momentum_warmup", alone(SgdWithMomentumWarmup), ("state.k", "param_groups.0.momentum")),
-    Published("decay_of_weight_decay", alone(DecayOfWeightDecay), ("param_groups.0.weight_decay",)),
-    Published("adashift", alone(AdaShift)),
-    Published("swapped_momenta", alone(SwappedMomenta)),
-    Published("barzilai_borwein", alone(BarzilaiBorwein), ("param_groups.0.lr",)),
-    Published("swats", alone(Swats), ("param_groups.0.step", "param_groups.0.phase")),
-    Published("autoclip", alone(AutoClip), ("grad_history",)),
-    Published("spam", alone(Spam), ("state.total_step", "warmup.stepper.last_epoch")),
+    Published("prodigy_read", plain(Prodigy), (*PRODIGY, "param_groups.0.k")),
+    Published("prodigy_tensors_in_place", plain(ProdigyInTensors), PRODIGY),
+    Published("prodigy_tensors_reassigned", plain(lambda params: ProdigyInTensors(params, in_place=False)), PRODIGY),
+    Published("dadapt_sgd", plain(DAdaptSgd), ("param_groups.0.k", "param_groups.0.d", "param_groups.0.g0_norm")),
+    Published("sgd_with_momentum_warmup", plain(SgdWithMomentumWarmup), ("state.k", "param_groups.0.momentum")),
+    Published("decay_of_weight_decay", plain(DecayOfWeightDecay), ("param_groups.0.weight_decay",)),
+    Published("adashift", plain(AdaShift)),
+    Published("swapped_momenta", plain(SwappedMomenta)),
+    Published("barzilai_borwein", plain(BarzilaiBorwein), ("param_groups.0.lr",)),
+    Published("swats", plain(Swats), ("param_groups.0.step", "param_groups.0.phase")),
+    Published("autoclip", plain(AutoClip), ("grad_history",)),
+    Published("spam", plain(Spam), ("state.total_step", "warmup.stepper.last_epoch")),
     Published("langevin", make_langevin, ("t",)),
-    Published("random_preconditioner", alone(RandomPreconditioner), ("_prob_step", "updates")),
+    Published("random_preconditioner", plain(RandomPreconditioner), ("_prob_step", "updates")),
     Published("dropped_steps", make_dropped_steps, ("skipped",)),
 )

@@ -39,7 +39,7 @@ def nothing():
     """Do nothing after a step."""
 
 
-def alone(build):
+def plain(build):
     """Return a `make` of an optimizer beside which nothing runs."""
     return lambda params: (build(params), nothing)
 

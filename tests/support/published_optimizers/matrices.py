@@ -7,7 +7,7 @@ import math
 import torch
 from torch.optim import Optimizer
 
-from support.published_optimizers.kinds import Published, adamw, alone, each_step, moments, with_grads
+from support.published_optimizers.kinds import Published, adamw, each_step, moments, plain, with_grads
 
 
 def orthogonalised(matrix, steps=5):
@@ -260,12 +260,12 @@ class EightBitAdam(Optimizer):
 
 
 MATRICES = (
-    Published("muon_with_aux_adam", alone(MuonWithAuxAdam)),
+    Published("muon_with_aux_adam", plain(MuonWithAuxAdam)),
     Published("muon_with_momentum_warmup", make_muon_with_momentum_warmup, ("param_groups.0.momentum",)),
-    Published("muon_around_adamw", alone(MuonAroundAdamW), ("iteration", "adamw.param_groups.0.lr")),
-    Published("shampoo", alone(Shampoo)),
-    Published("galore", alone(GaLore)),
-    Published("gradient_centralisation", alone(lambda params: CentralisedSgd(params, lr=0.1, momentum=0.9))),
-    Published("sophia", alone(Sophia), ("param_groups.0.step",)),
-    Published("eight_bit_adam", alone(EightBitAdam), ("initialized",)),
+    Published("muon_around_adamw", plain(MuonAroundAdamW), ("iteration", "adamw.param_groups.0.lr")),
+    Published("shampoo", plain(Shampoo)),
+    Published("galore", plain(GaLore)),
+    Published("gradient_centralisation", plain(lambda params: CentralisedSgd(params, lr=0.1, momentum=0.9))),
+    Published("sophia", plain(Sophia), ("param_groups.0.step",)),
+    Published("eight_bit_adam", plain(EightBitAdam), ("initialized",)),
 )

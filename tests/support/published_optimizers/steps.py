@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import torch
 from torch.optim import Optimizer
 
-from support.published_optimizers.kinds import Published, alone, decayed, descend, each_step, nothing, sgd, with_grads
+from support.published_optimizers.kinds import Published, decayed, descend, each_step, nothing, plain, sgd, with_grads
 
 SCALE_VARIABLE = "PUBLISHED_OPTIMIZERS_LR_SCALE"
 
@@ -172,13 +172,13 @@ def make_hooked(params):
 
 
 STEPS = (
-    Published("super_step", alone(lambda params: WarmAdamW(params, capturable=params[0].is_cuda)), ("t", "param_groups.0.lr")),
-    Published("super_step_counting_on_cpu", alone(WarmAdamW), ("t", "param_groups.0.lr")),
+    Published("super_step", plain(lambda params: WarmAdamW(params, capturable=params[0].is_cuda)), ("t", "param_groups.0.lr")),
+    Published("super_step_counting_on_cpu", plain(WarmAdamW), ("t", "param_groups.0.lr")),
     Published("patched_on_instance", make_patched_on_instance, ("calls",)),
     Published("decorated", make_decorated, ("counted_step.calls", "param_groups.0.lr")),
-    Published("partial_rule", alone(PartialRule), ("rule.keywords.memory.t",)),
+    Published("partial_rule", plain(PartialRule), ("rule.keywords.memory.t",)),
     Published("config_object", make_configured, ("config.global_step",)),
     Published("environment_variable", make_environment),
-    Published("timed", alone(lambda params: TimedSgd(params, lr=0.1, momentum=0.9)), ("timed",)),
+    Published("timed", plain(lambda params: TimedSgd(params, lr=0.1, momentum=0.9)), ("timed",)),
     Published("hooked", make_hooked, ("hooked", "param_groups.0.lr")),
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.optim import Optimizer
 
-from support.published_optimizers.kinds import Published, adamw, alone, each_step, sgd, with_grads
+from support.published_optimizers.kinds import Published, adamw, each_step, plain, sgd, with_grads
 
 
 class GradientState:
@@ -314,10 +314,14 @@ WRAPPERS = (
     Published("lightning_one_with_copied_dict", make_lightning(LightningOptimizerWithCopiedDict, sgd), PROGRESS),
     Published(
         "fp16_wrapper_of_apex",
-        alone(lambda params: Fp16Optimizer(sgd(params))),
+        plain(lambda params: Fp16Optimizer(sgd(params))),
         ("loss_scaler.cur_iter", "loss_scaler.cur_scale"),
     ),
-    Published("master_weights_of_deepspeed", alone(lambda params: MasterWeights(params, adamw)), ("steps_taken",)),
-    Published("multi_optimizer", alone(lambda params: MultiOptimizer(sgd(params[::2]), adamw(params[1::2]))), ("global_step",)),
-    Published("callbacks_of_fastai", alone(lambda params: CallbackOptimizer(list(params), Hypers(lr=0.1)))),
+    Published("master_weights_of_deepspeed", plain(lambda params: MasterWeights(params, adamw)), ("steps_taken",)),
+    Published(
+        "multi_optimizer",
+        plain(lambda params: MultiOptimizer(sgd(params[::2]), adamw(params[1::2]))),
+        ("global_step",),
+    ),
+    Published("callbacks_of_fastai", plain(lambda params: CallbackOptimizer(list(params), Hypers(lr=0.1)))),
 )
