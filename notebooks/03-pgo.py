@@ -19,6 +19,7 @@
 # asks why a graph was not found in torch's caches on disk. The model is GPT-2 from `transformers` with random weights.
 
 # %%
+import os
 import tempfile
 from pathlib import Path
 
@@ -84,10 +85,14 @@ assert len(w.compiles) == 1
 # ## Why did a graph miss the caches?
 #
 # The same function once under autocast, once without: `cachediff` compares the keys by which torch looked the graphs up, and names
-# what made them differ. On the command line: `dynx cache why monday.dynx tuesday.dynx`.
+# what made them differ. On the command line: `dynx cache why monday.dynx tuesday.dynx`. The caches are in an empty folder here: a
+# graph that an earlier process has stored would be found, and there would be nothing to explain.
 
 
 # %%
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "caches")
+
+
 def product(a, b):
     return a @ b
 
