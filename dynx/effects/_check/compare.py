@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from types import NoneType
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +12,11 @@ from dynx.effects._check.facts import Fact, shown
 from dynx.effects._check.run import Outcome, Raised
 from dynx.records.check import Diff, DiffKind, Leak
 
+# dtypes of which `torch.equal` takes all tensors
+_COMPARABLE = frozenset(
+    (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool)
+)
+_OF_STATES = {int, float, str, NoneType}
 _RTOL_OF_FLOATS = 1.3e-6  # that of float32
 
 
@@ -152,6 +158,8 @@ def _tensors_differ(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tole
         return f"{shown(compiled)} on {compiled.device}"
     if eager.device.type == "meta":
         return None if eager.shape == compiled.shape else shown(compiled)
+    if _is_equal(eager, compiled):
+        return None
     rtol, atol = tolerance
     if (rtol is None) != (atol is None):
         rtol, atol = rtol or 0.0, atol or 0.0
@@ -161,6 +169,12 @@ def _tensors_differ(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tole
         lines = [line for line in str(error).splitlines() if line and not line.startswith("Tensor-likes are not")]
         return "; ".join(lines)
     return None
+
+
+def _is_equal(eager: torch.Tensor, compiled: torch.Tensor) -> bool:
+    """Return quickly whether all elements of two plain tensors are equal; `assert_close` takes longer to find that out."""
+    is_plain = all(type(tensor) is torch.Tensor and tensor.layout is torch.strided for tensor in (eager, compiled))
+    return is_plain and eager.dtype is compiled.dtype and eager.dtype in _COMPARABLE and torch.equal(eager, compiled)
 
 
 def _of_gradients(eager: Any, compiled: Any, call: int, tolerance: Tolerance) -> Iterator[Difference]:
@@ -184,6 +198,8 @@ def is_same_state(eager: Any, compiled: Any) -> bool:
         return eager.keys() == compiled.keys() and all(is_same_state(eager[name], compiled[name]) for name in eager)
     if isinstance(eager, torch.Tensor):
         return torch.equal(eager, compiled)
+    if isinstance(eager, (list, tuple)) and _OF_STATES.issuperset(map(type, eager)):
+        return bool(eager == compiled)
     if isinstance(eager, (list, tuple)):
         return len(eager) == len(compiled) and all(map(is_same_state, eager, compiled))
     return bool((eager == compiled).all()) if hasattr(eager, "all") else eager == compiled

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 from dynx._reading.owner import owner_of_module
 from dynx._reading.variables import is_name_of_user
-from dynx._trace.user_location import owner_of_file
+from dynx._trace.user_location import Owner, owner_of_file
 from dynx.effects._world.watch import Watch
 from dynx.records.check import Leak
+
+_CHANGED_BY_COMPILATIONS: tuple[Owner, ...] = ("torch", "dynx", "python")  # whose modules hold counters, caches
 
 
 def watch_program(roots: Iterable[tuple[str, Any]], backend: Any, libraries: Iterable[ModuleType]) -> Watch:
@@ -22,7 +26,10 @@ def watch_program(roots: Iterable[tuple[str, Any]], backend: Any, libraries: Ite
         backend: What it keeps of its own, such as a list of the graphs that it compiled, may change.
         libraries: Modules of libraries that the function uses, whose data is watched.
     """
-    return Watch((*roots, *_of_process(), *_data_of(libraries)), [backend], _ids_of_others())
+    modules = _modules_by_owner()
+    others = chain.from_iterable(modules[owner].values() for owner in _CHANGED_BY_COMPILATIONS)
+    watched = (*roots, *modules["user"].items(), *_variables_of_callers(), *_data_of(libraries))
+    return Watch(watched, [backend], _ids_held_by(others))
 
 
 def leaks_in(watch: Watch) -> tuple[Leak, ...]:
@@ -30,11 +37,20 @@ def leaks_in(watch: Watch) -> tuple[Leak, ...]:
     return tuple(Leak(*changed) for changed in watch.changed())
 
 
-def _ids_of_others() -> set[int]:
-    """Return the ids of what modules of torch, dynx and Python hold, such as torch's counters, which compilations change."""
-    modules = [module for module in tuple(sys.modules.values()) if isinstance(module, ModuleType)]
-    others = [module for module in modules if owner_of_module(module) in ("torch", "dynx", "python")]
-    return {id(value) for module in others for value in tuple(vars(module).values())}
+def _modules_by_owner() -> dict[Owner, dict[str, ModuleType]]:
+    modules: dict[Owner, dict[str, ModuleType]] = defaultdict(dict)
+    for name, module in sys.modules.copy().items():  # without thousands of pairs for the garbage collector
+        if isinstance(module, ModuleType):
+            modules[owner_of_module(module)][name] = module
+    return modules
+
+
+def _ids_held_by(modules: Iterable[ModuleType]) -> set[int]:
+    """Return the ids of the objects that modules hold."""
+    ids: set[int] = set()
+    for module in modules:
+        ids.update(map(id, tuple(vars(module).values())))
+    return ids
 
 
 def _data_of(modules: Iterable[ModuleType]) -> Iterator[tuple[str, Any]]:
@@ -44,10 +60,7 @@ def _data_of(modules: Iterable[ModuleType]) -> Iterator[tuple[str, Any]]:
                 yield f"{module.__name__}.{name}", value
 
 
-def _of_process() -> Iterator[tuple[str, Any]]:
-    for name, module in tuple(sys.modules.items()):
-        if isinstance(module, ModuleType) and owner_of_module(module) == "user":
-            yield name, module
+def _variables_of_callers() -> Iterator[tuple[str, Any]]:
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if owner_of_file(frame.f_code.co_filename).kind == "user" and frame.f_code.co_name != "<module>":

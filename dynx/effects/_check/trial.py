@@ -208,6 +208,6 @@ def _as_before(program: Program, records: list[Record]) -> Iterator[None]:
         nothing_remains(),
         random_numbers_of_eager_code() if program.aligns_random_numbers else nullcontext(),
         backward_as_often_as_eager_code(),
-        listen(records.append),
+        listen(records.append, explains_recompiles=False),
     ):
         yield

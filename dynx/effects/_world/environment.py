@@ -20,12 +20,12 @@ class Environment:
     def entered(self) -> Iterator[None]:
         """Give the process this environment; at the end keep what it is then, and restore the former one."""
         before = dict(os.environ)
-        _set(self._values)
+        _change(before, self._values)
         try:
             yield
         finally:
             self._values = dict(os.environ)
-            _set(before)
+            _change(self._values, before)
 
     def changes(self) -> dict[str, str | None]:
         """Return the variables that have another value than in the beginning, while the environment is entered."""
@@ -34,9 +34,10 @@ class Environment:
         return {name: now.get(name) for name in names if now.get(name) != self._first.get(name)}
 
 
-def _set(values: dict[str, str]) -> None:
-    for name in os.environ.keys() - values.keys():
+def _change(now: dict[str, str], values: dict[str, str]) -> None:
+    """Give the process other environment variables than it has now."""
+    for name in now.keys() - values.keys():
         del os.environ[name]
     for name, value in values.items():
-        if os.environ.get(name) != value:
+        if now.get(name) != value:
             os.environ[name] = value

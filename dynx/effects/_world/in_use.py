@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
 
 from dynx._reading.owner import owner_of_code
@@ -15,10 +16,9 @@ from dynx.effects._world.layout import attributes_of, is_of_torch
 def variables_in_use(copy: Callable[[Any], Any]) -> Iterator[Variable | Namespace]:
     """Yield the attributes of active modes, and the dicts of the hooks of all modules; copy what has no variable."""
     copy(logging.root)
-    for functions in functions_of_custom_ops():
-        if functions and owner_of_code(functions[0].__code__) != "torch":
-            for function in functions:
-                copy(function)
+    for functions in functions_of_custom_ops(_is_not_of_torch):
+        for function in functions:
+            copy(function)
     for name in names_of_hooks():
         yield Variable(f"torch.nn.modules.module.{name}", hooks_of_all_modules(), name)
     for mode in active_modes():
@@ -29,3 +29,7 @@ def variables_in_use(copy: Callable[[Any], Any]) -> Iterator[Variable | Namespac
         yield Namespace(path, attributes)
         for name in tuple(attributes):
             yield Variable(f"{path}.{name}", attributes, name)
+
+
+def _is_not_of_torch(function: Any) -> bool:
+    return type(function) is not FunctionType or owner_of_code(function.__code__) != "torch"

@@ -73,21 +73,29 @@ _OF_TORCH = (
     *("torch._dynamo", "torch._inductor", "torch._C", "torch.cuda", "torch.distributed", "torch._ops", "torch._library"),
     "pybind11_builtins",
 )
+_TYPING = ("typing", "typing_extensions")
 # attributes that torch.compile adds
 OF_COMPILATION = re.compile(r"__?dynamo_|_torchdynamo_|_compiled_call_impl$|_is_torch_compile")
 
 
 def is_constant(value: Any) -> bool:
     """Return whether a value cannot change, or is never copied: numbers, strings, classes, modules, members of an Enum."""
-    cls = type(value)
-    if cls in CONSTANTS or issubclass(cls, (type, ModuleType, enum.Enum)):
-        return True
-    return is_function_of_c(value) or cls.__module__ in ("typing", "typing_extensions")
+    return is_class_of_constants(type(value)) or is_function_of_c(value)
+
+
+def is_class_of_constants(cls: type) -> bool:
+    """Return whether `is_constant` is true for all objects of a class."""
+    return cls in CONSTANTS or issubclass(cls, (type, ModuleType, enum.Enum)) or cls.__module__ in _TYPING
 
 
 def is_of_torch(value: Any) -> bool:
     """Return whether an object belongs to the compiler, a device or a process group, of which there is one."""
-    return type(value).__module__.startswith(_OF_TORCH) and not issubclass(type(value), (torch.nn.Module, torch.Tensor))
+    return is_class_of_torch(type(value))
+
+
+def is_class_of_torch(cls: type) -> bool:
+    """Return whether `is_of_torch` is true for the objects of a class."""
+    return cls.__module__.startswith(_OF_TORCH) and not issubclass(cls, (torch.nn.Module, torch.Tensor))
 
 
 def is_user_defined(cls: type) -> bool:
@@ -131,6 +139,11 @@ def is_container(cls: type) -> bool:
 _VIEWS: dict[type, Callable[[Any], Any]] = {
     type(make(mapping())): make for mapping in (dict, OrderedDict) for make in (mapping.keys, mapping.values, mapping.items)
 }
+
+
+def is_class_of_views(cls: type) -> bool:
+    """Return whether `view_of` returns something for the objects of a class."""
+    return cls in _VIEWS
 
 
 def view_of(value: Any) -> tuple[Callable[[Any], Any], Any] | None:

@@ -11,8 +11,9 @@ import threading
 import weakref
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextvars import ContextVar
+from functools import lru_cache
 from types import (
     AsyncGeneratorType,
     BuiltinFunctionType,
@@ -37,48 +38,92 @@ from dynx.effects._world.layout import (
     OF_COMPILATION,
     attributes_of,
     built_in_base,
+    is_class_of_constants,
+    is_class_of_torch,
+    is_class_of_views,
     is_constant,
-    is_of_torch,
+    is_function_of_c,
     slots_of,
     view_of,
 )
 
+_name_of_class = type.__dict__["__name__"].__get__  # whatever a metaclass has as `__name__`
 _LOCKS = type(threading.Lock()), type(threading.RLock())
 _SUSPENDED = GeneratorType, CoroutineType, AsyncGeneratorType
 # packages whose objects run the process, in threads of their own: an event loop, the kernel of a notebook
 _OF_PROCESS = {"dynx", "asyncio", "selectors", "IPython", "ipykernel", "traitlets", "jupyter_client", "tornado", "zmq"}
+_WITHOUT_ATTRIBUTES: tuple[Any, ...] = (dict, list, tuple, set, frozenset)  # not their subclasses
+_MAX_LABELS = 4096
 Item = tuple[str, Any]  # a label, such as ".weight" or "[0]", and an object
 
 
 class Parts(NamedTuple):
-    """The objects in an object, with labels, and its own state, which can be compared."""
+    """The objects in an object, with a label of each, and its own state, which can be compared."""
 
-    items: list[Item]
+    labels: Sequence[str]
+    objects: Sequence[Any]
     own: Hashable = None
 
 
-def parts_of(value: Any) -> Parts | None:
-    """Return what an object consists of; None for one that cannot change, or whose state is torch's own."""
-    cls = type(value)
+Reader = Callable[[Any], Parts | None]
+_EMPTY = Parts((), ())
+
+
+class Readers(dict[type, Reader | None]):
+    """How objects are read, by class: found once for each class, so that objects of the same class take less time.
+
+    Code of the user can change a class: make new readers for a pass over objects that comes after such code.
+    """
+
+    def __missing__(self, cls: type) -> Reader | None:
+        reader = self[cls] = _reader_of(cls)
+        return reader
+
+    def parts_of(self, value: Any) -> Parts | None:
+        """Return what an object consists of; None for one that cannot change, or whose state is torch's own."""
+        read = self[type(value)]
+        return None if read is None else read(value)
+
+
+def _reader_of(cls: type) -> Reader | None:
+    """Return what reads the objects of a class; None if there is nothing to read in any of them."""
     if issubclass(cls, type):
-        return _of_class(value)
+        return _of_class
     if issubclass(cls, ModuleType):
-        return _of_module(value)
-    if is_constant(value) or is_of_torch(value) or cls.__module__.partition(".")[0] in _OF_PROCESS:
+        return _of_module
+    if is_class_of_constants(cls) or is_class_of_torch(cls) or cls.__module__.partition(".")[0] in _OF_PROCESS:
         return None
     for kind, read in _READERS:
         if issubclass(cls, kind):
-            return read(value)
-    if (items := items_of_wrapper(value)) is not None:
-        return Parts([*items, *_attributes(value)])
+            return read
+    if issubclass(cls, _KINDS_OF_WRAPPERS) or is_class_of_views(cls):
+        return _of_wrapper
     if cls.__module__ == "numpy" and cls.__name__ == "ndarray":
-        return _of_array(value)
-    base = built_in_base(cls)
-    if base in CONTAINERS:
-        of_class = [] if cls is base else [(".__class__", cls)]
-        return Parts([*_items_of(value, base), *_attributes(value), *of_class])
-    own = NUMBERS_AND_TEXT[base](value) if base in NUMBERS_AND_TEXT else None
-    return Parts([*_attributes(value), (".__class__", cls)], own)
+        return _of_array
+    return _reader_of_items(cls) if built_in_base(cls) in CONTAINERS else _reader_of_object(cls)
+
+
+def _reader_of_items(cls: type) -> Reader:
+    """Return what reads the containers of a class."""
+    base: Any = built_in_base(cls)
+    items_of = _items_of_dict if issubclass(base, dict) else _items_of_set if base in (set, frozenset) else _items_of_sequence
+    of_class = [] if cls is base else [(".__class__", cls)]
+    if cls in _WITHOUT_ATTRIBUTES:
+        return lambda value: Parts(*items_of(value, base)) if value else _EMPTY
+    has_slots = _has_slots(cls)
+    return lambda value: _parts_with_attributes(value, *items_of(value, base), of_class, has_slots=has_slots)
+
+
+def _reader_of_object(cls: type) -> Reader:
+    """Return what reads the objects of a class that hold nothing but attributes and perhaps a number or text."""
+    own_of, of_class, has_slots = NUMBERS_AND_TEXT.get(built_in_base(cls)), [(".__class__", cls)], _has_slots(cls)
+    if own_of is None:
+        return lambda value: _parts_with_attributes(value, [], [], of_class, has_slots=has_slots)
+    return lambda value: _parts_with_attributes(value, [], [], of_class, own_of(value), has_slots=has_slots)
+
+
+def _has_slots(cls: type) -> bool:
+    return any("__slots__" in vars(base) for base in cls.__mro__)
 
 
 def items_of_wrapper(value: Any) -> list[Item] | None:
@@ -93,24 +138,29 @@ def items_of_wrapper(value: Any) -> list[Item] | None:
 
 
 def has_unknown_state(value: Any) -> bool:
-    """Return whether an object that cannot be copied may have state that `parts_of` does not see."""
+    """Return whether an object that cannot be copied may have state that its `Parts` do not show."""
     return not issubclass(type(value), (*_LOCKS, *_SUSPENDED, io.IOBase))
 
 
+def _parts(items: Iterable[Item], own: Hashable = None) -> Parts:
+    pairs = list(items)
+    return Parts([label for label, _ in pairs], [item for _, item in pairs], own)
+
+
 def _of_class(cls: type) -> Parts | None:
-    if owner_of_class(cls) != "user":  # compilations change classes of libraries, such as triton's
+    """Return the name, attributes, bases and metaclass of a class of the user's: compilations change those of libraries."""
+    if owner_of_class(cls) != "user":
         return None
     items = [(f".{name}", item) for name, item in tuple(vars(cls).items()) if is_name_of_user(name)]
-    return Parts(
-        [*items, *((f".__bases__[{index}]", base) for index, base in enumerate(cls.__bases__)), (".__class__", type(cls))]
-    )
+    bases = ((f".__bases__[{index}]", base) for index, base in enumerate(cls.__bases__))
+    return _parts([*items, *bases, (".__class__", type(cls))], _name_of_class(cls))
 
 
 def _of_module(module: ModuleType) -> Parts | None:
     if owner_of_module(module) != "user":
         return None
     names = [name for name in tuple(vars(module)) if isinstance(name, str) and is_name_of_user(name)]
-    return Parts([(f".{name}", vars(module)[name]) for name in names])
+    return _parts((f".{name}", vars(module)[name]) for name in names)
 
 
 def _of_function(function: FunctionType) -> Parts:
@@ -121,42 +171,61 @@ def _of_function(function: FunctionType) -> Parts:
     module = sys.modules.get(str(function.__globals__.get("__name__")))
     if owner_of_code(function.__code__) == "user" and (module is None or vars(module) is not function.__globals__):
         items.append((".__globals__", function.__globals__))  # of code that was executed without a module
-    return Parts(items)
+    return _parts(items)
+
+
+def _of_wrapper(value: Any) -> Parts:
+    return _parts_with_attributes(value, [], [], items_of_wrapper(value) or ())
+
+
+def _of_built_in_method(value: Any) -> Parts | None:
+    return None if is_function_of_c(value) else _of_wrapper(value)
 
 
 def _of_tensor(tensor: torch.Tensor) -> Parts:
-    items: list[Item] = [(".grad", tensor.grad)] if tensor.is_leaf and tensor.grad is not None else []
-    return Parts([*items, *_attributes(tensor)], _state_of_tensor(tensor))
+    grad = tensor.grad if tensor.is_leaf else None
+    labels, objects = ([], []) if grad is None else ([".grad"], [grad])
+    return _parts_with_attributes(tensor, labels, objects, own=_state_of_tensor(tensor))
 
 
 def _state_of_tensor(tensor: torch.Tensor) -> Hashable:
-    """Return the shape, dtype and a checksum of the elements of a tensor."""
+    """Return the shape and dtype of a tensor, how often operators have written to it, and a checksum of its elements."""
     try:
-        shape = (tuple(tensor.shape), tensor.dtype, tensor.requires_grad)
+        shape = tuple(tensor.shape)  # first: a parameter without a shape raises RuntimeError here, ValueError elsewhere
+        state = (shape, tensor.dtype, tensor.requires_grad, None if tensor.is_inference() else tensor._version)
         if tensor.is_meta or tensor.layout is not torch.strided or not tensor.numel():
-            return shape
-        version = None if tensor.is_inference() else tensor._version
-        elements = tensor.detach().contiguous().view(-1).view(torch.uint8)
-        whole = elements.numel() // 8 * 8
-        total = int(elements[:whole].view(torch.int64).sum()) + int(elements[whole:].sum())
-        return (*shape, version, total)
+            return state
+        return (*state, _checksum(tensor))
     except (RuntimeError, NotImplementedError):  # a subclass, or a tensor without elements of its own
         return type(tensor).__name__
 
 
+def _checksum(tensor: torch.Tensor) -> int:
+    """Return the sum of the bytes of a tensor, as numbers of 8 bytes as far as possible."""
+    plain = tensor.int_repr() if tensor.is_quantized else tensor.detach().resolve_conj().resolve_neg()
+    elements = plain.contiguous().view(-1).view(torch.uint8)
+    if elements.storage_offset() % 8:  # torch reads numbers of 8 bytes from multiples of 8 only
+        elements = elements.clone()
+    whole = elements.numel() // 8 * 8
+    if whole == elements.numel():
+        return int(elements.view(torch.int64).sum())
+    return int(elements[:whole].view(torch.int64).sum()) + int(elements[whole:].sum())
+
+
 def _of_array(array: Any) -> Parts:
     if array.dtype.hasobject:
-        return Parts([(f"[{index}]", item) for index, item in enumerate(array.flat)], array.shape)
-    return Parts([], (array.shape, str(array.dtype), hash(array.tobytes())))
+        return Parts(*_items_of_sequence(array.flat, type(array.flat)), array.shape)
+    return Parts((), (), (array.shape, str(array.dtype), hash(array.tobytes())))
 
 
 def _of_suspended(value: Any) -> Parts:
     """Return the state of a generator or coroutine: where it is, and its local variables."""
     frame = getattr(value, "gi_frame", None) or getattr(value, "cr_frame", None) or getattr(value, "ag_frame", None)
     if frame is None:
-        return Parts([], "finished")
-    variables: list[Item] = [(f".gi_frame.f_locals[{name!r}]", item) for name, item in frame.f_locals.items()]
-    return Parts(variables, f"at line {frame.f_lineno}, instruction {frame.f_lasti}")
+        return Parts((), (), "finished")
+    variables = frame.f_locals
+    labels = [f".gi_frame.f_locals[{name!r}]" for name in variables]
+    return Parts(labels, list(variables.values()), f"at line {frame.f_lineno}, instruction {frame.f_lasti}")
 
 
 def _of_file(value: Any) -> Parts:
@@ -164,48 +233,89 @@ def _of_file(value: Any) -> Parts:
         position = value.tell() if not value.closed and value.seekable() else None
     except (OSError, ValueError):
         position = None
-    return Parts([*_attributes(value)], f"at {position}" if position is not None else f"closed: {value.closed}")
+    own = f"at {position}" if position is not None else f"closed: {value.closed}"
+    return _parts_with_attributes(value, [], [], own=own)
 
 
 def _of_context_variable(value: ContextVar[Any]) -> Parts:
     current = value.get(None)
-    return Parts([] if current is None else [(".get()", current)])
+    return _EMPTY if current is None else Parts((".get()",), (current,))
 
 
 def _of_reference(value: Any) -> Parts:
     target = value()
-    return Parts([] if target is None else [("()", target)])
+    return _EMPTY if target is None else Parts(("()",), (target,))
 
 
 def _of_cached(value: Any) -> Parts:
     """Return the function; of the user's also how full its cache is: a later call returns what is in it."""
     function = value.__wrapped__
     is_user = type(function) is FunctionType and owner_of_code(function.__code__) == "user"
-    return Parts([(".__wrapped__", function)], f"{value.cache_info().currsize} results" if is_user else None)
+    return Parts((".__wrapped__",), (function,), f"{value.cache_info().currsize} results" if is_user else None)
 
 
 def _of_logger(value: logging.Logger) -> Parts:
-    return Parts([(f".{name}", getattr(value, name)) for name in ("level", "handlers", "filters", "disabled", "propagate")])
+    names = ("level", "handlers", "filters", "disabled", "propagate")
+    return Parts([f".{name}" for name in names], [getattr(value, name) for name in names])
 
 
-def _items_of(value: Any, base: Any) -> Iterator[Item]:
-    if issubclass(base, dict):
-        for key, item in list((OrderedDict if base is OrderedDict else dict).items(value)):
-            text = text_of(key)
-            if not is_constant(key):
-                yield f".keys()[{text}]", key
-            yield f"[{text}]", item
-        return
-    for index, item in enumerate(list(base.__iter__(value))):
-        yield (f"{{{text_of(item)}}}" if base in (set, frozenset) else f"[{index}]"), item
+def _items_of_dict(value: Any, base: Any) -> tuple[list[str], list[Any]]:
+    labels: list[str] = []
+    objects: list[Any] = []
+    for key, item in list((OrderedDict if base is OrderedDict else dict).items(value)):
+        label = _label_of_key(key) if type(key) is str else f"[{text_of(key)}]"
+        if type(key) is not str and not is_constant(key):
+            labels.append(f".keys(){label}")
+            objects.append(key)
+        labels.append(label)
+        objects.append(item)
+    return labels, objects
 
 
-def _attributes(value: Any) -> Iterator[Item]:
-    for name, item in tuple(attributes_of(value).items()):
-        if OF_COMPILATION.match(name) is None:
-            yield f".{name}", item
-    for name, _, item in slots_of(value):
-        yield f".{name}", item
+def _items_of_set(value: Any, base: Any) -> tuple[list[str], list[Any]]:
+    items = list(base.__iter__(value))
+    return [f"{{{text_of(item)}}}" for item in items], items
+
+
+def _items_of_sequence(value: Any, base: Any) -> tuple[list[str], list[Any]]:
+    items = list(base.__iter__(value))
+    return [f"[{index}]" for index in range(len(items))], items
+
+
+def _parts_with_attributes(
+    value: Any,
+    labels: list[str],
+    objects: list[Any],
+    others: Iterable[Item] = (),
+    own: Hashable = None,
+    *,
+    has_slots: bool = True,
+) -> Parts:
+    """Return the parts of an object: some with labels, its attributes, and others."""
+    if attributes := attributes_of(value):
+        attributes = attributes.copy()  # in one step: another thread may add some
+        for label, item in zip(map(_label_of_attribute, attributes), attributes.values(), strict=True):
+            if label is not None:
+                labels.append(label)
+                objects.append(item)
+    for name, _, item in slots_of(value) if has_slots else ():
+        labels.append(f".{name}")
+        objects.append(item)
+    for label, item in others:
+        labels.append(label)
+        objects.append(item)
+    return Parts(labels, objects, own) if labels or own is not None else _EMPTY
+
+
+# many objects have attributes of the same names
+@lru_cache(_MAX_LABELS)
+def _label_of_attribute(name: str) -> str | None:
+    return None if OF_COMPILATION.match(name) else f".{name}"
+
+
+@lru_cache(_MAX_LABELS)
+def _label_of_key(key: str) -> str:
+    return f"[{text_of(key)}]"
 
 
 _WRAPPERS: tuple[tuple[Any, tuple[str, ...]], ...] = (
@@ -216,15 +326,17 @@ _WRAPPERS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (functools.partial, ("func", "args", "keywords")),
     (memoryview, ("obj",)),
 )
-_READERS: tuple[tuple[Any, Callable[[Any], Parts]], ...] = (
+_KINDS_OF_WRAPPERS: tuple[Any, ...] = (*(kind for kind, _ in _WRAPPERS), MappingProxyType)
+_READERS: tuple[tuple[Any, Reader], ...] = (
+    (BuiltinFunctionType, _of_built_in_method),
     (torch.Tensor, _of_tensor),
     (FunctionType, _of_function),
     (functools._lru_cache_wrapper, _of_cached),
     (weakref.ref, _of_reference),
     (ContextVar, _of_context_variable),
     (logging.Logger, _of_logger),
-    ((bytearray, array), lambda value: Parts([*_attributes(value)], bytes(value))),
-    (_LOCKS, lambda value: Parts([], value.locked() if hasattr(value, "locked") else None)),
+    ((bytearray, array), lambda value: _parts_with_attributes(value, [], [], own=bytes(value))),
+    (_LOCKS, lambda value: Parts((), (), value.locked() if hasattr(value, "locked") else None)),
     (_SUSPENDED, _of_suspended),
     (io.IOBase, _of_file),
 )

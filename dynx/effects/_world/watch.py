@@ -1,11 +1,12 @@
 """`Watch`: notice what changes in the objects of a program, in whatever way code reaches them.
 
-Each object has a token: what it consists of, with the other objects in it by their identity. An object whose token differs
-later has changed. No code of the user runs.
+An object is unchanged while it consists of the same objects and its own state is equal. Where the objects are others, tokens
+are compared, in which numbers and text are compared by value and all other objects by identity. No code of the user runs.
 """
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Collection, Hashable, Iterable
 from types import FunctionType, ModuleType
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 from dynx._reading.names import names_in
 from dynx._trace.safe_read import text_of
 from dynx.effects._world.layout import is_constant
-from dynx.effects._world.parts import Parts, parts_of
+from dynx.effects._world.parts import Parts, Readers
 
 _MAX_OBJECTS = 300_000  # about 5 s
 _MAX_SHOWN = 6  # parts of an object
@@ -26,12 +27,6 @@ class Changed(NamedTuple):
     path: str
     before: str
     after: str
-
-
-class _Watched(NamedTuple):
-    path: str
-    value: Any  # kept alive, so that no other object gets its identity
-    token: tuple[Hashable, ...]
 
 
 class Watch:
@@ -47,39 +42,58 @@ class Watch:
     """
 
     def __init__(self, roots: Iterable[tuple[str, Any]], ignored: Iterable[Any] = (), ids: Collection[int] = ()) -> None:
-        self._watched: list[_Watched] = []
-        seen = _ids_of(ignored).union(ids)
+        # in three lists, as the garbage collector takes long to look through thousands of tuples
+        self._paths: list[str] = []
+        self._values: list[Any] = []
+        self._parts: list[Parts] = []  # kept alive, so that no other object gets their identity
+        seen, readers = _ids_of(ignored), Readers()
         for root in roots:
             queue = deque([root])
-            while queue and len(self._watched) < _MAX_OBJECTS:
+            while queue and len(self._values) < _MAX_OBJECTS:
                 path, value = queue.popleft()
-                if id(value) in seen or (parts := parts_of(value)) is None:
+                if id(value) in seen or id(value) in ids or (parts := readers.parts_of(value)) is None:
                     continue
                 seen.add(id(value))
                 path = str(vars(value).get("__name__", path)) if isinstance(value, ModuleType) else path
-                self._watched.append(_Watched(path, value, _token(parts)))
-                queue.extend((path + label, item) for label, item in parts.items)
-        self.is_complete = len(self._watched) < _MAX_OBJECTS
+                self._paths.append(path)
+                self._values.append(value)
+                self._parts.append(parts)
+                for label, item in zip(parts.labels, parts.objects, strict=True):
+                    if readers[type(item)] is not None and id(item) not in seen:
+                        queue.append((path + label, item))
+        self.is_complete = len(self._values) < _MAX_OBJECTS
 
     def changed(self) -> list[Changed]:
         """Return the objects that have changed since the watch began."""
-        return [
-            Changed(one.path, *_difference(one.token, now))
-            for one in self._watched
-            if (parts := parts_of(one.value)) is not None and (now := _token(parts)) != one.token
-        ]
+        readers = Readers()
+        changed: list[Changed] = []
+        for path, value, before in zip(self._paths, self._values, self._parts, strict=True):
+            after = readers.parts_of(value)
+            if after is None or _is_unchanged(before, after):
+                continue
+            tokens = _token(before), _token(after)
+            if tokens[0] != tokens[1]:
+                changed.append(Changed(path, *_difference(*tokens)))
+        return changed
+
+
+def _is_unchanged(before: Parts, after: Parts) -> bool:
+    """Return whether an object consists of the same objects; if not, they may still be equal numbers or text."""
+    is_same = before.own == after.own and before.labels == after.labels
+    return is_same and all(map(operator.is_, before.objects, after.objects))
 
 
 def _ids_of(objects: Iterable[Any]) -> set[int]:
     """Return the ids of objects and of all that they lead to, besides classes and modules, and globals named by functions."""
     seen: set[int] = set()
+    readers = Readers()
     pending = list(objects)
     while pending and len(seen) < _MAX_OBJECTS:
         value = pending.pop()
-        if id(value) in seen or isinstance(value, (type, ModuleType)) or (parts := parts_of(value)) is None:
+        if id(value) in seen or isinstance(value, (type, ModuleType)) or (parts := readers.parts_of(value)) is None:
             continue
         seen.add(id(value))
-        pending += (item for _, item in parts.items)
+        pending += parts.objects
         if type(value) is FunctionType:
             scope = value.__globals__
             pending += (scope[name] for name in names_in(value.__code__).variables if name in scope)
@@ -88,7 +102,7 @@ def _ids_of(objects: Iterable[Any]) -> set[int]:
 
 def _token(parts: Parts) -> tuple[Hashable, ...]:
     """Return what an object consists of: its own state, and for each part the label, and the value or the identity."""
-    return (parts.own, *((label, *_token_of(item)) for label, item in parts.items))
+    return (parts.own, *((label, *_token_of(item)) for label, item in zip(parts.labels, parts.objects, strict=True)))
 
 
 def _token_of(item: Any) -> tuple[Hashable, Hashable]:
