@@ -147,7 +147,8 @@ class UsageError(DynxError):
 class ReplayDiffers(DynxError, AssertionError):
     """Raised with `cudagraphs.Config(verify=n)`: a replay gives something else than an uncaptured run of the same call.
 
-    Memory and random numbers are left as after the uncaptured run.
+    Memory and random numbers are left as after the uncaptured run. If that run raised an exception, which is the `__cause__`,
+    they are left as after the replay.
     """
 
 

@@ -32,10 +32,12 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "tracing_context": ("torch._guards:TracingContext.try_get", "the user line while tracing"),
     "global_state": ("torch._C._dynamo.guards:GlobalStateGuard.__getstate__", "both values of a changed global state"),
     "function_modes": ("torch._C:_len_torch_function_stack", "both values of a changed stack of function modes"),
+    "dispatch_modes_counted": ("torch._C:_len_torch_dispatch_stack", "cudagraphs under a dispatch mode"),
     "function_mode": ("torch._C:_get_function_stack_at", "both values of a changed stack of function modes"),
     "default_device": ("torch.utils._device:CURRENT_DEVICE", "both values of a changed default device"),
     "functorch_stack": ("torch._functorch.pyfunctorch:retrieve_all_functorch_interpreters", "changed torch.func transforms"),
     "forward_ad_level": ("torch.autograd.forward_ad:_current_level", "both values of a changed level of forward-mode AD"),
+    "functorch_active": ("torch._C:_are_functorch_transforms_active", "calls inside of torch.func, in dynx.cudagraphs"),
     "saved_tensors_hooks": ("torch._C._autograd:_top_saved_tensors_default_hooks", "changed hooks for saved tensors"),
     "eager": ("torch._dynamo.backends.debugging:eager", "backends that never use inductor"),
     "eager_noexcept": ("torch._dynamo.backends.debugging:eager_noexcept", "backends that never use inductor"),
@@ -277,7 +279,18 @@ def capability(name: str) -> Capability:
 def require(*names: str) -> None:
     """Raise UnsupportedTorch unless the installed torch has these hook points and attributes; features call it first."""
     for name in names:
-        capability(name).require()
+        if not _is_there(name):
+            capability(name).require()
+
+
+def _is_there(name: str) -> bool:
+    """Return whether the installed torch has a name of the table, without reading its signature as `capability` does."""
+    try:
+        owner, attribute = owner_of(_POINTS[name].path if name in _POINTS else _ATTRIBUTES[name][0])
+        getattr(owner, attribute)
+    except (ImportError, AttributeError):
+        return False
+    return True
 
 
 def capabilities() -> tuple[Capability, ...]:

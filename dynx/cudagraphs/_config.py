@@ -41,7 +41,8 @@ class Config:
         or_error: Raise CaptureError where something would run uncaptured; also set by DYNX_CUDAGRAPH_OR_ERROR=1.
         verify: Number of replays of each recording that are compared with uncaptured runs of the same calls, byte by byte:
             results, what is written to memory, gradients, and the states of random numbers. A replay that differs raises
-            ReplayDiffers. Needs memory for two copies of what a call writes to. DYNX_CUDAGRAPH_VERIFY=n sets it where it is 0.
+            ReplayDiffers. Python effects that no check sees, such as `print`, happen in these calls and not in later replays.
+            Needs memory for two copies of what a call writes to. DYNX_CUDAGRAPH_VERIFY=n sets it where it is 0.
         plan_dir: Folder in which plans are stored, so that a later process that compiles the same graph need not analyze
             it; "" stores none.
         runtime: "auto" captures where there is CUDA and runs uncaptured elsewhere, "cuda" insists on CUDA, "emulator"

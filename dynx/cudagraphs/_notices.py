@@ -20,4 +20,9 @@ def warn_or_raise(text: str, config: Config) -> None:
     """Warn at the user's line, or raise CaptureError where `config.or_error` is set."""
     if config.or_error:
         raise CaptureError(f"{text}\n  leave out or_error to run it uncaptured")
+    notify(text)
+
+
+def notify(text: str) -> None:
+    """Warn at the user's line."""
     warnings.warn(text, DynxWarning, stacklevel=user_stacklevel())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from sampled import sampled
@@ -158,6 +160,26 @@ def test_fast_path_views_of_a_self_overlapping_input_match_eager(device, inputs,
         assert torch.equal(result, x + 1)
         assert torch.equal(transposed, x.t())
         assert torch.equal(rows, x[1:])
+
+
+@pytest.mark.parametrize("outputs", ["clone", "alias", "static"])
+def test_results_that_are_passed_back_and_mutated_match_eager(device, outputs):
+    """A replay copies what it mutated to the argument, which is the memory of its own result."""
+    layer = torch.nn.Linear(3, 3).to(device).requires_grad_(False)
+
+    def function(x):
+        x.add_(1)
+        return layer(x)
+
+    run = cudagraphs.fast_path(function, config=config_for(device, outputs=outputs))
+    run(torch.ones(2, 3, device=device)), run(torch.ones(2, 3, device=device))
+    result = expected = torch.ones(2, 3, device=device)
+    expected = expected.clone()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the fast path of function runs uncaptured: arguments share memory that it mutates")
+        for _ in range(5):
+            result, expected = run(result), function(expected)
+            torch.testing.assert_close(result, expected)
 
 
 class Subclass(torch.Tensor):

@@ -188,7 +188,9 @@ def test_graphed_raises_for_parameters_of_modules_that_it_cannot_find(device):
         UsageError, match=r"a tensor of size \(3, 3\) requires grad, but is neither an argument nor a parameter"
     ):
         cudagraphs.graphed(
-            lambda x: visible(getattr(hidden, "lay" + "er")(x)), (torch.ones(2, 3, device=device),), config=config_for(device)
+            lambda x: visible(getattr(hidden, "".join(("lay", "er")))(x)),
+            (torch.ones(2, 3, device=device),),
+            config=config_for(device),
         )
 
 

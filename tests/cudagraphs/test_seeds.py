@@ -128,7 +128,10 @@ def test_the_seed_after_a_capture_is_that_before_it(device):
 
 
 @pytest.mark.uncaptured
-@pytest.mark.parametrize("draw", [random.random, lambda: random.Random.random(random._inst), lambda: random.choice((1, 2, 3))])
+@pytest.mark.parametrize(
+    "draw",
+    [random.random, lambda: random.Random.random(random._inst), lambda: random.choice((1, 2, 3)), lambda: random.gauss(0, 1)],
+)
 def test_a_function_that_draws_numbers_of_python_runs_uncaptured(device, draw):
     model = nn.Linear(4, 4).to(device)
 
@@ -140,10 +143,24 @@ def test_a_function_that_draws_numbers_of_python_runs_uncaptured(device, draw):
         assert_draws_as(function, run, torch.ones(4, device=device))
 
 
+def draw_from_a_module_that_is_imported_inside():
+    import numpy
+
+    return float(numpy.random.rand())
+
+
+def draw_with_a_closure_variable():
+    rand = np.random.rand
+    return lambda: float(rand())
+
+
 @pytest.mark.uncaptured
-def test_a_function_that_draws_numbers_of_numpy_runs_uncaptured(device):
+@pytest.mark.parametrize(
+    "draw", [lambda: float(np.random.rand()), draw_from_a_module_that_is_imported_inside, draw_with_a_closure_variable()]
+)
+def test_a_function_that_draws_numbers_of_numpy_runs_uncaptured(device, draw):
     model = nn.Linear(4, 4).to(device)
-    run = cudagraphs.fast_path(lambda x: model(x) * float(np.random.rand()), config=config_for(device))
+    run = cudagraphs.fast_path(lambda x: model(x) * draw(), config=config_for(device))
     with pytest.warns(DynxWarning, match=r"it draws random numbers of NumPy at .*test_seeds.py:\d+"):
         results = [run(torch.ones(4, device=device)) for _ in range(4)]
     assert len({tuple(result.tolist()) for result in results}) == 4

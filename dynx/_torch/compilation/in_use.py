@@ -7,8 +7,9 @@ Torch: the dicts `_global_…_hooks` of `torch.nn.modules.module`, `overrides._g
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import is_
 from types import FunctionType
 from typing import Any
 
@@ -28,15 +29,16 @@ def names_of_hooks() -> list[str]:
     return [name for name in hooks if name.startswith("_global_") and name.endswith("_hooks") and hooks[name]]
 
 
-def functions_of_custom_ops() -> list[list[FunctionType]]:
-    """Return the functions of each operator of `torch.library.custom_op`, which torch calls by its name.
+def functions_of_custom_ops(is_wanted: Callable[[FunctionType], bool]) -> list[list[FunctionType]]:
+    """Return the functions of operators of `torch.library.custom_op`, which torch calls by name: of torch's own ones too.
 
-    The first is the function that was passed to `custom_op`; torch's own operators are among them.
+    Args:
+        is_wanted: Called with the first function of each operator, which was passed to `custom_op`.
     """
     require("custom_ops")
     from torch._library.custom_ops import OPDEFS
 
-    return [_functions_of(definition) for definition in list(OPDEFS.values())]
+    return [_functions_of(definition) for definition in list(OPDEFS.values()) if is_wanted(definition._init_fn)]
 
 
 def _functions_of(definition: Any) -> list[FunctionType]:
@@ -52,6 +54,21 @@ def active_modes() -> tuple[Any, ...]:
     from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
     return (*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack())
+
+
+def modes_check() -> Callable[[], bool]:
+    """Return a fast predicate that is true while the modes are active on this thread that are active now, and no others."""
+    require("function_modes", "dispatch_modes_counted")
+    from torch._C import _len_torch_dispatch_stack, _len_torch_function_stack
+
+    modes = active_modes()
+
+    def are_same() -> bool:
+        if _len_torch_function_stack() + _len_torch_dispatch_stack() != len(modes):
+            return False
+        return not modes or all(map(is_, active_modes(), modes))
+
+    return are_same
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from dynx.cudagraphs._compiled.backend import backend
 from dynx.cudagraphs._compiled.observers import compiled_graphs
 from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._runtime.select import select_runtime
-from dynx.cudagraphs._state.find_modules import modules_of
+from dynx.cudagraphs._search.find_modules import modules_of
 from dynx.cudagraphs._stats import pools
 from dynx.errors import DynxWarning, UsageError
 from dynx.records.cudagraphs import CudagraphReport

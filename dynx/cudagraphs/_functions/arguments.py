@@ -50,12 +50,15 @@ class Arguments:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """A hashable key of the arguments: containers, values that are not tensors, and the layout of each tensor."""
-        return (str(self.spec), *map(_key_of, self.leaves))
+        """A hashable key of the arguments: containers, other values, layouts of tensors, and which are the same object."""
+        return (str(self.spec), *map(_key_of, self.leaves), *_same_as(self.tensors))
 
     def call(self, function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
-        """Call a function with these arguments, but with `tensors` in place of the tensors among them."""
-        replacements = iter(tensors)
+        """Call a function with these arguments, but with `tensors` in place of the tensors among them.
+
+        Arguments that are the same object are the same one there too: the first of their replacements.
+        """
+        replacements = iter([tensors[index] for index in same] if (same := _same_as(self.tensors)) else tensors)
         leaves = [next(replacements) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
         args, kwargs = tree_unflatten(leaves, self.spec)
         return function(*args, **kwargs)
@@ -90,8 +93,14 @@ def matcher(arguments: Arguments) -> Match:
     check = layout_check(tensors)
     first, no_keywords = tree_unflatten(list(arguments.leaves), arguments.spec)
 
+    same = _same_as(tensors)
+
     def match_tensors(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[torch.Tensor] | None:
-        return args if not kwargs and len(args) == count and check(*args) else None
+        if kwargs or len(args) != count or not check(*args):
+            return None
+        if count > 1 and (same or len(set(map(id, args))) < count) and _same_as(args) != same:
+            return None
+        return args
 
     def match_any(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[torch.Tensor] | None:
         candidate = arguments_of(args, kwargs)
@@ -99,6 +108,13 @@ def matcher(arguments: Arguments) -> Match:
 
     is_flat = not no_keywords and len(first) == count and all(isinstance(arg, torch.Tensor) for arg in first)
     return match_tensors if is_flat else match_any
+
+
+def _same_as(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """Return for each tensor the index of the first one that is the same object; nothing if all are different objects."""
+    if len(ids := list(map(id, tensors))) == len(set(ids)):
+        return []
+    return list(map(ids.index, ids))
 
 
 def _key_of(leaf: Any) -> Any:
@@ -109,4 +125,6 @@ def _key_of(leaf: Any) -> Any:
         return type(leaf), repr(leaf)  # 0.0 == -0.0, and NaN != NaN
     if isinstance(leaf, BY_VALUE):
         return type(leaf), leaf
+    if isinstance(leaf, slice):
+        return slice, *map(_key_of, (leaf.start, leaf.stop, leaf.step))
     return type(leaf), repr(leaf) if isinstance(leaf, Number) else id(leaf)  # a Number of NumPy, for example

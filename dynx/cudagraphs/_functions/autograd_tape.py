@@ -65,8 +65,8 @@ class AutogradTape:
             outputs = list(self._call(list(inputs)))
             self._leaf_of_parameter = [leaves.get(param, param) for param in self._parameters]
         known = [*inputs, *self._leaf_of_parameter, *self._parameters]
-        size = unknown_leaf([output for output in outputs if isinstance(output, torch.Tensor)], known)
-        if size is not None:
+        for leaf in unknown_leaves([output for output in outputs if isinstance(output, torch.Tensor)], known):
+            size = tuple(leaf.size())
             raise UsageError(
                 f"a tensor of size {size} requires grad, but is neither an argument nor a parameter of a module found by dynx\n"
                 "  pass a module instead of a function, or reference its modules from the function's closure"
@@ -120,11 +120,11 @@ class AutogradTape:
         self.results = {index: result.detach() for index, result in self.results.items()}
 
 
-def unknown_leaf(results: Sequence[torch.Tensor], known: Sequence[torch.Tensor]) -> tuple[int, ...] | None:
-    """Return the size of a leaf tensor in the autograd graph of the results that is not in `known`; None if there is none."""
+def unknown_leaves(results: Sequence[torch.Tensor], known: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the leaf tensors in the autograd graph of the results that are not in `known`."""
     known_ids = {id(tensor) for tensor in known}
-    leaves = (node.variable for node in nodes_of(results) if node.name() == _ACCUMULATOR)
-    return next((tuple(leaf.size()) for leaf in leaves if id(leaf) not in known_ids), None)
+    leaves = [node.variable for node in nodes_of(results) if node.name() == _ACCUMULATOR]
+    return [leaf for leaf in leaves if id(leaf) not in known_ids]
 
 
 def refuse_reentrant(results: Sequence[Any]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from dynx._torch.autograd.transforms import is_transformed
 from dynx.cudagraphs._functions.first_call import change_detector
 from dynx.cudagraphs._functions.recorded_function import RecordedFunction
 from dynx.cudagraphs._recording.replayable import Replayable
@@ -28,7 +29,7 @@ class Bucketed:
     """
 
     def __init__(self, recorded: RecordedFunction, buckets: Buckets) -> None:
-        self._recorded = recorded
+        self._recorded = self.forward = recorded
         self._mutates_arguments: bool | None = None  # None: not known yet
         self._buckets = {dim: sorted(sizes) for dim, sizes in buckets.items()}
 
@@ -42,6 +43,8 @@ class Bucketed:
         self._mutates_arguments = self._recorded.mutates_arguments
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if is_transformed():  # batches cannot be padded
+            return self._recorded(*args, **kwargs)
         sizes = self._sizes((args, kwargs))
         buckets = {dim: self._bucket(dim, size) for dim, size in sizes.items()}
         for dim in (dim for dim, size in buckets.items() if size == 0):

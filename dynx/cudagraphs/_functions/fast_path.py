@@ -11,11 +11,16 @@ import torch
 from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._functions.buckets import Bucketed, check_buckets
 from dynx.cudagraphs._functions.patched_params import PatchedParams
-from dynx.cudagraphs._functions.recorded_function import RecordedCallable, RecordedFunction, RecordingPolicy
+from dynx.cudagraphs._functions.recorded_function import (
+    RecordedCallable,
+    RecordedFunction,
+    RecordingPolicy,
+    refuse_training_steps,
+)
 from dynx.cudagraphs._runtime.select import check_bindings, select_runtime
-from dynx.cudagraphs._state.bindings import tensors_named_by
-from dynx.cudagraphs._state.code_names import name_of, signature_of
-from dynx.cudagraphs._state.find_modules import modules_of, unset_closure_variables
+from dynx.cudagraphs._search.bindings import tensors_named_by
+from dynx.cudagraphs._search.code_names import name_of, signature_of
+from dynx.cudagraphs._search.find_modules import modules_of, unset_closure_variables
 from dynx.cudagraphs._state.module_state import ModuleState, Unchecked
 from dynx.cudagraphs._state.params import tensors_of
 from dynx.errors import UsageError
@@ -68,6 +73,9 @@ def fast_path(
         raise UsageError(f"{fn!r} is not callable\n  pass a module or a function")
     if any(isinstance(example, Config) for example in examples):
         raise UsageError("a Config is among the examples\n  pass it as config=")
+    refuse_training_steps(fn)
+    while isinstance(fn, (RecordedFunction, _WithoutGradients)):
+        fn = fn.forward  # which has one recording, with the options of this call
     runtime = select_runtime(config)
     check_bindings(config, runtime)
     if not unsafe_skip_checks:
@@ -120,7 +128,7 @@ class _WithoutGradients:
     """Calls a function under `torch.no_grad`; its deep copy calls a deep copy of the function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
+        self._function = self.forward = function
         self.__signature__ = signature_of(function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

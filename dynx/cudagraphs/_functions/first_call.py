@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import is_dataclass
+from enum import Enum
 from numbers import Number
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
 from typing import Any, NamedTuple
@@ -14,6 +16,7 @@ from torch.nn import Parameter
 from dynx.cudagraphs._functions.arguments import BY_VALUE, Arguments
 from dynx.cudagraphs._recording.cache import Key
 from dynx.cudagraphs._recording.restored_memory import bytes_in
+from dynx.cudagraphs._search.bindings import state_read_by
 
 _COPIED = 1 << 26  # bytes, up to which values are compared with a copy, else by a checksum
 _VALUES = (*BY_VALUE, Number)
@@ -80,6 +83,7 @@ def why_not_replayable(
     names: Sequence[str],
     results: Iterable[Any],
     is_part_of_state: Callable[[Any], bool],
+    names_in_code: Set[str],
 ) -> str:
     """Return the reason why a replay would differ from a call with these arguments and results; "" if it would not.
 
@@ -90,6 +94,7 @@ def why_not_replayable(
         names: Names of the leaves for messages.
         results: Leaves of the results.
         is_part_of_state: Returns whether an argument is an object whose changes are detected as changes of state.
+        names_in_code: Names of attributes in the code of the function.
     """
     leaves = zip(before.leaves, after.leaves, strict=True)
     if key != after.key or any(old is not new for old, new in leaves):
@@ -98,23 +103,42 @@ def why_not_replayable(
         if isinstance(leaf, torch.Tensor):
             if leaf.layout != torch.strided:
                 return f"argument {name} is a sparse tensor"
-        elif not isinstance(leaf, (*_VALUES, *_STATELESS)) and not is_part_of_state(leaf):
-            kind = type(leaf).__name__
-            return (
-                f"argument {name} is of type {kind}, whose changes cannot be detected\n"
-                "  reference it from the function's closure instead, if only its tensors change"
-            )
+            if attributes := vars(leaf).keys() & names_in_code:
+                what = f"an attribute {min(attributes)}, which a replay would not read"
+                return f"argument {name} has {what}\n  pass it as an argument"
+            if leaf.is_quantized:
+                return f"argument {name} is a quantized tensor, whose scales a replay would not read"
+        elif isinstance(leaf, (FunctionType, type, Enum)):
+            if read := state_read_by(leaf):
+                return f"argument {name} reads {read}, whose changes cannot be detected\n{_REFERENCE}"
+        elif _may_change(leaf) and not is_part_of_state(leaf):
+            advice = _PYTREE if is_dataclass(leaf) else _REFERENCE if isinstance(leaf, torch.nn.Module) else _PARTS
+            return f"argument {name} is of type {type(leaf).__name__}, whose changes cannot be detected\n{advice}"
     for result in results:
+        if isinstance(result, torch.Tensor) and result.is_quantized:
+            return "the function returns a quantized tensor, whose scales a replay would not set\n  return it dequantized"
         if not isinstance(result, (torch.Tensor, *_VALUES, *_STATELESS)):
             return f"the function returns an object of type {type(result).__name__}, which a replay would not create again"
     return ""
 
 
+_REFERENCE = "  reference it from the function's closure instead"
+_PYTREE = "  make its class a pytree with torch.export.register_dataclass, or pass its tensors and numbers"
+_PARTS = "  pass its tensors and numbers; what stays the same can be in the closure of the function"
+
+
+def _may_change(leaf: Any) -> bool:
+    """Return whether an argument is compared neither by its value nor by its identity."""
+    if isinstance(leaf, (*_STATELESS, Enum, slice)):
+        return False
+    return not isinstance(leaf, _VALUES) or bool(getattr(leaf, "__dict__", None))  # a subclass of int may have attributes
+
+
 def liveness_of(values: Any) -> Callable[[], bool]:
     """Return a predicate that is true while the tensors, modules and functions in `values` are alive; it holds other values."""
     leaves = list(_leaves(values, set()))
-    weak = [weakref.ref(leaf) for leaf in leaves if isinstance(leaf, _LARGE)]
-    strong = [leaf for leaf in leaves if not isinstance(leaf, (*_LARGE, dict, set))]
+    weak = [weakref.ref(leaf) for leaf in leaves if issubclass(type(leaf), _LARGE)]
+    strong = [leaf for leaf in leaves if not issubclass(type(leaf), (*_LARGE, dict, set))]
 
     def are_alive(held: list[Any] = strong) -> bool:  # the default keeps the small objects alive
         return all(reference() is not None for reference in weak)
@@ -126,7 +150,7 @@ _LARGE = (torch.Tensor, torch.nn.Module, FunctionType)
 
 
 def _leaves(values: Any, seen: set[int]) -> Iterator[Any]:
-    if not isinstance(values, (list, tuple)):
+    if not issubclass(type(values), (list, tuple)):
         yield values
     elif id(values) not in seen:
         seen.add(id(values))

@@ -20,7 +20,7 @@ from dynx.cudagraphs._functions.graphed import record_with_gradients
 from dynx.cudagraphs._functions.recorded_function import RecordedFunction, RecordingPolicy
 from dynx.cudagraphs._recording.cache import Key
 from dynx.cudagraphs._runtime.interface import Runtime
-from dynx.cudagraphs._state.identity import needs_gradient
+from dynx.cudagraphs._search.identity import needs_gradient
 from dynx.cudagraphs._state.module_state import State
 from dynx.cudagraphs._state.params import leaf_of
 from dynx.cudagraphs._state.validation import check_parameters, check_wrappers

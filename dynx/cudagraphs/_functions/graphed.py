@@ -17,14 +17,14 @@ from dynx._torch.autograd.inductor import keeping_saved_tensors
 from dynx.cudagraphs._config import Config, config_or_default
 from dynx.cudagraphs._functions.autograd_tape import refuse_reentrant
 from dynx.cudagraphs._functions.forward_backward import ForwardBackward, GradientPolicy
-from dynx.cudagraphs._functions.recorded_function import RecordedFunction, RecordingPolicy
+from dynx.cudagraphs._functions.recorded_function import RecordedFunction, RecordingPolicy, refuse_training_steps
 from dynx.cudagraphs._recording.recording import Recording
 from dynx.cudagraphs._recording.replayable import Call, Replayable
 from dynx.cudagraphs._recording.restored_memory import RestoredMemory
 from dynx.cudagraphs._runtime.interface import Runtime
 from dynx.cudagraphs._runtime.select import check_bindings, select_runtime
-from dynx.cudagraphs._state.code_names import name_of
-from dynx.cudagraphs._state.find_modules import modules_of
+from dynx.cudagraphs._search.code_names import name_of
+from dynx.cudagraphs._search.find_modules import modules_of
 from dynx.cudagraphs._state.module_state import GradState
 from dynx.cudagraphs._state.params import leaves_in, tensors_of
 from dynx.cudagraphs._state.validation import check_for_training, check_modules, check_parameters, check_wrappers
@@ -129,6 +129,7 @@ def _check_arguments(fn: Any, sample_args: Any, warmup: int, gradients: str) -> 
         if not callable(function):
             kind = type(function).__name__
             raise UsageError(f"an object of type {kind} is not callable\n  pass a function or a module, or a tuple of them")
+        refuse_training_steps(function)
 
 
 def _graphed(
@@ -157,7 +158,8 @@ def _graphed(
     named = check_and_name(modules_of(function))
     forward = function.forward if isinstance(function, nn.Module) else function
     inner = _compiled(forward) if config.inner == "inductor" else forward
-    state = GradState(function, runtime.device.type if runtime is not None else "cpu")
+    others = [function] if isinstance(function, nn.Module) else []
+    state = GradState(forward, runtime.device.type if runtime is not None else "cpu", others)
     policy = RecordingPolicy(
         make=partial(record_with_gradients, gradients),
         mutable=lambda: tensors_of(modules_of(function)),
@@ -166,10 +168,14 @@ def _graphed(
     recorded = RecordedFunction(inner, "call", f"graphed {name_of(function)}", config, runtime, state, policy)
     if isinstance(function, nn.Module):
         function.forward = recorded  # before it is recorded, since it is part of the module's state
-    with RestoredMemory(buffer for module in modules_of(function) for buffer in module.buffers() if not is_lazy(buffer)):
+    buffers = [buffer for module in modules_of(function) for buffer in module.buffers() if not is_lazy(buffer)]
+    assignments = state.assignments()
+    with RestoredMemory(buffers, remembers=True) as memory:
         for _ in range(warmup - 1 if runtime is not None else 0):
             assert runtime is not None
             runtime.warm_up(partial(_forward_backward, inner, args, kwargs, [param for _, param in named]))
+    if not memory.before.equals(memory.written):
+        assignments.undo()  # as what was written, such as the flag of a data-dependent initialization
     recorded.record(*args, **kwargs)
     return function if isinstance(function, nn.Module) else recorded
 

@@ -13,7 +13,7 @@ from dynx.cudagraphs._functions.recorded_function import RecordedFunction, Recor
 from dynx.cudagraphs._notices import warn_or_raise
 from dynx.cudagraphs._recording.replayable import Replayable
 from dynx.cudagraphs._runtime.interface import Runtime
-from dynx.cudagraphs._state.find_modules import modules_of
+from dynx.cudagraphs._search.find_modules import modules_of
 from dynx.cudagraphs._state.module_state import PatchedParamsState
 from dynx.cudagraphs._state.params import replaced_in, tensors_of
 
@@ -40,6 +40,7 @@ class PatchedParams:
         fallback: Callable[[], RecordedFunction],
     ) -> None:
         self._function, self._user_function, self._name, self._config = function, user_function, name, config
+        self.forward = user_function  # as in `RecordedFunction`
         self._make_fallback, self._runtime = fallback, runtime
         self._fallback: RecordedFunction | None = None
         self._state = PatchedParamsState(user_function, runtime.device.type)

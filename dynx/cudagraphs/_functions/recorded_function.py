@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from operator import itemgetter
 from threading import RLock, get_ident
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
+from torch.compiler import is_dynamo_compiling
 from torch.nn.parameter import is_lazy
-from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from dynx._torch.autograd.transforms import functions_are_transformed, is_transformed
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._functions.arguments import Arguments, Match, argument_names, arguments_of, matcher
+from dynx.cudagraphs._functions.arguments import Arguments, argument_names, arguments_of, matcher
 from dynx.cudagraphs._functions.first_call import (
     Mutations,
     change_detector,
@@ -23,21 +25,36 @@ from dynx.cudagraphs._functions.first_call import (
     storages_of,
     why_not_replayable,
 )
-from dynx.cudagraphs._functions.python_draws import PythonDraws
-from dynx.cudagraphs._notices import warn_or_raise, why_uncaptured
+from dynx.cudagraphs._functions.replays import (
+    FirstCall,
+    Latest,
+    and_is_not_pending,
+    results_of,
+    runner_of,
+    with_outputs,
+    without_shared_memory,
+)
+from dynx.cudagraphs._notices import notify, warn_or_raise, why_uncaptured
 from dynx.cudagraphs._recording.cache import Key, RecordingCache
 from dynx.cudagraphs._recording.recording import Recording
-from dynx.cudagraphs._recording.replayable import MakeReplayable, Replayable
+from dynx.cudagraphs._recording.replayable import Call, MakeReplayable, Replayable
 from dynx.cudagraphs._recording.restored_memory import RestoredMemory
+from dynx.cudagraphs._refusals.python_draws import PythonDraws
+from dynx.cudagraphs._refusals.reads_of_grad import ReadsOfGrad
+from dynx.cudagraphs._refusals.unrestored import advanced_by
 from dynx.cudagraphs._runtime.capture_lock import trying_threads
 from dynx.cudagraphs._runtime.interface import Runtime
-from dynx.cudagraphs._state.module_state import State
+from dynx.cudagraphs._search.code_names import name_of
+from dynx.cudagraphs._search.search import Search
+from dynx.cudagraphs._state.module_state import State, Unchecked
 from dynx.cudagraphs._stats import count_skip, count_uncaptured, skip_of_failure
 from dynx.errors import CaptureFailed, UsageError
 from dynx.records.cudagraphs import GraphInput, GraphPlan, Part
 
 _DRAW = "draw them on the device with torch, or outside of the function, and pass them as a tensor"
-_NEVER_REPEATED = 8  # states that were each seen in one call only, after which the user is warned
+_PASS = "pass the gradient as an argument"
+_MOST_KNOWN = 100  # arguments and states whose first call is remembered
+_NEVER_REPEATED = 8  # states with the same arguments that are not recorded, after which the user is warned
 
 
 class RecordedCallable(Protocol):
@@ -91,26 +108,6 @@ class RecordingPolicy:
     patches_params: bool = False
 
 
-class _Latest(NamedTuple):
-    """How to replay a recording: the checks that a call has to pass, the replay, and how to build the result."""
-
-    match: Match
-    is_unchanged: Callable[[], bool]
-    run: Callable[[Sequence[torch.Tensor]], list[Any]]
-    results: Callable[[list[Any]], Any]
-
-
-class _FirstCall(NamedTuple):
-    """Facts about a function that its first, uncaptured call with given arguments and state has shown."""
-
-    mutated: frozenset[int]  # indices of tensor arguments that the function mutates
-    spec: TreeSpec  # of the results
-    outputs: int
-    is_pure: bool
-    mutations: Mutations | None  # None where arguments may share memory
-    is_key_valid: Callable[[], bool]  # whether the objects whose addresses are in the key are alive
-
-
 class RecordedFunction:
     """Runs a function uncaptured once for each layout of arguments and each state, then captures and replays it."""
 
@@ -125,14 +122,16 @@ class RecordedFunction:
         policy: RecordingPolicy,
     ) -> None:
         self._function, self._part, self.name = function, part, name
+        self.forward = function  # a name that the search for what a function uses follows in all objects
         self._config, self._runtime, self._state, self._policy = config, runtime, state, policy
         self._lock = RLock()  # reentrant: the function may call itself
         self._cache = RecordingCache[Replayable](config, name, ("its arguments", "its state"), self._lock, self._forget)
-        self._first_calls: dict[Key, _FirstCall] = {}
-        self._latest: _Latest | None = None
-        self._latest_of: dict[int, _Latest] = {}  # by id of the recording
+        self._first_calls: dict[Key, FirstCall] = {}
+        self._latest: Latest | None = None
+        self._latest_of: dict[int, Latest] = {}  # by id of the recording
         self._why_uncaptured = ""
-        self._times_state_changed = 0
+        self._times_state_changed = self._times_objects_died = 0
+        self._checks_more = False  # since the last capture than in the key of its recording
         self._warned: set[str] = set()
         self._draws = PythonDraws()
         self._is_capturing = runtime.is_capturing if runtime is not None else _never
@@ -140,8 +139,10 @@ class RecordedFunction:
             warn_or_raise(f"there is no CUDA device: {name} runs uncaptured", config)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._is_capturing() or (trying_threads and get_ident() in trying_threads):  # a part of the outer capture
-            return self._function(*args, **kwargs)
+        if is_dynamo_compiling() or self._is_capturing() or (trying_threads and get_ident() in trying_threads):
+            return self._function(*args, **kwargs)  # a part of the outer capture or graph
+        if is_transformed():
+            return self._run_transformed(*args, **kwargs)
         with self._lock:
             if self._latest is not None:
                 match, is_unchanged, run, results = self._latest
@@ -149,6 +150,17 @@ class RecordedFunction:
                 if tensors is not None and is_unchanged():
                     return results(run(tensors))
             return self._find_or_record(args, kwargs)
+
+    def _run_transformed(self, *args: Any, **kwargs: Any) -> Any:
+        """Run uncaptured inside of a transform: a replay would neither read its batches nor compute its tangents."""
+        if self.is_training_step and functions_are_transformed():
+            raise UsageError(
+                f"{self.name} was called inside of a transform of torch.func, but it calls backward(), which has none\n"
+                "  call the transform inside of the loss"
+            )
+        why = "it was called inside of a transform of torch.func, or of forward-mode AD"
+        self.warn_once(f"{self.name} runs uncaptured: {why}\n  record the transformed function instead")
+        return self.run_uncaptured(*args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return copy.deepcopy(self._original, memo)  # recordings belong to the memory of the original
@@ -184,18 +196,22 @@ class RecordedFunction:
             self.warn_once(f"{self.name} runs uncaptured: arguments share memory that it mutates\n  pass copies of them")
             return self.run_uncaptured(*args, **kwargs)
         recorded = self._recording(key, arguments, args, kwargs)
+        if recorded is not None and self._checks_more:
+            key = self._move(key)
+            first = self._first_calls[key]
         if recorded is None:
             if key in self._first_calls:
                 return self.run_uncaptured(*args, **kwargs)
             return self._run_first(key, arguments, args, kwargs)
-        match = matcher(arguments) if first.mutations is None else _without_shared_memory(matcher(arguments), first.mutations)
-        results = _results_of(recorded, first.spec, self._policy.on_replay)
-        run = _runner_of(recorded, arguments.tensors)
-        current = _Latest(match, _and_is_not_pending(self._state.predicate(), recorded), run, results)
+        first = self._first_calls[key] = with_outputs(first, recorded)
+        match = matcher(arguments) if first.mutations is None else without_shared_memory(matcher(arguments), first.mutations)
+        results = results_of(recorded, first.spec, self._policy.on_replay)
+        run = runner_of(recorded, arguments.tensors)
+        current = Latest(match, and_is_not_pending(self._state.predicate(), recorded), run, results)
         self._switch(recorded, current)
         return results(run(arguments.tensors))
 
-    def _switch(self, recording: Replayable, latest: _Latest) -> None:
+    def _switch(self, recording: Replayable, latest: Latest) -> None:
         """Make the next calls try this recording first."""
         self._latest = latest
         known = ((id(other), self._latest_of.get(id(other))) for other in self._cache)
@@ -208,18 +224,38 @@ class RecordedFunction:
     def record(self, *args: Any, **kwargs: Any) -> None:
         """Call the function uncaptured, then record it for these arguments; with `or_error`, raise CaptureError on failure.
 
-        What the calls write to tensors is undone.
+        What the calls write to tensors is undone; where they change Python state as well, such as a flag that a tensor is
+        initialized, this too, and nothing is recorded.
         """
         if self._runtime is not None:
             arguments = arguments_of(args, kwargs)
             for _ in range(2):  # the first call may create what the function keeps
+                args, kwargs = tree_unflatten(list(arguments.leaves), arguments.spec)  # new containers, which it may change
                 key = (arguments.key, self._state.key())
                 mutable = [tensor for tensor in self._policy.mutable() if not is_lazy(tensor)]
-                with RestoredMemory(tensor for tensor in mutable if not isinstance(tensor, torch.nn.Parameter)):
+                written = [tensor for tensor in mutable if not isinstance(tensor, torch.nn.Parameter)]
+                assignments = self._state.assignments()
+                with RestoredMemory(written, remembers=True) as memory:
                     self._run_first(key, arguments, args, kwargs)
+                if key not in self._first_calls and not memory.before.equals(memory.written):
+                    assignments.undo()  # as what was written: data-dependent initialization is done in the first call
+                    self._times_state_changed = 0
+                    break
                 if key in self._first_calls:
                     self._recording(key, arguments, args, kwargs)
+                    key = self._move(key) if self._checks_more else key
+                if key in self._first_calls or self._why_uncaptured:
                     break
+
+    def _move(self, key: Key) -> Key:
+        """Move what is known of a key to the key of what is checked since the last capture; return it."""
+        new = key[0], self._state.key()
+        if key in self._first_calls:
+            is_key_valid = liveness_of([self._state.held()])
+            self._first_calls[new] = self._first_calls.pop(key)._replace(is_key_valid=is_key_valid)
+        self._cache.move(key, new)
+        self._checks_more = False
+        return new
 
     def _recording(self, key: Key, arguments: Arguments, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Replayable | None:
         """Return a recording that no backward pass needs, captured now if there is none; None if that is impossible."""
@@ -230,6 +266,7 @@ class RecordedFunction:
                 return recording
             if not first.is_key_valid():
                 del self._first_calls[key]
+                self._warn_about_new_objects()
                 return None
             self._latest = None  # its recording may be closed to make room
             return self._cache.add(key, lambda: self._record(arguments, first, args, kwargs))
@@ -256,23 +293,29 @@ class RecordedFunction:
         count = len(arguments.tensors)
         mutable = [tensor for tensor in self._policy.mutable() if not is_lazy(tensor)]
         changed = change_detector([*arguments.tensors, *mutable])
-        result, draws = self._draws.run(lambda: self.run_uncaptured(*args, **kwargs))
-        if draws:
-            self._why_uncaptured = f"{self.name} runs uncaptured: it draws {draws}, which a replay would not do\n  {_DRAW}"
+        reads = ReadsOfGrad([*arguments.tensors, *mutable])
+        names_in_code = Search(self._function).names if self._is_checked else frozenset[str]()
+        # watched only where the code names it: a mode has torch.compile compile again
+        with reads if "grad" in names_in_code and not self.is_training_step else nullcontext():
+            result, draws = self._draws.run(lambda: self.run_uncaptured(*args, **kwargs))
+        why = f"it draws {draws}, which a replay would not do\n  {_DRAW}" if draws else ""
+        why = f"it reads .grad{reads.found}, which a replay would not read again\n  {_PASS}" if reads.found else why
+        if why:
+            self._why_uncaptured = f"{self.name} runs uncaptured: {why}"
             warn_or_raise(self._why_uncaptured, self._config)
             return result
         if self._draws.is_suspected:
             return result
         leaves, spec = tree_flatten(result)
         after = arguments_of(args, kwargs)
-        if why := why_not_replayable(key[0], arguments, after, names, leaves, self._policy.is_part_of_state):
+        if why := why_not_replayable(key[0], arguments, after, names, leaves, self._policy.is_part_of_state, names_in_code):
             self.warn_once(f"{self.name} runs uncaptured: {why}")
             return result
         if what := self._state.changed_by_call(key[1]):
             self._warn_about_changed_state(what)
             return result
         self._times_state_changed = 0
-        self._warn_if_never_repeated(key)
+        self._warn_if_rarely_repeated(key)
         indices = changed()
         mutated = frozenset(index for index in indices if index < count)
         is_call = self._part == "call"
@@ -281,11 +324,11 @@ class RecordedFunction:
             written = mutable if mutated else [mutable[index - count] for index in indices]
             mutations = Mutations(frozenset(storages_of(written)), bool(mutated))
         is_key_valid = liveness_of([self._state.held(), arguments.others])
-        first = _FirstCall(mutated, spec, len(leaves), is_call and not indices, mutations, is_key_valid)
+        first = FirstCall(mutated, spec, len(leaves), is_call and not indices, mutations, is_key_valid)
         self._first_calls[arguments.key, self._state.key()] = first
         return result
 
-    def _record(self, arguments: Arguments, first: _FirstCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Replayable:
+    def _record(self, arguments: Arguments, first: FirstCall, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Replayable:
         assert self._runtime is not None
         names = argument_names(self._function, args, kwargs)
         leaves = zip(names, arguments.leaves, strict=True)
@@ -304,6 +347,7 @@ class RecordedFunction:
         )
 
         held, assignments = (self._state.held(), arguments.others), self._state.assignments()  # keys contain their addresses
+        self._state.begin_capture()
 
         def call(tensors: list[Any]) -> list[Any]:
             with assignments.reading():
@@ -325,11 +369,19 @@ class RecordedFunction:
         if assigned := assignments.settle():
             recording.close()
             raise CaptureFailed(f"the function assigns {assigned}, which a replay would not do\n  {self._policy.advice}")
-        recording.held = held
+        self._checks_more = self._state.end_capture()
+        recording.held = held, self._state.held() if self._checks_more else ()
         if self._config.verify:
-            memory = self._policy.memory or self._policy.mutable
-            recording.verify(call_on_trial, memory, self.name, self._config.verify)
+            self._verify(recording, call_on_trial)
         return recording
+
+    def _verify(self, recording: Replayable, call: Call) -> None:
+        """Compare the next replays of a recording with uncaptured runs, unless these would change what cannot be restored."""
+        if what := advanced_by(self._function, is_checked=self._is_checked):
+            why = f"it uses a {what}, which an uncaptured run would advance and nothing puts back"
+            notify(f"{self.name} is not verified: {why}\n  pass what it takes as an argument: a replay takes none")
+            return
+        recording.verify(call, self._policy.memory or self._policy.mutable, self.name, self._config.verify)
 
     def _warn_about_changed_state(self, what: str) -> None:
         """Warn that the function itself changes the state that is checked, except the first time, when it may fill a cache."""
@@ -338,16 +390,25 @@ class RecordedFunction:
             text = f"{self.name} runs uncaptured: the function changes {what}, which a replay would not do"
             warn_or_raise(f"{text}\n  {self._policy.advice}", self._config)
 
-    def _warn_if_never_repeated(self, key: Key) -> None:
-        """Warn if no call repeats the arguments and the state of an earlier one, so that nothing is recorded."""
-        other_states = sum(arguments == key[0] for arguments, _ in self._first_calls)
-        is_full = len(self._first_calls) >= 2 * self._config.max_recordings
-        if is_full or (other_states >= _NEVER_REPEATED and not self.recordings):
-            ((arguments, state), *_) = reversed(self._first_calls)
-            what = "the layout or value of an argument" if arguments != key[0] else self._state.difference(state, key[1])
-            why = f"no call repeats the arguments and state of an earlier one, since {what} changes"
-            self.warn_once(f"{self.name} runs uncaptured: {why}\n  pass numbers that change as tensors, and pad sizes")
-        if is_full:
+    def _warn_about_new_objects(self) -> None:
+        """Warn if each call has new objects, such as a new function as an argument, in place of those of an earlier call."""
+        self._times_objects_died += 1
+        if self._times_objects_died >= _NEVER_REPEATED and not self.recordings:
+            why = "an object among its arguments, or one that it reads, is gone after each call"
+            self.warn_once(f"{self.name} runs uncaptured: {why}\n  make it once, and use the same one in each call")
+
+    def _warn_if_rarely_repeated(self, key: Key) -> None:
+        """Warn if calls have many different states or arguments, of which few are recorded."""
+        same_arguments = [known for known in self._first_calls if known[0] == key[0]]
+        count, recorded = len(same_arguments), len(self.recordings)
+        if count - recorded >= min(_NEVER_REPEATED, 2 * self._config.max_recordings):
+            what = self._state.difference(same_arguments[-1][1], key[1])
+            why = f"calls with the same arguments had {count + 1} different states, since {what} changes"
+            self.warn_once(f"{self.name} runs uncaptured: {why}\n  pass numbers that change as tensors")
+        if (total := len(self._first_calls)) >= max(_MOST_KNOWN, 4 * self._config.max_recordings):
+            if not recorded:
+                why = f"calls had {total + 1} different arguments or states, and none came twice"
+                self.warn_once(f"{self.name} runs uncaptured: {why}\n  pass numbers that change as tensors, and pad sizes")
             self._first_calls.clear()
 
     def warn_once(self, text: str) -> None:
@@ -359,6 +420,14 @@ class RecordedFunction:
     def _forget(self) -> None:
         self._latest, self._why_uncaptured = None, ""
         self._latest_of.clear()
+
+    @property
+    def _is_checked(self) -> bool:
+        return not isinstance(self._state, Unchecked)
+
+    @property
+    def is_training_step(self) -> bool:
+        return self._part == "step"
 
     @property
     def mutates_arguments(self) -> bool:
@@ -375,43 +444,13 @@ class RecordedFunction:
         self._first_calls.clear()
 
 
-def _runner_of(recording: Replayable, tensors: Sequence[torch.Tensor]) -> Callable[[Sequence[Any]], list[Any]]:
-    """Return the `run` method of a recording, under `torch.no_grad` if it copies or returns arguments that require grad."""
-    if recording.may_return_arguments and any(tensor.requires_grad for tensor in tensors):
-        return torch.no_grad()(recording.run)
-    return recording.run
-
-
-def _and_is_not_pending(is_unchanged: Callable[[], bool], recording: Replayable) -> Callable[[], bool]:
-    """Extend the predicate `is_unchanged`: no backward pass may still need tensors that the recording saved."""
-    return (lambda: not recording.is_pending and is_unchanged()) if recording.has_backward else is_unchanged
+def refuse_training_steps(function: Callable[..., Any]) -> None:
+    """Raise UsageError if a function calls what `train_step` returned."""
+    if any(type(value) is RecordedFunction and value.is_training_step for value in Search(function).objects):
+        raise UsageError(
+            f"{name_of(function)} is or calls a training step, which has a recording of its own\n  call that one itself"
+        )
 
 
 def _identity(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
-
-
-def _results_of(
-    recording: Replayable, spec: TreeSpec, on_replay: Callable[[Replayable], None] | None
-) -> Callable[[list[Any]], Any]:
-    """Return a function that builds the result of a call from the flat list of outputs of a replay."""
-
-    def build(outputs: list[Any]) -> Any:
-        if on_replay is not None:
-            on_replay(recording)
-        return tree_unflatten(outputs, spec)
-
-    return itemgetter(0) if on_replay is None and spec.is_leaf() else build
-
-
-def _without_shared_memory(match: Match, mutations: Mutations) -> Match:
-    """Return a match function that also rejects arguments which share memory that the function mutates.
-
-    A recording has separate memory for each argument.
-    """
-
-    def match_separate(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[torch.Tensor] | None:
-        tensors = match(args, kwargs)
-        return None if tensors is not None and share_memory(tensors, mutations) else tensors
-
-    return match_separate

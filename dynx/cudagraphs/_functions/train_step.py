@@ -14,16 +14,16 @@ from dynx._torch.autograd.engine import renew_accumulators
 from dynx._torch.autograd.hooks_and_scalers import forget_stages
 from dynx._torch.ops import foreach
 from dynx.cudagraphs._config import Config, config_or_default
-from dynx.cudagraphs._functions.autograd_tape import unknown_leaf
+from dynx.cudagraphs._functions.outer_leaves import check_arguments, leaves_besides, refuse_those_alive
 from dynx.cudagraphs._functions.recorded_function import RecordedCallable, RecordedFunction, RecordingPolicy
 from dynx.cudagraphs._recording.recording import Recording
 from dynx.cudagraphs._recording.replayable import Call, Replayable
 from dynx.cudagraphs._runtime.interface import Runtime
 from dynx.cudagraphs._runtime.select import check_bindings, select_runtime
-from dynx.cudagraphs._state.code_names import signature_of
-from dynx.cudagraphs._state.find_modules import modules_holding, modules_of
+from dynx.cudagraphs._search.code_names import signature_of
+from dynx.cudagraphs._search.find_modules import modules_holding, modules_of
+from dynx.cudagraphs._search.optimizers import tensors_in_state
 from dynx.cudagraphs._state.module_state import State, Unchecked
-from dynx.cudagraphs._state.optimizer_state import tensors_in_state
 from dynx.cudagraphs._state.params import tensors_of
 from dynx.cudagraphs._state.training_state import TrainingState
 from dynx.cudagraphs._state.validation import (
@@ -198,17 +198,20 @@ class _Step:
         self._memory: list[torch.Tensor | None] = [None] * len(params)
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], phase: _Phase) -> Any:
+        check_arguments(self.loss_fn, args, kwargs, self.params)
         self._begin(phase)
         with torch.enable_grad():
             result = self.loss_fn(*args, **kwargs)
             loss = _loss_of(result)
-            _check_leaves(loss, self.params)
+            others = leaves_besides(loss, self.params)
             (loss if self.scaler is None else self.scaler.scale(loss)).backward()
+        result, loss = tree_map(_detached, result), None  # the graph ends here, and the tensors that only it needs
+        refuse_those_alive(others)
         if phase.ends and self.optimizer is not None:
             self._step_optimizer(self.optimizer)
         elif phase.ends and self.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.params, self.clip)
-        return tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, result)
+        return result
 
     def _begin(self, phase: _Phase) -> None:
         """Set `.grad` of the parameters to None or, if calls accumulate, to the tensors in which gradients accumulate."""
@@ -244,9 +247,7 @@ class _Step:
                 self.scaler.update()
         except CaptureFailed as error:
             kind, (reason, *_) = type(optimizer).__name__, str(error).splitlines()
-            failed = CaptureFailed(
-                f"the step of {kind} cannot be captured: {reason}\n  create it with fused=True, or capturable=True"
-            )
+            failed = CaptureFailed(f"the step of {kind} cannot be captured: {reason}\n  {_advice_for(optimizer)}")
             failed.location = error.location
             raise failed from None
 
@@ -269,16 +270,14 @@ def _is_like(gradient: torch.Tensor | None, param: torch.Tensor) -> bool:
     return gradient is not None and (gradient.size(), gradient.dtype) == (param.size(), param.dtype)
 
 
-def _check_leaves(loss: torch.Tensor, params: Sequence[torch.Tensor]) -> None:
-    """Raise UsageError if the loss has gradients for tensors other than `params`.
+def _detached(leaf: Any) -> Any:
+    return leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
 
-    A replay would add these to the `.grad` tensors of the time of the capture.
-    """
-    if (size := unknown_leaf([loss], params)) is not None:
-        raise UsageError(
-            f"the loss has a gradient for a tensor of size {size} that is not among the parameters passed to train_step\n"
-            "  pass it too, or detach it, or set its requires_grad to False"
-        )
+
+def _advice_for(optimizer: torch.optim.Optimizer) -> str:
+    signature = signature_of(type(optimizer))
+    options = [f"{name}=True" for name in ("fused", "capturable") if signature is not None and name in signature.parameters]
+    return f"create it with {', or '.join(options)}" if options else "use another optimizer: this one reads values on the CPU"
 
 
 def _loss_of(result: Any) -> torch.Tensor:

@@ -73,6 +73,11 @@ class RecordingCache(Generic[R]):
         self._by_key.setdefault(key, []).append(recording)
         return recording
 
+    def move(self, old: Key, new: Key) -> None:
+        """Store the recordings of a key under another one."""
+        if old != new:
+            self._by_key.setdefault(new, []).extend(self._by_key.pop(old, ()))
+
     def close_free(self) -> None:
         """Release the memory of recordings whose saved tensors no backward pass still needs."""
         for recording in self:

@@ -22,9 +22,18 @@ class Bytes(NamedTuple):
         """Return the same memory with the bytes that it has now."""
         return Bytes([(storage, storage.clone()) for storage, _ in self.copies])
 
+    def equals(self, other: Bytes) -> bool:
+        """Return whether the same memory has the same bytes."""
+        pairs = zip(self.copies, other.copies, strict=True)
+        return all(torch.equal(_bytes_of(copy), _bytes_of(another)) for (_, copy), (_, another) in pairs)
+
     def put_back(self) -> None:
         for storage, copy in self.copies:
             storage.copy_(copy)
+
+
+def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
 class RestoredMemory(TorchDispatchMode):
@@ -99,5 +108,7 @@ def _address(tensor: torch.Tensor) -> int:
 
 def bytes_in(tensor: torch.Tensor) -> torch.Tensor:
     """Return the values of a tensor as bytes, so that NaN compares equal to NaN."""
+    if tensor.is_quantized:  # torch (2.13) crashes where these are viewed as bytes
+        tensor = tensor.int_repr()
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1)
     return plain.view(torch.uint8) if plain.numel() else plain

@@ -2,27 +2,30 @@
 
 An uncaptured run comes first. What it has written to memory, and the states of random numbers, are put back to what they were
 before; then the graph is replayed, and has to give the same results, write the same to memory, and draw the same numbers.
+
+Where they differ, two more uncaptured runs show why. One that repeats the first differs from it if the function is not
+deterministic. One in which uninitialized memory has other bytes shows which results depend on these, and are not compared.
 """
 
 from __future__ import annotations
 
-import pickle
-import random
-import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from dynx._trace.user_location import user_stacklevel
+from dynx.cudagraphs._notices import notify
+from dynx.cudagraphs._recording.effects import Effects, differences, text_of
+from dynx.cudagraphs._recording.random_states import RandomStates
 from dynx.cudagraphs._recording.replayable import Call
-from dynx.cudagraphs._recording.restored_memory import Bytes, RestoredMemory, bytes_in
+from dynx.cudagraphs._recording.restored_memory import RestoredMemory
+from dynx.cudagraphs._recording.uninitialized import Fill, FilledMemory
 from dynx.cudagraphs._runtime.capture_lock import trying_threads
 from dynx.cudagraphs._runtime.interface import Run
 from dynx.cudagraphs._stats import count_verified
-from dynx.errors import DynxWarning, ReplayDiffers
+from dynx.errors import ReplayDiffers
 
 Memory = Callable[[], Sequence[Any]]
 
@@ -39,7 +42,8 @@ def verified(run: Run, uncaptured: Call, memory: Memory, what: str, times: int, 
         kept: Further tensors that a replay writes, such as gradients.
 
     Raises:
-        ReplayDiffers: Something differs. Memory and random numbers are left as after the uncaptured run.
+        ReplayDiffers: Something differs. Memory and random numbers are left as after the uncaptured run, or as after the
+            replay where the uncaptured run raised an exception.
     """
     left = times
 
@@ -51,7 +55,8 @@ def verified(run: Run, uncaptured: Call, memory: Memory, what: str, times: int, 
         inputs = list(args)
         trial = Trial(lambda: uncaptured(inputs), lambda: [*inputs, *memory()])
         outputs = run(args)
-        trial.compare([*outputs, *kept], f"replay {times - left} of {what}")
+        if not trial.compare([*outputs, *kept], f"replay {times - left} of {what}"):
+            left = 0
         return outputs
 
     return run_and_compare
@@ -64,155 +69,95 @@ class Trial:
         function: What runs; it returns results.
         memory: Returns tensors that it may write to with kernels that are no operators of torch, and generators that it may
             draw from; other values are ignored.
+
+    Attributes:
+        succeeded: Whether the run raised no exception.
+        is_exact: Whether everything was compared: nothing depends on uninitialized memory.
     """
 
     def __init__(self, function: Callable[[], Sequence[Any]], memory: Memory) -> None:
         self._function, self._memory = function, memory
-        self._first = self._run()
+        self._first = self._run("zeros")
+        self.succeeded, self.is_exact = self._first.error is None, True
 
-    def _run(self) -> _Effects:
-        values = list(self._memory())
+    def _run(self, fill: Fill) -> Effects:
+        values, results, error = list(self._memory()), list[Any](), None
         before, gradients = RandomStates.of_now(values), [(leaf, leaf.grad) for leaf in values if _is_leaf(leaf)]
-        with RestoredMemory(values, remembers=True) as memory:
-            trying_threads.append(get_ident())
-            try:
-                results = _copies(self._function())
-            finally:
-                trying_threads.remove(get_ident())
-            drawn = RandomStates.of_now(values)
-        before.put_back()
-        for leaf, gradient in gradients:  # a replay writes to the tensors that were assigned in the capture
-            if leaf.grad is not gradient:
-                leaf.grad = gradient
-        return _Effects(results, memory.written, drawn, memory.before, before)
+        try:
+            with RestoredMemory(values, remembers=True) as memory:
+                try:
+                    with _on_trial(), FilledMemory(fill):
+                        results = _copies(self._function())
+                except Exception as raised:  # noqa: BLE001  # of the user's function, which raises nothing in a replay
+                    error = raised
+                drawn = RandomStates.of_now(values)
+        finally:
+            before.put_back()
+            for leaf, gradient in gradients:  # a replay writes to the tensors that were assigned in the capture
+                if leaf.grad is not gradient:
+                    leaf.grad = gradient
+        return Effects(results, memory.written, drawn, memory.before, before, error)
 
-    def compare(self, results: Sequence[Any], what: str, count: int | None = None) -> None:
-        """Raise ReplayDiffers if a replay since then had other results, or wrote or drew something else.
-
-        Where a second uncaptured run differs from the first, a DynxWarning says that instead.
+    def compare(self, results: Sequence[Any], what: str, count: int | None = None) -> bool:
+        """Compare a replay since then with the run. Raises ReplayDiffers if it had other results, wrote or drew something else.
 
         Args:
             results: Those of the replay.
             what: What was replayed, for messages.
             count: How many results of the uncaptured run are compared; None for all.
+
+        Returns:
+            Whether comparing goes on: not where the run cannot be repeated, for which a DynxWarning has the reason.
         """
         count_verified()
         first = self._first._replace(results=self._first.results[:count])
+        if isinstance(first.error, torch.OutOfMemoryError):
+            return _give_up(what, f"the uncaptured run raises {text_of(first.error)}", "leave out verify")
         drawn = RandomStates.of_now(first.drawn.generators)
-        replayed = _Effects(list(results), first.written.of_now(), drawn, first.before, first.drawn_before)
-        differences = list(_differences(first, replayed))
-        if not differences:
-            return
-        first.before.put_back()
-        first.drawn_before.put_back()
-        second = self._run()
-        again = list(_differences(first, second._replace(results=second.results[:count])))
-        is_same = not again
-        (first if is_same else replayed).put_back()
-        if is_same:
-            raise ReplayDiffers(
-                f"{what} differs from an uncaptured run of the same call: {'; '.join(differences[:_SHOWN])}"
-                "\n  pass what changes between calls as an argument: a replay does not run the function's Python code"
-            )
-        warnings.warn(
-            f"{what} cannot be verified: two uncaptured runs of the same call differ from each other: {again[0]}"
-            "\n  call torch.use_deterministic_algorithms(True) while you verify",
-            DynxWarning,
-            stacklevel=user_stacklevel(),
-        )
+        replayed = Effects(list(results), first.written.of_now(), drawn, first.before, first.drawn_before)
+        found = list(differences(first, replayed))
+        if not found:
+            return True
+        first.undo()
+        again = self._run("zeros")
+        if changes := list(differences(first, again._replace(results=again.results[:count]))):
+            replayed.put_back()
+            why = f"two uncaptured runs of the same call differ from each other: {changes[0]}"
+            return _give_up(what, why, "call torch.use_deterministic_algorithms(True) while you verify")
+        if self.succeeded:
+            varied = self._run("garbage")
+            found = list(differences(first, replayed, varied if varied.error is None else None))
+        (first if found and self.succeeded else replayed).put_back()
+        self.is_exact = False
+        if not found:
+            return True
+        raise ReplayDiffers(
+            f"{what} differs from an uncaptured run of the same call: {'; '.join(found[:_SHOWN])}"
+            "\n  pass what changes between calls as an argument: a replay does not run the function's Python code"
+        ) from first.error
 
 
 _SHOWN = 3  # differences in a message
 
 
-class _Effects(NamedTuple):
-    """What a run returned, the bytes and the states of random numbers that it left, and those before it."""
-
-    results: list[Any]
-    written: Bytes
-    drawn: RandomStates
-    before: Bytes
-    drawn_before: RandomStates
-
-    def put_back(self) -> None:
-        self.written.put_back()
-        self.drawn.put_back()
+@contextmanager
+def _on_trial() -> Iterator[None]:
+    """Let recorded functions that are called inside run uncaptured."""
+    trying_threads.append(get_ident())
+    try:
+        yield
+    finally:
+        trying_threads.remove(get_ident())
 
 
-class RandomStates(NamedTuple):
-    """The states of random numbers: of torch for the CPU and each CUDA device, of `random`, of NumPy, and of generators."""
-
-    states: dict[str, Any]
-    generators: list[torch.Generator]
-    of_generators: list[torch.Tensor]
-
-    @classmethod
-    def of_now(cls, values: Sequence[Any]) -> RandomStates:
-        states: dict[str, Any] = {
-            "torch's, for the CPU": torch.get_rng_state().tolist(),
-            "those of Python's random": random.getstate(),
-        }
-        for number, generator in enumerate(torch.cuda.default_generators if torch.cuda.is_initialized() else ()):
-            states[f"torch's, for CUDA device {number}"] = generator.initial_seed(), generator.get_offset()
-        if "numpy" in sys.modules:
-            states["those of NumPy"] = sys.modules["numpy"].random.get_state(legacy=False)
-        generators = [value for value in values if isinstance(value, torch.Generator)]
-        return cls(states, generators, [generator.get_state() for generator in generators])
-
-    def put_back(self) -> None:
-        states = dict(self.states)
-        torch.set_rng_state(torch.tensor(states.pop("torch's, for the CPU"), dtype=torch.uint8))
-        random.setstate(states.pop("those of Python's random"))
-        if "those of NumPy" in states:
-            sys.modules["numpy"].random.set_state(states.pop("those of NumPy"))
-        for generator, (seed, offset) in zip(torch.cuda.default_generators, states.values(), strict=False):
-            generator.manual_seed(seed).set_offset(offset)
-        for generator, state in zip(self.generators, self.of_generators, strict=True):
-            generator.set_state(state)
-
-
-def _differences(expected: _Effects, found: _Effects) -> Iterator[str]:
-    """Yield in words what differs between two runs."""
-    if len(expected.results) != len(found.results):
-        yield f"{len(found.results)} results instead of {len(expected.results)}"
-    for index, (value, other) in enumerate(zip(expected.results, found.results, strict=False)):
-        if difference := _difference(value, other):
-            yield f"result {index}, {difference}"
-    own = {value.untyped_storage().data_ptr() for value in found.results if _has_bytes(value)}
-    for (storage, value), (_, other) in zip(expected.written.copies, found.written.copies, strict=False):
-        if storage.data_ptr() not in own and not torch.equal(_bytes_of(value), _bytes_of(other)):
-            yield f"memory of {storage.nbytes()} bytes that the function writes to"
-    for what, state in expected.drawn.states.items():
-        if pickle.dumps(state) != pickle.dumps(found.drawn.states.get(what, state)):  # texts of arrays are shortened
-            yield f"random numbers ({what}) are drawn otherwise"
-    if not all(map(torch.equal, expected.drawn.of_generators, found.drawn.of_generators)):
-        yield "random numbers of a torch.Generator are drawn otherwise"
-
-
-def _difference(value: Any, other: Any) -> str:
-    """Return in words how two results differ; "" if they are the same."""
-    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
-        is_same = type(value) is type(other) and (value is other or isinstance(value, torch.Tensor) or value == other)
-        return "" if is_same else f"{other!r} instead of {value!r}"
-    what = f"a {value.dtype} tensor of shape {list(value.shape)}"
-    if (value.shape, value.dtype) != (other.shape, other.dtype):
-        return f"a {other.dtype} tensor of shape {list(other.shape)} instead of {what}"
-    if not _has_bytes(value) or torch.equal(bytes_in(value), bytes_in(other)):
-        return ""
-    elements = value.ne(other).logical_and_(~(value.isnan() & other.isnan())) if value.is_floating_point() else value.ne(other)
-    return f"{what}: {int(elements.sum())} of {value.numel()} elements differ"
+def _give_up(what: str, why: str, advice: str) -> bool:
+    """Warn that a recording cannot be verified; return False."""
+    notify(f"{what} cannot be verified, and no later one is compared: {why}\n  {advice}")
+    return False
 
 
 def _is_leaf(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_leaf and value.requires_grad
-
-
-def _has_bytes(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_meta
-
-
-def _bytes_of(storage: torch.UntypedStorage) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
 def _copies(results: Sequence[Any]) -> list[Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import nullcontext
 from threading import get_ident
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dynx._torch.ops.capturing import report_as_capturing
 from dynx._torch.ops.liveness import WeakMemory, uses_of_memory
+from dynx._trace.user_location import call_site
 from dynx.cudagraphs._runtime.capture_lock import capture_lock, capturing_threads, exclusive_capture
 from dynx.cudagraphs._runtime.emulated_rng import RngStates
 from dynx.cudagraphs._runtime.failures import NameFailures, failure_of
@@ -30,6 +32,7 @@ from dynx.cudagraphs._runtime.memcpy import copy_of, find_copies, run_with_copie
 from dynx.cudagraphs._runtime.patching.pointer_scan import NotPatchable
 from dynx.cudagraphs._runtime.rng_errors import SEED_OF_CAPTURES, check_generators
 from dynx.errors import CaptureFailed, UsageError
+from dynx.records import Location
 
 
 class Emulator:
@@ -139,8 +142,10 @@ class _Step(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     grad_enabled: bool  # some operators return more results with gradients enabled
+    is_inference: bool  # whether it ran in inference mode
     rng_index: int | None  # of the RNG state that it draws from; None for an operator that draws no random numbers
     results: tuple[tuple[int, torch.Tensor], ...]  # those that are not views of arguments: index, and memory to write to
+    location: Location | None  # of the user's line, where Python code creates a tensor
 
 
 class EmulatedGraph:
@@ -198,9 +203,11 @@ class EmulatedGraph:
         """
         for step in self._steps or ():
             if any(isinstance(leaf, WeakMemory) and not leaf.is_alive() for leaf in tree_leaves((step.args, step.kwargs))):
-                raise CaptureFailed(
+                failed = CaptureFailed(
                     f"{step.operator} reads a tensor that Python code created, which a replay would not create again"
                 )
+                failed.location = step.location
+                raise failed
 
     def uses_memory_of(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Return whether an operator of the graph has an argument in the memory of one of the tensors."""
@@ -253,12 +260,13 @@ class EmulatedGraph:
                 args = args_of_copies.get(step_index, step.args)
                 if step.rng_index is not None:
                     rng_states.restore(step.rng_index)
-                with torch.set_grad_enabled(step.grad_enabled):
+                with torch.inference_mode() if step.is_inference else nullcontext(), torch.set_grad_enabled(step.grad_enabled):
                     leaves = tree_leaves(step.operator(*_to_tensors(args, patched), **_to_tensors(step.kwargs, patched)))
                 if step.rng_index is not None:
                     rng_states.append_current()
                 for index, result in step.results:
-                    result.copy_(leaves[index])
+                    with torch.inference_mode(result.is_inference()):
+                        result.copy_(leaves[index])
             rng_states.restore(self.captured_states.final_index)
             rng_states.last = torch.get_rng_state()
             _fill_with_garbage([tensor for tensor in self._intermediates if _storage(tensor) not in self._kept])
@@ -328,7 +336,8 @@ class _Recorder(TorchDispatchMode):
         if torch.Tag.inplace_view in _tags(operator):  # changes a shape only, which launches no kernel
             return operator(*args, **kwargs)
         args_before, kwargs_before = _with_current_layout(args), _with_current_layout(kwargs)
-        grad_enabled, rng_state = torch.is_grad_enabled(), torch.get_rng_state()
+        grad_enabled, is_inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        rng_state, location = torch.get_rng_state(), call_site() if operator is torch.ops.aten.lift_fresh.default else None
         out = operator(*args, **kwargs)
         rng_index = self.rng_states.record_draw(rng_state)
         results = tuple(
@@ -336,7 +345,7 @@ class _Recorder(TorchDispatchMode):
             for index, leaf in enumerate(tree_leaves(out))
             if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided and _storage(leaf) not in inputs
         )
-        self.steps.append(_Step(operator, args_before, kwargs_before, grad_enabled, rng_index, results))
+        self.steps.append(_Step(operator, args_before, kwargs_before, grad_enabled, is_inference, rng_index, results, location))
         return out
 
     def restore_memory(self) -> None:
@@ -373,7 +382,7 @@ def _to_weak(arguments: Any, is_kept: Callable[[torch.Tensor], bool]) -> Any:
     """Replace tensors that the graph does not keep by weak references to their memory, if they have elements."""
 
     def weak(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or is_kept(leaf):
+        if not isinstance(leaf, torch.Tensor) or is_kept(leaf) or leaf.is_quantized:  # whose scales are not in the memory
             return leaf
         return WeakMemory(leaf) if leaf.numel() else torch.empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype)
 
@@ -405,9 +414,9 @@ def _storage(tensor: torch.Tensor) -> int:
 
 def _fill_with_garbage(tensors: Sequence[torch.Tensor], integers: int | None = None) -> None:
     """Fill tensors with NaN, integer tensors with their largest value or `integers`, so that tests detect reads of them."""
-    with torch.no_grad():
-        for tensor in tensors:
+    for tensor in tensors:
+        with torch.no_grad(), torch.inference_mode(tensor.is_inference() or torch.is_inference_mode_enabled()):
             if tensor.is_floating_point() or tensor.is_complex():
                 tensor.fill_(float("nan"))
-            elif tensor.dtype is not torch.bool:
+            elif tensor.dtype is not torch.bool and not tensor.is_quantized:
                 tensor.fill_(torch.iinfo(tensor.dtype).max if integers is None else integers)

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from dynx._reading.variables import Variable
-from dynx.cudagraphs._state.identity import are_same, is_object
+from dynx.cudagraphs._search.identity import holds_tensors, identity_of, tensors_in
 
 _MISSING = type("_Missing", (), {})  # a class: not an object that a capture may leave
 _LISTS = list, deque
@@ -39,8 +39,10 @@ class Place(NamedTuple):
 
 
 def place_of(owner: Any, *, keeps_objects: bool, is_shared: bool) -> Place | None:
-    """Return the place where an object has its attributes or elements; None for one without, and for sets and tuples."""
+    """Return the place where an object has its attributes or elements; None for sets, tuples, and other recorded functions."""
     kind = type(owner)
+    if str(kind.__module__).startswith("dynx."):
+        return None
     if issubclass(kind, (dict, *_LISTS)):
         return Place(owner, f"an element of a {kind.__name__}", keeps_objects, is_shared)
     try:
@@ -82,11 +84,10 @@ class Assignments:
     def settle(self) -> str:
         """Return the names of what was assigned and a replay would not assign again, after undoing all; "" if there is none."""
         names = [name for place, before in self._before for name in self._refused(place, before)]
-        names += [
-            variable.path
-            for variable, before in self._variables
-            if not (are_same((before,), (variable.get(),)) or is_object(variable.get()))
-        ]
+        for variable, before in self._variables:
+            change = _Change(variable.path, before, variable.get())
+            if _is_change(change) and (not holds_tensors(change.new) or self._has_read(change.old)):
+                names.append(variable.path + (_READ if holds_tensors(change.new) else ""))
         if names:
             self.undo()
         self._forget()
@@ -108,17 +109,20 @@ class Assignments:
     def _refused(self, place: Place, before: Any) -> Iterator[str]:
         for change in _changes(place.values, before):
             name = place.text or str(change.key)
-            if place.keeps_objects and is_object(change.new):
-                if _is_tensor(change.old) and self._read.has(change.old):
-                    yield f"{name} (and reads it)"
+            if place.keeps_objects and holds_tensors(change.new):
+                if self._has_read(change.old):
+                    yield f"{name}{_READ}"
             elif self._is_own(place, before, change):
                 yield name
+
+    def _has_read(self, value: Any) -> bool:
+        return any(map(self._read.has, tensors_in(value)))
 
     def _is_own(self, place: Place, before: Any, change: _Change) -> bool:
         """Return whether the function has made a change, and no other thread."""
         if not place.is_shared:
             return True
-        if _is_tensor(change.new):
+        if holds_tensors(change.new):
             return not any(change.new is value for value in (before.values() if isinstance(before, dict) else before))
         return not place.text and change.key in self._names
 
@@ -129,13 +133,20 @@ class _Change(NamedTuple):
     new: Any
 
 
+_READ = " (and reads it)"
+
+
+def _is_change(change: _Change) -> bool:
+    return change.old is not change.new and identity_of(change.old) != identity_of(change.new)
+
+
 def _changes(now: Any, before: Any) -> Iterator[_Change]:
     """Yield what a dict or list has that differs from what it had before."""
     then, later = _by_key(before), _by_key(now)
     for key in {**then, **later}:
-        old, new = then.get(key, _MISSING), later.get(key, _MISSING)
-        if not are_same((old,), (new,)):
-            yield _Change(key, old, new)
+        change = _Change(key, then.get(key, _MISSING), later.get(key, _MISSING))
+        if _is_change(change):
+            yield change
 
 
 def _by_key(values: Any) -> Mapping[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 from weakref import ref
 
@@ -10,24 +11,25 @@ import torch
 from torch import nn
 
 from dynx._torch.ops.cuda_graphs import address_check
-from dynx._torch.ops.fast_checks import hooks_of_all_modules
+from dynx._torch.ops.fast_checks import hooks_of_all_modules, layout_check
 from dynx.cudagraphs._recording.cache import Key
-from dynx.cudagraphs._state.assignments import Assignments, Place, place_of
-from dynx.cudagraphs._state.bindings import Bindings
-from dynx.cudagraphs._state.code_names import functions_of_class, where_assigned
-from dynx.cudagraphs._state.dict_watch import unchanged
-from dynx.cudagraphs._state.identity import (
+from dynx.cudagraphs._search.bindings import Bindings
+from dynx.cudagraphs._search.code_names import functions_of_class, where_assigned
+from dynx.cudagraphs._search.identity import (
     class_dicts,
     class_key,
     classes_of,
     has_address,
+    holds_tensors,
     identity_of,
-    is_object,
     layout_of,
     needs_gradient,
 )
+from dynx.cudagraphs._search.search import Edge
+from dynx.cudagraphs._state.assignments import Assignments, Place, place_of
+from dynx.cudagraphs._state.dict_watch import unchanged
 from dynx.cudagraphs._state.params import tensors_of
-from dynx.cudagraphs._state.process_state import process_check, process_key
+from dynx.cudagraphs._state.process_state import modes_of_program, process_check, process_key
 
 _are_at = address_check()
 
@@ -50,6 +52,14 @@ class State(Protocol):
     def assignments(self) -> Assignments:
         """Return what the function may assign, as it is now."""
         return Assignments(())
+
+    def begin_capture(self) -> None:
+        """Note what is not checked, before a capture."""
+        return
+
+    def end_capture(self) -> bool:
+        """Check from now on what the capture did not assign; return whether this is more than before."""
+        return False
 
     def changed_by_call(self, before: Key) -> str:
         """Return a text that names what a call of the function changed since the key `before`; "" if it changed nothing."""
@@ -77,14 +87,14 @@ def _always() -> bool:
 
 
 def all_of(checks: Sequence[Callable[[], bool]]) -> Callable[[], bool]:
-    """Return a predicate that is true while all of one to three predicates are, without the loop: it runs in each call."""
+    """Return a predicate that is true while all of one or more predicates are, without a loop: it runs in each call."""
     if len(checks) == 1:
         return checks[0]
     first, second, *others = checks
     if not others:
         return lambda: first() and second()
-    (third,) = others
-    return lambda: first() and second() and third()
+    rest = all_of(others)
+    return lambda: first() and second() and rest()
 
 
 _DICTS = (
@@ -111,6 +121,7 @@ class ModuleKey(NamedTuple):
     needs_gradient: tuple[bool, ...]  # of these tensors, where the code reads it or gradients are computed
     process: Hashable
     bindings: tuple[tuple[Hashable, ...], ...]  # the values of names that the function reads
+    codes: tuple[int, ...]  # ids of the code of its functions
 
 
 class Used:
@@ -135,6 +146,14 @@ class Used:
         attributes = (value for d in self.attributes() for value in d.values() if issubclass(type(value), torch.Tensor))
         tensors = [*tensors_of(self.outer), *attributes, *self.bindings.tensors()]
         return list({id(tensor): tensor for tensor in tensors}.values())
+
+    def tensors_of_program(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return these without parameters and statistics of torch's own layers: there are many, and nobody transposes them."""
+        layers = [module for module in self.modules if type(module).__module__.startswith("torch.")]
+        own = {id(param) for layer in layers for param in layer._parameters.values()}
+        own |= {id(buffer) for layer in layers if "running_mean" in layer._buffers for buffer in layer._buffers.values()}
+        own -= set(map(id, self.bindings.tensors()))
+        return [tensor for tensor in tensors if id(tensor) not in own]
 
 
 class ModuleState(State):
@@ -169,6 +188,7 @@ class ModuleState(State):
             needs_gradient=tuple(map(needs_gradient, tensors)) if self._checks_requires_grad(used) else (),
             process=process_key(self._device_type),
             bindings=used.bindings.key(),
+            codes=tuple(map(id, used.bindings.codes())),
         )
 
     def _attributes(self, used: Used) -> tuple[Attributes, ...]:
@@ -188,19 +208,21 @@ class ModuleState(State):
             *(list(d.values()) for d in (*used.attributes(), *hooks_of_all_modules())),
             *(list(vars(kind).values()) for kind in classes),
             classes,
+            modes_of_program(),
             used.bindings.held(),
+            used.bindings.codes(),
         ]
 
     def predicate(self) -> Callable[[], bool]:
         used = self._used()
         is_unchanged = unchanged([*used.dicts, *class_dicts(used.modules), *hooks_of_all_modules()])
         is_bound, process = used.bindings.check(), process_check(self._device_type, used.modules)
-        has_settings, has_classes, is_equal = process
+        has_modes, has_settings, has_classes, is_equal = process
         tensors = list(filter(has_address, self._tensors(used)))
         addresses, indices = [tensor.data_ptr() for tensor in tensors], list(range(len(tensors)))
 
         def is_same() -> bool:
-            if not (is_unchanged() and _are_at(tensors, addresses, indices)):
+            if not (is_unchanged() and _are_at(tensors, addresses, indices) and has_modes()):
                 return False
             return (has_settings() and has_classes()) or is_equal()
 
@@ -208,6 +230,8 @@ class ModuleState(State):
         if self._checks_requires_grad(used):
             need = list(map(needs_gradient, tensors))
             checks.append(lambda: list(map(needs_gradient, tensors)) == need)
+        if laid_out := used.tensors_of_program(tensors):
+            checks.append(partial(layout_check(laid_out), *laid_out))
         return all_of(checks)
 
     def difference(self, before: Key, after: Key) -> str:
@@ -233,7 +257,8 @@ _TEXTS = {  # in the order in which they are named
     "bindings": "the value of a variable, of an attribute or of an element of a container",
     "layouts": "the address of a parameter",
     "needs_gradient": "requires_grad of a parameter",
-    "process": "autocast, or another setting of torch",
+    "codes": "the code of a function",
+    "process": "autocast, a mode, or another setting of torch",
 }
 
 
@@ -294,25 +319,34 @@ class Change(NamedTuple):
 
     place: Hashable
     text: str
-    is_object: bool  # whether an object that is no module and no function was assigned there
+    is_kept: bool  # whether a tensor was assigned there, or something that holds tensors
 
 
 def _changed_attributes(used: Used, old: ModuleKey, new: ModuleKey) -> Iterator[Change]:
     for (module, attributes), before, after in zip(used.owned, old.attributes, new.attributes, strict=False):
         for name in sorted({name for name, _ in set(before) ^ set(after)}):
-            is_kept = attributes is vars(module) and is_object(attributes.get(name))
+            is_kept = attributes is vars(module) and holds_tensors(attributes.get(name))
             where = where_assigned(name, functions_of_class(type(module)))
             yield Change((id(attributes), name), f"attribute {name} of a {type(module).__name__}{where}", is_kept)
 
 
 def _changed_values(used: Used, old: ModuleKey, new: ModuleKey) -> Iterator[Change]:
+    rows = zip(used.bindings.edges, old.bindings, new.bindings, strict=False)  # in the order of the search
     if len(old.bindings) != len(new.bindings):
-        yield Change(None, _TEXTS["bindings"], is_object=False)
+        grown = (edge for edge, before, after in rows if before != after and len(old.bindings) < len(new.bindings))
+        yield Change(None, next((_text_of(used, edge) for edge in grown), _TEXTS["bindings"]), is_kept=False)
         return
-    for edge, before, after in zip(used.bindings.edges, old.bindings, new.bindings, strict=True):
+    for edge, before, after in rows:
         if len(before) != len(after):
-            yield Change(None, _TEXTS["bindings"], is_object=False)
+            yield Change(None, _text_of(used, edge), is_kept=False)
         for index, value in enumerate(edge.values if before != after and len(before) == len(after) else ()):
             if before[index] != after[index]:
-                where = where_assigned(edge.name, used.bindings.functions)
-                yield Change((edge.owner, edge.name, index), f"{edge}{where}", is_object(value))
+                yield Change((edge.owner, edge.name, index), _text_of(used, edge), holds_tensors(value))
+
+
+def _text_of(used: Used, edge: Edge) -> str:
+    """Return what an edge is called, where a function assigns it, and for elements of a container, which one it is."""
+    if edge.name:
+        return f"{edge}{where_assigned(edge.name, used.bindings.functions)}"
+    leading = (other for other in used.bindings.edges if other.name and any(id(value) == edge.owner for value in other.values))
+    return next((f"{edge} ({other})" for other in leading), str(edge))

@@ -1,61 +1,27 @@
-"""The groups and the state of optimizers: numbers by their value, tensors by their address."""
+"""Compare the groups and the state of optimizers: numbers by their value, tensors by their address."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from operator import is_
 from typing import Any
 
 import torch
 
 from dynx._torch.autograd.hooks_and_scalers import step_hooks_check
+from dynx.cudagraphs._search.identity import PLAIN, layout_of
+from dynx.cudagraphs._search.optimizers import (
+    Optimizers,
+    attributes_of_params,
+    defaults_of,
+    dicts_of,
+    groups_of,
+    nested_containers,
+    states_of,
+    states_of_params,
+)
 from dynx.cudagraphs._state.dict_watch import unchanged
-from dynx.cudagraphs._state.identity import PLAIN, layout_of
-
-Optimizers = Sequence[torch.optim.Optimizer]
-
-
-def groups_of(optimizers: Optimizers) -> list[dict[str, Any]]:
-    """Return the groups of all optimizers, each once: a wrapper may have those of the optimizer in it."""
-    groups = (group for optimizer in optimizers for group in optimizer.param_groups)
-    return list({id(group): group for group in groups}.values())
-
-
-def states_of(optimizers: Optimizers) -> list[dict[Any, Any]]:
-    """Return the dicts that hold the state of all parameters, each once."""
-    return list({id(optimizer.state): optimizer.state for optimizer in optimizers}.values())
-
-
-def states_of_params(optimizers: Optimizers) -> list[dict[str, Any]]:
-    """Return the state of each parameter, and other dicts among their states."""
-    return [state for states in states_of(optimizers) for state in states.values() if isinstance(state, dict)]
-
-
-def dicts_of(optimizers: Optimizers) -> list[dict[Any, Any]]:
-    """Return the dicts in which optimizers keep numbers and tensors: state, groups, defaults, attributes of parameters."""
-    own = [*states_of(optimizers), *states_of_params(optimizers), *groups_of(optimizers), *_defaults_of(optimizers)]
-    return [*own, *_attributes_of_params(optimizers)]
-
-
-def containers_of(optimizers: Optimizers) -> list[Any]:
-    """Return these dicts, and the lists, dicts and other containers in them."""
-    found, pending = dict[int, Any](), list[Any](dicts_of(optimizers))
-    while pending:
-        container = pending.pop()
-        if id(container) not in found:
-            found[id(container)] = container
-            values = container.values() if isinstance(container, dict) else container
-            pending += [value for value in values if isinstance(value, (dict, list, deque))]
-    return list(found.values())
-
-
-def _attributes_of_params(optimizers: Optimizers) -> list[dict[str, Any]]:
-    return [vars(param) for group in groups_of(optimizers) for param in group["params"]]
-
-
-def _defaults_of(optimizers: Optimizers) -> list[dict[str, Any]]:
-    return [defaults for optimizer in optimizers if isinstance(defaults := vars(optimizer).get("defaults"), dict)]
 
 
 def options_of(optimizers: Optimizers) -> tuple[tuple[str, Hashable], ...]:
@@ -82,23 +48,29 @@ def options_of(optimizers: Optimizers) -> tuple[tuple[str, Hashable], ...]:
     ]
     options += [
         (f"{name} of the defaults of optimizer {number}", _hashable(value))
-        for number, defaults in enumerate(_defaults_of(optimizers))
+        for number, defaults in enumerate(defaults_of(optimizers))
         for name, value in defaults.items()
     ]
     options += [
         (f"{name}, an attribute of parameter {number},", _hashable(value))
-        for number, attributes in enumerate(_attributes_of_params(optimizers))
+        for number, attributes in enumerate(attributes_of_params(optimizers))
         for name, value in attributes.items()
         if type(value) in PLAIN
     ]
     return tuple(options)
 
 
+def step_of(optimizer: torch.optim.Optimizer) -> tuple[Any, Any]:
+    """Return the function that an optimizer has as its own `step`, as a scheduler sets one, and that of its class."""
+    return vars(optimizer).get("step"), type(optimizer).step
+
+
 def layouts_of(optimizers: Optimizers) -> Hashable:
-    """Return the addresses of the tensors in the state, and which dicts hold them."""
+    """Return the addresses of the tensors in the state, which dicts hold them, and which functions step."""
     states = states_of(optimizers)
     values = (value for state in (*states, *states_of_params(optimizers)) for value in state.values())
-    return *map(id, states), *(layout_of(value) for value in values if isinstance(value, torch.Tensor))
+    steps = (id(step) for optimizer in optimizers for step in step_of(optimizer))
+    return *steps, *map(id, states), *(layout_of(value) for value in values if isinstance(value, torch.Tensor))
 
 
 def predicate(optimizers: Optimizers) -> Callable[[], bool]:
@@ -108,6 +80,8 @@ def predicate(optimizers: Optimizers) -> Callable[[], bool]:
     ]
     params_of_groups = [(group, list(group["params"])) for group in groups_of(optimizers)]
     is_unchanged, have_hooks = unchanged([d for d in dicts_of(optimizers) if d]), step_hooks_check(optimizers)
+    steps = [(optimizer, step_of(optimizer)) for optimizer in optimizers]
+    nested = [(container, _hashable(container)) for container in nested_containers(optimizers)]
 
     def is_same() -> bool:
         for optimizer, state, values, groups in own:
@@ -118,6 +92,12 @@ def predicate(optimizers: Optimizers) -> Callable[[], bool]:
                 return False
         for group, params in params_of_groups:
             if not _are_same(group["params"], params):
+                return False
+        for optimizer, step in steps:
+            if step_of(optimizer) != step:
+                return False
+        for container, contents in nested:
+            if _hashable(container) != contents:
                 return False
         return is_unchanged() and not have_hooks()
 
@@ -137,9 +117,3 @@ def _hashable(value: Any) -> Hashable:
     if isinstance(value, dict):
         return tuple((_hashable(key), _hashable(item)) for key, item in value.items())
     return repr(value)
-
-
-def tensors_in_state(optimizers: Optimizers, params: Iterable[torch.Tensor]) -> list[torch.Tensor]:
-    """Return the tensors in the state of these parameters; Adagrad has them before its first step."""
-    states = [state for states in states_of(optimizers) for param in params if isinstance(state := states.get(param), dict)]
-    return [value for state in states for value in state.values() if isinstance(value, torch.Tensor)]

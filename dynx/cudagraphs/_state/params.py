@@ -38,12 +38,19 @@ def tensors_of(modules: Sequence[nn.Module]) -> list[torch.Tensor]:
     return list(dict.fromkeys(tensor for module in modules for tensor in (*module.parameters(), *module.buffers())))
 
 
+_FLAT = "_flat_weights", "_flat_weight_refs"  # that `nn.RNNBase` makes anew for other parameters
+
+
 @contextmanager
 def replaced_in(modules: Sequence[nn.Module], replacements: Mapping[torch.Tensor, torch.Tensor]) -> Iterator[None]:
     """Replace parameters and buffers of modules inside of the context, and restore them at its end."""
     inner = [module for outer in modules for module in outer.modules()]
     dicts: list[dict[str, Any]] = [d for module in inner for d in (module._parameters, module._buffers)]
     replaced = [(d, name, tensor) for d in dicts for name, tensor in d.items() if tensor in replacements]
+    flat = [
+        (vars(module), name) for module in inner if isinstance(module, nn.RNNBase) for name in _FLAT if name in vars(module)
+    ]
+    before = [(attributes, name, attributes[name]) for attributes, name in flat]
     try:
         for d, name, tensor in replaced:
             d[name] = replacements[tensor]
@@ -52,3 +59,5 @@ def replaced_in(modules: Sequence[nn.Module], replacements: Mapping[torch.Tensor
         for d, name, tensor in replaced:
             if d.get(name) is replacements[tensor]:  # otherwise the function has assigned another one
                 d[name] = tensor
+        for attributes, name, value in before:
+            attributes[name] = value

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import torch
 
 from dynx.cudagraphs._recording.cache import Key
+from dynx.cudagraphs._search.bindings import Bindings
+from dynx.cudagraphs._search.code_names import where_assigned
 from dynx.cudagraphs._state.assignments import Place, place_of
-from dynx.cudagraphs._state.bindings import Bindings
-from dynx.cudagraphs._state.code_names import where_assigned
 from dynx.cudagraphs._state.module_state import ModuleKey, ModuleState, Used, changes_of
 
 
 class TrainedState(ModuleState):
     """The state of modules that a training step trains.
 
-    Attributes and elements to which the step itself assigns tensors or other objects keep those of the capture, whose memory
-    replays overwrite. They are not checked.
+    Attributes and elements to which each step assigns tensors, or objects that hold tensors, keep those of the capture, whose
+    memory replays overwrite. They are not checked. What only the first step assigned is checked like everything else.
     """
+
+    _before_capture: Mapping[Hashable, Any] = {}  # the values that are not checked, by place
 
     def is_checked(self, value: Any) -> bool:
         """Return whether a value is a module whose state is checked."""
@@ -29,13 +31,40 @@ class TrainedState(ModuleState):
         objects = [place_of(owner, keeps_objects=True, is_shared=True) for owner in used.bindings.objects]
         return [*(Place(attributes, keeps_objects=True) for attributes in used.dicts), *objects]
 
+    def begin_capture(self) -> None:
+        self._before_capture = self._unchecked_values()
+
+    def end_capture(self) -> bool:
+        before, now = self._before_capture, self._unchecked_values()
+        unassigned = {place for place, value in now.items() if before.get(place, now) is value}
+        self._skipped -= unassigned
+        self._before_capture = {}
+        return bool(unassigned)
+
+    def _unchecked_values(self) -> dict[Hashable, Any]:
+        if not self._skipped:
+            return {}
+        used = self._used_unskipped()
+        found: dict[Hashable, Any] = {(id(d), name): value for d in used.dicts for name, value in d.items()}
+        found |= {
+            (edge.owner, edge.name, index): value for edge in used.bindings.edges for index, value in enumerate(edge.values)
+        }
+        return {place: found[place] for place in self._skipped if place in found}
+
+    def _used_unskipped(self) -> Used:
+        skipped, self._skipped = self._skipped, set()
+        try:
+            return self._used()
+        finally:
+            self._skipped = skipped
+
     def changed_by_call(self, before: Key) -> str:
         """Return a text that names a number, module or setting that a call changed; note where it assigned objects."""
         old, new, used = ModuleKey(*before), ModuleKey(*self.key()), self._used()
         changed = list(changes_of(used, old, new))
-        self._skipped |= {change.place for change in changed if change.is_object}
+        self._skipped |= {change.place for change in changed if change.is_kept}
         others = old._replace(attributes=new.attributes, bindings=new.bindings, layouts=new.layouts)
-        texts = (change.text for change in changed if not change.is_object)
+        texts = (change.text for change in changed if not change.is_kept)
         return next(texts, "" if others == new else self.difference(others, new))
 
 

@@ -11,11 +11,11 @@ from torch import nn
 from dynx._torch.autograd.hooks_and_scalers import are_hooked
 from dynx._torch.ops.cuda_graphs import address_check
 from dynx.cudagraphs._recording.cache import Key
+from dynx.cudagraphs._search.identity import layout_of, needs_gradient
+from dynx.cudagraphs._search.optimizers import Optimizers, containers_of, dicts_of
 from dynx.cudagraphs._state import optimizer_state
 from dynx.cudagraphs._state.assignments import Assignments, Place
-from dynx.cudagraphs._state.identity import layout_of, needs_gradient
 from dynx.cudagraphs._state.module_state import State
-from dynx.cudagraphs._state.optimizer_state import Optimizers
 from dynx.cudagraphs._state.trained_state import StepState, TrainedState
 from dynx.cudagraphs._state.validation import check_optimizer, check_parameters
 
@@ -85,12 +85,24 @@ class TrainingState(State):
         return self._modules.is_checked(value)
 
     def held(self) -> Any:
-        values = [list(d.values()) for d in optimizer_state.dicts_of(self._optimizers())]
+        values = [list(d.values()) for d in dicts_of(self._optimizers())]
+        values.append([step for optimizer in self._optimizers() for step in optimizer_state.step_of(optimizer)])
         return self._modules.held(), [] if self._step is None else self._step.held(), values
 
     def assignments(self) -> Assignments:
-        own = Assignments(map(Place, optimizer_state.containers_of(self._optimizers())))
-        return own.and_of([state.assignments() for state in (self._modules, self._step) if state is not None])
+        own = Assignments(map(Place, containers_of(self._optimizers())))
+        return own.and_of([state.assignments() for state in self._parts()])
+
+    def begin_capture(self) -> None:
+        for state in self._parts():
+            state.begin_capture()
+
+    def end_capture(self) -> bool:
+        has_more = [state.end_capture() for state in self._parts()]
+        return any(has_more)
+
+    def _parts(self) -> list[TrainedState]:
+        return [state for state in (self._modules, self._step) if state is not None]
 
     def changed_by_call(self, before: Key) -> str:
         old, optimizers = TrainingKey(*before), self._optimizers()

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from dynx._torch.autograd.hooks_and_scalers import has_gradient_hooks, has_hooks, has_step_hooks, takes_found_inf
 from dynx.cudagraphs._config import Config
-from dynx.cudagraphs._state.optimizer_state import tensors_in_state
+from dynx.cudagraphs._search.optimizers import tensors_in_state
 from dynx.errors import UsageError
 
 Named = tuple[str, torch.Tensor]

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from dynx._bytecode.cells import is_filled
-from dynx.cudagraphs._state.code_names import plain_functions
-from dynx.cudagraphs._state.search import Search
+from dynx.cudagraphs._search.code_names import plain_functions
+from dynx.cudagraphs._search.search import Search
 
 
 def modules_of(function: Callable[..., Any]) -> list[nn.Module]:

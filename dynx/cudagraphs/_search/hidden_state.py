@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import sys
+from array import array
 from collections.abc import Callable
-from io import IOBase
+from contextvars import ContextVar
+from functools import _lru_cache_wrapper
+from io import BytesIO, IOBase, StringIO
 from itertools import count
+from queue import SimpleQueue
 from types import FunctionType, GeneratorType
 from typing import Any
 from weakref import ProxyTypes
 
-from dynx.cudagraphs._state.identity import PLAIN
+from dynx.cudagraphs._search.identity import PLAIN
 
 Values = tuple[Any, ...]
 
-_MAX_BYTES = 1 << 16  # of an array whose contents are compared
+_MAX_BYTES, _MAX_OBJECTS = 1 << 16, 100  # of an array whose contents are compared
 _ENVIRONMENT = type(os.environ)
 _numbers = count()
 
 
 def reader_of_state(value: Any) -> Callable[[], Values] | None:
-    """Return a function that reads the state of an object as numbers and text; None for an object without hidden state."""
+    """Return a function that reads the state of an object, mostly as numbers and text; None for one without hidden state."""
     kind = type(value)
     if kind is _ENVIRONMENT or value is os.getenv:
         variables = os.environ._data  # type: ignore[attr-defined]  # as bytes: decoding all of them takes longer
         return lambda: (*variables, *variables.values())
     if value is getattr(random.random, "__self__", None):
         return None  # other code draws from it too: see `PythonDraws`
+    if issubclass(kind, ContextVar):
+        return lambda: (value.get(None),)
+    if issubclass(kind, (bytearray, array)):
+        return (lambda: (bytes(value),)) if len(value) <= _MAX_BYTES else None
+    if issubclass(kind, (StringIO, BytesIO)):
+        return lambda: (value.closed or value.tell(),)
+    if issubclass(kind, ctypes._SimpleCData):
+        return lambda: (value.value,)
+    if issubclass(kind, _lru_cache_wrapper):
+        return lambda: (value.cache_info().currsize > 0, value.__wrapped__)  # `cache_clear` empties it
+    if kind is SimpleQueue:
+        return lambda: (value.qsize(),)
     if issubclass(kind, random.Random):
         return lambda: (hash(value.getstate()),)
     numpy = sys.modules.get("numpy")
@@ -46,10 +63,10 @@ def reader_of_state(value: Any) -> Callable[[], Values] | None:
     return None
 
 
-def _reader_of_array(array: Any) -> Callable[[], Values] | None:
-    if array.nbytes > _MAX_BYTES or array.dtype.hasobject:
-        return None
-    return lambda: (array.tobytes(), str(array.shape))
+def _reader_of_array(values: Any) -> Callable[[], Values] | None:
+    if values.dtype.hasobject:
+        return (lambda: (str(values.shape), *values.flat)) if values.size <= _MAX_OBJECTS else None
+    return (lambda: (values.tobytes(), str(values.shape))) if values.nbytes <= _MAX_BYTES else None
 
 
 def _position_of(generator: Any) -> str:

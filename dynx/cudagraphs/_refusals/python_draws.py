@@ -70,23 +70,31 @@ class _Spy:
     def _on_event(self, frame: FrameType, event: str, called: Any) -> None:
         if event == "c_call":
             if not self._of_python and getattr(called, "__self__", None) is self._python:
-                self._of_python = f"random numbers of Python's random{_place(_stack_of(frame))}"
+                self._of_python = f"random numbers of Python's random{place_of(frame)}"
         elif event == "call" and frame.f_code not in self._seen:
             self._seen.add(frame.f_code)
+            if (
+                not self._of_python
+                and frame.f_code.co_filename == random.__file__
+                and frame.f_locals.get("self") is self._python
+            ):
+                self._of_python = f"random numbers of Python's random{place_of(frame)}"  # `gauss` keeps every second number
             if not self._of_numpy and self._draws_from_numpy(frame):
-                self._of_numpy = f"random numbers of NumPy{_place(_stack_of(frame))}"
+                self._of_numpy = f"random numbers of NumPy{place_of(frame)}"
 
     def _draws_from_numpy(self, frame: FrameType) -> bool:
         names = names_in(frame.f_code)
-        if any(getattr(frame.f_globals.get(name), "__self__", None) is self._numpy for name in names.variables):
+        values = [*map(frame.f_globals.get, names.variables), *frame.f_locals.values()]  # also closure variables
+        if any(getattr(value, "__self__", None) is self._numpy for value in values):
             return self._numpy is not None
-        modules = (frame.f_globals.get(name) for name in names.variables)
-        is_named = any(getattr(module, "__name__", None) in ("numpy", "numpy.random") for module in modules)
-        return is_named and not self._names.isdisjoint(names.attributes)
+        is_named = any(getattr(value, "__name__", None) in ("numpy", "numpy.random") for value in values)
+        is_imported = any(statement.name.startswith("numpy") for statement in names.imports)
+        return (is_named or is_imported) and not self._names.isdisjoint(names.attributes)
 
 
-def _place(stack: list[RawFrame]) -> str:
-    location = user_location(stack)
+def place_of(frame: FrameType | None) -> str:
+    """Return the user's line that a frame runs or was called from, in words behind a blank; "" if there is none."""
+    location = user_location(_stack_of(frame))
     return f" at {location}" if location is not None else ""
 
 

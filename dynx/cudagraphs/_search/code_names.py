@@ -79,15 +79,16 @@ def levels(function: Any) -> Iterator[Any]:
 def bound_objects(function: Any) -> tuple[Any, ...]:
     """Return the objects bound to a callable: `self` of a method, the arguments of a partial, or a callable object itself."""
     if issubclass(type(function), partial):
-        return (*function.args, *function.keywords.values())
+        return (function.func, *function.args, *function.keywords.values())
     if type(function) is MethodType:
         return (function.__self__,)
     return () if issubclass(type(function), FUNCTIONS) else (function,)
 
 
 def cells_of(function: FunctionType) -> list[CellType]:
-    """Return the closure cells of a function that have a value."""
-    return [cell for cell in function.__closure__ or () if is_filled(cell)]
+    """Return the closure cells of a function that have a value, without that of the class that `super()` reads."""
+    named = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    return [cell for name, cell in named if name != "__class__" and is_filled(cell)]
 
 
 def functions_of_class(kind: type) -> list[FunctionType]:

@@ -1,11 +1,12 @@
-"""Whether two values are the same for a recording: numbers and text by value, tensors by address, others by identity.
+"""Whether two values are the same for a recording: numbers, text and containers of them by value, others by identity.
 
 A class is the same while its attributes and methods are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from operator import attrgetter, is_
 from types import FunctionType
 from typing import Any
@@ -18,6 +19,8 @@ from dynx._torch.ops.fast_checks import attributes_of_class
 
 _EXACT = bool, int, str, bytes, torch.dtype, torch.device, torch.Size, range, type(None), type(...)
 _NUMBERS = float, complex
+_CONTAINERS = tuple, list, dict, set, frozenset, deque
+_LONG = 100  # elements, up to which containers of numbers and text are compared by value
 PLAIN = frozenset((*_EXACT, *_NUMBERS))  # types whose objects are compared by value
 
 
@@ -28,8 +31,11 @@ def identity_of(value: Any) -> Hashable:
         return kind, value
     if kind in _NUMBERS:
         return kind, repr(value)  # 0.0 == -0.0, and NaN != NaN
-    if kind is tuple and all(type(element) in PLAIN for element in value):
-        return tuple(map(identity_of, value))
+    if kind in _CONTAINERS and len(value) <= _LONG:
+        elements = [*value, *value.values()] if kind is dict else list(value)
+        if all(type(element) in PLAIN for element in elements):
+            identities = map(identity_of, elements)
+            return kind, frozenset(identities) if kind in (set, frozenset) else tuple(identities)
     return id(value)
 
 
@@ -42,9 +48,20 @@ def _is_same(value: Any, other: Any) -> bool:
     return value is other or (type(value) in PLAIN and identity_of(value) == identity_of(other))
 
 
-def is_object(value: Any) -> bool:
-    """Return whether a value is a tensor or another object, and no number, text, module, function or class."""
-    return not (type(value) in PLAIN or issubclass(type(value), (nn.Module, FunctionType, type)))
+def tensors_in(value: Any, depth: int = 3) -> Iterator[torch.Tensor]:
+    """Yield the tensors in a value: itself, and those in containers and in attributes of objects, but not of modules."""
+    kind = type(value)
+    if issubclass(kind, torch.Tensor):
+        yield value
+    elif depth > 0 and kind not in PLAIN and not issubclass(kind, (nn.Module, FunctionType, type)):
+        inner = list(value.values()) if isinstance(value, dict) else list(value) if isinstance(value, _CONTAINERS) else []
+        for part in (*inner, *getattr(value, "__dict__", {}).values()):
+            yield from tensors_in(part, depth - 1)
+
+
+def holds_tensors(value: Any) -> bool:
+    """Return whether a value is a tensor, or a container or object with tensors in it."""
+    return next(tensors_in(value), None) is not None
 
 
 needs_gradient = attrgetter("requires_grad")

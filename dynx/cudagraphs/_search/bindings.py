@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Collection, Hashable, Sequence
+from enum import Enum
+from operator import attrgetter, itemgetter
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 
-from dynx.cudagraphs._state.identity import are_same, identity_of
-from dynx.cudagraphs._state.search import Edge, Search, Values, is_tensor
+from dynx._reading.owner import owner_of_class
+from dynx._reading.variables import is_name_of_user
+from dynx.cudagraphs._search.identity import are_same, identity_of
+from dynx.cudagraphs._search.readers import Scope, Values, absence_check
+from dynx.cudagraphs._search.search import Edge, Search, functions_behind, is_tensor
 
 Key = tuple[tuple[Hashable, ...], ...]
 
@@ -35,7 +40,7 @@ class Bindings:
         search = Search(function, skipped)
         self.skipped, self.modules, self.edges, self._names = skipped, search.modules, search.edges, search.names
         self.objects, self.optimizers, self.assigned = search.objects, search.optimizers, search.assigned
-        self.variables, self.functions = search.variables, search.functions
+        self.variables, self.functions, self._absent = search.variables, search.functions, search.absent
 
     def key(self) -> Key:
         """Return a key that changes if a name gets another value."""
@@ -43,6 +48,10 @@ class Bindings:
             tuple(None if (edge.owner, edge.name, index) in self.skipped else identity_of(value) for index, value in values)
             for edge, values in ((edge, enumerate(edge.values)) for edge in self.edges)
         )
+
+    def codes(self) -> list[CodeType]:
+        """Return the code of the functions, which a program can replace."""
+        return list(map(_code, self.functions))
 
     def held(self) -> list[Any]:
         """Return the values: while they are held, no other object gets the same id."""
@@ -64,19 +73,46 @@ class Bindings:
     def check(self) -> Callable[[], bool] | None:
         """Return a predicate that is true while the names have the same values; None if there are no such names."""
         reads = _reads(self.edges)
-        if not reads:
+        are_absent = absence_check(list(self._absent.values()))
+        if not reads and are_absent is None and not self.objects and not self.functions:
             return None
+        objects, functions = self.objects, self.functions
+        kinds, codes = list(map(type, objects)), self.codes()
 
         def are_bound() -> bool:
             try:
-                for read, values in reads:  # noqa: SIM110  # faster than a generator
+                for read, values in reads:  # faster than a generator
                     if not are_same(read(), values):
                         return False
-                return True
+                if are_absent is not None and not are_absent():
+                    return False
+                return list(map(type, objects)) == kinds and list(map(_code, functions)) == codes
             except (LookupError, ValueError, AttributeError, RuntimeError):  # a name was deleted, a container changes now
                 return False
 
         return are_bound
+
+
+_code = attrgetter("__code__")
+
+
+def state_read_by(value: Any) -> str:
+    """Return the name of a variable that a function or a method of an Enum reads, or of a class's attribute; "" if none.
+
+    Modules, functions and classes do not count as long as the code reads nothing else.
+    """
+    if isinstance(value, Enum):
+        methods = (item for base in type(value).__mro__ if owner_of_class(base) == "user" for item in vars(base).values())
+        return next(filter(None, (state_read_by(inner) for method in methods for inner in functions_behind(method))), "")
+    if isinstance(value, type):
+        bases = (base for base in value.__mro__ if owner_of_class(base) == "user")
+        named = (name for base in bases for name, item in vars(base).items() if is_name_of_user(name) and not callable(item))
+        return next((f"attribute {name} of a class" for name in named), "")
+    edges = (edge for edge in Search(value).edges if not all(isinstance(each, _FIXED) for each in edge.values))
+    return next(map(str, edges), "")
+
+
+_FIXED = ModuleType, FunctionType, BuiltinFunctionType, type
 
 
 def tensors_named_by(function: Callable[..., Any]) -> list[torch.Tensor]:
@@ -86,7 +122,7 @@ def tensors_named_by(function: Callable[..., Any]) -> list[torch.Tensor]:
 
 def _reads(edges: Sequence[Edge]) -> list[tuple[Callable[[], Values], Values]]:
     """Return functions that read values, and the values of now: one function for all names that are looked up in a dict."""
-    reads, scopes = [], dict[int, tuple[Mapping[str, Any], dict[str, Any]]]()
+    reads, scopes = [], dict[int, tuple[Scope, dict[str, Any]]]()
     for edge in edges:
         if edge.scope is not None:
             scopes.setdefault(id(edge.scope), (edge.scope, {}))[1][edge.name] = edge.values[0]
@@ -97,7 +133,7 @@ def _reads(edges: Sequence[Edge]) -> list[tuple[Callable[[], Values], Values]]:
     return reads
 
 
-def _names_reader(scope: Mapping[str, Any], names: Sequence[str]) -> Callable[[], Values]:
+def _names_reader(scope: Scope, names: Sequence[str]) -> Callable[[], Values]:
     if len(names) == 1:
         name = names[0]
         return lambda: (scope[name],)

@@ -4,29 +4,33 @@ The search goes through variables, attributes of objects and of classes, lists a
 the function uses are searched in the same way. Of modules and objects of libraries, such as the models of transformers, what
 the code of their classes names is searched: a model's `config`, or the tensors in a cache of keys and values, which `update`
 assigns. Of torch's optimizers, schedulers and gradient scalers, whose code is not searched, all attributes are followed; a
-library that an optimizer comes from is searched like the user's code. Not followed: names that are computed, as by
-`getattr(owner, name)`, functions of other libraries, and objects in containers of more than a hundred elements.
+library that an optimizer comes from is searched like the user's code. Names that have no value yet are noted: one that gets
+a value later may hide another. Not followed: names that are computed, as by `getattr(owner, name)` with a variable, functions
+of other libraries, and objects in containers of more than a hundred elements.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Mapping, Set
+from collections.abc import Callable, Collection, Hashable, Set
+from enum import Enum
 from functools import cached_property, partial
-from types import FunctionType, MemberDescriptorType, ModuleType
-from typing import Any, NamedTuple
+from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
+from typing import Any, NamedTuple, TypeGuard
 from weakref import ref
 
 import torch
 from torch import nn
+from torch.autograd import Function
 
-from dynx._reading.names import names_in
+from dynx._reading.names import modules_named_in, names_in
 from dynx._reading.owner import owner_of_class
 from dynx._reading.variables import Variable
 from dynx._trace.user_location import owner_of_file
-from dynx.cudagraphs._state.code_names import (
+from dynx.cudagraphs._search.code_names import (
     FUNCTIONS,
     bound_objects,
     cells_of,
@@ -35,11 +39,28 @@ from dynx.cudagraphs._state.code_names import (
     names_of_class,
     plain_functions,
 )
-from dynx.cudagraphs._state.hidden_state import reader_of_state
-from dynx.cudagraphs._state.identity import PLAIN
-
-Values = tuple[Any, ...]
-
+from dynx.cudagraphs._search.hidden_state import reader_of_state
+from dynx.cudagraphs._search.identity import PLAIN
+from dynx.cudagraphs._search.optimizers import objects_in
+from dynx.cudagraphs._search.readers import (
+    OF_C,
+    Scope,
+    Values,
+    attribute,
+    attributes_of,
+    cell_content,
+    content_reader,
+    hooks_of,
+    is_mutable,
+    is_of_library,
+    item,
+    names_read_by,
+    parts_behind,
+    used_reader,
+    value_of_thread,
+    values_of_thread,
+)
+from dynx.cudagraphs._search.readers import slot as slot_value
 
 HIDDEN = "the state"  # of an object without attributes
 
@@ -51,7 +72,7 @@ class Edge(NamedTuple):
     name: str  # of the attribute or variable; of all elements of a container ""
     values: Values
     read: Callable[[], Values] | None = None  # reads the values again; None where they cannot change
-    scope: Mapping[str, Any] | None = None  # in which the name has the value, if it is looked up in a dict
+    scope: Scope | None = None  # in which the name has the value, if it is looked up in a dict
     kind: str = ""  # name of the owner's class
 
     def __str__(self) -> str:
@@ -77,7 +98,8 @@ class Search:
 
     Attributes:
         modules: The modules that were found, without submodules of these.
-        edges: The references to modules, tensors, numbers, text and the user's functions; not those of modules themselves.
+        edges: The references to values that the function reads, and those that lead to modules; not those of modules.
+        absent: By id of a dict or class, its attributes, and names that are not in it, though the code may look them up.
         names: The names of attributes in the code.
         objects: The objects and containers that were found, besides modules, classes and functions.
         optimizers: The optimizers among them.
@@ -93,6 +115,9 @@ class Search:
         self.names, self.assigned = set(_IMPLICIT_NAMES), set[str]()
         self._names_of_objects = set[str]()  # in the code of classes of objects
         self._slots: dict[int, list[MemberDescriptorType]] = {}
+        bound = bound_objects(function)
+        self._is_step = any(issubclass(type(value), torch.optim.Optimizer) for value in bound)
+        self._method_of = bound[0] if type(function) is MethodType else None  # hooks of this module run outside of its method
         known = 0
         while known < len(self.names) + len(self._libraries):
             known = len(self.names) + len(self._libraries)
@@ -101,6 +126,9 @@ class Search:
             self.optimizers: list[torch.optim.Optimizer] = []
             self.functions: list[FunctionType] = []
             self.variables: list[Variable] = []
+            self.absent: dict[int, tuple[Scope, set[str]]] = {}
+            self._hooked = set[int]()  # modules whose hooks were found
+            self._kinds = dict[int, type]()  # classes of objects
             self._visited: dict[int, Any] = {}  # held, so that no other object gets the address of one
             self._queue = deque([function])
             while self._queue and len(self._visited) < _MAX_OBJECTS:
@@ -116,7 +144,12 @@ class Search:
 
     def _is_checked(self, edge: Edge) -> bool:
         """Return whether a recording depends on the values. Attributes of modules are checked in another way."""
-        return any(map(self._is_read, edge.values)) and not _has_own_check(self._visited.get(edge.owner))
+        owner = self._visited.get(edge.owner, self._kinds.get(edge.owner))
+        if _has_own_check(owner):
+            return False
+        if _is_class(owner) and owner_of_class(owner) != "user":  # a library's: its methods stay
+            return any(map(self._is_read, edge.values))
+        return not all(is_module(value) or is_of_library(value) for value in edge.values)
 
     def _is_read(self, value: Any) -> bool:
         """Return whether the function reads a value itself: a tensor, a number, text, or a function that it calls."""
@@ -136,7 +169,7 @@ class Search:
                 pending += owners.get(address, ())
         return leading
 
-    def _follow(self, owner: Any, name: str, read: Callable[[], Values], scope: Mapping[str, Any] | None = None) -> None:
+    def _follow(self, owner: Any, name: str, read: Callable[[], Values], scope: Scope | None = None) -> None:
         """Add the values that `read` returns to the search; they may change, so they are checked in later calls."""
         values = read()
         self._edges.append(Edge(id(owner), name, values, read, scope, type(owner).__name__))
@@ -148,74 +181,104 @@ class Search:
 
     def _visit(self, value: Any) -> None:
         kind = type(value)
-        if id(value) in self._visited or issubclass(kind, _LEAVES):
+        if id(value) in self._visited or kind in _LEAVES:
             return
         self._visited[id(value)] = value
         if module_of(kind).partition(".")[0] in _OPAQUE:
             return
+        for part in parts_behind(value):
+            self._follow_constant(value, part)
+        if kind in OF_C:
+            return
+        self.names |= names_read_by(value)
         if (read := reader_of_state(value)) is not None:
             self._follow(value, HIDDEN, read)
+        elif is_tensor(value):
+            self._visit_names(value, attributes_of(value) or {}, self.names)
         elif issubclass(kind, FUNCTIONS):
+            if issubclass(kind, partial):
+                self._follow(value, "", partial(bound_objects, value))
             if value is self._function or any(map(self._is_followed, plain_functions(value))):
                 self._visit_function(value)
         elif issubclass(kind, _CONTAINERS):
             if len(value) <= _LONG:
-                self._follow(value, "", _content_reader(value))
+                self._follow(value, "", content_reader(value))
             elif len(value) <= _LONGEST and not issubclass(kind, (set, frozenset)):  # data, probably
-                self._follow(value, "", _used_reader(value))
+                self._follow(value, "", used_reader(value))
+            if kind not in _CONTAINERS:
+                self._visit_object(value)
         elif issubclass(kind, ref):
             self._follow(value, "", lambda: (value(),))
+        elif issubclass(kind, threading.local):
+            for name in _common(values_of_thread(value), self.names):
+                self._follow(value, name, partial(value_of_thread, value, name))
         elif issubclass(kind, ModuleType):
             if value is os and "getenv" in self.names:
                 self._queue.append(os.environ)
             if value.__name__.partition(".")[0] != "torch":
                 self._visit_names(value, vars(value), self.names)
         elif issubclass(kind, type):
-            self._visit_class(value)
+            self._visit_class(value, self.names | _MAKING)
         else:
             self._visit_object(value)
 
     def _visit_function(self, function: Any) -> None:
         for level in levels(function):
-            for value in bound_objects(level):
+            for value in () if issubclass(type(level), partial) else bound_objects(level):
                 self._follow_constant(function, value)
         for inner in plain_functions(function):
             if owner_of_file(inner.__code__.co_filename).kind == "torch":
                 continue  # a method of torch that was passed, or that decorates one: its names would be found everywhere
             names = names_in(inner.__code__)
-            self.names |= names.attributes
+            self.names |= names.attributes | names.texts | names.set_attributes
             self.assigned |= names.set_attributes
             self.functions.append(inner)
+            for module in modules_named_in(inner):
+                self._visit_names(function, sys.modules, {module.__name__})
             self.variables += [Variable(name, inner.__globals__, name) for name in sorted(names.assigned)]
-            self._visit_names(function, inner.__dict__, self.names)
+            self._visit_names(function, inner.__dict__, self.names | {"registry"})  # of `functools.singledispatch`
             self.variables += [Variable(name, inner.__dict__, name) for name in _common(inner.__dict__, self.assigned)]
             for cell in cells_of(inner):
                 self.variables.append(Variable("a closure variable", cell, ""))
-                self._follow(function, "", partial(_cell_content, cell))
+                self._follow(function, "", partial(cell_content, cell))
             for defaults in ("__defaults__", "__kwdefaults__"):
                 if getattr(inner, defaults):
-                    self._follow(function, defaults, partial(_attribute, inner, defaults))
-            self._visit_names(function, inner.__globals__, names.variables)
+                    self._follow(function, defaults, partial(attribute, inner, defaults))
+            self._visit_names(function, inner.__globals__, names.variables | names.texts | names.assigned)
 
-    def _visit_names(self, owner: Any, scope: Mapping[str, Any], names: Set[str]) -> None:
-        for name in _common(scope, names):
+    def _visit_names(self, owner: Any, scope: Scope, names: Set[str]) -> None:
+        found = _common(scope, names)
+        for name in found:
             if (id(scope), name) not in self._skipped:
-                self._follow(owner, name, partial(_item, scope, name), scope)
+                self._follow(owner, name, partial(item, scope, name), scope)
+        if not (is_tensor(owner) or _has_own_check(owner)):
+            self.absent.setdefault(id(scope), (scope, set()))[1].update(names - set(found))
 
     def _visit_object(self, value: Any) -> None:
-        self._follow_constant(value, type(value))
-        names, attributes = self.names | self._names_in_class(type(value)), _dict_of(value)
+        self._visit_class_of(value)
+        names: Set[str] = self.names | self._names_in_class(type(value))
+        attributes = attributes_of(value)
         if issubclass(type(value), torch.optim.Optimizer):
             self.optimizers.append(value)
             self._libraries |= _libraries_of(type(value))
-            names -= _OF_OPTIMIZERS
+            if self._is_step:  # the rest is compared by itself
+                names -= _OF_OPTIMIZERS
+                self._queue += objects_in([value])
         if attributes is not None and module_of(type(value)).startswith(_STATEFUL):
-            names = attributes.keys() - _OF_OPTIMIZERS - {"step"}
+            names = (names if not self._is_step else frozenset()) | (attributes.keys() - _OF_OPTIMIZERS - {"step"})
+        if issubclass(type(value), Enum):
+            names |= {"_value_"}
+        names |= _KEPT_BY_LIBRARIES.get(module_of(type(value)), frozenset())
         if attributes is not None:
             self._visit_names(value, attributes, names)
+        if is_module(value) and id(value) not in self._hooked:
+            for module in value.modules():
+                self._hooked.add(id(module))
+                self._visit_class_of(module)
+                self._queue += hooks_of(module) if module is not self._method_of else ()
         for slot in self._slots_of(type(value)):
             if slot.__name__ in names:
-                self._follow(value, slot.__name__, partial(_slot, slot, value))
+                self._follow(value, slot.__name__, partial(slot_value, slot, value))
 
     def _names_in_class(self, kind: type) -> frozenset[str]:
         """Return the names in the methods of an object's class that any code so far names."""
@@ -231,19 +294,33 @@ class Search:
             self._slots[id(kind)] = [value for value in attributes if type(value) is MemberDescriptorType]
         return self._slots[id(kind)]
 
-    def _visit_class(self, kind: type) -> None:
-        """Search the attributes and methods of a class and its bases whose names occur in the code."""
-        for base in kind.__mro__:
-            attributes = vars(base)
+    def _visit_class_of(self, value: Any) -> None:
+        """Search the class of an object, without the methods that make objects."""
+        kind = type(value)
+        if not is_module(value):  # the classes of modules are in the key
+            self._edges.append(Edge(id(value), "", (kind,)))
+        if id(kind) not in self._visited and id(kind) not in self._kinds:
+            self._kinds[id(kind)] = kind
+            self._visit_class(kind, self.names - _MAKING)
+
+    def _visit_class(self, kind: type, names_in_code: Set[str]) -> None:
+        """Search the attributes and methods of a class and its bases that have these names, or that Python calls."""
+        if type(kind) is not type:
+            self._follow_constant(kind, type(kind))
+        if issubclass(kind, Enum):
+            self._queue += [member for name, member in kind.__members__.items() if name in self.names]
+        for base in filter(is_mutable, kind.__mro__):
+            attributes, names = vars(base), names_in_code
             if owner_of_class(base) == "user":
                 self.variables += [Variable(name, base, name) for name in _common(attributes, self.assigned)]
-            for name in _common(attributes, self.names):
-                inner = _function_behind(attributes[name])
-                if inner is not None and type(attributes[name]) is not FunctionType:
-                    if any(map(self._is_followed, plain_functions(inner))):
-                        self._follow_constant(kind, inner)
-                elif type(attributes[name]) is not MemberDescriptorType:
-                    self._follow(kind, name, partial(_item, attributes, name), attributes)
+                if not _has_own_check(base):
+                    self.absent.setdefault(id(base), (attributes, set()))[1].update(names - attributes.keys())
+                called = _OF_FUNCTIONS if issubclass(kind, Function) else frozenset[str]()
+                names = names | (_methods_of_python(attributes) - (_MAKING - names)) | called
+            for name in _common(attributes, names):
+                if type(attributes[name]) is not MemberDescriptorType:
+                    self._follow(kind, name, partial(item, attributes, name), attributes)
+                    self._queue += functions_behind(attributes[name])
 
     def _visit_contents(self) -> None:
         """Search the containers and objects in attributes of modules, which the code of their classes names."""
@@ -268,7 +345,7 @@ class Search:
     def _is_followed(self, function: FunctionType) -> bool:
         """Return whether the code of a function is searched: it is the user's or of the same file, not of a library."""
         owner, library = owner_of_file(function.__code__.co_filename)
-        is_same_file = owner != "torch" and any(function.__globals__ is scope for scope in self._scopes)
+        is_same_file = owner not in ("torch", "dynx") and any(function.__globals__ is scope for scope in self._scopes)
         return is_same_file or owner == "user" or library in self._libraries
 
 
@@ -281,8 +358,20 @@ _OF_OPTIMIZERS = frozenset(vars(torch.optim.Optimizer([torch.zeros(1)], {}))) | 
     *("_opt_called", "grad_scale", "found_inf", "_step_supports_amp_scaling", "_need_device_dtype_check_for_fused")
 }
 _IMPLICIT_NAMES = ("__call__", "__getitem__", "__getattr__", "__iter__", "__init__", "forward")  # called without being named
-_LEAVES = type(None), bool, int, float, str, bytes, torch.Tensor, torch.dtype, torch.device
-_NO_OBJECTS = nn.Module, type, ModuleType, ref, *FUNCTIONS
+_OF_FUNCTIONS = frozenset(("backward", "setup_context", "jvp", "vjp", "vmap"))  # that autograd calls
+_KEPT_BY_LIBRARIES = {  # attributes that hold what an object contains, or how far it was read, by module of the class
+    "collections": frozenset(("data", "maps")),
+    "weakref": frozenset(("data",)),
+    "_weakrefset": frozenset(("data",)),
+    "queue": frozenset(("queue",)),
+    "threading": frozenset(("_flag", "_value")),
+    "multiprocessing.sharedctypes": frozenset(("_obj",)),
+    "contextlib": frozenset(("enter_result",)),
+    "torch.utils.data.dataloader": frozenset(("_num_yielded",)),
+}
+_MAKING = frozenset(("__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__"))  # objects and classes
+_LEAVES = frozenset((type(None), bool, int, float, str, bytes, torch.dtype, torch.device))
+_NO_OBJECTS = nn.Module, type, ModuleType, ref, *FUNCTIONS, *OF_C
 _CONTAINERS = list, tuple, deque, dict, set, frozenset
 _OF_MODULES = frozenset(vars(nn.Module()))
 
@@ -294,16 +383,21 @@ def _libraries_of(kind: type) -> set[str]:
     return {library for owner, library in owners if owner == "library" and library is not None}
 
 
-def _function_behind(value: Any) -> Any:
-    """Return the function of a method, property, class method, static method or cached property; None for other attributes."""
+def functions_behind(value: Any) -> list[Any]:
+    """Return the functions of a method, property, class method, static method or cached property; none of other attributes."""
     kind = type(value)
     if issubclass(kind, property):
-        return value.fget
+        return [inner for inner in (value.fget, value.fset, value.fdel) if inner is not None]
     if issubclass(kind, (classmethod, staticmethod)):
-        return value.__func__
+        return [value.__func__]
     if issubclass(kind, cached_property):
-        return value.func
-    return value if kind is FunctionType else None
+        return [value.func]
+    return [value] if kind is FunctionType else []
+
+
+def _methods_of_python(attributes: Scope) -> Set[str]:
+    """Return the names of methods that Python calls without their names, such as `__enter__` and `__mul__`."""
+    return {name for name, value in attributes.items() if name.startswith("__") and functions_behind(value)}
 
 
 def _outermost(modules: list[nn.Module]) -> list[nn.Module]:
@@ -314,7 +408,7 @@ def _outermost(modules: list[nn.Module]) -> list[nn.Module]:
     return [module for module in modules if id(module) not in inner]
 
 
-def _common(scope: Mapping[str, Any], names: Set[str]) -> list[str]:
+def _common(scope: Scope, names: Set[str]) -> list[str]:
     if len(scope) < len(names):
         return sorted(name for name in tuple(scope) if name in names)
     return sorted(name for name in names if name in scope)
@@ -322,9 +416,11 @@ def _common(scope: Mapping[str, Any], names: Set[str]) -> list[str]:
 
 def _has_own_check(owner: Any) -> bool:
     """Return whether the attributes of an object are checked in another way, or never change: modules, files of libraries."""
-    if isinstance(owner, ModuleType):
-        return owner_of_file(getattr(owner, "__file__", None) or "<frozen>")[0] != "user"
-    return is_module(owner) or (isinstance(owner, type) and issubclass(owner, nn.Module))
+    return is_of_library(owner) or is_module(owner) or (_is_class(owner) and issubclass(owner, nn.Module))
+
+
+def _is_class(value: Any) -> TypeGuard[type]:
+    return issubclass(type(value), type)  # `isinstance` asks a weak proxy for the class of its object
 
 
 def is_module(value: Any) -> bool:
@@ -333,54 +429,3 @@ def is_module(value: Any) -> bool:
 
 def is_tensor(value: Any) -> bool:
     return issubclass(type(value), torch.Tensor)
-
-
-def is_used(value: Any) -> bool:
-    return issubclass(type(value), (nn.Module, torch.Tensor))
-
-
-def _content_reader(container: Any) -> Callable[[], Values]:
-    """Return a function that reads the length of a container and all elements; of a dict also the keys."""
-    if isinstance(container, dict):
-        return lambda: (len(container), *container, *container.values())
-    return lambda: (len(container), *container)
-
-
-def _used_reader(container: Any) -> Callable[[], Values]:
-    """Return a function that reads the length of a long container, and the modules and tensors in it."""
-    if isinstance(container, dict):
-        keys = sorted((key for key, value in tuple(container.items()) if is_used(value)), key=_sort_key)
-        return lambda: (len(container), *map(container.get, keys))
-    indices = [index for index, value in enumerate(tuple(container)) if is_used(value)]
-    return lambda: (len(container), *(container[index] for index in indices if index < len(container)))
-
-
-def _sort_key(key: Any) -> tuple[str, Any]:
-    return type(key).__name__, key if type(key) in (str, int) else id(key)
-
-
-def _cell_content(cell: Any) -> Values:
-    return (cell.cell_contents,)
-
-
-def _attribute(owner: Any, name: str) -> Values:
-    return (getattr(owner, name),)
-
-
-def _item(scope: Mapping[str, Any], name: str) -> Values:
-    return (scope.get(name),)
-
-
-def _slot(slot: Any, owner: Any) -> Values:
-    try:
-        return (slot.__get__(owner, type(owner)),)
-    except AttributeError:  # the slot has no value; `__getattr__` of the object is not called, since it may compute one
-        return (None,)
-
-
-def _dict_of(value: Any) -> dict[str, Any] | None:
-    try:
-        attributes = object.__getattribute__(value, "__dict__")
-    except (AttributeError, TypeError):
-        return None
-    return attributes if type(attributes) is dict else None

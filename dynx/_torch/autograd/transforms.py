@@ -1,0 +1,19 @@
+"""Transforms of `torch.func` (vmap, grad, jvp) and forward-mode AD: whether this thread runs inside of some.
+
+Torch: `torch._C._are_functorch_transforms_active` and `torch.autograd.forward_ad._current_level`, alike in 2.11, 2.13 and 2.15.
+"""
+
+from __future__ import annotations
+
+from torch._C import _are_functorch_transforms_active
+from torch.autograd import forward_ad
+
+
+def functions_are_transformed() -> bool:
+    """Return whether a transform of `torch.func` is active on this thread: tensors may be batches, or have tangents."""
+    return bool(_are_functorch_transforms_active())
+
+
+def is_transformed() -> bool:
+    """Return whether a transform of `torch.func`, or a level of forward-mode AD, is active."""
+    return _are_functorch_transforms_active() or forward_ad._current_level >= 0

@@ -1,0 +1,70 @@
+"""Refuse training steps with gradients that a replay would lose: of arguments, and of tensors that live on outside of the loss.
+
+A leaf tensor that the loss makes for itself, such as the interpolated sample of a gradient penalty, is gone after the backward
+pass, and its gradient with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+from weakref import ref
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from dynx.cudagraphs._functions.arguments import argument_names
+from dynx.cudagraphs._functions.autograd_tape import unknown_leaves
+from dynx.errors import UsageError
+
+
+class Leaf(NamedTuple):
+    """A leaf tensor in the autograd graph of a loss."""
+
+    tensor: ref[torch.Tensor]
+    size: tuple[int, ...]
+    gradient: torch.Tensor | None  # before the backward pass
+
+
+def check_arguments(
+    loss_fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], params: Sequence[torch.Tensor]
+) -> None:
+    """Raise UsageError if an argument is a parameter that is trained, or was computed from tensors that need gradients.
+
+    A replay reads a copy of it: its gradient would reach neither the parameter nor those tensors.
+    """
+    leaves = tree_leaves((args, dict(kwargs)))
+    if not any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves):
+        return
+    trained = {id(param) for param in params if param.requires_grad}
+    for name, leaf in zip(argument_names(loss_fn, args, kwargs), leaves, strict=True):
+        if id(leaf) in trained:
+            raise UsageError(
+                f"argument {name} of the training step is a parameter that it trains, and would get no gradient\n"
+                "  reference it from the closure of the loss instead"
+            )
+        if isinstance(leaf, torch.Tensor) and not leaf.is_leaf:
+            raise UsageError(
+                f"argument {name} of the training step was computed from tensors that would get no gradient\n"
+                "  compute it in the loss, or detach it"
+            )
+
+
+def leaves_besides(loss: torch.Tensor, params: Sequence[torch.Tensor]) -> list[Leaf]:
+    """Return the leaf tensors in the autograd graph of a loss that are not among the parameters, without keeping them alive."""
+    return [Leaf(ref(leaf), tuple(leaf.size()), leaf.grad) for leaf in unknown_leaves([loss], params)]
+
+
+def refuse_those_alive(leaves: Sequence[Leaf]) -> None:
+    """Raise UsageError if a leaf is alive after its graph is gone; remove its gradient.
+
+    A replay would add to the `.grad` tensor of the time of the capture.
+    """
+    alive = [(tensor, leaf) for leaf in leaves if (tensor := leaf.tensor()) is not None]
+    for tensor, leaf in alive:
+        tensor.grad = leaf.gradient
+    for _, leaf in alive:
+        raise UsageError(
+            f"the loss has a gradient for a tensor of size {leaf.size} that is not among the parameters passed to train_step\n"
+            "  pass it too, or detach it, or set its requires_grad to False"
+        )

@@ -1,0 +1,1 @@
+"""What a function uses: modules, tensors and values, found by the names in its code."""

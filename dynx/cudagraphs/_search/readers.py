@@ -1,0 +1,182 @@
+"""Read what is in containers, variables and attributes, without calling methods of users' classes."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterable, Sequence, Set
+from functools import partialmethod
+from operator import attrgetter, itemgetter, methodcaller
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    GeneratorType,
+    GenericAlias,
+    GetSetDescriptorType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any
+
+import torch
+from torch import nn
+
+from dynx._reading.owner import owner_of_module
+
+Values = tuple[Any, ...]
+Scope = dict[str, Any] | MappingProxyType[str, Any]  # attributes of an object, a module or a class; globals
+
+_HOOKS = "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"
+OF_C = frozenset(  # types of functions and attributes of C code, which do not change
+    (
+        BuiltinFunctionType,
+        ClassMethodDescriptorType,
+        GetSetDescriptorType,
+        MemberDescriptorType,
+        MethodDescriptorType,
+        MethodWrapperType,
+        WrapperDescriptorType,
+    )
+)
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_VIEWS: tuple[type, ...] = type({}.keys()), type({}.values()), type({}.items()), MappingProxyType
+
+
+def content_reader(container: Any) -> Callable[[], Values]:
+    """Return a function that reads the length of a container and all elements; of a dict also the keys."""
+    if isinstance(container, dict):
+        return lambda: (len(container), *container, *container.values())
+    return lambda: (len(container), *container)
+
+
+def used_reader(container: Any) -> Callable[[], Values]:
+    """Return a function that reads the length of a long container, and the modules and tensors in it."""
+    if isinstance(container, dict):
+        keys = sorted((key for key, value in tuple(container.items()) if is_used(value)), key=_sort_key)
+        return lambda: (len(container), *map(container.get, keys))
+    indices = [index for index, value in enumerate(tuple(container)) if is_used(value)]
+    return lambda: (len(container), *(container[index] for index in indices if index < len(container)))
+
+
+def _sort_key(key: Any) -> tuple[str, Any]:
+    return type(key).__name__, key if type(key) in (str, int) else id(key)
+
+
+def cell_content(cell: Any) -> Values:
+    return (cell.cell_contents,)
+
+
+def attribute(owner: Any, name: str) -> Values:
+    return (getattr(owner, name),)
+
+
+def item(scope: Scope, name: str) -> Values:
+    return (scope.get(name),)
+
+
+def slot(descriptor: Any, owner: Any) -> Values:
+    try:
+        return (descriptor.__get__(owner, type(owner)),)
+    except AttributeError:  # the slot has no value; `__getattr__` of the object is not called, since it may compute one
+        return (None,)
+
+
+def absence_check(absent: Sequence[tuple[Scope, Set[str]]]) -> Callable[[], bool] | None:
+    """Return a predicate that is true while in none of these dicts is one of the names given with it; None without names.
+
+    A dict keeps the order in which names were added: as long as its length and last name are the same, none was added.
+    """
+    absent = [(scope, names) for scope, names in absent if names]
+    if not absent:
+        return None
+    scopes = [scope for scope, _ in absent]
+    full, lengths, last = _ends_of(scopes)
+
+    def are_absent() -> bool:
+        nonlocal full, lengths, last
+        if list(map(len, scopes)) == lengths and _last_of(full) == last:
+            return True
+        if not all(names.isdisjoint(tuple(scope)) for scope, names in absent):
+            return False
+        full, lengths, last = _ends_of(scopes)
+        return True
+
+    return are_absent
+
+
+def _ends_of(scopes: Sequence[Scope]) -> tuple[list[Scope], list[int], list[str]]:
+    """Return the dicts that are not empty, the length of each dict, and the last name in each that is not empty."""
+    full = [scope for scope in scopes if scope]
+    return full, list(map(len, scopes)), _last_of(full)
+
+
+def _last_of(scopes: Iterable[Any]) -> list[str]:
+    return list(map(next, map(reversed, scopes)))
+
+
+def attributes_of(value: Any) -> dict[str, Any] | None:
+    """Return the `__dict__` of an object, or None; `__getattribute__` of its class is not called."""
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except (AttributeError, TypeError):
+        return None
+    return attributes if type(attributes) is dict else None
+
+
+def hooks_of(module: nn.Module) -> list[Any]:
+    """Return the functions that run before and after `forward` of a module."""
+    return [hook for name in _HOOKS for hook in vars(module).get(name, {}).values()]
+
+
+def values_of_thread(value: threading.local) -> dict[str, Any]:
+    """Return the attributes that an object has in this thread."""
+    attributes: dict[str, Any] = threading.local.__getattribute__(value, "__dict__")
+    return attributes
+
+
+def value_of_thread(owner: threading.local, name: str) -> Values:
+    return (values_of_thread(owner).get(name),)
+
+
+def parts_behind(value: Any) -> Values:
+    """Return the objects that an object of Python stands for: of a method of C, a view of a dict, a generator."""
+    kind = type(value)
+    if kind in (BuiltinFunctionType, MethodWrapperType):
+        return () if isinstance(value.__self__, (ModuleType, type, type(None))) else (value.__self__,)
+    if kind is partialmethod:
+        return value.func, value.args, value.keywords
+    if kind in _VIEWS:
+        return tuple(gc.get_referents(value)[:1])
+    if kind is GenericAlias or kind.__module__ == "typing":
+        return (value.__origin__,) if hasattr(value, "__origin__") else ()
+    if kind is memoryview:
+        return (value.obj,)
+    if kind is GeneratorType and value.gi_frame is not None:
+        return tuple(value.gi_frame.f_locals.values())
+    return ()
+
+
+def names_read_by(value: Any) -> set[str]:
+    """Return the names that an object of the module `operator` looks up."""
+    if type(value) not in (attrgetter, itemgetter, methodcaller):
+        return set()
+    texts = (text for text in value.__reduce__()[1] if isinstance(text, str))
+    return {part for text in texts for part in text.split(".")}
+
+
+def is_mutable(kind: type) -> bool:
+    """Return whether attributes of a class can be assigned: not those of classes of C code."""
+    return bool(kind.__flags__ & _HEAP_TYPE)
+
+
+def is_of_library(value: Any) -> bool:
+    """Return whether a value is a module, and not one of the user's."""
+    return issubclass(type(value), ModuleType) and owner_of_module(value) != "user"
+
+
+def is_used(value: Any) -> bool:
+    return issubclass(type(value), (nn.Module, torch.Tensor))
