@@ -8,6 +8,7 @@ import pytest
 import torch
 from support import configs
 from support.devices import CPU_AND_CUDA
+from support.hidden_number import Hidden
 
 from dynx import cudagraphs
 
@@ -49,3 +50,10 @@ def clean_device():
     give_memory_back()
     yield
     give_memory_back()
+
+
+@pytest.fixture
+def hidden():
+    """Restore at the end of a test the number that no search finds."""
+    yield
+    Hidden.factor = 1.0

@@ -50,6 +50,14 @@ READ = {
 }
 
 
+def recorded(entry, function, model, example, config):
+    if entry == "train_step":
+        return cudagraphs.train_step(function, model.parameters(), config=config)
+    if entry == "graphed":
+        return cudagraphs.graphed(function, (example,), config=config)
+    return cudagraphs.fast_path(function, config=config)
+
+
 @pytest.mark.uncaptured
 @pytest.mark.parametrize("assign", READ)
 @pytest.mark.parametrize("entry", ["fast_path", "graphed", "train_step"])
@@ -62,12 +70,7 @@ def test_values_that_each_call_assigns_are_those_of_the_call(device, entry, assi
 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".* runs uncaptured: the function (assigns|changes) ", category=DynxWarning)
-        if entry == "train_step":
-            run = cudagraphs.train_step(function, model.parameters(), config=config)
-        elif entry == "graphed":
-            run = cudagraphs.graphed(function, (torch.ones(2, 3, device=device),), config=config)
-        else:
-            run = cudagraphs.fast_path(function, config=config)
+        run = recorded(entry, function, model, torch.ones(2, 3, device=device), config)
         for rows in (2, 3, 2, 3, 2, 3, 2, 2, 2, 3):
             x = torch.ones(rows, 3, device=device)
             run(x)
@@ -90,12 +93,7 @@ def test_a_shape_that_a_module_notes_is_that_of_the_call(device, entry):
     model, config = Noting().to(device), config_for(device)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".* runs uncaptured: the function (assigns|changes) ", category=DynxWarning)
-        if entry == "train_step":
-            run = cudagraphs.train_step(model, model.parameters(), config=config)
-        elif entry == "graphed":
-            run = cudagraphs.graphed(model, (torch.ones(2, 3, device=device),), config=config)
-        else:
-            run = cudagraphs.fast_path(model, config=config)
+        run = recorded(entry, model, model, torch.ones(2, 3, device=device), config)
         for rows in (2, 3, 2, 3, 2, 3, 2, 3):
             run(torch.ones(rows, 3, device=device))
             assert model.shape == (rows, 3)

@@ -8,6 +8,7 @@ import time
 import pytest
 import torch
 from support.configs import config_for
+from support.hidden_number import Hidden, hidden_factor
 from torch import nn
 
 from dynx import cudagraphs
@@ -99,22 +100,6 @@ def test_a_training_step_is_verified(device, accumulate):
         results.append([*(step(x) for x in batches(device, 12)), *twin.parameters(), *twin.buffers()])
     assert cudagraphs.stats().verified == 2 * accumulate
     torch.testing.assert_close(*results)
-
-
-class Hidden:
-    """A number that no search finds, since its name is computed."""
-
-    factor = 1.0
-
-
-def hidden_factor():
-    return getattr(Hidden, "".join(("fac", "tor")))
-
-
-@pytest.fixture
-def hidden():
-    yield
-    Hidden.factor = 1.0
 
 
 @pytest.mark.usefixtures("hidden")

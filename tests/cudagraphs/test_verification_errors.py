@@ -5,26 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from support.configs import config_for
+from support.hidden_number import Hidden, hidden_factor
 from torch import nn
 
 from dynx import cudagraphs
 from dynx.errors import DynxWarning, ReplayDiffers
-
-
-class Hidden:
-    """A number that no search finds, since its name is computed."""
-
-    factor = 1.0
-
-
-def hidden_factor():
-    return getattr(Hidden, "".join(("fac", "tor")))
-
-
-@pytest.fixture
-def hidden():
-    yield
-    Hidden.factor = 1.0
 
 
 def batches(device, count=6):

@@ -18,7 +18,7 @@ class Environment:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Give the process this environment; at the end keep what it is then, and restore the former one."""
+        """Set this environment; at the end keep what it is then, and restore the former one."""
         before = dict(os.environ)
         _change(before, self._values)
         try:
@@ -35,7 +35,7 @@ class Environment:
 
 
 def _change(now: dict[str, str], values: dict[str, str]) -> None:
-    """Give the process other environment variables than it has now."""
+    """Set the environment variables of the process, which are `now`, to `values`."""
     for name in now.keys() - values.keys():
         del os.environ[name]
     for name, value in values.items():
