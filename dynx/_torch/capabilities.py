@@ -113,6 +113,12 @@ ATTRIBUTES: Mapping[str, tuple[str, str]] = {
     "tensor_guards": ("torch._C._dynamo.guards:TensorGuards", "cudagraphs.fast_path"),
     "global_state_guard": ("torch._C._dynamo.guards:GlobalStateGuard", "cudagraphs.fast_path"),
     "type_guards": ("torch._C._dynamo.guards:RootGuardManager.add_type_match_guard", "cudagraphs.fast_path"),
+    "id_guards": ("torch._C._dynamo.guards:RootGuardManager.add_id_match_guard", "cudagraphs.fast_path"),
+    "length_guards": ("torch._C._dynamo.guards:RootGuardManager.add_length_check_guard", "cudagraphs.fast_path"),
+    "function_mode_guard": (
+        "torch._C._dynamo.guards:RootGuardManager.add_torch_function_mode_stack_guard",
+        "cudagraphs.fast_path",
+    ),
     "allocate_on_cpu": ("torch._C._dynamo.guards:_empty_strided_cpu", "results of CUDA graphs, in the emulator"),
     "allocate_on_cuda": ("torch._C._dynamo.guards:_empty_strided_cuda", "results of CUDA graphs"),
     "dict_versions": ("torch._C._dynamo.guards:RootGuardManager.add_dict_version_guard", "cudagraphs.fast_path"),

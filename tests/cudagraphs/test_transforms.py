@@ -54,6 +54,19 @@ def test_a_recorded_function_runs_uncaptured_inside_of_a_transform(device, trans
     torch.testing.assert_close(run(x), model(x))  # outside, it is replayed as before
 
 
+def test_calls_with_keywords_and_without_tensors_run_uncaptured_inside_of_a_transform(device):
+    """The layout of an element of a batch is that of an earlier argument; a function without arguments has no layouts."""
+    model, x = nn.Linear(4, 4).to(device), torch.randn(3, 4, device=device)
+    run = cudagraphs.fast_path(lambda *, x: model(x).sin(), config=config_for(device))
+    read = cudagraphs.fast_path(lambda: model.weight.sum(), config=config_for(device))
+    for _ in range(4):
+        run(x=x[0]), read()
+    with pytest.warns(DynxWarning, match="inside of a transform"):
+        result = torch.func.vmap(lambda row: run(x=row) * read())(x)
+    torch.testing.assert_close(result, model(x).sin() * model.weight.sum())
+    torch.testing.assert_close(run(x=x[0]), model(x[0]).sin())
+
+
 def test_what_a_transform_returns_is_recorded(device):
     model, x = nn.Linear(4, 4).to(device), torch.randn(3, 4, device=device)
     run = cudagraphs.fast_path(torch.func.vmap(lambda row: model(row)), x, config=config_for(device))

@@ -11,6 +11,7 @@ from support.changing_values import CASES, linear
 from support.twin_training import TwinTraining
 from support.ways_to_hold_state import WAYS
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynx import cudagraphs
 from dynx.errors import DynxWarning, ReplayDiffers
@@ -95,6 +96,22 @@ def test_call_under_a_mode_of_torch_does_as_the_mode_says():
     for is_active in (0, 0, 0, 1, 1, 1, 0, 1, 0):
         with mode if is_active else contextlib.nullcontext():
             result = run(x)
+        torch.testing.assert_close(result, torch.relu(linear(x)) * (1 + is_active))
+
+
+class DoubledOperator(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        return result * 2 if function is torch.ops.aten.relu.default else result
+
+
+def test_call_without_arguments_under_a_dispatch_mode_does_as_the_mode_says():
+    """No layout of an argument shows the mode."""
+    x = torch.ones(2, 3)
+    run, mode = cudagraphs.fast_path(lambda: torch.relu(linear(x)), config=EMULATOR), DoubledOperator()
+    for is_active in (0, 0, 0, 1, 1, 1, 0, 1, 0):
+        with mode if is_active else contextlib.nullcontext():
+            result = run()
         torch.testing.assert_close(result, torch.relu(linear(x)) * (1 + is_active))
 
 

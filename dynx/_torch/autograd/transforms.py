@@ -5,8 +5,17 @@ Torch: `torch._C._are_functorch_transforms_active` and `torch.autograd.forward_a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
+
 from torch._C import _are_functorch_transforms_active
 from torch.autograd import forward_ad
+
+
+def forward_ad_level() -> Callable[[], int]:
+    """Return a function that returns the level of forward-mode AD that is active, -1 without one, in the least host time."""
+    return partial(itemgetter("_current_level"), vars(forward_ad))
 
 
 def functions_are_transformed() -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from operator import is_
 from types import FunctionType
 from typing import Any
 
@@ -56,19 +55,12 @@ def active_modes() -> tuple[Any, ...]:
     return (*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack())
 
 
-def modes_check() -> Callable[[], bool]:
-    """Return a fast predicate that is true while the modes are active on this thread that are active now, and no others."""
+def counts_of_modes() -> tuple[Callable[[], int], Callable[[], int]]:
+    """Return fast functions that return how many modes of `__torch_function__` and of `__torch_dispatch__` are active here."""
     require("function_modes", "dispatch_modes_counted")
     from torch._C import _len_torch_dispatch_stack, _len_torch_function_stack
 
-    modes = active_modes()
-
-    def are_same() -> bool:
-        if _len_torch_function_stack() + _len_torch_dispatch_stack() != len(modes):
-            return False
-        return not modes or all(map(is_, active_modes(), modes))
-
-    return are_same
+    return _len_torch_function_stack, _len_torch_dispatch_stack
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 
@@ -55,7 +56,7 @@ def profiler_check() -> Callable[[], bool]:
     """
     from torch.autograd import profiler
 
-    return lambda: profiler._is_profiler_enabled
+    return partial(itemgetter("_is_profiler_enabled"), vars(profiler))
 
 
 def is_same_generator(generator: Any, other: Any) -> bool:

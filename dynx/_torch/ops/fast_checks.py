@@ -1,8 +1,7 @@
 """Checks that take a fraction of a microsecond: the metadata of tensors, classes, settings of torch, and changes to dicts.
 
-Torch: `torch._C._dynamo.guards.TensorGuards`, `GlobalStateGuard` and `RootGuardManager.add_dict_version_guard` and
-`add_type_match_guard`, from which Dynamo builds its guards. The version of a dict changes with every change to it, also of a
-value.
+Torch: `torch._C._dynamo.guards.TensorGuards`, `GlobalStateGuard`, and `RootGuardManager` with its `add_…_guard`, from which
+Dynamo builds its guards. The version of a dict changes with every change to it, also of a value.
 """
 
 from __future__ import annotations
@@ -36,26 +35,35 @@ def change_check(dicts: Sequence[dict[Any, Any]]) -> Callable[[], bool]:
     return partial(root.check, list(dicts))
 
 
-def class_check(objects: Sequence[Any]) -> Callable[[], bool]:
-    """Return a predicate that is true while the objects have the classes that they have now."""
-    require("type_guards")
-    classes = list(map(type, objects))
-    root, managers = _guard_managers(objects)
-    for kind, manager in zip(classes, managers, strict=True):
-        manager.add_type_match_guard(id(kind), ["class"], None)
-    return partial(root.check, [*objects, *classes])  # the classes live as long: no other class gets the id of one
+def sameness_check(objects: Sequence[Any], functions: Sequence[Any], lists: Sequence[list[Any]]) -> Callable[[], bool]:
+    """Return a predicate that is true while all of this is as it is now, in one call of torch.
 
-
-def settings_check() -> Callable[[], bool]:
-    """Return a predicate that is true while torch has the settings that it has now.
-
-    They are autocast, grad mode, default dtype, determinism and precision.
+    It compares the classes of objects, the code of functions, which objects are in lists, settings of torch (autocast, grad
+    mode, default dtype, determinism and precision), and that no mode of `__torch_function__` is active.
     """
-    require("global_state_guard")
+    require("type_guards", "id_guards", "length_guards", "function_mode_guard", "global_state_guard", "guard_manager_kinds")
     from torch._C._dynamo.guards import GlobalStateGuard
+    from torch._dynamo.guards import GuardManagerType
 
-    check: Callable[[], bool] = GlobalStateGuard().check
-    return check
+    kind = GuardManagerType.GUARD_MANAGER
+    values = [*objects, *functions, *lists]
+    root, managers = _guard_managers(values)
+    root.add_global_state_guard(GlobalStateGuard(), ["settings"], None)
+    root.add_torch_function_mode_stack_guard([], ["modes"], None)
+    held: list[Any] = [type(value) for value in objects]  # no other object gets the id of one that lives
+    for value, manager in zip(objects, managers, strict=False):
+        manager.add_type_match_guard(id(type(value)), ["class"], None)
+    for function, manager in zip(functions, managers[len(objects) :], strict=False):
+        code = function.__code__
+        manager.getattr_manager("__code__", "code", code, kind).add_id_match_guard(id(code), ["code"], None)
+        held.append(code)
+    for elements, manager in zip(lists, managers[len(objects) + len(functions) :], strict=True):
+        manager.add_length_check_guard(len(elements), ["length"], None)
+        for index, value in enumerate(elements):
+            element = manager.list_getitem_manager(key=index, source=f"[{index}]", example_value=value, guard_manager_enum=kind)
+            element.add_id_match_guard(id(value), ["element"], None)
+            held.append(value)
+    return partial(root.check, [*values, *held])
 
 
 def _guard_managers(values: Sequence[Any]) -> tuple[Any, list[Any]]:
@@ -67,8 +75,8 @@ def _guard_managers(values: Sequence[Any]) -> tuple[Any, list[Any]]:
     root: Any = RootGuardManager()
     kind = GuardManagerType.GUARD_MANAGER
     managers = [
-        root.list_getitem_manager(key=index, source=f"[{index}]", example_value=value, guard_manager_enum=kind)
-        for index, value in enumerate(values)
+        root.list_getitem_manager(key=index, source=f"[{index}]", example_value=None, guard_manager_enum=kind)
+        for index in range(len(values))  # without examples, of which it reads attributes
     ]
     return root, managers
 

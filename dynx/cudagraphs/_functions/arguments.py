@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import TreeSpec, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 
+from dynx._torch.autograd.transforms import functions_are_transformed
 from dynx._torch.ops.fast_checks import layout_check
 
 Match = Callable[[tuple[Any, ...], Mapping[str, Any]], Sequence[torch.Tensor] | None]
@@ -90,7 +91,7 @@ def matcher(arguments: Arguments) -> Match:
     """Return a function that takes a call's arguments, and returns their tensors if their key is the same, otherwise None."""
     tensors = arguments.tensors
     count, key = len(tensors), arguments.key
-    check = layout_check(tensors)
+    check: Callable[..., bool] = layout_check(tensors) if tensors else _is_untransformed  # which both see transforms
     first, no_keywords = tree_unflatten(list(arguments.leaves), arguments.spec)
 
     same = _same_as(tensors)
@@ -104,10 +105,16 @@ def matcher(arguments: Arguments) -> Match:
 
     def match_any(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[torch.Tensor] | None:
         candidate = arguments_of(args, kwargs)
+        if functions_are_transformed():
+            return None
         return candidate.tensors if candidate.key == key else None
 
     is_flat = not no_keywords and len(first) == count and all(isinstance(arg, torch.Tensor) for arg in first)
     return match_tensors if is_flat else match_any
+
+
+def _is_untransformed() -> bool:
+    return not functions_are_transformed()
 
 
 def _same_as(tensors: Sequence[torch.Tensor]) -> list[int]:

@@ -14,7 +14,7 @@ from torch.compiler import is_dynamo_compiling
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from dynx._torch.autograd.transforms import functions_are_transformed, is_transformed
+from dynx._torch.autograd.transforms import forward_ad_level, functions_are_transformed
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._functions.arguments import Arguments, argument_names, arguments_of, matcher
 from dynx.cudagraphs._functions.first_call import (
@@ -51,6 +51,7 @@ from dynx.cudagraphs._stats import count_skip, count_uncaptured, skip_of_failure
 from dynx.errors import CaptureFailed, UsageError
 from dynx.records.cudagraphs import GraphInput, GraphPlan, Part
 
+_level = forward_ad_level()
 _DRAW = "draw them on the device with torch, or outside of the function, and pass them as a tensor"
 _PASS = "pass the gradient as an argument"
 _MOST_KNOWN = 100  # arguments and states whose first call is remembered
@@ -141,7 +142,7 @@ class RecordedFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if is_dynamo_compiling() or self._is_capturing() or (trying_threads and get_ident() in trying_threads):
             return self._function(*args, **kwargs)  # a part of the outer capture or graph
-        if is_transformed():
+        if _level() >= 0:
             return self._run_transformed(*args, **kwargs)
         with self._lock:
             if self._latest is not None:
@@ -177,6 +178,8 @@ class RecordedFunction:
 
         The first call with its arguments and state runs uncaptured, and so do all calls if capturing is impossible.
         """
+        if functions_are_transformed():
+            return self._run_transformed(*args, **kwargs)
         if self._runtime is None or self._why_uncaptured:
             if self._why_uncaptured and self._config.or_error:
                 warn_or_raise(self._why_uncaptured, self._config)

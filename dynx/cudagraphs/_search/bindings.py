@@ -70,23 +70,25 @@ class Bindings:
         """Return whether an attribute of this name occurs in the code."""
         return name in self._names
 
-    def check(self) -> Callable[[], bool] | None:
-        """Return a predicate that is true while the names have the same values; None if there are no such names."""
-        reads = _reads(self.edges)
-        are_absent = absence_check(list(self._absent.values()))
-        if not reads and are_absent is None and not self.objects and not self.functions:
-            return None
-        objects, functions = self.objects, self.functions
-        kinds, codes = list(map(type, objects)), self.codes()
+    def check(self, watched: Collection[int] = ()) -> Callable[[], bool] | None:
+        """Return a predicate that is true while the names have the same values; None if there are no such names.
+
+        It compares neither the classes of objects nor the code of functions.
+
+        Args:
+            watched: Ids of dicts that are compared as a whole, so that names in them are not.
+        """
+        reads = _reads([edge for edge in self.edges if edge.scope is None or id(edge.scope) not in watched])
+        are_absent = absence_check([absent for absent in self._absent.values() if id(absent[0]) not in watched])
+        if not reads:
+            return are_absent
 
         def are_bound() -> bool:
             try:
                 for read, values in reads:  # faster than a generator
                     if not are_same(read(), values):
                         return False
-                if are_absent is not None and not are_absent():
-                    return False
-                return list(map(type, objects)) == kinds and list(map(_code, functions)) == codes
+                return are_absent is None or are_absent()
             except (LookupError, ValueError, AttributeError, RuntimeError):  # a name was deleted, a container changes now
                 return False
 

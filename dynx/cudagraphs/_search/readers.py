@@ -98,11 +98,14 @@ def absence_check(absent: Sequence[tuple[Scope, Set[str]]]) -> Callable[[], bool
 
     def are_absent() -> bool:
         nonlocal full, lengths, last
-        if list(map(len, scopes)) == lengths and _last_of(full) == last:
-            return True
-        if not all(names.isdisjoint(tuple(scope)) for scope, names in absent):
+        try:
+            if list(map(len, scopes)) == lengths and _last_of(full) == last:
+                return True
+            if not all(names.isdisjoint(tuple(scope)) for scope, names in absent):
+                return False
+            full, lengths, last = _ends_of(scopes)
+        except RuntimeError:  # another thread adds a name now
             return False
-        full, lengths, last = _ends_of(scopes)
         return True
 
     return are_absent
@@ -115,7 +118,7 @@ def _ends_of(scopes: Sequence[Scope]) -> tuple[list[Scope], list[int], list[str]
 
 
 def _last_of(scopes: Iterable[Any]) -> list[str]:
-    return list(map(next, map(reversed, scopes)))
+    return list(map(next, map(reversed, scopes)))  # StopIteration ends the list early where one has become empty
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:

@@ -269,7 +269,10 @@ class Search:
         if issubclass(type(value), Enum):
             names |= {"_value_"}
         names |= _KEPT_BY_LIBRARIES.get(module_of(type(value)), frozenset())
-        if attributes is not None:
+        if attributes is not None and module_of(type(value)).startswith("dynx."):  # programs do not assign these
+            for name in _common(attributes, names):
+                self._follow_constant(value, attributes[name])
+        elif attributes is not None:
             self._visit_names(value, attributes, names)
         if is_module(value) and id(value) not in self._hooked:
             for module in value.modules():

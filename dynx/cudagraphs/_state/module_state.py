@@ -10,7 +10,6 @@ from weakref import ref
 import torch
 from torch import nn
 
-from dynx._torch.ops.cuda_graphs import address_check
 from dynx._torch.ops.fast_checks import hooks_of_all_modules, layout_check
 from dynx.cudagraphs._recording.cache import Key
 from dynx.cudagraphs._search.bindings import Bindings
@@ -27,11 +26,9 @@ from dynx.cudagraphs._search.identity import (
 )
 from dynx.cudagraphs._search.search import Edge
 from dynx.cudagraphs._state.assignments import Assignments, Place, place_of
-from dynx.cudagraphs._state.dict_watch import unchanged
+from dynx.cudagraphs._state.comparison import Compared, predicate_of
 from dynx.cudagraphs._state.params import tensors_of
-from dynx.cudagraphs._state.process_state import modes_of_program, process_check, process_key
-
-_are_at = address_check()
+from dynx.cudagraphs._state.process_state import modes_of_program, process_key
 
 
 class State(Protocol):
@@ -84,17 +81,6 @@ class Unchecked(State):
 
 def _always() -> bool:
     return True
-
-
-def all_of(checks: Sequence[Callable[[], bool]]) -> Callable[[], bool]:
-    """Return a predicate that is true while all of one or more predicates are, without a loop: it runs in each call."""
-    if len(checks) == 1:
-        return checks[0]
-    first, second, *others = checks
-    if not others:
-        return lambda: first() and second()
-    rest = all_of(others)
-    return lambda: first() and second() and rest()
 
 
 _DICTS = (
@@ -214,25 +200,25 @@ class ModuleState(State):
         ]
 
     def predicate(self) -> Callable[[], bool]:
+        return predicate_of([self.compared()], self._device_type)
+
+    def compared(self) -> Compared:
+        """Return what the predicate compares."""
         used = self._used()
-        is_unchanged = unchanged([*used.dicts, *class_dicts(used.modules), *hooks_of_all_modules()])
-        is_bound, process = used.bindings.check(), process_check(self._device_type, used.modules)
-        has_modes, has_settings, has_classes, is_equal = process
         tensors = list(filter(has_address, self._tensors(used)))
-        addresses, indices = [tensor.data_ptr() for tensor in tensors], list(range(len(tensors)))
-
-        def is_same() -> bool:
-            if not (is_unchanged() and _are_at(tensors, addresses, indices) and has_modes()):
-                return False
-            return (has_settings() and has_classes()) or is_equal()
-
-        checks = [is_same] if is_bound is None else [is_same, is_bound]
+        checks = [] if (is_bound := used.bindings.check(set(map(id, used.dicts)))) is None else [is_bound]
         if self._checks_requires_grad(used):
             need = list(map(needs_gradient, tensors))
             checks.append(lambda: list(map(needs_gradient, tensors)) == need)
         if laid_out := used.tensors_of_program(tensors):
             checks.append(partial(layout_check(laid_out), *laid_out))
-        return all_of(checks)
+        return Compared(
+            dicts=[*used.dicts, *class_dicts(used.modules), *hooks_of_all_modules()],
+            tensors=tensors,
+            objects=[*used.modules, *used.bindings.objects],
+            functions=used.bindings.functions,
+            others=checks,
+        )
 
     def difference(self, before: Key, after: Key) -> str:
         old, new = ModuleKey(*before), ModuleKey(*after)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from dynx._torch.autograd.hooks_and_scalers import step_hooks_check
-from dynx.cudagraphs._search.identity import PLAIN, layout_of
+from dynx.cudagraphs._search.identity import PLAIN, class_dicts, layout_of
 from dynx.cudagraphs._search.optimizers import (
     Optimizers,
     attributes_of_params,
@@ -21,7 +21,7 @@ from dynx.cudagraphs._search.optimizers import (
     states_of,
     states_of_params,
 )
-from dynx.cudagraphs._state.dict_watch import unchanged
+from dynx.cudagraphs._state.comparison import Compared
 
 
 def options_of(optimizers: Optimizers) -> tuple[tuple[str, Hashable], ...]:
@@ -73,35 +73,36 @@ def layouts_of(optimizers: Optimizers) -> Hashable:
     return *steps, *map(id, states), *(layout_of(value) for value in values if isinstance(value, torch.Tensor))
 
 
-def predicate(optimizers: Optimizers) -> Callable[[], bool]:
-    """Return a fast predicate that is true while groups and state of the optimizers are unchanged, and steps have no hooks."""
-    own = [
-        (optimizer, optimizer.state, list(optimizer.state.values()), list(optimizer.param_groups)) for optimizer in optimizers
-    ]
-    params_of_groups = [(group, list(group["params"])) for group in groups_of(optimizers)]
-    is_unchanged, have_hooks = unchanged([d for d in dicts_of(optimizers) if d]), step_hooks_check(optimizers)
-    steps = [(optimizer, step_of(optimizer)) for optimizer in optimizers]
+def compared(optimizers: Optimizers) -> Compared:
+    """Return what a predicate compares: groups, state and steps of the optimizers, and that steps have no hooks."""
+    lists = [*(optimizer.param_groups for optimizer in optimizers), *(group["params"] for group in groups_of(optimizers))]
     nested = [(container, _hashable(container)) for container in nested_containers(optimizers)]
+    checks = [_has_its_own(optimizer) for optimizer in optimizers]
+    if nested:
+        checks.append(lambda: all(_hashable(container) == contents for container, contents in nested))
+    have_hooks = step_hooks_check(optimizers)
+    return Compared(
+        dicts=[*(d for d in dicts_of(optimizers) if d), *class_dicts(optimizers)],
+        objects=optimizers,
+        lists=lists,
+        others=[*checks, lambda: not have_hooks()],
+    )
 
-    def is_same() -> bool:
-        for optimizer, state, values, groups in own:
-            current = optimizer.state
-            if current is not state and not _are_same([*current.values()], values):  # a wrapper may make it anew
-                return False
-            if not _are_same(optimizer.param_groups, groups):
-                return False
-        for group, params in params_of_groups:
-            if not _are_same(group["params"], params):
-                return False
-        for optimizer, step in steps:
-            if step_of(optimizer) != step:
-                return False
-        for container, contents in nested:
-            if _hashable(container) != contents:
-                return False
-        return is_unchanged() and not have_hooks()
 
-    return is_same
+def _has_its_own(optimizer: torch.optim.Optimizer) -> Callable[[], bool]:
+    """Return a predicate that is true while an optimizer has its state, its list of groups, and its own `step` or none."""
+    state, groups, own = optimizer.state, optimizer.param_groups, vars(optimizer).get
+    values, members, step = list(state.values()), list(groups), own("step")
+
+    def has() -> bool:
+        now, now_groups = optimizer.state, optimizer.param_groups
+        return (
+            (now is state or _are_same([*now.values()], values))  # a wrapper may make it anew
+            and (now_groups is groups or _are_same(now_groups, members))
+            and own("step") is step
+        )
+
+    return has
 
 
 def _are_same(objects: Sequence[Any], others: Sequence[Any]) -> bool:

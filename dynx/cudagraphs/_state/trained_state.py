@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import torch
@@ -91,11 +91,6 @@ class StepState(TrainedState):
     def where_assigned(self, name: str) -> str:
         """Return the line that assigns a name or the element of a dict, in parentheses behind a blank; "" if none does."""
         return where_assigned(name, self._used().bindings.functions)
-
-    def check(self) -> Callable[[], bool] | None:
-        """Return a predicate that is true while all of this is unchanged; None if there is nothing that may change."""
-        used = self._used()
-        return self.predicate() if used.modules else used.bindings.check()
 
     def _places(self, used: Used) -> list[Place | None]:
         own = (place_of(owner, keeps_objects=True, is_shared=False) for owner in used.bindings.objects)

@@ -9,17 +9,15 @@ import torch
 from torch import nn
 
 from dynx._torch.autograd.hooks_and_scalers import are_hooked
-from dynx._torch.ops.cuda_graphs import address_check
 from dynx.cudagraphs._recording.cache import Key
 from dynx.cudagraphs._search.identity import layout_of, needs_gradient
 from dynx.cudagraphs._search.optimizers import Optimizers, containers_of, dicts_of
 from dynx.cudagraphs._state import optimizer_state
 from dynx.cudagraphs._state.assignments import Assignments, Place
+from dynx.cudagraphs._state.comparison import Compared, predicate_of
 from dynx.cudagraphs._state.module_state import State
 from dynx.cudagraphs._state.trained_state import StepState, TrainedState
 from dynx.cudagraphs._state.validation import check_optimizer, check_parameters
-
-_are_at = address_check()
 
 
 class TrainingKey(NamedTuple):
@@ -148,23 +146,15 @@ class TrainingState(State):
         return f"{', '.join(changed[:3])}{more} ({'a number, not a tensor' if is_number else 'another object'}){where}"
 
     def predicate(self) -> Callable[[], bool]:
-        is_modules_unchanged, params, scaler = self._modules.predicate(), self._params, self._scaler_options()
-        addresses, indices = [param.data_ptr() for param in params], list(range(len(params)))
-        need, has_hooks, frozen = list(map(needs_gradient, params)), are_hooked(params), self._frozen_with_gradients()
-        are_steps_unchanged = None if self._step is None else self._step.check()
-        optimizers = self._optimizers()
-        are_optimizers_unchanged = optimizer_state.predicate(optimizers) if optimizers else None
+        parts, optimizers = [self._own(), *(state.compared() for state in self._parts())], self._optimizers()
+        return predicate_of([*parts, optimizer_state.compared(optimizers)] if optimizers else parts, self._device.type)
 
-        def is_same() -> bool:
-            return (
-                is_modules_unchanged()
-                and _are_at(params, addresses, indices)
-                and list(map(needs_gradient, params)) == need
-                and (not frozen or self._frozen_with_gradients() == frozen)
-                and (are_steps_unchanged is None or are_steps_unchanged())
-                and (are_optimizers_unchanged is None or are_optimizers_unchanged())
-                and self._scaler_options() == scaler
-                and not has_hooks()
-            )
-
-        return is_same
+    def _own(self) -> Compared:
+        """Return what is compared besides modules and optimizers: the parameters and the scaler."""
+        params, need, has_hooks = self._params, list(map(needs_gradient, self._params)), are_hooked(self._params)
+        checks = [lambda: list(map(needs_gradient, params)) == need and not has_hooks()]
+        if frozen := self._frozen_with_gradients():
+            checks.append(lambda: self._frozen_with_gradients() == frozen)
+        if scaler := self._scaler_options():
+            checks.append(lambda: self._scaler_options() == scaler)
+        return Compared(tensors=params, others=checks)

@@ -1,0 +1,93 @@
+"""What is compared in each call before a recording is replayed: most of it in two calls of torch, to save host time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from operator import is_
+from typing import Any, NamedTuple
+
+import torch
+
+from dynx._torch.compilation.in_use import counts_of_modes
+from dynx._torch.ops.cuda_graphs import address_check
+from dynx._torch.ops.fast_checks import sameness_check
+from dynx.cudagraphs._search.identity import has_address
+from dynx.cudagraphs._state.dict_watch import unchanged
+from dynx.cudagraphs._state.process_state import modes_of_program, settings_of
+
+Predicate = Callable[[], bool]
+
+_are_at = address_check()
+
+
+class Compared(NamedTuple):
+    """What has to be as it was when a recording was made.
+
+    Attributes:
+        dicts: Dicts of which nothing may change.
+        tensors: Tensors whose addresses may not change; those without one are left out.
+        objects: Objects that have to keep their classes.
+        functions: Functions that have to keep their code.
+        lists: Lists that have to hold the same objects.
+        others: Predicates for everything else.
+    """
+
+    dicts: Sequence[dict[Any, Any]] = ()
+    tensors: Sequence[torch.Tensor] = ()
+    objects: Sequence[Any] = ()
+    functions: Sequence[Any] = ()
+    lists: Sequence[list[Any]] = ()
+    others: Sequence[Predicate] = ()
+
+
+def predicate_of(parts: Sequence[Compared], device_type: str) -> Predicate:
+    """Return a fast predicate that is true while all of this is unchanged, and the settings of torch on which calls depend."""
+    is_unchanged = unchanged(_each_once(part.dicts for part in parts))
+    tensors = list(filter(has_address, _each_once(part.tensors for part in parts)))
+    addresses, indices = [tensor.data_ptr() for tensor in tensors], list(range(len(tensors)))
+    are_same = _same(parts, device_type)
+
+    def is_same() -> bool:
+        return is_unchanged() and _are_at(tensors, addresses, indices) and are_same()
+
+    return all_of([is_same, *(other for part in parts for other in part.others)])
+
+
+def _same(parts: Sequence[Compared], device_type: str) -> Predicate:
+    objects, functions = _each_once(part.objects for part in parts), _each_once(part.functions for part in parts)
+    lists = _each_once(part.lists for part in parts)
+    kinds, codes, elements = list(map(type, objects)), [each.__code__ for each in functions], list(map(list, lists))
+    settings, modes = settings_of(device_type), list(map(id, modes_of_program()))
+    count_function_modes, count_dispatch_modes = counts_of_modes()
+
+    def is_equal() -> bool:
+        has_modes = count_function_modes() or count_dispatch_modes()
+        return (
+            settings_of(device_type) == settings
+            and (list(map(id, modes_of_program())) if has_modes else []) == modes
+            and list(map(type, objects)) == kinds
+            and [function.__code__ for function in functions] == codes
+            and all(len(now) == len(before) and all(map(is_, now, before)) for now, before in zip(lists, elements, strict=True))
+        )
+
+    if modes:
+        return is_equal
+    is_as_before = sameness_check(objects, functions, lists)
+    # torch compares more settings than a call depends on, grad mode for example
+    return lambda: (is_as_before() and not count_dispatch_modes()) or is_equal()
+
+
+def all_of(checks: Sequence[Predicate]) -> Predicate:
+    """Return a predicate that is true while all of one or more predicates are, without a loop: it runs in each call."""
+    if len(checks) == 1:
+        return checks[0]
+    first, second, *others = checks
+    if not others:
+        return lambda: first() and second()
+    rest = all_of(others)
+    return lambda: first() and second() and rest()
+
+
+def _each_once(values: Iterable[Sequence[Any]]) -> list[Any]:
+    return list({id(value): value for value in chain.from_iterable(values)}.values())
