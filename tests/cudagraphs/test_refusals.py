@@ -29,7 +29,7 @@ GENERATORS: dict[torch.device, torch.Generator] = {}
 
 
 def seeded_fork(x):
-    with torch.random.fork_rng():
+    with torch.random.fork_rng([x.device.index] if x.is_cuda else []):
         torch.manual_seed(1)
         return x + torch.rand(len(x), device=x.device)
 

@@ -65,6 +65,21 @@ def test_train_step_matches_eager_after_adding_and_removing_parameter_groups(dev
     twins.assert_steps_agree(4, shape=(4, 3))
 
 
+def test_train_step_matches_eager_after_lists_of_groups_change(device):
+    """The lists themselves, not the dicts that hold them: nobody is notified of these changes."""
+    twins = twin_training(device, lambda model: torch.optim.SGD(model.body.parameters(), lr=0.1))
+    changes = (
+        lambda model, optimizer: optimizer.param_groups[0]["params"].append(model.head.bias),
+        lambda model, optimizer: optimizer.param_groups[0]["params"].pop(0),
+        lambda model, optimizer: optimizer.param_groups.append({**optimizer.defaults, "params": [model.head.weight]}),
+        lambda model, optimizer: optimizer.param_groups.pop(0),
+    )
+    for change in changes:
+        twins.assert_steps_agree(4, shape=(4, 3))
+        twins.change(change)
+    twins.assert_steps_agree(4, shape=(4, 3))
+
+
 def test_train_step_matches_eager_after_optimizer_state_is_replaced(device):
     twins = twin_training(device, lambda model: sgd(model, momentum=0.9))
     twins.assert_steps_agree(4, shape=(4, 3))

@@ -67,6 +67,17 @@ def test_calls_with_keywords_and_without_tensors_run_uncaptured_inside_of_a_tran
     torch.testing.assert_close(run(x=x[0]), model(x[0]).sin())
 
 
+def test_random_numbers_without_arguments_are_those_of_the_transform(device):
+    """A replay would draw the same numbers for each element of a batch."""
+    x, layer = torch.zeros(3, 4, device=device), nn.Identity()
+    draw = cudagraphs.fast_path(lambda: layer(torch.rand(4, device=device)), config=config_for(device))
+    for _ in range(4):
+        draw()
+    with pytest.warns(DynxWarning, match="inside of a transform"):
+        rows = torch.func.vmap(lambda row: row + draw(), randomness="different")(x)
+    assert len(set(rows[:, 0].tolist())) == 3
+
+
 def test_what_a_transform_returns_is_recorded(device):
     model, x = nn.Linear(4, 4).to(device), torch.randn(3, 4, device=device)
     run = cudagraphs.fast_path(torch.func.vmap(lambda row: model(row)), x, config=config_for(device))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import torch
 
-from dynx.cudagraphs._recording.random_states import RandomStates
+from dynx.cudagraphs._recording.random_states import RandomStates, is_same
 from dynx.cudagraphs._recording.restored_memory import Bytes, bytes_in
 
 
@@ -58,7 +57,7 @@ def differences(expected: Effects, found: Effects, other: Effects | None = None)
         if address not in own and _count(_blocks(value), _blocks(actual), _blocks(written.get(address))):
             yield f"memory of {storage.nbytes()} bytes that the function writes to"
     for what, state in expected.drawn.states.items():
-        if pickle.dumps(state) != pickle.dumps(found.drawn.states.get(what, state)):  # texts of arrays are shortened
+        if not is_same(state, found.drawn.states.get(what, state)):
             yield f"random numbers ({what}) are drawn otherwise"
     if not all(map(torch.equal, expected.drawn.of_generators, found.drawn.of_generators)):
         yield "random numbers of a torch.Generator are drawn otherwise"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
+
+
+def is_same(state: Any, other: Any) -> bool:
+    """Return whether two states of random numbers are the same; those of NumPy hold arrays, whose texts are shortened."""
+    return pickle.dumps(state) == pickle.dumps(other)
 
 
 class RandomStates(NamedTuple):
@@ -29,6 +35,10 @@ class RandomStates(NamedTuple):
             states["those of NumPy"] = sys.modules["numpy"].random.get_state(legacy=False)
         generators = [value for value in values if isinstance(value, torch.Generator)]
         return cls(states, generators, [generator.get_state() for generator in generators])
+
+    def changed_since(self, other: RandomStates) -> set[str]:
+        """Return the names of states that all threads draw from, and that are other ones in `other`."""
+        return {what for what, state in self.states.items() if not is_same(state, other.states.get(what, state))}
 
     def put_back(self) -> None:
         states = dict(self.states)

@@ -5,13 +5,16 @@ before; then the graph is replayed, and has to give the same results, write the 
 
 Where they differ, two more uncaptured runs show why. One that repeats the first differs from it if the function is not
 deterministic. One in which uninitialized memory has other bytes shows which results depend on these, and are not compared.
+
+All threads draw from the same generators. Where these are in another state after the replay while other threads run, a run with
+other numbers shows whether the call depends on them at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from threading import get_ident
+from threading import active_count, get_ident
 from typing import Any
 
 import torch
@@ -109,24 +112,34 @@ class Trial:
         Returns:
             Whether comparing goes on: not where the run cannot be repeated, for which a DynxWarning has the reason.
         """
-        count_verified()
         first = self._first._replace(results=self._first.results[:count])
         if isinstance(first.error, torch.OutOfMemoryError):
             return _give_up(what, f"the uncaptured run raises {text_of(first.error)}", "leave out verify")
         drawn = RandomStates.of_now(first.drawn.generators)
         replayed = Effects(list(results), first.written.of_now(), drawn, first.before, first.drawn_before)
-        found = list(differences(first, replayed))
+        compared, found = replayed, list(differences(first, replayed))
+        if found and active_count() > 1 and (shared := sorted(drawn.changed_since(first.drawn))):
+            if self._depends_on_random_numbers(first, count):
+                replayed.written.put_back()
+                self.is_exact = False
+                notify(f"{what} is not compared: another thread may draw random numbers ({shared[0]}) meanwhile\n  {_ALONE}")
+                return True
+            replayed.written.put_back()
+            compared = replayed._replace(drawn=drawn._replace(states=first.drawn.states))
+            found = list(differences(first, compared))
+        count_verified()
         if not found:
             return True
         first.undo()
         again = self._run("zeros")
-        if changes := list(differences(first, again._replace(results=again.results[:count]))):
+        again = again._replace(results=again.results[:count], drawn=again.drawn if compared is replayed else first.drawn)
+        if changes := list(differences(first, again)):
             replayed.put_back()
             why = f"two uncaptured runs of the same call differ from each other: {changes[0]}"
             return _give_up(what, why, "call torch.use_deterministic_algorithms(True) while you verify")
         if self.succeeded:
             varied = self._run("garbage")
-            found = list(differences(first, replayed, varied if varied.error is None else None))
+            found = list(differences(first, compared, varied if varied.error is None else None))
         (first if found and self.succeeded else replayed).put_back()
         self.is_exact = False
         if not found:
@@ -136,8 +149,15 @@ class Trial:
             "\n  pass what changes between calls as an argument: a replay does not run the function's Python code"
         ) from first.error
 
+    def _depends_on_random_numbers(self, first: Effects, count: int | None) -> bool:
+        """Return whether a run that draws other numbers than the first one has other results, or writes something else."""
+        first.before.put_back()
+        other = self._run("zeros")
+        return bool(list(differences(first, other._replace(results=other.results[:count], drawn=first.drawn))))
+
 
 _SHOWN = 3  # differences in a message
+_ALONE = "verify it while no other thread runs"
 
 
 @contextmanager
