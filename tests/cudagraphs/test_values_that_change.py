@@ -8,6 +8,7 @@ import warnings
 import pytest
 import torch
 from support.changing_values import CASES, linear
+from support.configs import config_for
 from support.twin_training import TwinTraining
 from support.ways_to_hold_state import WAYS
 from torch import nn
@@ -105,14 +106,14 @@ class DoubledOperator(TorchDispatchMode):
         return result * 2 if function is torch.ops.aten.relu.default else result
 
 
-def test_call_without_arguments_under_a_dispatch_mode_does_as_the_mode_says():
+def test_call_without_arguments_under_a_dispatch_mode_does_as_the_mode_says(device):
     """No layout of a tensor shows the mode."""
     relu, mode = nn.ReLU(), DoubledOperator()
-    run = cudagraphs.fast_path(lambda: relu(torch.ones(2, 3)), config=EMULATOR)
+    run = cudagraphs.fast_path(lambda: relu(torch.ones(2, 3, device=device)), config=config_for(device))
     for is_active in (0, 0, 0, 1, 1, 1, 0, 1, 0):
         with mode if is_active else contextlib.nullcontext():
             result = run()
-        torch.testing.assert_close(result, torch.ones(2, 3) * (1 + is_active))
+        torch.testing.assert_close(result, torch.ones(2, 3, device=device) * (1 + is_active))
 
 
 def test_default_device_is_that_of_the_call():

@@ -293,13 +293,6 @@ FAULTS = (
         "test_changed_state.py",
     ),
     Fault(
-        "dispatch modes of torch are not compared",
-        "_state/comparison.py",
-        "and not count_dispatch_modes()",
-        "and True",
-        "test_values_that_change.py",
-    ),
-    Fault(
         "what only the first step assigns is not checked",
         "_state/trained_state.py",
         "self._skipped -= unassigned",

@@ -78,15 +78,15 @@ def has_address(tensor: torch.Tensor) -> bool:
     return tensor.layout == torch.strided and not is_lazy(tensor)
 
 
-def classes_of(modules: Iterable[nn.Module]) -> list[type]:
-    """Return the classes of modules and their bases, each once."""
-    bases = (base for kind in dict.fromkeys(map(type, modules)) for base in kind.__mro__)
+def classes_of(objects: Iterable[object]) -> list[type]:
+    """Return the classes of objects and their bases, each once."""
+    bases = (base for kind in dict.fromkeys(map(type, objects)) for base in kind.__mro__)
     return [base for base in dict.fromkeys(bases) if base is not object]
 
 
-def class_dicts(modules: Iterable[nn.Module]) -> list[dict[str, Any]]:
-    """Return the dicts that hold the attributes of the classes of modules."""
-    return [attributes_of_class(kind) for kind in classes_of(modules)]
+def class_dicts(objects: Iterable[object]) -> list[dict[str, Any]]:
+    """Return the dicts that hold the attributes of the classes of objects."""
+    return [attributes_of_class(kind) for kind in classes_of(objects)]
 
 
 def class_key(kind: type) -> tuple[tuple[str, Hashable], ...]:
