@@ -38,15 +38,16 @@ def test_a_recorded_function_is_recorded_as_the_function_itself(device, inner, o
         torch.testing.assert_close(run(x), model(x))
 
 
-def test_a_training_step_inside_of_another_recording_is_refused(device):
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_training_step_inside_of_another_recording_is_refused(device, accumulate):
     model, x, config = nn.Linear(4, 4).to(device), torch.randn(3, 4, device=device), config_for(device)
-    step = cudagraphs.train_step(lambda x: model(x).mean(), model.parameters(), config=config)
+    step = cudagraphs.train_step(lambda x: model(x).mean(), model.parameters(), accumulate=accumulate, config=config)
     for function in (step, lambda x: model(x) + step(x)):
         with pytest.raises(UsageError, match="a training step, which has a recording of its own"):
             cudagraphs.fast_path(function, config=config)
         with pytest.raises(UsageError, match="a training step, which has a recording of its own"):
             cudagraphs.graphed(function, (x,), config=config)
-    _ = [step(x) for _ in range(3)]
+    _ = [step(x) for _ in range(6)]
 
 
 @pytest.mark.uncaptured

@@ -216,3 +216,19 @@ def test_a_capture_leaves_no_tensor_of_its_own_in_objects(device):
         with warns:
             torch.testing.assert_close(run(x), twin(x))
         torch.testing.assert_close(store.slot0, of_twin.slot0)
+
+
+@pytest.mark.uncaptured
+def test_a_parameter_that_gets_other_memory_in_each_call_warns_once(device):
+    model, x, kept = linear(device), torch.ones(2, 3, device=device), []
+    run = cudagraphs.fast_path(model, config=config_for(device))
+
+    def call():
+        kept.append(model.weight.data)
+        model.weight.data = model.weight.data.clone()
+        run(x)
+
+    words = r"since the address of a parameter changes\n  change tensors in place, with copy_"
+    with pytest.warns(DynxWarning, match=words) as caught:
+        assert [call() for _ in range(20)]
+    assert len(caught) == 1

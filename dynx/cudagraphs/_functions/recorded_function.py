@@ -407,17 +407,19 @@ class RecordedFunction:
         if count - recorded >= min(_NEVER_REPEATED, 2 * self._config.max_recordings):
             what = self._state.difference(same_arguments[-1][1], key[1])
             why = f"calls with the same arguments had {count + 1} different states, since {what} changes"
-            self.warn_once(f"{self.name} runs uncaptured: {why}\n  pass numbers that change as tensors")
+            advice = "change tensors in place, with copy_, and pass numbers that change as tensors"
+            self.warn_once(f"{self.name} runs uncaptured: {why}\n  {advice}", f"states of which {what} differs")
         if (total := len(self._first_calls)) >= max(_MOST_KNOWN, 4 * self._config.max_recordings):
             if not recorded:
                 why = f"calls had {total + 1} different arguments or states, and none came twice"
-                self.warn_once(f"{self.name} runs uncaptured: {why}\n  pass numbers that change as tensors, and pad sizes")
+                advice = "pass numbers that change as tensors, and pad sizes"
+                self.warn_once(f"{self.name} runs uncaptured: {why}\n  {advice}", "arguments")
             self._first_calls.clear()
 
-    def warn_once(self, text: str) -> None:
-        """Warn with this text the first time only; with `config.or_error`, raise CaptureError with it each time."""
-        if text not in self._warned or self._config.or_error:
-            self._warned.add(text)
+    def warn_once(self, text: str, about: str = "") -> None:
+        """Warn with this text, or about this, the first time only; with `config.or_error`, raise CaptureError each time."""
+        if (about or text) not in self._warned or self._config.or_error:
+            self._warned.add(about or text)
             warn_or_raise(text, self._config)
 
     def _forget(self) -> None:

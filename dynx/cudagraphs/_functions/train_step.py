@@ -156,6 +156,7 @@ class _Accumulating:
 
     def __init__(self, parts: Sequence[RecordedFunction], step: _Step, *, is_checked: bool) -> None:
         self._parts, self._step, self._is_checked = parts, step, is_checked
+        self.forward = parts[0]  # a name that the search for what a function uses follows in all objects
         self._next = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
