@@ -132,8 +132,8 @@ class Trial:
             return True
         first.undo()
         again = self._run("zeros")
-        again = again._replace(results=again.results[:count], drawn=again.drawn if compared is replayed else first.drawn)
-        if changes := list(differences(first, again)):
+        drawn_again = again.drawn if active_count() == 1 else first.drawn  # others may draw from the same generators
+        if changes := list(differences(first, again._replace(results=again.results[:count], drawn=drawn_again))):
             replayed.put_back()
             why = f"two uncaptured runs of the same call differ from each other: {changes[0]}"
             return _give_up(what, why, "call torch.use_deterministic_algorithms(True) while you verify")
