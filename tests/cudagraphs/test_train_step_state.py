@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import random
+from collections import deque
 
 import pytest
 import torch
@@ -77,6 +78,18 @@ def test_train_step_matches_eager_after_lists_of_groups_change(device):
     for change in changes:
         twins.assert_steps_agree(4, shape=(4, 3))
         twins.change(change)
+    twins.assert_steps_agree(4, shape=(4, 3))
+
+
+def test_train_step_matches_eager_after_parameters_leave_a_group_that_is_no_list(device):
+    def make(model):
+        optimizer = sgd(model)
+        optimizer.param_groups[0]["params"] = deque(optimizer.param_groups[0]["params"])
+        return optimizer
+
+    twins = twin_training(device, make)
+    twins.assert_steps_agree(4, shape=(4, 3))
+    twins.change(lambda model, optimizer: optimizer.param_groups[0]["params"].pop())
     twins.assert_steps_agree(4, shape=(4, 3))
 
 

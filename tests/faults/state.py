@@ -274,7 +274,7 @@ FAULTS = (
     Fault(
         "other parameters in a group of an optimizer are not noticed",
         "_state/optimizer_state.py",
-        "        lists=lists,\n",
+        "        lists=[each for each in held if isinstance(each, list)],\n",
         "",
         "test_train_step_state.py test_assigned_state.py test_values_that_change.py",
     ),

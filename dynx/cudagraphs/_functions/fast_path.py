@@ -69,11 +69,7 @@ def fast_path(
         True
     """
     config = config_or_default(config)
-    if not callable(fn):
-        raise UsageError(f"{fn!r} is not callable\n  pass a module or a function")
-    if any(isinstance(example, Config) for example in examples):
-        raise UsageError("a Config is among the examples\n  pass it as config=")
-    refuse_training_steps(fn)
+    _check_arguments(fn, examples)
     while isinstance(fn, (RecordedFunction, _WithoutGradients)):
         fn = fn.forward  # which has one recording, with the options of this call
     runtime = select_runtime(config)
@@ -108,6 +104,14 @@ def fast_path(
     if examples:
         recorded.record(*examples)
     return recorded
+
+
+def _check_arguments(fn: Any, examples: tuple[Any, ...]) -> None:
+    if not callable(fn):
+        raise UsageError(f"{fn!r} is not callable\n  pass a module or a function")
+    if any(isinstance(example, Config) for example in examples):
+        raise UsageError("a Config is among the examples\n  pass it as config=")
+    refuse_training_steps(fn)
 
 
 def _check_function(fn: Callable[..., Any]) -> None:

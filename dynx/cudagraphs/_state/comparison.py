@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from operator import is_
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +11,7 @@ import torch
 from dynx._torch.compilation.in_use import counts_of_modes
 from dynx._torch.ops.cuda_graphs import address_check
 from dynx._torch.ops.fast_checks import sameness_check
-from dynx.cudagraphs._search.identity import has_address
+from dynx.cudagraphs._search.identity import are_identical, has_address
 from dynx.cudagraphs._state.dict_watch import unchanged
 from dynx.cudagraphs._state.process_state import modes_of_program, settings_of
 
@@ -68,7 +67,7 @@ def _same(parts: Sequence[Compared], device_type: str) -> Predicate:
             and (list(map(id, modes_of_program())) if has_modes else []) == modes
             and list(map(type, objects)) == kinds
             and [function.__code__ for function in functions] == codes
-            and all(len(now) == len(before) and all(map(is_, now, before)) for now, before in zip(lists, elements, strict=True))
+            and all(map(are_identical, lists, elements))
         )
 
     if modes:

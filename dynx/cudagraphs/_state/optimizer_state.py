@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
-from operator import is_
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
 
 from dynx._torch.autograd.hooks_and_scalers import step_hooks_check
-from dynx.cudagraphs._search.identity import PLAIN, class_dicts, layout_of
+from dynx.cudagraphs._search.identity import PLAIN, are_identical, class_dicts, layout_of
 from dynx.cudagraphs._search.optimizers import (
     Optimizers,
     attributes_of_params,
@@ -75,16 +74,18 @@ def layouts_of(optimizers: Optimizers) -> Hashable:
 
 def compared(optimizers: Optimizers) -> Compared:
     """Return what a predicate compares: groups, state and steps of the optimizers, and that steps have no hooks."""
-    lists = [*(optimizer.param_groups for optimizer in optimizers), *(group["params"] for group in groups_of(optimizers))]
+    held = [*(optimizer.param_groups for optimizer in optimizers), *(group["params"] for group in groups_of(optimizers))]
     nested = [(container, _hashable(container)) for container in nested_containers(optimizers)]
     checks = [_has_its_own(optimizer) for optimizer in optimizers]
     if nested:
         checks.append(lambda: all(_hashable(container) == contents for container, contents in nested))
+    if others := [(each, list(each)) for each in held if not isinstance(each, list)]:
+        checks.append(lambda: all(are_identical(each, contents) for each, contents in others))
     have_hooks = step_hooks_check(optimizers)
     return Compared(
         dicts=[*(d for d in dicts_of(optimizers) if d), *class_dicts(optimizers)],
         objects=optimizers,
-        lists=lists,
+        lists=[each for each in held if isinstance(each, list)],
         others=[*checks, lambda: not have_hooks()],
     )
 
@@ -97,16 +98,12 @@ def _has_its_own(optimizer: torch.optim.Optimizer) -> Callable[[], bool]:
     def has() -> bool:
         now, now_groups = optimizer.state, optimizer.param_groups
         return (
-            (now is state or _are_same([*now.values()], values))  # a wrapper may make it anew
-            and (now_groups is groups or _are_same(now_groups, members))
+            (now is state or are_identical([*now.values()], values))  # a wrapper may make it anew
+            and (now_groups is groups or are_identical(now_groups, members))
             and own("step") is step
         )
 
     return has
-
-
-def _are_same(objects: Sequence[Any], others: Sequence[Any]) -> bool:
-    return len(objects) == len(others) and all(map(is_, objects, others))
 
 
 def _hashable(value: Any) -> Hashable:

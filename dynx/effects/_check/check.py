@@ -96,23 +96,11 @@ def check(
     changed_at = len(all_calls) if change is not None else None
     all_calls = all_calls if change is None else [*all_calls, *all_calls]
     original, chosen, fullgraph = _original_and_settings(fn, backend)
+    tolerance, is_aligned = Tolerance(rtol, atol), rng == "aligned"
     program = Program(
-        original,
-        all_calls,
-        state or {},
-        Tolerance(rtol, atol),
-        isolate == "fork",
-        fullgraph,
-        change,
-        changed_at,
-        rng == "aligned",
-    )
-    try:
-        trial = compare(program, chosen, watches=True)
-    except RecursionError:
-        raise UsageError(
-            "the arguments or variables are nested deeper than Python's recursion limit\n  raise it with sys.setrecursionlimit"
-        ) from None
+        original, all_calls, state or {}, tolerance, isolate == "fork", fullgraph, change, changed_at, is_aligned
+    )  # fmt: skip
+    trial = _compared(program, chosen)
     return _with_stage(_report(program, chosen, trial), program, chosen, bisect=bisect)
 
 
@@ -127,6 +115,15 @@ def _check_options(rng: str, change: Any, isolate: str, *, bisect: bool) -> None
         refuse_if_impossible()
         if bisect:
             raise UsageError('bisect=True needs one process\n  pass isolate="copy"')
+
+
+def _compared(program: Program, backend: Any) -> Trial:
+    try:
+        return compare(program, backend, watches=True)
+    except RecursionError:
+        raise UsageError(
+            "the arguments or variables are nested deeper than Python's recursion limit\n  raise it with sys.setrecursionlimit"
+        ) from None
 
 
 def _report(program: Program, backend: Any, trial: Trial) -> CheckReport:
