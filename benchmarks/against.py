@@ -4,7 +4,7 @@ The other version is loaded beside this one, under another name. Bound: half a m
 training steps, a twentieth of the time of the other rows.
 
 git worktree add ../before COMMIT
-python benchmarks/against.py ../before [--rounds 150] [--out benchmarks/results/against-h200.json]
+python benchmarks/against.py ../before [--rounds 150] [--out benchmarks/results/against-h100.json]
 Exits with 1 when a bound is missed, with 3 when one is undecided.
 """
 
