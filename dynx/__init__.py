@@ -14,24 +14,28 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dynx import _views
+
 if TYPE_CHECKING:
     from dynx._doctor.doctor import doctor
+    from dynx._run import Run
     from dynx.effects import check
     from dynx.guards import compile, would_recompile
-    from dynx.records import Run
     from dynx.session import watch
 
 __version__ = "0.1.0"
 __all__ = ["Run", "__version__", "check", "compile", "doctor", "watch", "would_recompile"]
 
 _MODULES = {
-    "Run": "dynx.records",
+    "Run": "dynx._run",
     "check": "dynx.effects",
     "compile": "dynx.guards",
     "doctor": "dynx._doctor.doctor",
     "watch": "dynx.session",
     "would_recompile": "dynx.guards",
 }
+
+_views.load = lambda: import_module("dynx.report")
 
 
 def __getattr__(name: str) -> Any:

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, get_args
 
 from dynx._child_processes import ChildSettings, watch_children
 from dynx._handle import Handle
+from dynx._run import Run, RunMembers
+from dynx._runfile.rank import job_in_environment, rank_in_environment
+from dynx._runfile.writer import RunWriter
 from dynx._trace.bus import Listening, listen
 from dynx._trace.compile_details import CompileDetails
 from dynx._trace.dispatch import emit
 from dynx._trace.uses import Uses
 from dynx.errors import DynxError
-from dynx.records import Compile, CompileUse, Run
+from dynx.records import Compile, CompileUse
 from dynx.records.observed import Trouble
-from dynx.records.rank import job_in_environment, rank_in_environment
 from dynx.records.record import Record
-from dynx.records.run import RunMembers
-from dynx.records.runfile import RunWriter
 
 if TYPE_CHECKING:
     from dynx.comptime import PostMortem, Timeline

@@ -38,7 +38,7 @@ EXPORTED = {
         GuardCosts GuardInfo GuardNode GuardSetting KeySettings Leak LineCost Location Logged Mark Modified Mutation
         NameCollision
         ParameterError PeakTensor PoolMemory ProfileChange ProfileData ProfileDiff ProfileMatches ProfileMiss PrunableSize
-        Reason Recompile Record Run RunDiff RunTotal SavedGraph SavedPlan SavedReport SavedTensor Seen Shown Skip Skipped
+        Reason Recompile Record RunDiff RunRecords RunTotal SavedGraph SavedPlan SavedReport SavedTensor Seen Shown Skip Skipped
         SourceProfile Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard Trial
         TriedRule Trouble Verdict
     """,
@@ -47,7 +47,7 @@ EXPORTED = {
         search snapshot write written
     """,
     "dynx.report": """
-        dot html perfetto post_mortem post_mortem_html processes record record_html terminal timeline timeline_html
+        html perfetto post_mortem post_mortem_html processes record record_html terminal timeline timeline_html
     """,
     "dynx.saved": """
         Codec GradError PeakTensor Rule SavedGraph SavedGraphs SavedHooks SavedPlan SavedReport SavedTensor codecs

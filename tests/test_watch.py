@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import dynx
+from dynx import Run
 from dynx._torch.capabilities import HOOK_POINTS
 from dynx._trace import bus
 from dynx.errors import DynxError, DynxWarning
-from dynx.records import Run
 
 
 def add(x):

@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
+from dynx._run import Run
 from dynx._torch.compilation.frame import limit_value
 from dynx._torch.hooks import installed
 from dynx._trace.bus import listen
-from dynx.records import Record, Run
+from dynx.records import Record
 
 
 def _watched(program: Callable[[], object]) -> Run:

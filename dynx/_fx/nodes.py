@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from dynx._reading.user_location import user_location
 from dynx._torch.shapes.symbol_facts import known_size
 from dynx._torch.tracing.stack import RawFrame
-from dynx._trace.user_location import user_location
 from dynx.records import Location
 
 _FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from types import CodeType, FunctionType, ModuleType
 
-from dynx._trace.user_location import Owner, owner_of_file
+from dynx._reading.user_location import Owner, owner_of_file
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _OF_BINDINGS = ("_cython_", "cython_runtime", "swig_runtime_data")  # modules that compiled extensions share, without files

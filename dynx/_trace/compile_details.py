@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cache
 
 from dynx._handle import Handle
+from dynx._reading.user_location import named, user_location
 from dynx._torch.cache.guard_tree import tree_of
 from dynx._torch.tracing.graph_code import GraphWatch, RawCodeLine
 from dynx._torch.tracing.stack import RawFrame
@@ -16,7 +17,6 @@ from dynx._torch.tracing.translator import TraceId
 from dynx._trace.dispatch import CompileEnd, emit
 from dynx._trace.guards.records import read_guard
 from dynx._trace.guards.requests import by_short_source, lines_for_short_source
-from dynx._trace.user_location import named, user_location
 from dynx.errors import UnsupportedTorch
 from dynx.records import Location, Record, Trouble
 from dynx.records.detail import CompiledGuards, GraphCode

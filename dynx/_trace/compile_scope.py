@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from dynx._reading.qualname import enclosing_block
+from dynx._reading.user_location import chain_of, code_at, first_line, named, owner_of_file, user_location, uses_at
 from dynx._torch.compilation import metrics
 from dynx._torch.compilation.events import RawCache, RawDynamic
 from dynx._torch.compilation.frame import (
@@ -29,8 +31,6 @@ from dynx._torch.tracing.specialized import specialized_sources
 from dynx._torch.tracing.stack import RawFrame, tracing_stack
 from dynx._trace.effect_records import frame_record
 from dynx._trace.guards.requests import Requests
-from dynx._trace.qualname import enclosing_block
-from dynx._trace.user_location import chain_of, code_at, first_line, named, owner_of_file, user_location, uses_at
 from dynx.records import (
     Attempt,
     BecameDynamic,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import cast
 
+from dynx._reading.user_location import chain_of, code_at, named, user_location
 from dynx._torch.side_effects.frame_effects import RawEffect, RawFrameEffects, RawMutation
 from dynx._torch.tracing.stack import RawFrame, StackParts, of_parts
-from dynx._trace.user_location import chain_of, code_at, named, user_location
 from dynx.records.effects import Effect, EffectKind, FrameEffects, Mutation
 from dynx.records.location import Location
 

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from dynx._reading import safe_read
+from dynx._reading.user_location import code_at, named, user_location
 from dynx._torch.compilation.metrics import global_state
 from dynx._torch.tracing.stack import RawFrame, StackParts
-from dynx._trace import custom_guards, safe_read
+from dynx._trace import custom_guards
 from dynx._trace.guards.requests import lines_for, short_source, tensor_source
 from dynx._trace.guards.text import FailedEntry, ParsedGuard
-from dynx._trace.user_location import code_at, named, user_location
 from dynx.records import Location, Reason
 
 _MAX_CHANGED_KEYS = 3  # of a dict, that are listed

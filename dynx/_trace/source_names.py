@@ -10,10 +10,10 @@ from inspect import CO_VARARGS
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+from dynx._reading import safe_read
+from dynx._reading.user_location import code_at
 from dynx._torch.compilation.frame import resumed_at
 from dynx._torch.compilation.wrappers import is_shared
-from dynx._trace import safe_read
-from dynx._trace.user_location import code_at
 from dynx.records import Location, Reason
 
 WRAPPED = "the function behind torch's wrapper"  # source of a guard on a function that torch compiles through wrap_inline

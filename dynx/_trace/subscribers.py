@@ -9,6 +9,8 @@ from types import CodeType
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
+from dynx._reading.safe_read import described
+from dynx._reading.user_location import call_site, first_line, owner_of_file, user_location
 from dynx._torch.cache.entries import guards_of_result
 from dynx._torch.cache.guard_failures import recompile_call, refused_call
 from dynx._torch.compilation.events import RawCache, backward_of, read_event
@@ -26,9 +28,7 @@ from dynx._trace.dispatch import CompileEnd, StartListener, emit, end_listeners,
 from dynx._trace.guards.requests import short_source
 from dynx._trace.guards.text import FailedEntry, parse_entry, parse_error
 from dynx._trace.recompile_reason import EntryFacts, FrameKey, SeenValues, explain, weak_self
-from dynx._trace.safe_read import described
 from dynx._trace.source_names import in_words_of_the_user
-from dynx._trace.user_location import call_site, first_line, owner_of_file, user_location
 from dynx.records import (
     Backward,
     CacheEvent,

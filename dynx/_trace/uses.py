@@ -6,11 +6,11 @@ import sys
 from types import FrameType
 from typing import Any
 
+from dynx._reading.user_location import location_of_call, owner_of_file
 from dynx._torch import hooks
 from dynx._torch.capabilities import hook_point
 from dynx._torch.compilation.uses import call_of, prepared
 from dynx._torch.hooks import After, Subscription, subscribe
-from dynx._trace.user_location import location_of_call, owner_of_file
 from dynx.errors import UnsupportedTorch
 from dynx.records import CompileUse, Location
 

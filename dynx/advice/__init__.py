@@ -19,7 +19,7 @@ from dynx.records.finding import Finding
 if TYPE_CHECKING:
     from dynx.records.graph_break import GraphBreak
     from dynx.records.recompile import Reason
-    from dynx.records.run import Run
+    from dynx.records.run_records import RunRecords
 
 __all__ = ["RULES", "advise", "page", "rule_of_break", "rule_of_reason", "spoken"]
 
@@ -44,7 +44,7 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-def advise(run: Run) -> tuple[Finding, ...]:
+def advise(run: RunRecords) -> tuple[Finding, ...]:
     """Apply all advice rules to a run and return a finding for each problem: location, cost and advice.
 
     Findings of wrong values come first, then the most expensive. A function that reached a recompile limit yields one finding,

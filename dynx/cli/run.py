@@ -13,17 +13,17 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from dynx._runfile.rank import Rank, rank_in_environment
 from dynx.cli import program
 from dynx.cli.program import trying
 from dynx.cli.program.tracebacks import hide_our_frames
 from dynx.cli.progress import Progress
 from dynx.cli.run_file import DEFAULT, add_top
 from dynx.cli.screen import encodable, flush, show
-from dynx.records.rank import Rank, rank_in_environment
 
 if TYPE_CHECKING:
+    from dynx._run import Run
     from dynx.cli.command import Subparsers
-    from dynx.records import Run
     from dynx.session import Watch
 
 Trials = Callable[["Run", Path | None], "Run"]  # adds trials to a run, and to its file

@@ -9,13 +9,13 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
+from dynx._reading.user_location import location_of, named, user_location
 from dynx._torch.side_effects import pending as pending_effects
 from dynx._torch.tracing import pending, raising, shape_facts, translator
 from dynx._torch.tracing.render import show_value
 from dynx._torch.tracing.variables import cell_content, is_kind, settled
 from dynx._trace.custom_guards import remember
 from dynx._trace.effect_records import effect_record
-from dynx._trace.user_location import location_of, named, user_location
 from dynx.comptime import _output
 from dynx.comptime._debug_session import open_here
 from dynx.comptime._values.expression import Expression, Number, conjuncts, plain

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, Literal, NamedTuple, TextIO
 
+from dynx._reading.user_location import location_of, owner_of_file
 from dynx._torch.capabilities import hook_point
 from dynx._torch.compilation.frame import is_skip, restart_reason
 from dynx._torch.hooks import subscribe
 from dynx._torch.tracing import translator
 from dynx._trace.dispatch import emit, trouble
-from dynx._trace.user_location import location_of, owner_of_file
 from dynx.errors import DynxWarning
 from dynx.records.comptime import Logged
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from dynx._handle import Handle
+from dynx._reading.user_location import is_visible, named, user_location
 from dynx._torch.trace_log.steps import BreakWatch
 from dynx._torch.tracing import pending, translator
 from dynx._torch.tracing.graph_breaks import read_break
 from dynx._torch.tracing.render import show
 from dynx._torch.tracing.stack import of_summaries
 from dynx._trace.dispatch import emit, trouble
-from dynx._trace.user_location import is_visible, named, user_location
 from dynx.comptime._trail_reader import frame_state
 from dynx.errors import UsageError
 from dynx.records import Location

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from dynx._bytecode.source import line_at
 from dynx._handle import Handle
+from dynx._reading.user_location import first_line, is_visible, location_of, named, owner_of_file
 from dynx._torch.compilation.frame import user_name
 from dynx._torch.trace_log.line_timer import Line, RawAttempt, RawLine, TracingClock
 from dynx._trace.dispatch import trouble
 from dynx._trace.guards.requests import short_source
-from dynx._trace.user_location import first_line, is_visible, location_of, named, owner_of_file
 from dynx.errors import UsageError
 from dynx.records import Location, merge
 from dynx.records.codec import to_data

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from dynx._bytecode.source import lines_with
 from dynx._bytecode.trail import NOTHING, Attempt, Instruction, Trail
+from dynx._reading.user_location import is_visible, location_of, named, owner_of_file
 from dynx._torch.compilation.frame import user_name
 from dynx._torch.tracing.stack import RawFrame
-from dynx._trace.user_location import is_visible, location_of, named, owner_of_file
 from dynx.records import FrameState, Location, TraceState
 from dynx.records.comptime import TracedGuard
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from dynx._trace.user_location import user_stacklevel
+from dynx._reading.user_location import user_stacklevel
 from dynx.cudagraphs._config import Config
 from dynx.errors import CaptureError, DynxWarning
 from dynx.records.cudagraphs import Skip

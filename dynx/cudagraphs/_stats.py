@@ -7,9 +7,9 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dynx._reading.user_location import location_of_call
 from dynx._torch.ops.memory_pools import pool_uses
 from dynx._trace.dispatch import emit
-from dynx._trace.user_location import location_of_call
 from dynx.errors import CaptureFailed
 from dynx.records.cudagraphs import AddressChange, CudagraphStats, GraphRecorded, PoolMemory, Skip, Staging
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from dynx._reading.user_location import first_line
 from dynx._trace.dispatch import trouble
-from dynx._trace.user_location import first_line
 from dynx.errors import UsageError
 from dynx.records.fix import Fix, Mark
 

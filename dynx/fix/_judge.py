@@ -6,9 +6,10 @@ import operator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from dynx._run import Run
 from dynx.fix._output import Tolerance, difference
 from dynx.fix._program import Result
-from dynx.records import Finding, Run
+from dynx.records import Finding
 from dynx.records.fix import Fix
 from dynx.records.trial import Events, Outcome, Trial
 

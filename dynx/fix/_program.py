@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dynx._run import Run
 from dynx.errors import DynxError, DynxWarning
 from dynx.fix._plan import Plan, values_file
-from dynx.records import Run
 
 _MOST = 1 << 26  # bytes of output that are compared
 _LAST_LINES = 40  # of stderr, of a program that fails

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from dynx._handle import Handle
+from dynx._reading.user_location import user_stacklevel
 from dynx._torch.shapes.closure_hash import stabilize
 from dynx._torch.shapes.code_state import RawCodeId, has_compiled, seed_state
 from dynx._torch.shapes.known_sizes import Begun, CodeKey, begun, code_key
 from dynx._torch.shapes.size_choice import choose_sizes
-from dynx._trace.user_location import user_stacklevel
 from dynx.errors import DynxWarning, UsageError
 from dynx.pgo._known_graphs import always_fixed, chooser
 from dynx.pgo._match import is_elsewhere, matches, present_frame

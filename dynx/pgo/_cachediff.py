@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dynx._run import Run
 from dynx.advice.caches.graph_change import lines_apart
 from dynx.advice.caches.key_causes import causes_of
 from dynx.pgo._lookups import HasCacheKeys, digest, function_of, lookups, of_function
-from dynx.records import CacheEvent, Location, Run
+from dynx.records import CacheEvent, Location
 from dynx.records.cache_key import CacheCause, CacheDiff, CacheKey
 
 _KINDS = (  # causes before their consequences

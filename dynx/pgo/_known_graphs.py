@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from dynx._reading.safe_read import sizes
 from dynx._torch.shapes.known_sizes import CodeKey
 from dynx._torch.shapes.size_choice import Traced
 from dynx._torch.shapes.size_updates import RawUpdate
 from dynx._torch.shapes.symbol_facts import RawSymbol, is_fixed
-from dynx._trace.safe_read import sizes
 from dynx.records.profile import DYNAMIC, Graph, GraphSize
 
 Place = tuple[str, int | None]  # source and dim

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dynx._handle import Handle
+from dynx._reading.user_location import user_location, user_stacklevel
 from dynx._torch.shapes.code_state import RawCodeId
 from dynx._torch.shapes.size_updates import RawGraph, RawUpdate, SizeListener
 from dynx._torch.shapes.symbol_facts import is_fixed
 from dynx._trace.bus import listen
-from dynx._trace.user_location import user_location, user_stacklevel
 from dynx.errors import DynxWarning
 from dynx.pgo._apply import applied
 from dynx.pgo._cache_keys import CacheKeys

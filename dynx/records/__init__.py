@@ -45,8 +45,8 @@ from dynx.records.profile import (
 )
 from dynx.records.recompile import Reason, Recompile
 from dynx.records.record import Record
-from dynx.records.run import Run
 from dynx.records.run_diff import CauseChange, RunDiff, RunTotal
+from dynx.records.run_records import RunRecords
 from dynx.records.saved import PeakTensor, SavedGraph, SavedTensor
 from dynx.records.saved_report import GradError, ParameterError, SavedPlan, SavedReport, TriedRule
 from dynx.records.shown import Shown
@@ -124,8 +124,8 @@ __all__ = [
     "Reason",
     "Recompile",
     "Record",
-    "Run",
     "RunDiff",
+    "RunRecords",
     "RunTotal",
     "SavedGraph",
     "SavedPlan",

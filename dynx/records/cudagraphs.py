@@ -205,12 +205,6 @@ class CudagraphReport(Shown):
     notes: tuple[str, ...] = ()
     pools: tuple[PoolMemory, ...] = ()  # that were made for them, on CUDA devices
 
-    def to_dot(self) -> str:
-        """Return a drawing of the graphs with their inputs and pieces as Graphviz source, for `dot -Tsvg`."""
-        from dynx.report import dot
-
-        return dot(self)
-
     def __repr__(self) -> str:
         captured = sum(use.recordings > 0 for use in self.graphs)
         return f"<CudagraphReport: {captured} of {len(self.graphs)} graphs captured>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
@@ -33,12 +34,13 @@ class Kind(Generic[R]):
         table: how a terminal and a notebook list the records; None if they do not, or have a special view.
 
     Example:
+        >>> import dynx
         >>> from dataclasses import dataclass
-        >>> from dynx.records import Record, Run
+        >>> from dynx.records import Record
         >>> @dataclass(frozen=True, slots=True)
         ... class Note(Record):
         ...     text: str
-        >>> class AnnotatedRun(Run):
+        >>> class AnnotatedRun(dynx.Run):
         ...     notes = Kind(Note, "note", "Notes of the user.")
         >>> AnnotatedRun((Note("slow since Monday"),)).notes
         (Note(text='slow since Monday'),)
@@ -60,6 +62,12 @@ class Kind(Generic[R]):
         self._merge = merge
         self.__doc__ = doc
 
+    def followed_by(self, change: Callable[[R], R]) -> Kind[R]:
+        """Return the same kind for a subclass, in which `change` is applied to each record after merging."""
+        kind, merge = copy.copy(self), self._merge
+        kind._merge = lambda records: tuple(map(change, merge(records)))
+        return kind
+
     def __set_name__(self, owner: type, name: str) -> None:
         self.group = name
 
@@ -77,5 +85,6 @@ class Kind(Generic[R]):
 
 
 def kinds_of(cls: type) -> tuple[Kind[Any], ...]:
-    """Return the `Kind` descriptors of a class such as `Run`, in the order of their declaration."""
-    return tuple(kind for base in reversed(cls.__mro__) for kind in vars(base).values() if isinstance(kind, Kind))
+    """Return the `Kind` descriptors of a class such as `Run`, in the order of their first declaration."""
+    kinds = (kind for base in reversed(cls.__mro__) for kind in vars(base).values() if isinstance(kind, Kind))
+    return tuple({kind.group: kind for kind in kinds}.values())  # a subclass may declare a kind again

@@ -11,29 +11,17 @@ from dynx.records.cudagraphs import Skip
 from dynx.records.graph_break import GraphBreak
 from dynx.records.observed import CacheEvent, TorchWarning, Trouble
 from dynx.records.post_mortem import BreakState
-from dynx.records.recompile import Reason, Recompile
 from dynx.records.timeline import LineCost
 
 T = TypeVar("T")
 C = TypeVar("C", Skipped, Skip, CacheEvent, TorchWarning, Trouble)
 
 
-def recompiles(records: Iterable[Recompile]) -> tuple[Recompile, ...]:
-    """Keep every recompile, and add to each reason the advice rule that applies."""
-    from dynx.advice import rule_of_reason
-
-    def with_rule(reason: Reason) -> Reason:
-        return replace(reason, rule=rule_of_reason(reason))
-
-    return tuple(replace(recompile, reasons=tuple(map(with_rule, recompile.reasons))) for recompile in records)
-
-
 def graph_breaks(records: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
-    """Merge graph breaks with the same cause (file, line and kind), and add the advice rule that applies.
+    """Merge graph breaks with the same cause (file, line and kind).
 
     Of the merged breaks, one that cannot be resumed is shown, since it costs most, else the one with the longest call chain.
     """
-    from dynx.advice import rule_of_break
 
     def join(a: GraphBreak, b: GraphBreak) -> GraphBreak:
         return replace(
@@ -43,8 +31,7 @@ def graph_breaks(records: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
             compiles=a.compiles + tuple(key for key in b.compiles if key not in a.compiles),
         )
 
-    merged = _merge(records, lambda graph_break: graph_break.cause, join)
-    return tuple(replace(graph_break, rule=rule_of_break(graph_break)) for graph_break in merged)
+    return _merge(records, lambda graph_break: graph_break.cause, join)
 
 
 def break_states(records: Iterable[BreakState]) -> tuple[BreakState, ...]:

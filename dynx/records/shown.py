@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from dynx import _views
 from dynx.records.codec import to_data
 from dynx.records.record import Record
 
@@ -19,11 +20,7 @@ class Shown(Record):
         return json.dumps(to_data(self), indent=1)
 
     def __rich__(self) -> Any:
-        from dynx.report import record
-
-        return record(self)
+        return _views.load().record(self)
 
     def _repr_html_(self) -> str:
-        from dynx.report import record_html
-
-        return record_html(self)
+        return _views.load().record_html(self)

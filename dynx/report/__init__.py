@@ -1,4 +1,4 @@
-"""Views of runs and records: for a terminal (rich), for a notebook (HTML), as Perfetto traces and Graphviz graphs.
+"""Views of runs and records: for a terminal (rich), for a notebook (HTML), and as Perfetto traces.
 
 This package does not import torch.
 """
@@ -13,14 +13,12 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from dynx.records.cudagraphs import CudagraphReport
     from dynx.records.post_mortem import BreakState
-    from dynx.records.run import Run
+    from dynx.records.run_records import RunRecords
     from dynx.records.shown import Shown
     from dynx.records.timeline import LineCost, TracedCompile
 
 __all__ = [
-    "dot",
     "html",
     "perfetto",
     "post_mortem",
@@ -34,7 +32,7 @@ __all__ = [
 ]
 
 
-def terminal(run: Run, *, full: bool = False, top: int | None = None, file: Path | None = None) -> RenderableType:
+def terminal(run: RunRecords, *, full: bool = False, top: int | None = None, file: Path | None = None) -> RenderableType:
     """Render a run for a terminal: the summary, the seconds by compile phase, and the findings.
 
     Args:
@@ -50,7 +48,7 @@ def terminal(run: Run, *, full: bool = False, top: int | None = None, file: Path
     return Trimmed(screen(run, full=full, top=top, file=file))
 
 
-def processes(children: Sequence[tuple[Path, Run]], *, launcher: Run | None = None) -> RenderableType:
+def processes(children: Sequence[tuple[Path, RunRecords]], *, launcher: RunRecords | None = None) -> RenderableType:
     """Render one line for each child process of a program: rank, counts, run file.
 
     `launcher` is the run of a parent process such as torchrun, which compiled nothing itself; its title is rendered above.
@@ -61,14 +59,14 @@ def processes(children: Sequence[tuple[Path, Run]], *, launcher: Run | None = No
     return Trimmed(screen(children, launcher))
 
 
-def html(run: Run) -> str:
+def html(run: RunRecords) -> str:
     """Render a run as self-contained HTML for a notebook, in light and dark themes; text of the program is escaped."""
     from dynx.report._html import fragment
 
     return fragment(run)
 
 
-def perfetto(run: Run) -> str:
+def perfetto(run: RunRecords) -> str:
     """Render the compilations and CUDA graph captures of a run as a JSON trace for ui.perfetto.dev and chrome://tracing."""
     from dynx.report._perfetto import document
 
@@ -103,13 +101,6 @@ def timeline_html(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ..
     from dynx.report._comptime.timeline import fragment
 
     return fragment(compiles, lines)
-
-
-def dot(report: CudagraphReport) -> str:
-    """Render the graphs of a `cudagraphs.explain` report, their inputs and captured pieces, in the Graphviz language."""
-    from dynx.report._dot import document
-
-    return document(report)
 
 
 def record(shown: Shown) -> RenderableType:

@@ -10,13 +10,13 @@ from rich.text import Text
 
 from dynx.advice import spoken
 from dynx.advice.recompiles import subject_of
-from dynx.records import Location, Reason, Record, Run
+from dynx.records import Location, Reason, Record, RunRecords
 from dynx.records.kind import kinds_of
 from dynx.records.table import Bytes, Cell, Change, Function, Seconds, Source, Strong, Table, Times, Value
 from dynx.report import _words as words
 
 
-def tables_of(run: Run) -> Iterator[tuple[Table[Any], tuple[Record, ...]]]:
+def tables_of(run: RunRecords) -> Iterator[tuple[Table[Any], tuple[Record, ...]]]:
     """Yield, for each kind of record, its table and the records of the run, in the order in which tables are displayed."""
     kinds = [(kind.table, kind.group) for kind in kinds_of(type(run)) if kind.table is not None]
     for table, group in sorted(kinds, key=lambda pair: pair[0].order):

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from dynx.records import Finding, Run
+from dynx.records import Finding, RunRecords
 from dynx.report import _cells as cells
 from dynx.report import _words as words
 from dynx.report._grid import Column, Grid
@@ -83,7 +83,7 @@ def _scope(function: str) -> str:
     return function if not parent or parent.endswith("<locals>") else parent
 
 
-def split(run: Run, top: int | None) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+def split(run: RunRecords, top: int | None) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     """Return the `top` first rows of findings, all if None, and the remaining ones."""
     folded = rows(run.findings)
     return (folded, ()) if top is None else (folded[:top], folded[top:])
@@ -106,7 +106,7 @@ def command(hidden: tuple[Row, ...], shown: tuple[Row, ...], file: Path | None) 
 class Findings:
     """Rich renderable of findings: a table on a wide terminal, a paragraph for each finding on a narrow one."""
 
-    def __init__(self, rows: tuple[Row, ...], run: Run) -> None:
+    def __init__(self, rows: tuple[Row, ...], run: RunRecords) -> None:
         self._rows = rows
         self._states = states(run)
 
@@ -143,7 +143,7 @@ class Findings:
         return text.append(f"  (post-mortem {numbers})", style="dim") if numbers else text
 
 
-def states(run: Run) -> dict[tuple[str, int], int]:
+def states(run: RunRecords) -> dict[tuple[str, int], int]:
     """Return the numbers of the post-mortems of a run by file and line."""
     return {(state.location.file, state.location.line): number for number, state in enumerate(run.post_mortem, 1)}
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from dynx.records import Run
+from dynx.records import RunRecords
 from dynx.records.table import Bytes, Cell, Seconds, Source, Times
 from dynx.report import _cells as cells
 from dynx.report import _findings as findings
@@ -71,7 +71,7 @@ body[data-jp-theme-light="false"] .dynx .do, .vscode-dark .dynx .do { color: #4c
 """
 
 
-def fragment(run: Run) -> str:
+def fragment(run: RunRecords) -> str:
     """Render a run as an HTML fragment; all text of the program is escaped."""
     anchor = f"dynx-pm-{next(_pages)}-"
     states = findings.states(run)
@@ -112,7 +112,7 @@ class _Listed(NamedTuple):
     rows: list[tuple[_Cell, ...]]
 
 
-def _tables(run: Run) -> Iterator[_Listed]:
+def _tables(run: RunRecords) -> Iterator[_Listed]:
     """Yield the nonempty tables of records of a run; tables with the same title are merged."""
     for title, group in groupby(tables_of(run), key=lambda listed: listed[0].heading or listed[0].title):
         listed = list(group)

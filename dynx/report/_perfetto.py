@@ -13,7 +13,7 @@ from typing import Any
 from dynx.records.compile import Backward, Compile
 from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
 from dynx.records.graph_break import GraphBreak
-from dynx.records.run import Run
+from dynx.records.run_records import RunRecords
 from dynx.records.table import Change
 from dynx.report import _words as words
 
@@ -22,7 +22,7 @@ Event = dict[str, Any]
 Timed = Compile | Backward
 
 
-def document(run: Run) -> str:
+def document(run: RunRecords) -> str:
     """Return the trace as JSON: compilations, CUDA graph captures, uncaptured operations and address changes of parameters.
 
     Records without a time, as in run files of an older dynx version, are omitted.
@@ -69,7 +69,7 @@ def _nested(compiled: Iterable[Timed]) -> Iterator[tuple[Timed, float]]:
 class _Known:
     """What a run has about each compilation, by key."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunRecords) -> None:
         self.function = {compile.key: compile.location.function for compile in run.compiles}
         self.recompile = {recompile.key: recompile for recompile in run.recompiles}
         self.breaks: dict[tuple[int, str], list[GraphBreak]] = {}

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dynx.records import Backward, Compile, Run
+from dynx.records import Backward, Compile, RunRecords
 from dynx.report import _words as words
 
 _NAMES = {"trace": "Dynamo", "aot": "AOTAutograd", "guards": "guards"}  # a backend is shown under its own name
@@ -26,7 +26,7 @@ class Share:
         return f"{self.name} {words.seconds(self.seconds)}"
 
 
-def by_phase(run: Run) -> tuple[Share, ...]:
+def by_phase(run: RunRecords) -> tuple[Share, ...]:
     """Return the seconds of each phase, in the order in which torch.compile runs them; phases below 1 % are omitted.
 
     Backward graphs that are compiled at the first `backward()` are a part of their own: torch does not split their seconds.
@@ -41,7 +41,7 @@ def by_phase(run: Run) -> tuple[Share, ...]:
     return _shown(total, run.compile_seconds)
 
 
-def by_kind(run: Run) -> tuple[Share, ...]:
+def by_kind(run: RunRecords) -> tuple[Share, ...]:
     """Return the seconds of first compiles, recompiles, resume functions, and of dynx itself; empty if all are of one kind."""
     recompiled = {recompile.key for recompile in run.recompiles}
     resuming = {compile.key for compile in run.compiles if compile.resumes is not None}
@@ -57,7 +57,7 @@ def by_kind(run: Run) -> tuple[Share, ...]:
     return shares if len(shares) > 1 or of_dynx else ()
 
 
-def caches(run: Run) -> tuple[str, ...]:
+def caches(run: RunRecords) -> tuple[str, ...]:
     """Return the results of lookups in the compile caches on disk as short texts: `FX graph cache 3 hits, 1 miss`."""
     counts: dict[str, Counter[str]] = {}
     for event in run.caches:
@@ -65,7 +65,7 @@ def caches(run: Run) -> tuple[str, ...]:
     return tuple(f"{name} {_results(counts[cache])}" for cache, name in _CACHES.items() if cache in counts)
 
 
-def longest(run: Run) -> str:
+def longest(run: RunRecords) -> str:
     """Return the text of the phase that took longest; empty if there is only one."""
     shares = by_phase(run)
     return str(max(shares, key=lambda share: share.seconds)) if len(shares) > 1 else ""
@@ -85,7 +85,7 @@ def _shown(total: dict[str, float], whole: float) -> tuple[Share, ...]:
     return tuple(Share(name, seconds) for name, seconds in total.items() if seconds > 0 and seconds >= _LEAST * whole)
 
 
-def texts(run: Run) -> tuple[tuple[str, ...], ...]:
+def texts(run: RunRecords) -> tuple[tuple[str, ...], ...]:
     """Return the groups of the line below the summary: phases, kinds of compilations in parentheses, and caches."""
     kinds = _in_parentheses(map(str, by_kind(run)))
     groups = (tuple(map(str, by_phase(run))), (kinds,) if kinds else (), caches(run))

@@ -9,14 +9,14 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from dynx.records import Run
+from dynx.records import RunRecords
 from dynx.records.location import short_path
 from dynx.report import _words as words
 from dynx.report._grid import Column, Grid
 from dynx.report._terminal import title, troubles
 
 
-def screen(children: Sequence[tuple[Path, Run]], launcher: Run | None) -> RenderableType:
+def screen(children: Sequence[tuple[Path, RunRecords]], launcher: RunRecords | None) -> RenderableType:
     """Render one line for each child process, below the title of `launcher`, the run of the parent process, if given."""
     parts: list[RenderableType] = [Padding(_table(children), (0, 1))]
     if launcher is not None:
@@ -27,7 +27,7 @@ def screen(children: Sequence[tuple[Path, Run]], launcher: Run | None) -> Render
     return Group(*parts)
 
 
-def _table(children: Sequence[tuple[Path, Run]]) -> RenderableType:
+def _table(children: Sequence[tuple[Path, RunRecords]]) -> RenderableType:
     rows = [
         (
             Text(words.rank(run.header) or f"child {run.header.get('pid', '')}", style="bold"),
@@ -41,7 +41,7 @@ def _table(children: Sequence[tuple[Path, Run]]) -> RenderableType:
     return Grid((Column(kind="whole"), *(Column(kind="whole", right=True) for _ in range(3)), Column()), rows)
 
 
-def _ending(run: Run) -> str:
+def _ending(run: RunRecords) -> str:
     """Return how a process ended, such as "(exit 1)"; empty if it ended without an error."""
     outcome = str(run.end.get("outcome", "")) if run.is_complete else "did not finish"
     return "" if outcome in ("finished", "exit 0") else f"  ({outcome})"

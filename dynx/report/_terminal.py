@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.padding import Padding
 from rich.text import Text
 
-from dynx.records import Compile, Location, Record, Run
+from dynx.records import Compile, Location, Record, RunRecords
 from dynx.records import table as listing
 from dynx.report import _cells as cells
 from dynx.report import _findings as findings
@@ -30,7 +30,7 @@ _COMMAND = 20  # columns that a command has beside the environment at least
 _SHOWN = 5  # unreadable lines of the run file that are listed; the others are only counted
 
 
-def screen(run: Run, *, full: bool, top: int | None = None, file: Path | None = None) -> RenderableType:
+def screen(run: RunRecords, *, full: bool, top: int | None = None, file: Path | None = None) -> RenderableType:
     """Render the summary, the findings, and records to which no advice rule applies.
 
     Args:
@@ -44,7 +44,7 @@ def screen(run: Run, *, full: bool, top: int | None = None, file: Path | None = 
     return Padding(Group(*_parts(run, full=full, top=top, file=file)), (0, 1))
 
 
-def _parts(run: Run, *, full: bool, top: int | None, file: Path | None) -> Iterator[RenderableType]:
+def _parts(run: RunRecords, *, full: bool, top: int | None, file: Path | None) -> Iterator[RenderableType]:
     yield title(run)
     yield Text("")
     yield _Flow((tuple(words.summary(run)),), separator="   ", style="bold")
@@ -81,7 +81,7 @@ def _parts(run: Run, *, full: bool, top: int | None, file: Path | None) -> Itera
         yield Text(f"dynx rule {shown[0].first.rule} explains", style="dim")
 
 
-def _uncompiled(run: Run) -> Iterator[RenderableType]:
+def _uncompiled(run: RunRecords) -> Iterator[RenderableType]:
     """Render why nothing was compiled."""
     for reason in uncompiled.why(run):
         yield Wrapped(reason.reason)
@@ -89,7 +89,7 @@ def _uncompiled(run: Run) -> Iterator[RenderableType]:
             yield Wrapped(Text(f"→ {reason.advice}", style="green"))
 
 
-def title(run: Run) -> RenderableType:
+def title(run: RunRecords) -> RenderableType:
     return _Title(Text(words.command(run.header), style="bold"), Text(" · ".join(words.environment(run)), style="dim"))
 
 
@@ -148,7 +148,7 @@ class _Entry:
     count: int = 0
 
 
-def _tables(run: Run, *, full: bool, top: int | None) -> Iterator[RenderableType]:
+def _tables(run: RunRecords, *, full: bool, top: int | None) -> Iterator[RenderableType]:
     limit = None if full else top
     tables = [_entries("Failed to compile", _failed(run), limit)] if full else []
     for title, group in groupby(tables_of(run), key=lambda listed: listed[0].title if full else listed[0].brief):
@@ -162,9 +162,9 @@ def _tables(run: Run, *, full: bool, top: int | None) -> Iterator[RenderableType
     yield from (table for table in tables if table is not None)
 
 
-def troubles(run: Run) -> RenderableType | None:
+def troubles(run: RunRecords) -> RenderableType | None:
     """Render the failures of dynx itself, such as a child process that it could not watch; None if there were none."""
-    table = Run.troubles.table
+    table = RunRecords.troubles.table
     return _entries(table.title, _rows(table, run.troubles, full=True)) if table is not None else None
 
 
@@ -198,14 +198,14 @@ def _entries(title: str, rows: Iterable[_Entry], limit: int | None = None) -> Re
     return Group(Text(title, style="bold"), Grid(_ENTRY, lines)) if lines else None
 
 
-def _failed(run: Run) -> Iterator[_Entry]:
+def _failed(run: RunRecords) -> Iterator[_Entry]:
     for compile in run.compiles:
         if compile.outcome == "failed":
             fact = Text(f"{compile.location.function}: {compile.reason or 'torch gives no reason'}")
             yield _Entry(compile.id, fact, cells.place(compile.location), compile.seconds)
 
 
-def _compiles(run: Run) -> Iterator[RenderableType | None]:
+def _compiles(run: RunRecords) -> Iterator[RenderableType | None]:
     """Render every compilation, grouped by function, and below them why Dynamo skipped some."""
     if not run.compiles:
         return
@@ -229,7 +229,7 @@ def _compiles(run: Run) -> Iterator[RenderableType | None]:
     yield _entries("Skipped compilations, run eagerly", _skipped(run))
 
 
-def _by_function(run: Run) -> dict[str, list[Compile]]:
+def _by_function(run: RunRecords) -> dict[str, list[Compile]]:
     """Group compilations by function, or by the line at which a resume function begins."""
     groups: dict[tuple[Location, int | None], list[Compile]] = {}
     for compile in run.compiles:
@@ -248,7 +248,7 @@ def _seconds(compiles: list[Compile], names: tuple[str, ...]) -> list[str]:
     return [words.seconds(total) for total in totals]
 
 
-def _skipped(run: Run) -> Iterator[_Entry]:
+def _skipped(run: RunRecords) -> Iterator[_Entry]:
     """Yield one row for each reason for which Dynamo skipped a compilation, with the functions by file."""
     reasons: dict[str, list[Compile]] = {}
     for compile in run.compiles:
@@ -262,7 +262,7 @@ def _skipped(run: Run) -> Iterator[_Entry]:
 _PHASES = {"trace": "Dynamo", "aot": "AOT", "backend": "backend", "guards": "guards"}  # the names of their columns
 
 
-def _phases(run: Run) -> tuple[str, ...]:
+def _phases(run: RunRecords) -> tuple[str, ...]:
     """Return the compile phases (trace, aot, backend, guards) that took at least 1 ms in some compilation."""
     used = {name for compile in run.compiles for name, seconds in compile.phases.items() if seconds >= 0.001}
     return tuple(name for name in _PHASES if name in used)
@@ -273,4 +273,4 @@ def _count(value: int | None) -> str:
 
 
 # records shown as a table with columns
-_GRIDS: dict[str, Callable[[Run], Iterator[RenderableType | None]]] = {"Compiles": _compiles}
+_GRIDS: dict[str, Callable[[RunRecords], Iterator[RenderableType | None]]] = {"Compiles": _compiles}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dynx.records import Compile, CompileUse, Location, Run
+from dynx.records import Compile, CompileUse, Location, RunRecords
 from dynx.report import _words as words
 
 _SHOWN = 5  # functions that were skipped; the others are only counted
@@ -32,18 +32,18 @@ _SKIPS = {
 }
 
 
-def is_uncompiled(run: Run) -> bool:
+def is_uncompiled(run: RunRecords) -> bool:
     """Return whether a run ended without any compiled graph, and without a finding or failure that says why."""
     return all(compile.outcome == "skipped" for compile in run.compiles) and not (run.findings or run.graph_breaks or run.eager)
 
 
-def why(run: Run) -> list[Why]:
+def why(run: RunRecords) -> list[Why]:
     """Return the reasons for which nothing was compiled, as far as the run proves them; one that says so if it proves none."""
     known = [*_skipped(run), *(reason for use in run.uses for reason in _of_use(use, run))]
     return known or [_unknown(run)]
 
 
-def _skipped(run: Run) -> Iterator[Why]:
+def _skipped(run: RunRecords) -> Iterator[Why]:
     """Yield why Dynamo skipped functions."""
     skips: dict[tuple[Location, str], None] = {}
     for compile in run.compiles:
@@ -63,7 +63,7 @@ def _reason(compile: Compile) -> str:
     return compile.reason or "torch gives no reason"
 
 
-def _of_use(use: CompileUse, run: Run) -> Iterator[Why]:
+def _of_use(use: CompileUse, run: RunRecords) -> Iterator[Why]:
     """Yield what the use of torch.compile says."""
     for text in use.raised:
         is_backend = text.startswith("InvalidBackend")
@@ -91,7 +91,7 @@ def _of_use(use: CompileUse, run: Run) -> Iterator[Why]:
         yield Why(f"no call of torch.compile in this process returned a function{_ended(run)}", advice)
 
 
-def _of_call(use: CompileUse, run: Run) -> Iterator[Why]:
+def _of_call(use: CompileUse, run: RunRecords) -> Iterator[Why]:
     if use.disabled:
         yield Why(f"torch._dynamo.config.disable was on in a call{_at(use.call)}", _SKIPS["tracing is disabled"][1])
     elif use.modes:
@@ -102,7 +102,7 @@ def _of_call(use: CompileUse, run: Run) -> Iterator[Why]:
         yield Why(f"{text}: it may have been compiled or skipped before{_ended(run)}", _UNKNOWN)
 
 
-def _unknown(run: Run) -> Why:
+def _unknown(run: RunRecords) -> Why:
     if not run.is_complete:
         return Why("why is not known: the program did not end, so that its use of torch.compile was not recorded")
     return Why(f"why is not known: the run does not have it{_ended(run)}", _UNKNOWN)
@@ -112,7 +112,7 @@ def _at(location: Location | None) -> str:
     return f" at {words.place(location)}" if location is not None else ""
 
 
-def _ended(run: Run) -> str:
+def _ended(run: RunRecords) -> str:
     """Return how the program ended, if not as it should."""
     outcome = str(run.end.get("outcome", ""))
     return "" if outcome in ("", "finished", "exit 0") else f"; the program ended with {outcome.removeprefix('raised ')}"

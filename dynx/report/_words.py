@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dynx.records import Finding, Location, Run
+from dynx.records import Finding, Location, RunRecords
 from dynx.records.location import short_path
 from dynx.report._wrap import ordinary, unbroken
 
@@ -15,7 +15,7 @@ CALM = "nothing to change: no advice applies to this run"
 UNCLEAR = "no advice applies to this run; records that no rule covers are listed below"
 
 
-def is_calm(run: Run) -> bool:
+def is_calm(run: RunRecords) -> bool:
     """Return whether a run needs no attention: it compiled, without failures, recompiles, graph breaks or unreadable lines."""
     failed = any(compile.outcome == "failed" for compile in run.compiles)
     is_compiled = any(compile.outcome == "compiled" for compile in run.compiles)
@@ -34,7 +34,7 @@ def plural(count: int, singular: str, plural: str | None = None) -> str:
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
-def summary(run: Run) -> list[str]:
+def summary(run: RunRecords) -> list[str]:
     """Return the totals of a run as short texts: seconds compiling, and the counts of compiles, recompiles and graph breaks."""
     if not run.compiles or (not run.graph_breaks and all(compile.outcome == "skipped" for compile in run.compiles)):
         return ["nothing was compiled", *([plural(len(run.graph_breaks), "graph break")] if run.graph_breaks else [])]
@@ -65,7 +65,7 @@ def show(file: Path) -> str:
     return f"dynx show {shlex.quote(short_path(str(file)))}"
 
 
-def environment(run: Run) -> list[str]:
+def environment(run: RunRecords) -> list[str]:
     """Return the environment of a run as short texts: rank, torch version, device, duration."""
     parts = [rank(run.header)] if rank(run.header) else []
     if "torch" in run.header:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from dynx._trace.user_location import call_site
+from dynx._reading.user_location import call_site
 from dynx.errors import BadCodec
 from dynx.records.saved import SavedKind
 from dynx.saved._codec import Codec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from dynx._trace.user_location import user_stacklevel
+from dynx._reading.user_location import user_stacklevel
 from dynx.advice.saved import Loss, losses
 from dynx.errors import DynxWarning
 from dynx.records.saved import SavedGraph

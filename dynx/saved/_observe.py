@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from dynx._handle import Handle
+from dynx._reading.user_location import call_site
 from dynx._torch.autograd.partition import Partition, on_partition
 from dynx._torch.autograd.saved_tensors import hide_without_grad, refuse_transforms
 from dynx._torch.hooks import Wrapping
 from dynx._trace.subscribers import add_record
-from dynx._trace.user_location import call_site
 from dynx.errors import UsageError
 from dynx.records.location import Location
 from dynx.records.saved import SavedGraph, SavedTensor

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from dynx._reading.user_location import user_location
 from dynx._torch.shapes.symbol_facts import RawSymbol, shape_env_of, symbols_in
-from dynx._trace.user_location import user_location
 from dynx.errors import UsageError
 from dynx.records import NameCollision, Symbol, SymbolReport
 from dynx.symbols._install import active

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from dynx import Run
 from dynx.advice import advise, spoken
-from dynx.records import Compile, GraphBreak, Location, Reason, Recompile, Run
+from dynx.records import Compile, GraphBreak, Location, Reason, Recompile
 
 CALLER = Location("train.py", 12, "forward")
 SITE = "/usr/lib/python3/site-packages"

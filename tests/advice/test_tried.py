@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dynx import Run
 from dynx.advice.tried import with_trials
-from dynx.records import Events, Finding, Fix, Location, Run, Trial
+from dynx.records import Events, Finding, Fix, Location, Trial
 
 BEFORE = Events(4, 1, 0, 0, 0, 2.0)
 AFTER = replace(BEFORE, recompiles=1)

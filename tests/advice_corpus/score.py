@@ -30,7 +30,8 @@ from pathlib import Path
 
 from label import WRITTEN, Cost, Label, line_of, read_label
 
-from dynx.records import Finding, Run
+from dynx import Run
+from dynx.records import Finding
 
 PROGRAMS = Path(__file__).parent / "programs"
 VERDICTS = ("right", "other advice", "other place", "no advice", "missed")

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from dynx import Run
 from dynx.cli import main
-from dynx.records import CacheEvent, CacheKey, CodeLine, KeySettings, Location, Run
+from dynx.records import CacheEvent, CacheKey, CodeLine, KeySettings, Location
 
 MODEL = Location("model.py", 12, "Block.forward")
 LINE = Location("model.py", 14, "Block.forward")

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from dynx import Run
 from dynx.cli import main
-from dynx.records import Compile, GraphBreak, Location, Reason, Recompile, Run
+from dynx.records import Compile, GraphBreak, Location, Reason, Recompile
 
 HERE = Location("train.py", 41, "main")
 

@@ -9,8 +9,8 @@ import textwrap
 
 import pytest
 
+from dynx import Run
 from dynx.pgo import Profile
-from dynx.records import Run
 
 TRAIN = """
 import torch

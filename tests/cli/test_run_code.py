@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
+from dynx import Run
 from dynx.cli import _parser, main, program
 from dynx.cli.arguments import split
-from dynx.records import Run
 
 ENVIRONMENT = """
 import os, sys, signal, warnings

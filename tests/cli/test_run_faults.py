@@ -9,8 +9,8 @@ import warnings
 
 import pytest
 
+from dynx import Run
 from dynx.errors import DynxWarning
-from dynx.records import Run
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dynx.records import Run
+from dynx import Run
 
 SOURCE = """
 import torch

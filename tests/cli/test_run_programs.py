@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from dynx import Run
+from dynx._runfile.own_file import OwnFile
 from dynx.cli import program as programs
 from dynx.cli.run import _absolute
-from dynx.records import Run
-from dynx.records.own_file import OwnFile
 
 pytestmark = pytest.mark.slow
 

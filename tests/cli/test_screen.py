@@ -14,9 +14,10 @@ import termios
 import pytest
 from rich.cells import cell_len
 
+from dynx import Run
 from dynx.cli import main
 from dynx.cli.progress import fitted
-from dynx.records import Compile, Location, Reason, Recompile, Run
+from dynx.records import Compile, Location, Reason, Recompile
 
 LONG = "/home/somebody/experiments/language_models/configurations/of_november/training_model.py"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -147,6 +149,27 @@ def test_emulated_replays_advance_the_random_number_generator():
         actual.append(captured.outputs.clone())
     torch.manual_seed(3)
     assert torch.equal(torch.stack(actual), torch.stack([torch.rand(3), torch.rand(3)]))
+
+
+def test_an_emulated_replay_that_draws_nothing_keeps_what_other_threads_have_drawn():
+    """There is one state for all threads: restoring it would let them draw the same numbers again."""
+    others = []
+
+    @torch.library.custom_op("dynx_tests::beside", mutates_args=())
+    def beside(x: torch.Tensor) -> torch.Tensor:
+        for draw in others:
+            draw()
+        return x + 1
+
+    captured = Emulator().capture(lambda _: beside(torch.ones(3)))
+    with ThreadPoolExecutor(1) as pool:
+        others.append(lambda: pool.submit(torch.rand, 3).result())
+        torch.manual_seed(3)
+        captured.replay()
+        after = torch.rand(3)
+    torch.manual_seed(3)
+    torch.rand(3)
+    assert torch.equal(after, torch.rand(3))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import io
 import json
-import re
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from support.devices import on_cuda
 
 from dynx import cudagraphs
 from dynx.records.codec import from_data, to_data
-from dynx.records.cudagraphs import CudagraphReport, GraphInput, GraphPlan, GraphUse, PoolMemory
+from dynx.records.cudagraphs import CudagraphReport, PoolMemory
 
 
 def explain(device, fn, *args, **options):
@@ -114,34 +113,6 @@ def test_explain_report_round_trips_through_json(device):
     assert from_data(type(report), json.loads(json.dumps(to_data(report)))) == report
     assert "forward graph" in report._repr_html_()
     assert json.loads(report.to_json())["graphs"]
-
-
-def test_dot_graph_of_a_report_connects_pieces_and_inputs(device):
-    """An edge leads to each piece from the pieces and inputs that it reads."""
-
-    def function(x, y):
-        a = heavy(x)
-        return heavy(a)[a > 0.6].sum() + heavy(y)
-
-    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
-        report = explain(device, function, torch.randn(8, device=device), torch.randn(8, device=device))
-    dot = report.to_dot()
-    pieces = report.graphs[0].plan.pieces
-    assert dot.count("style=dashed") == sum(bool(piece.why_uncaptured) for piece in pieces) > 0
-    edges = set(re.findall(r"(\w+) -> (\w+);", dot))
-    assert {target for _, target in edges} == {f"piece_0_{index}" for index in range(len(pieces))}
-    producers = {name: index for index, piece in enumerate(pieces) for name in piece.outputs}
-    between = {(producers[name], index) for index, piece in enumerate(pieces) for name in piece.inputs if name in producers}
-    assert {(f"piece_0_{producer}", f"piece_0_{consumer}") for producer, consumer in between} <= edges
-    assert {source for source, _ in edges if source.startswith("input")} == {"input_0_0", "input_0_1"}
-    assert dot.count("{") == dot.count("}")
-
-
-def test_dot_graph_of_a_report_escapes_input_names():
-    plan = GraphPlan("inference", (GraphInput('x["a\\b"]', "dynamic", ""),), 1)
-    dot = CudagraphReport((GraphUse(plan, 1, 0, 0, 0, 0),)).to_dot()
-    assert r'label="x[\"a\\b\"]\ndynamic"' in dot
-    assert "1 recording" in dot
 
 
 def test_stats_have_the_bytes_that_recordings_hold(device):

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from dynx import Run
 from dynx.fix._judge import Comparison, compiled_functions, judge, traced_functions
 from dynx.fix._output import Tolerance
 from dynx.fix._plan import Plan
 from dynx.fix._program import Result
-from dynx.records import Compile, Fix, GaveUp, GraphBreak, Location, Reason, Recompile, Run
+from dynx.records import Compile, Fix, GaveUp, GraphBreak, Location, Reason, Recompile
 
 
 def at(function: str, line: int = 1) -> Location:

@@ -30,9 +30,10 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from strategies import records
 
+from dynx import Run
 from dynx.cli import main as dynx
 from dynx.errors import BadRunFile
-from dynx.records import Compile, Location, Run
+from dynx.records import Compile, Location
 
 SECONDS, GIGABYTE = 10, 2**30
 TEXTS = [

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from strategies import by_class, records
 
-from dynx.records import Compile, Location, Run
+from dynx import Run
+from dynx.records import Compile, Location
 from dynx.records.codec import InvalidRecord, from_data, to_data, visible
 from dynx.records.kind import kinds_of
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import pytest
 from rich.console import Console
 
-from dynx.records import Compile, Location, Record, Run
+from dynx import Run
+from dynx.records import Compile, Location, Record
 from dynx.records.codec import NAMES, register
 from dynx.records.kind import Kind, kinds_of
 from dynx.records.table import Change, Seconds, Table, Times

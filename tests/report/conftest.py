@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dynx import Run
 from dynx.records import (
     Attempt,
     Backward,
@@ -15,7 +16,6 @@ from dynx.records import (
     Location,
     Reason,
     Recompile,
-    Run,
     Skipped,
     TorchWarning,
     Trouble,

@@ -6,7 +6,8 @@ import io
 
 from rich.console import Console
 
-from dynx.records import CodeLine, CompiledGuards, GraphCode, GuardInfo, Location, Run
+from dynx import Run
+from dynx.records import CodeLine, CompiledGuards, GraphCode, GuardInfo, Location
 from dynx.report import terminal
 
 NET = Location("model.py", 56, "Net.forward")

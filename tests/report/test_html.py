@@ -10,7 +10,8 @@ import torch
 from rich.console import Console
 
 import dynx
-from dynx.records import GraphBreak, Location, Run
+from dynx import Run
+from dynx.records import GraphBreak, Location
 from dynx.report import terminal
 
 

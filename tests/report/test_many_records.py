@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 import dynx
-from dynx.records import Backward, Compile, GraphBreak, Location, Reason, Recompile, Run
+from dynx import Run
+from dynx.records import Backward, Compile, GraphBreak, Location, Reason, Recompile
 from dynx.report import terminal
 
 PACKAGE = str(Path(dynx.__file__).parent)

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import dynx
-from dynx import guards, saved
+from dynx import Run, guards, saved
 from dynx.comptime import post_mortem, timeline
-from dynx.records import Compile, Location, Run
+from dynx.records import Compile, Location
 from dynx.report import _styles as styles
 from dynx.report import _words as words
 

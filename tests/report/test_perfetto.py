@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import dynx
-from dynx import cudagraphs
-from dynx.records import Backward, Compile, GraphBreak, Location, Reason, Recompile, Run
+from dynx import Run, cudagraphs
+from dynx.records import Backward, Compile, GraphBreak, Location, Reason, Recompile
 from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
 
 OUTER, INNER = Location("a/model.py", 5, "outer"), Location("a/model.py", 9, "inner")

@@ -10,7 +10,8 @@ import torch
 from rich.console import Console
 
 import dynx
-from dynx.records import Backward, CacheEvent, Compile, Location, Reason, Recompile, Run
+from dynx import Run
+from dynx.records import Backward, CacheEvent, Compile, Location, Reason, Recompile
 from dynx.report import terminal
 
 HERE = Location("train.py", 41, "main")

@@ -6,7 +6,8 @@ import io
 
 from rich.console import Console
 
-from dynx.records import BreakState, FrameState, Location, Run, TracedGuard
+from dynx import Run
+from dynx.records import BreakState, FrameState, Location, TracedGuard
 from dynx.report import post_mortem, post_mortem_html, terminal
 
 INNER = Location("model.py", 11, "inner", 11, 16)

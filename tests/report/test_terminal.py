@@ -7,7 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from dynx.records import Compile, GraphBreak, Location, Run
+from dynx import Run
+from dynx.records import Compile, GraphBreak, Location
 from dynx.report import terminal
 
 HERE = Location("train.py", 41, "main")

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from dynx import Run
 from dynx.cli import _parser, main
 from dynx.cli.arguments import split
-from dynx.records import BreakState, Compile, GraphBreak, Location, Reason, Recompile, Run
+from dynx.records import BreakState, Compile, GraphBreak, Location, Reason, Recompile
 from dynx.report import terminal
 
 MAIN = Location("train.py", 41, "main")

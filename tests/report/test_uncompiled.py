@@ -9,8 +9,9 @@ import pytest
 import torch
 from rich.console import Console
 
+from dynx import Run
 from dynx.guards import would_recompile
-from dynx.records import Compile, Location, Run, Skipped
+from dynx.records import Compile, Location, Skipped
 from dynx.report import terminal
 from dynx.session import Watch, outcome_of, watch
 

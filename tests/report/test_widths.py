@@ -13,7 +13,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from dynx import report
+from dynx import Run, report
 from dynx.records import (
     Attempt,
     BecameDynamic,
@@ -43,7 +43,6 @@ from dynx.records import (
     PeakTensor,
     Reason,
     Recompile,
-    Run,
     SavedGraph,
     SavedTensor,
     Skip,

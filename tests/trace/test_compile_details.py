@@ -10,8 +10,9 @@ import torch
 from fingerprint import alive, fingerprint
 
 import dynx
+from dynx import Run
 from dynx._trace import compile_details
-from dynx.records import CompiledGuards, GraphCode, Run
+from dynx.records import CompiledGuards, GraphCode
 
 
 class Net(torch.nn.Module):

@@ -14,8 +14,9 @@ import pytest
 import torch
 
 import dynx
+from dynx._reading import safe_read
 from dynx._torch.hooks import HookPoint, installed, subscribe
-from dynx._trace import bus, safe_read
+from dynx._trace import bus
 from dynx.errors import DynxError
 
 

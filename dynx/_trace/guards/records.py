@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from types import CodeType
 
+from dynx._reading.user_location import owner_of_file, user_location
 from dynx._torch.cache.guard_tree import RawNode
 from dynx._torch.tracing.stack import RawFrame, StackParts
 from dynx._trace.guards.requests import lines_for, short_source
 from dynx._trace.guards.text import GuardLine, parse_guard
-from dynx._trace.user_location import owner_of_file, user_location
 from dynx.records import GuardInfo, GuardNode, Location
 
 _HINT = re.compile(r" \(HINT: type .*\)$")

@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from dynx._reading.user_location import user_location
 from dynx._torch.cache.guard_failures import guard_source, guarded_attribute
 from dynx._torch.tracing.stack import StackParts, is_same_line, of_parts, stack_parts
-from dynx._trace.user_location import user_location
 from dynx.records import Location
 
 _LOCAL = re.compile(r"L\[\s*['\"](.*?)['\"]\s*\]")  # as torch shortens sources in its messages

@@ -100,8 +100,8 @@ def act(arguments: argparse.Namespace) -> int:
 
 def program_of(arguments: argparse.Namespace, command: str) -> Program:
     """Return the program that a command has to run again. Raises UsageError for one that cannot."""
+    from dynx._runfile.rank import rank_in_environment
     from dynx.fix import Program
-    from dynx.records.rank import rank_in_environment
 
     if arguments.target in (None, "-"):
         raise UsageError(f"{command} needs a program that can run again: a script, -m module or -c code")

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from dynx.cli.program.fix import program_of
 
 if TYPE_CHECKING:
+    from dynx._run import Run
     from dynx.fix import Program
-    from dynx.records import Record, Run
+    from dynx.records import Record
 
 BUDGET = 300.0  # seconds
 

@@ -11,7 +11,7 @@ from dynx.errors import UsageError
 from dynx.records.codec import visible
 
 if TYPE_CHECKING:
-    from dynx.records import Run
+    from dynx._run import Run
 
 DEFAULT = Path(".dynx") / "last.dynx"  # where `dynx run` saves
 UNREADABLE = 3  # the exit code of commands that check files, for a file of which not everything was read
@@ -19,7 +19,7 @@ UNREADABLE = 3  # the exit code of commands that check files, for a file of whic
 
 def load(file: Path) -> Run:
     """Read a run file; raise UsageError if there is none, with the command that writes it, or the files that are there."""
-    from dynx.records import Run
+    from dynx._run import Run
 
     try:
         return Run.load(file)

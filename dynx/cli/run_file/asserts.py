@@ -11,8 +11,8 @@ from dynx.cli.run_file import DEFAULT, UNREADABLE, load
 from dynx.errors import UnknownRule, UsageError
 
 if TYPE_CHECKING:
+    from dynx._run import Run
     from dynx.cli.command import Subparsers
-    from dynx.records import Run
 
 
 # properties of a run that have an option --max-NAME

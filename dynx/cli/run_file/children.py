@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dynx._runfile.rank import read_header
 from dynx.errors import BadRunFile, DynxWarning
-from dynx.records.rank import read_header
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from dynx.records import Run
+    from dynx._run import Run
 
 
 def report(run: Run, path: Path | None, *, full: bool, top: int | None = None) -> RenderableType:
@@ -40,7 +40,7 @@ def find_children(path: Path, header: Mapping[str, Any]) -> list[tuple[Path, Run
 
     Files of earlier runs in the same folder are ignored.
     """
-    from dynx.records import Run
+    from dynx._run import Run
 
     children = []
     for file in path.parent.glob(f"{glob.escape(path.stem)}.*{glob.escape(path.suffix)}"):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from dynx._reading.user_location import location_of, user_location
 from dynx._torch.tracing import translator
 from dynx._torch.tracing.stack import tracing_stack
-from dynx._trace.user_location import location_of, user_location
 
 
 def traced_line(tx: Any) -> str:

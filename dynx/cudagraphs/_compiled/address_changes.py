@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from dynx._trace.user_location import location_of_call
+from dynx._reading.user_location import location_of_call
 from dynx.cudagraphs._stats import count_address_change
 from dynx.records.cudagraphs import AddressChange, GraphPlan
 

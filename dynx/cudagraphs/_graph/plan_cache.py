@@ -15,9 +15,9 @@ import torch
 from torch.fx import GraphModule
 
 from dynx._fx.nodes import placeholders, value_of
+from dynx._reading.user_location import user_stacklevel
 from dynx._torch.autograd.aot import graph_facts
 from dynx._torch.ops.schemas import schema_of
-from dynx._trace.user_location import user_stacklevel
 from dynx.errors import DynxWarning
 from dynx.records.cudagraphs import GraphPlan
 

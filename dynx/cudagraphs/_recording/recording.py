@@ -10,9 +10,9 @@ from weakref import finalize
 
 import torch
 
+from dynx._reading.user_location import location_of_call
 from dynx._torch.ops.cuda_graphs import address_check, profiler_check
 from dynx._torch.ops.liveness import weak_tensor
-from dynx._trace.user_location import location_of_call
 from dynx.cudagraphs._config import Config
 from dynx.cudagraphs._recording.aliased_outputs import OutputAlias, find_aliases, with_aliases
 from dynx.cudagraphs._recording.inputs import StagedInputs, copyable_in_graph, read_in_place, stage_inputs

@@ -10,8 +10,8 @@ from types import CodeType, FrameType
 import torch
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
+from dynx._reading.user_location import frame_of_call
 from dynx._torch.ops.storage_guard import StorageGuard, storage_guard
-from dynx._trace.user_location import frame_of_call
 
 ReturnAliases = Callable[[], list[torch.Tensor]]
 

@@ -13,8 +13,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 from dynx._reading.names import names_in
+from dynx._reading.user_location import user_location
 from dynx._torch.tracing.stack import RawFrame
-from dynx._trace.user_location import user_location
 
 
 class PythonDraws:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from dynx._trace.user_location import owner_of_file
+from dynx._reading.user_location import owner_of_file
 from dynx.cudagraphs._refusals.python_draws import place_of
 
 

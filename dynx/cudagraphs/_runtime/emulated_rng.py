@@ -58,6 +58,11 @@ class RngStates:
             self.last = self._states[self._begin]
         self.final_index = self._index_of(self.last)
 
+    @property
+    def changes(self) -> bool:
+        """Whether the capture drew random numbers, or restored an earlier state."""
+        return bool(self._drawn) or self.final_index != self._begin
+
     def restore(self, index: int) -> None:
         torch.set_rng_state(self._states[index])
 

@@ -21,9 +21,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from dynx._reading.user_location import call_site
 from dynx._torch.ops.capturing import report_as_capturing
 from dynx._torch.ops.liveness import WeakMemory, uses_of_memory
-from dynx._trace.user_location import call_site
 from dynx.cudagraphs._runtime.capture_lock import capture_lock, capturing_threads, exclusive_capture
 from dynx.cudagraphs._runtime.emulated_rng import RngStates
 from dynx.cudagraphs._runtime.failures import NameFailures, failure_of
@@ -267,7 +267,8 @@ class EmulatedGraph:
                 for index, result in step.results:
                     with torch.inference_mode(result.is_inference()):
                         result.copy_(leaves[index])
-            rng_states.restore(self.captured_states.final_index)
+            if self.captured_states.changes:  # the state is that of all threads, and another one may have drawn meanwhile
+                rng_states.restore(self.captured_states.final_index)
             rng_states.last = torch.get_rng_state()
             _fill_with_garbage([tensor for tensor in self._intermediates if _storage(tensor) not in self._kept])
             if self._intermediates:  # their memory was free when later graphs of the pool were captured

@@ -15,8 +15,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from dynx._reading.user_location import call_site, user_location
 from dynx._torch.tracing.stack import RawFrame
-from dynx._trace.user_location import call_site, user_location
 from dynx.cudagraphs._runtime.rng_errors import SEED_WAS_SET
 from dynx.errors import CaptureFailed
 from dynx.records import Location

@@ -28,8 +28,8 @@ from torch.autograd import Function
 
 from dynx._reading.names import modules_named_in, names_in
 from dynx._reading.owner import owner_of_class
+from dynx._reading.user_location import owner_of_file
 from dynx._reading.variables import Variable
-from dynx._trace.user_location import owner_of_file
 from dynx.cudagraphs._search.code_names import (
     FUNCTIONS,
     bound_objects,

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import torch
 
+from dynx._reading.user_location import first_line, location_of
 from dynx._torch.compilation.anew import backend_of, config_value, is_fullgraph
 from dynx._torch.compilation.unwrap import unwrap
 from dynx._torch.tracing.stack import RawFrame
-from dynx._trace.user_location import first_line, location_of
 from dynx.effects._check.child import refuse_if_impossible
 from dynx.effects._check.compare import Tolerance
 from dynx.effects._check.program import Program

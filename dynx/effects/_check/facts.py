@@ -13,7 +13,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from dynx._bytecode.cells import is_filled
-from dynx._trace.safe_read import text_of
+from dynx._reading.safe_read import text_of
 from dynx.effects._world.layout import (
     CONTAINERS,
     NUMBERS_AND_TEXT,

@@ -10,8 +10,8 @@ from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 from dynx._reading.owner import owner_of_module
+from dynx._reading.user_location import Owner, owner_of_file
 from dynx._reading.variables import is_name_of_user
-from dynx._trace.user_location import Owner, owner_of_file
 from dynx.effects._world.watch import Watch
 from dynx.records.check import Leak
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from dynx._reading.user_location import user_location
 from dynx._torch.compilation.in_use import without_modes
 from dynx._torch.tracing.stack import RawFrame
-from dynx._trace.user_location import user_location
 from dynx.effects._check.facts import Description, Facts
 from dynx.effects._world.world import World
 from dynx.errors import UsageError

@@ -30,8 +30,8 @@ import torch
 
 from dynx._bytecode.cells import is_filled
 from dynx._reading.owner import owner_of_class, owner_of_code, owner_of_module
+from dynx._reading.safe_read import text_of
 from dynx._reading.variables import is_name_of_user
-from dynx._trace.safe_read import text_of
 from dynx.effects._world.layout import (
     CONTAINERS,
     NUMBERS_AND_TEXT,

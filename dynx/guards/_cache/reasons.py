@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from dynx._reading.user_location import call_site
 from dynx._torch.cache.entry import RawEntry
 from dynx._torch.cache.guard_failures import failure_reason
 from dynx._torch.cache.guard_tree import tree_of
@@ -15,7 +16,6 @@ from dynx._trace.guards.records import info_of
 from dynx._trace.guards.requests import short_source, tensor_source
 from dynx._trace.guards.text import parse_entry
 from dynx._trace.recompile_reason import explain
-from dynx._trace.user_location import call_site
 from dynx.guards._cache.recompiles import with_rule
 from dynx.records import Location, Reason
 

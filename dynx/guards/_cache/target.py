@@ -8,12 +8,12 @@ from functools import partial
 from types import CodeType, FunctionType, MappingProxyType, MethodType
 from typing import Any, NamedTuple
 
+from dynx._reading.user_location import first_line
 from dynx._torch.cache import lookup
 from dynx._torch.cache.pinned import is_precompiled
 from dynx._torch.compilation import isolation, wrappers
 from dynx._torch.compilation.frame import user_name
 from dynx._torch.compilation.unwrap import code_of, function_of, unwrap
-from dynx._trace.user_location import first_line
 from dynx.errors import UsageError
 from dynx.records import Location
 

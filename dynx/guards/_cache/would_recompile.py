@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any
 
+from dynx._reading.user_location import call_site
 from dynx._torch.cache import lookup
 from dynx._torch.cache.entries import resumes_of
 from dynx._torch.compilation.backend_key import key_of
 from dynx._torch.compilation.frame import resumed_at, user_name
 from dynx._trace.cache_keys import changes, in_cache
-from dynx._trace.user_location import call_site
 from dynx.guards._cache.hits import not_counting_any
 from dynx.guards._cache.reasons import reasons_of
 from dynx.guards._cache.target import codes_of, compiled_call_of, location_of

@@ -19,7 +19,7 @@ from typing import Any
 from weakref import ref
 
 from dynx._bytecode.globals_read import codes_in, globals_read
-from dynx._trace.user_location import owner_of_file
+from dynx._reading.user_location import owner_of_file
 
 _PLAIN = frozenset({type(None), bool, int, str, bytes, type(Ellipsis)})
 _TORCH_PLAIN = frozenset({"dtype", "device", "layout", "memory_format", "Size"})

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
+from dynx._reading.safe_read import is_module
 from dynx._torch.compilation import backend_key, isolation, wrappers
 from dynx._torch.compilation.config import config_fingerprint, config_values, forced_backend, without_inductor
 from dynx._torch.compilation.recompile_limit import report_at_limit
 from dynx._torch.compilation.unwrap import unwrap
 from dynx._torch.tracing.render import show_value
 from dynx._trace.cache_keys import CacheKey
-from dynx._trace.safe_read import is_module
 from dynx.errors import UsageError
 from dynx.guards._compile.backend_value import options_key, value_of
 from dynx.guards._compile.interned import Interned

@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, NamedTuple
 
+from dynx._reading.user_location import user_stacklevel
 from dynx._torch.tracing.render import show_value
-from dynx._trace.user_location import user_stacklevel
 from dynx.errors import DynxWarning, UsageError
 from dynx.guards._compile.backend_value import Value, value_of
 from dynx.guards._compile.interned import Interned

@@ -6,13 +6,13 @@ import inspect
 import warnings
 from typing import Any
 
+from dynx._reading.safe_read import is_module
+from dynx._reading.user_location import user_stacklevel
 from dynx._torch.cache.entries import entries_of
 from dynx._torch.compilation.config import forced_backend
 from dynx._torch.compilation.recompile_limit import AtLimit
 from dynx._torch.compilation.wrappers import is_shared
 from dynx._trace.cache_keys import CacheKey
-from dynx._trace.safe_read import is_module
-from dynx._trace.user_location import user_stacklevel
 from dynx.errors import DynxWarning
 from dynx.guards._cache.reasons import reasons_of
 from dynx.guards._cache.target import definition_of, location_of

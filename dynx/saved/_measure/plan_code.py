@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dynx._trace.user_location import call_site
+from dynx._reading.user_location import call_site
 from dynx.records.saved import SavedTensor
 from dynx.saved._codec import Codec
 from dynx.saved._rules import Rule, is_at, rule

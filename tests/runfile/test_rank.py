@@ -8,9 +8,10 @@ import os
 import pytest
 
 import dynx
-from dynx.records import Compile, Location, Run
-from dynx.records.rank import Rank, claim, current_rank
-from dynx.records.runfile import RunWriter
+from dynx import Run
+from dynx._runfile.rank import Rank, claim, current_rank
+from dynx._runfile.writer import RunWriter
+from dynx.records import Compile, Location
 
 COMPILE = Compile(0, "0/0", Location("train.py", 41, "main"), "compiled", 1.5)
 RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_RUN_ID")

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from dynx._runfile.contents import CHECKSUM, SCHEMA, RunFile, checksum_of
+from dynx._runfile.unknown_lines import UnknownLines
 from dynx.errors import BadRunFile, DynxWarning
 from dynx.records.codec import NAMES, InvalidRecord, from_data, visible
 from dynx.records.record import Record
-from dynx.records.runfile import CHECKSUM, SCHEMA, RunFile, checksum_of
-from dynx.records.unknown_lines import UnknownLines
 
 _MAX_LINE = 8 * 2**20  # bytes: a record is a few kilobytes, a longer line was not written by dynx
 _MAX_DEPTH = 100  # of lists and objects in each other: those of dynx are less than 20

@@ -1,9 +1,10 @@
-"""`Groups`: all kinds of records that a run may hold, such as `run.graph_breaks`, in the order of `Run.to_json`."""
+"""`RunRecords`: all kinds of records that a run may hold, such as `run.graph_breaks`, in the order of `Run.to_json`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dynx.records import merge
 from dynx.records.cache_key import CacheKey, KeySettings
@@ -12,6 +13,7 @@ from dynx.records.comptime import Logged
 from dynx.records.cudagraphs import AddressChange, GraphRecorded, Skip
 from dynx.records.detail import CompiledGuards, GraphCode, code_cells, code_lines, guard_cells, guard_lines
 from dynx.records.effects import FrameEffects
+from dynx.records.finding import Finding
 from dynx.records.graph_break import GraphBreak
 from dynx.records.kind import Kind
 from dynx.records.observed import BecameDynamic, CacheEvent, ProfileMiss, Specialized, TorchWarning, Trouble
@@ -69,18 +71,29 @@ def _values_of(dynamic: BecameDynamic) -> Cell:
     return str(dynamic).partition(": ")[2]
 
 
-class Groups:
-    """The base class of `Run` and `Watch`, with one attribute for each kind of record.
+class RunRecords:
+    """The base class of `Run` and `Watch`: the records by kind, with one attribute for each, and sums over them.
 
     One declaration adds a kind of record to run files, `to_json`, the terminal and the notebook.
     """
 
-    if TYPE_CHECKING:
+    if TYPE_CHECKING:  # fields of `Run`, properties of `Watch`
 
         @property
         def events(self) -> tuple[Record, ...]:
-            """All records of the run in the order in which they were emitted: a field of `Run`."""
+            """All records of the run in the order in which they were emitted."""
             raise NotImplementedError
+
+        @property
+        def findings(self) -> tuple[Finding, ...]: ...
+        @property
+        def header(self) -> Mapping[str, Any]: ...
+        @property
+        def end(self) -> Mapping[str, Any]: ...
+        @property
+        def problems(self) -> tuple[str, ...]: ...
+        @property
+        def unknown(self) -> Sequence[Mapping[str, Any]]: ...
 
     compiles = Kind(
         Compile,
@@ -98,7 +111,6 @@ class Groups:
         Recompile,
         "recompile",
         "Every recompile, each reason with the rule that applies.",
-        merge=merge.recompiles,
         table=Table(
             "Recompiles",
             ("id", "function", "guard", "first, then", "asked for at", "seconds"),
@@ -303,3 +315,26 @@ class Groups:
             order=900,
         ),
     )
+
+    @property
+    def eager(self) -> tuple[Compile, ...]:
+        """Compilations that Dynamo abandoned at a graph break that it cannot resume: the whole function runs eagerly."""
+        breaks = (event for event in self.events if isinstance(event, GraphBreak))  # one cause may be resumable elsewhere
+        broken = {key for graph_break in breaks if not graph_break.resumable for key in graph_break.compiles}
+        return tuple(compile for compile in self.compiles if compile.outcome == "skipped" and compile.key in broken)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the whole run in seconds; 0.0 while the program runs and when the process was killed."""
+        seconds = self.end.get("seconds", 0.0)
+        return seconds if isinstance(seconds, float) and math.isfinite(seconds) else 0.0
+
+    @property
+    def compile_seconds(self) -> float:
+        """Wall time spent compiling, backward graphs included, in seconds."""
+        return sum(compile.seconds for compile in self.compiles) + sum(backward.seconds for backward in self.backwards)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the program ended; False when the process was killed."""
+        return bool(self.end)

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from dynx.records.own_file import OwnFile
+from dynx._runfile.own_file import OwnFile
 
 # None on Windows, where an open file cannot be renamed either: files keep their process id
 _fcntl: Any = import_module("fcntl") if find_spec("fcntl") is not None else None

@@ -3,73 +3,42 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from dynx._run.diff import compare
+from dynx._runfile.contents import RunFile, write
+from dynx._runfile.reader import read
+from dynx.advice import advise, rule_of_break, rule_of_reason
+from dynx.records import Finding, GraphBreak, Recompile, Record, RunDiff, RunRecords
 from dynx.records.codec import to_data
-from dynx.records.compile import Compile
-from dynx.records.finding import Finding
-from dynx.records.graph_break import GraphBreak
-from dynx.records.groups import Groups
 from dynx.records.kind import kinds_of
-from dynx.records.read_runfile import read
-from dynx.records.record import Record
-from dynx.records.run_diff import RunDiff
-from dynx.records.runfile import RunFile, write
 
 
-class RunMembers(Groups):
+def _with_rules(recompile: Recompile) -> Recompile:
+    return replace(recompile, reasons=tuple(replace(reason, rule=rule_of_reason(reason)) for reason in recompile.reasons))
+
+
+def _with_rule(graph_break: GraphBreak) -> GraphBreak:
+    return replace(graph_break, rule=rule_of_break(graph_break))
+
+
+class RunMembers(RunRecords):
     """The base class of `Run` and `Watch`: the records by kind, and what is computed from them, such as `findings`."""
 
-    if TYPE_CHECKING:  # fields of `Run`, properties of `Watch`
-
-        @property
-        def header(self) -> Mapping[str, Any]: ...
-        @property
-        def end(self) -> Mapping[str, Any]: ...
-        @property
-        def problems(self) -> tuple[str, ...]: ...
-        @property
-        def unknown(self) -> Sequence[Mapping[str, Any]]: ...
+    recompiles = RunRecords.recompiles.followed_by(_with_rules)
+    graph_breaks = RunRecords.graph_breaks.followed_by(_with_rule)
 
     def _frozen(self) -> Run:
         """Return the records so far as a `Run`; an open `Watch` may receive more."""
         raise NotImplementedError
 
     @property
-    def eager(self) -> tuple[Compile, ...]:
-        """Compilations that Dynamo abandoned at a graph break that it cannot resume: the whole function runs eagerly."""
-        run = self._frozen()
-        breaks = (event for event in run.events if isinstance(event, GraphBreak))  # one cause may be resumable elsewhere
-        broken = {key for graph_break in breaks if not graph_break.resumable for key in graph_break.compiles}
-        return tuple(compile for compile in run.compiles if compile.outcome == "skipped" and compile.key in broken)
-
-    @property
     def findings(self) -> tuple[Finding, ...]:
         """The advice that applies to this run, with the most lost compile time first."""
-        from dynx.advice import advise
-
         return advise(self._frozen())
-
-    @property
-    def seconds(self) -> float:
-        """Wall time of the whole run in seconds; 0.0 while the program runs and when the process was killed."""
-        seconds = self.end.get("seconds", 0.0)
-        return seconds if isinstance(seconds, float) and math.isfinite(seconds) else 0.0
-
-    @property
-    def compile_seconds(self) -> float:
-        """Wall time spent compiling, backward graphs included, in seconds."""
-        run = self._frozen()
-        return sum(compile.seconds for compile in run.compiles) + sum(backward.seconds for backward in run.backwards)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the program ended; False when the process was killed."""
-        return bool(self.end)
 
     def save(self, path: str | Path) -> None:
         """Write the run as JSON lines. Raises OSError when the file cannot be written."""
@@ -100,8 +69,6 @@ class RunMembers(Groups):
             >>> before.diff(after).worse
             ()
         """
-        from dynx._diff import compare
-
         return compare(self._frozen(), other._frozen())
 
     def to_perfetto(self) -> str:

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 import dynx
-from dynx.records import Compile, Location, Run
-from dynx.records.runfile import RunWriter
+from dynx import Run
+from dynx._runfile.writer import RunWriter
+from dynx.records import Compile, Location
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="an open file cannot be renamed on Windows")
 
@@ -62,7 +63,7 @@ def test_a_file_that_nobody_writes_is_overwritten(tmp_path):
 def test_a_file_of_a_killed_process_is_overwritten(tmp_path):
     code = """if True:
         import os, pathlib, sys
-        from dynx.records.runfile import RunWriter
+        from dynx._runfile.writer import RunWriter
         writer = RunWriter(pathlib.Path(sys.argv[1]), {"pid": 1})
         os._exit(1)
     """

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import records
 
+from dynx import Run
+from dynx._runfile.writer import RunWriter
 from dynx.errors import BadRunFile, DynxWarning
-from dynx.records import Compile, Location, Run
-from dynx.records.runfile import RunWriter
+from dynx.records import Compile, Location
 
 HERE = Location("train.py", 41, "main")
 COMPILE = Compile(0, "0/0", HERE, "compiled", 1.5)

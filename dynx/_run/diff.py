@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from dynx.records.location import Location
 from dynx.records.run_diff import COMPILING, CauseChange, CauseKind, RunDiff, RunTotal, Unit, Verdict
-
-if TYPE_CHECKING:
-    from dynx.records.run import Run
+from dynx.records.run_records import RunRecords
 
 _ORDER: tuple[CauseKind, ...] = get_args(CauseKind)  # the worst first
 
@@ -37,7 +35,7 @@ class _Occurrence:
         return PurePath(self.location.own.file).name if self.location is not None else ""
 
 
-def compare(before: Run, after: Run) -> RunDiff:
+def compare(before: RunRecords, after: RunRecords) -> RunDiff:
     """Return what differs between two runs."""
     causes = sorted(_changes(before, after), key=_rank)
     return RunDiff(tuple(_amounts(before, after)), tuple(causes), tuple(_notes(before, after)))
@@ -52,7 +50,7 @@ def _rank(change: CauseChange) -> tuple[int, int, float]:
     return _VERDICTS[change.verdict], _ORDER.index(change.kind), -seconds
 
 
-def _occurrences(run: Run) -> Iterator[_Occurrence]:
+def _occurrences(run: RunRecords) -> Iterator[_Occurrence]:
     for compile in run.compiles:
         if compile.outcome == "failed":
             where = compile.failed_at or compile.location
@@ -86,7 +84,7 @@ _KEYS: tuple[Callable[[_Occurrence], _Key], ...] = (  # most exact first; the ot
 )
 
 
-def _changes(before: Run, after: Run) -> Iterator[CauseChange]:
+def _changes(before: RunRecords, after: RunRecords) -> Iterator[CauseChange]:
     old, new = _grouped(_occurrences(before)), _grouped(_occurrences(after))
     for key in _KEYS:
         by_key = {key(occurrence): occurrence for occurrence in old.values()}
@@ -128,7 +126,7 @@ def _change(before: _Occurrence | None, after: _Occurrence | None) -> CauseChang
     )
 
 
-def _amounts(before: Run, after: Run) -> Iterator[RunTotal]:
+def _amounts(before: RunRecords, after: RunRecords) -> Iterator[RunTotal]:
     """Yield the totals that are not 0 in both runs, and the time of compiling."""
     later = _totals(after)
     for name, (amount, unit, is_cost) in _totals(before).items():
@@ -136,7 +134,7 @@ def _amounts(before: Run, after: Run) -> Iterator[RunTotal]:
             yield RunTotal(name, amount, later[name][0], unit, is_cost)
 
 
-def _totals(run: Run) -> Mapping[str, tuple[float, Unit, bool]]:
+def _totals(run: RunRecords) -> Mapping[str, tuple[float, Unit, bool]]:
     """Return totals of a run by name: the amount, its unit, and whether it is a cost."""
     counts = {
         "compiles": len(run.compiles),
@@ -161,14 +159,14 @@ def _totals(run: Run) -> Mapping[str, tuple[float, Unit, bool]]:
     return totals
 
 
-def _phases(run: Run) -> dict[str, float]:
+def _phases(run: RunRecords) -> dict[str, float]:
     """Return the seconds of each phase of compiling; torch does not split those of backward graphs."""
     names = {"trace": "Dynamo", "aot": "AOTAutograd", "backend": "the backend", "guards": "guards"}
     seconds = {text: sum(compile.phases.get(name, 0.0) for compile in run.compiles) for name, text in names.items()}
     return seconds | {"backward graphs": sum(backward.seconds for backward in run.backwards)}
 
 
-def _notes(before: Run, after: Run) -> Iterator[str]:
+def _notes(before: RunRecords, after: RunRecords) -> Iterator[str]:
     """Yield reasons for which the runs may not be comparable."""
     for name in ("command", "torch", "python"):
         old, new = before.header.get(name), after.header.get(name)

@@ -9,8 +9,8 @@ import warnings
 
 import pytest
 
-from dynx.records import Run
-from dynx.records.unknown_lines import UnknownLines
+from dynx import Run
+from dynx._runfile.unknown_lines import UnknownLines
 
 HEADER = json.dumps({"type": "header", "dynx_run": 1, "torch": "2"})
 

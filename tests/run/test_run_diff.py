@@ -6,7 +6,8 @@ import io
 
 import pytest
 
-from dynx.records import Backward, Compile, GaveUp, GraphBreak, GraphRecorded, Location, Reason, Recompile, Run, Skip
+from dynx import Run
+from dynx.records import Backward, Compile, GaveUp, GraphBreak, GraphRecorded, Location, Reason, Recompile, Skip
 
 HEADER = {"torch": "2.13.0", "python": "3.11.7", "command": ["dynx", "run", "train.py"]}
 

@@ -1,4 +1,4 @@
-"""Write run files: JSON lines with a header, the records in order, an end line, a checksum.
+"""Write run files while the program runs.
 
 Lines are appended and flushed one by one, so the file of a killed process has all records that were written until then. The
 last line has a checksum of all before it, so that a reader notices any change of them.
@@ -10,21 +10,18 @@ import json
 import os
 import sys
 import warnings
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakSet
 
+from dynx._runfile import rank
+from dynx._runfile.contents import CHECKSUM, checksum_of, header_line
+from dynx._runfile.own_file import OwnFile
 from dynx.errors import DynxWarning
-from dynx.records import rank
 from dynx.records.codec import to_data
-from dynx.records.own_file import OwnFile
 from dynx.records.record import Record
-
-SCHEMA = 1
-CHECKSUM = "crc32"  # the type of the last line
 
 
 class RunWriter:
@@ -34,7 +31,7 @@ class RunWriter:
 
     - a process of its own writes `last.dynx`; if another one begins to do so meanwhile, the file of the first is renamed to
       `last.12345.dynx`, so that `last.dynx` is the run that began last;
-    - a rank, whose header has `rank`, writes `last.rank3.dynx` (see `dynx.records.rank`);
+    - a rank, whose header has `rank`, writes `last.rank3.dynx` (see `dynx._runfile.rank`);
     - a child, whose header has `parent`, and a forked child write `last.12345.dynx`, beside the file of the parent. It is
       renamed to that of the rank as soon as the child has one, unless the parent has a rank already.
     """
@@ -103,7 +100,7 @@ class RunWriter:
             return
         self._seeks_rank = False
         self._header |= own_rank.header()
-        self._write(_header(self._header))  # a reader uses the last header
+        self._write(header_line(self._header))  # a reader uses the last header
         self._claim(own_rank)
 
     def leave_to_parent(self) -> None:
@@ -122,7 +119,7 @@ class RunWriter:
                 rank.lock(self._file)
         except OSError as error:
             self._give_up(error)
-        self._write(_header(self._header))
+        self._write(header_line(self._header))
 
     def _open_process_file(self) -> None:
         own_rank = rank.current_rank() if self._seeks_rank else None
@@ -181,16 +178,6 @@ class RunWriter:
             sys.stderr.write(text + "\n")
 
 
-class RunFile(NamedTuple):
-    """The contents of a run file: the fields of a `Run`."""
-
-    events: tuple[Record, ...]
-    header: Mapping[str, Any]
-    end: Mapping[str, Any]  # empty when the process was killed
-    problems: tuple[str, ...] = ()  # the lines that could not be read, and why; not written
-    unknown: Sequence[Mapping[str, Any]] = ()  # lines of a newer dynx
-
-
 _writers: WeakSet[RunWriter] = WeakSet()
 
 
@@ -206,33 +193,3 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
-
-
-def write(contents: RunFile, path: Path) -> None:
-    """Write a whole run file. Raises OSError when the file cannot be written."""
-    checksum = 0
-    with path.open("wb") as file:
-        for data in _lines(contents):
-            line = json.dumps(data, default=str).encode() + b"\n"
-            checksum = checksum_of(line, checksum)
-            file.write(line)
-        if contents.end:
-            file.write(json.dumps({"type": CHECKSUM, "value": checksum}).encode() + b"\n")
-
-
-def _header(header: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "header", "dynx_run": SCHEMA, "has_checksum": True, **header}
-
-
-def checksum_of(line: bytes, before: int) -> int:
-    """Return the checksum of a line and those before it, whose checksum is `before`."""
-    return zlib.crc32(line.rstrip(b"\r\n"), before)  # line ends may change on the way
-
-
-def _lines(contents: RunFile) -> Iterator[Mapping[str, Any]]:
-    yield _header(contents.header)
-    for record in contents.events:
-        yield to_data(record)
-    yield from contents.unknown
-    if contents.end:
-        yield {"type": "end", **contents.end}

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from dynx.records import Compile, GraphBreak, Location, Recompile, Run, Skipped
+from dynx import Run
+from dynx.records import Compile, GraphBreak, Location, Recompile, Skipped
 
 HERE = Location("train.py", 41, "main")
 DEEPER = Location("model.py", 7, "Block.forward")

@@ -14,9 +14,9 @@ from types import CodeType, FrameType
 from typing import Literal, NamedTuple
 
 from dynx._bytecode.source import line_at
+from dynx._reading.qualname import lines_of_uses, qualname_at, statement_lines
 from dynx._torch.compilation.frame import user_name
 from dynx._torch.tracing.stack import RawFrame
-from dynx._trace.qualname import lines_of_uses, qualname_at, statement_lines
 from dynx.records import Location
 
 Owner = Literal["user", "torch", "dynx", "python", "library"]

@@ -8,8 +8,8 @@ import sysconfig
 import torch
 
 import dynx
+from dynx._reading.user_location import call_site, chain_of, first_line, named, owner_of_file, user_location
 from dynx._torch.tracing.stack import RawFrame
-from dynx._trace.user_location import call_site, chain_of, first_line, named, owner_of_file, user_location
 from dynx.records import Location
 
 TORCH = torch.nn.functional.__file__

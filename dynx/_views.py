@@ -1,0 +1,16 @@
+"""Where records find their views: `dynx.report` depends on the records, so `dynx` sets `load` when it is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Views(Protocol):
+    """Functions that render a record for a terminal and as HTML."""
+
+    def record(self, shown: Any, /) -> Any: ...
+    def record_html(self, shown: Any, /) -> str: ...
+
+
+load: Callable[[], Views]
