@@ -12,7 +12,7 @@ from dynx.advice.names import ITEM, SIZE, is_array, spoken
 from dynx.advice.rule import Cause
 from dynx.advice.sizes import is_size_one
 from dynx.records.compile import GaveUp
-from dynx.records.fix import Fix, Mark
+from dynx.records.fix import Fix, Mark, rewrite
 from dynx.records.location import Location
 
 _CONFIG = "torch._dynamo.config"
@@ -56,19 +56,19 @@ def _changed_size(cause: Cause) -> Iterator[Fix]:
         marks = (Mark(match["tensor"], int(match["dim"])), *cause.together)
         more = tuple(dict.fromkeys((*marks, *cause.varying)))
         if len(more) == 1:
-            yield from _marks(mark_text(marks[0]), cause, marks)
+            yield from _marks(mark_text(marks[0]), cause, marks, may_fail=True)
         others = f" and {len(more) - 1} more" if len(more) > 1 else ""
-        yield from _marks(f"maybe_{mark_text(more[0])}{others}", cause, more)  # raises nothing where code needs one size
+        yield from _marks(f"maybe_{mark_text(more[0])}{others}", cause, more, may_fail=False)
     yield Fix("option", "dynamic=True")
     yield from _first_call(cause)
     yield from _isolated(cause)
 
 
-def _marks(text: str, cause: Cause, marks: tuple[Mark, ...]) -> Iterator[Fix]:
+def _marks(text: str, cause: Cause, marks: tuple[Mark, ...], *, may_fail: bool) -> Iterator[Fix]:
     """Yield the fix for the line of the first call, which is compiled first, then for that of the recompile."""
     lines = dict.fromkeys(filter(None, map(_in_user_code, (cause.first_call, cause.called_from))))
     for line in lines or (None,):
-        yield Fix("mark", text, cause.recompiles[0].location, line, marks)
+        yield Fix("mark", text, cause.recompiles[0].location, line, marks, may_fail)
 
 
 def _in_user_code(call: Location | None) -> Location | None:
@@ -87,7 +87,7 @@ def _first_call(cause: Cause) -> Iterator[Fix]:
         return
     yield Fix("stance", _STANCE)
     if (line := _in_user_code(cause.first_call)) is not None:
-        yield Fix("rewrite", f"with {_STANCE}", cause.recompiles[0].location, line)
+        yield rewrite("first call", cause.recompiles[0].location, line)
 
 
 def _module_int(cause: Cause) -> Iterator[Fix]:
@@ -101,9 +101,9 @@ def _value(cause: Cause) -> Iterator[Fix]:
         yield Fix("option", "dynamic=True")
         if cause.first.holder == "argument" and re.fullmatch(r"L\['\w+'\]|\w+", cause.first.source):
             called = _in_user_code(cause.called_from)
-            yield Fix("rewrite", "pass a tensor", cause.recompiles[0].location, called, (Mark(cause.first.source, 0),))
+            yield rewrite("tensor argument", cause.recompiles[0].location, called, (Mark(cause.first.source, 0),))
     if cause.fixed is not None and cause.fixed.location is not None and spoken(cause.first.source).endswith(ITEM):
-        yield Fix("rewrite", "index with a tensor of one element", cause.fixed.location.own)
+        yield rewrite("index", cause.fixed.location.own)
     yield from _attribute(cause)
     yield from _isolated(cause)
 
@@ -118,7 +118,7 @@ def _attribute(cause: Cause) -> Iterator[Fix]:
     name = spoken(cause.first.source)
     library = cause.first.location.library if cause.first.location is not None else None
     if "." in name and re.fullmatch(r"[\w.\[\]]+\.\w+", name) and re.match(r"-?\d", cause.first.expected or "") and not library:
-        yield Fix("rewrite", f"a tensor as {name}")
+        yield rewrite("tensor attribute", attribute=name)
 
 
 def _isolated(cause: Cause) -> Iterator[Fix]:

@@ -59,7 +59,7 @@ class _Marks:
         assert fix.location is not None
         self._file, self._line = Path(fix.location.file).name, fix.location.line
         self._marks = fix.marks
-        self._is_required = not fix.code.startswith("maybe_")
+        self._is_required = fix.may_fail
 
     def __call__(self, code: CodeType, variables: Mapping[str, Any]) -> None:
         if (Path(code.co_filename).name, first_line(code)) != (self._file, self._line):

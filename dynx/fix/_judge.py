@@ -82,7 +82,7 @@ def _outcome(
         return "costs more", change, None
     if helped is None:
         return "no effect", change, None
-    if is_stance(fix) and (objection := _objection_to_stance(before.run, after.run)) is not None:
+    if fix.is_stance and (objection := _objection_to_stance(before.run, after.run)) is not None:
         return "costs more", objection, None
     if new.seconds > _MOST * old.seconds and new.counts[1:] == old.counts[1:]:
         return "costs more", f"{old.seconds:.2f} s of compiling, then {new.seconds:.2f} s", None
@@ -129,14 +129,9 @@ def _occurrences(finding: Finding, run: Run) -> int:
     return sum(each.count for each in run.findings if key_of(each) == key)
 
 
-def is_stance(fix: Fix) -> bool:
-    """Return whether a fix is a stance, or a stance together with another fix."""
-    return "set_stance(" in fix.code
-
-
 def _grows(fix: Fix, old: Events, new: Events) -> bool:
     """Return whether one kind of cost is larger, unless code is compiled now that was not before."""
-    is_new_code = new.eager + new.failed < old.eager + old.failed and not is_stance(fix)
+    is_new_code = new.eager + new.failed < old.eager + old.failed and not fix.is_stance
     is_above_limit = "recompile_limit" in fix.code and new.gave_up < old.gave_up and new.eager <= old.eager
     return not is_new_code and not is_above_limit and any(map(operator.gt, new.counts, old.counts))
 

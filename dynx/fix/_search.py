@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from dynx.fix._judge import Comparison, FindingKey, is_stance, judge, key_of, new_findings, traced_functions
+from dynx.fix._judge import Comparison, FindingKey, judge, key_of, new_findings, traced_functions
 from dynx.fix._output import Tolerance, varying_numbers
 from dynx.fix._plan import Plan
 from dynx.fix._program import Program, Result, run
@@ -123,7 +123,7 @@ def _next(state: Search, *, stances: bool) -> tuple[Finding, Fix] | None:
     for finding in state.base.run.findings:
         for fix in finding.fixes:
             attempt = attempt_of(finding, fix)
-            if is_stance(fix) == stances and attempt not in state.kept and key_of(finding) not in state.tried.get(attempt, ()):
+            if fix.is_stance == stances and attempt not in state.kept and key_of(finding) not in state.tried.get(attempt, ()):
                 return finding, fix
     return None
 
@@ -131,7 +131,7 @@ def _next(state: Search, *, stances: bool) -> tuple[Finding, Fix] | None:
 def _alternatives(state: Search, finding: Finding, fix: Fix) -> Iterator[Trial]:
     """Try all ways to apply a fix until one is kept; a mark or stance in a function that torch traces would fail."""
     state.tried[attempt_of(finding, fix)] = set(map(key_of, state.base.run.findings))
-    if (fix.kind == "mark" or is_stance(fix)) and _is_called_in_traced_code(state, fix):
+    if (fix.kind == "mark" or fix.is_stance) and _is_called_in_traced_code(state, fix):
         return
     for plan in state.propose(state.base.plan, finding, fix):
         tried = _try(state, finding, fix, plan)
@@ -154,8 +154,8 @@ def _behind(state: Search, lead: Lead) -> Iterator[Trial]:
     """Try the fixes of findings that were behind another one, together with its fix, until a pair helps."""
     for behind in new_findings(state.base, lead.result):
         for second in behind.fixes:
-            both = replace(second, code=f"{lead.fix.code}; {second.code}")
-            is_candidate = second != lead.fix and not is_stance(second)
+            both = replace(second, code=f"{lead.fix.code}; {second.code}", after=lead.fix)
+            is_candidate = second != lead.fix and not second.is_stance
             for plan in state.propose(lead.result.plan, behind, second) if is_candidate else ():
                 tried = _try(state, lead.finding, both, plan)
                 if tried is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,8 +14,20 @@ FixKind = Literal[
     "stance",  # a statement too, after which the first call of each compiled function runs eagerly
     "option",  # an argument of torch.compile: `dynamic=True`
     "mark",  # `mark_dynamic(x, 1)` before the call of a compiled function
-    "rewrite",  # of the line of the finding: "torch.where instead of if"
+    "rewrite",  # of the line of the finding, or of the call: see `Rewrite`
 ]
+Rewrite = Literal["where", "assert", "eager only", "index", "first call", "tensor argument", "tensor attribute"]
+
+# what a user reads; `dynx.fix` chooses by the name of the rewrite, whatever these say
+TEXTS: Mapping[Rewrite, str] = {
+    "where": "torch.where instead of if",
+    "assert": "torch._assert_async instead of if: raises RuntimeError",
+    "eager only": "only in eager code: compiled code no longer logs",
+    "index": "index with a tensor of one element",
+    "first call": 'with torch.compiler.set_stance("eager_then_compile")',
+    "tensor argument": "pass a tensor",
+    "tensor attribute": "a tensor as {attribute}",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +43,29 @@ class Fix(Record):
     """A change of the program that may remove the cause of a finding, exact enough to be tried."""
 
     kind: FixKind
-    code: str
+    code: str  # what a user reads; of a statement, a stance and an option it is the code itself
     location: Location | None = None  # of a mark: the compiled function; of a rewrite: the line
     called_from: Location | None = None  # the line of the call, of a fix that changes it
     marks: tuple[Mark, ...] = ()
+    may_fail: bool = True  # of a mark: raises where code needs one size (mark_dynamic); else maybe_mark_dynamic
+    rewrite: Rewrite | None = None
+    attribute: str = ""  # that a "tensor attribute" rewrite assigns: "self.scale"
+    after: Fix | None = None  # tried together with this one, which led to it
+
+    @property
+    def is_stance(self) -> bool:
+        """Whether first calls run eagerly by this fix, or by the one that it is tried with."""
+        return self.kind == "stance" or self.rewrite == "first call" or (self.after is not None and self.after.is_stance)
+
+
+def rewrite(
+    how: Rewrite,
+    location: Location | None = None,
+    called_from: Location | None = None,
+    marks: tuple[Mark, ...] = (),
+    *,
+    attribute: str = "",
+) -> Fix:
+    """Return the fix that rewrites a line in one way."""
+    text = TEXTS[how].format(attribute=attribute)
+    return Fix("rewrite", text, location, called_from, marks, rewrite=how, attribute=attribute)

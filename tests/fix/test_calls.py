@@ -13,7 +13,7 @@ from dynx.fix._rewrites.arguments import as_tensor, mark
 from dynx.fix._rewrites.first_call import eagerly
 from dynx.fix._rewrites.source import parse
 from dynx.records import Finding, Location
-from dynx.records.fix import Fix, Mark
+from dynx.records.fix import Fix, Mark, rewrite
 
 
 def source_of(text: str):
@@ -84,7 +84,12 @@ def test_arguments_of_a_function_that_takes_any_are_marked(call, source, marked)
 def test_items_that_a_call_may_not_have_are_marked_if_they_are_there():
     text = "def wrapper(**kwargs):\n    return 0\n\nout = wrapper(**batch)\n"
     fix = Fix(
-        "mark", "maybe_mark_dynamic(ids, 1) and 1 more", at(1), at(4), (Mark("kwargs['ids']", 1), Mark("kwargs['mask']", 1))
+        "mark",
+        "maybe_mark_dynamic(ids, 1) and 1 more",
+        at(1),
+        at(4),
+        (Mark("kwargs['ids']", 1), Mark("kwargs['mask']", 1)),
+        may_fail=False,
     )
     plain, guarded = mark(source_of(text), source_of(text), fix)
     first, second = (f'torch._dynamo.maybe_mark_dynamic(batch["{name}"], 1)\n' for name in ("ids", "mask"))
@@ -105,7 +110,7 @@ def test_items_have_the_quotes_of_the_file(quote):
 def test_an_argument_that_is_computed_gets_a_name_first():
     text = "def step(x):\n    return x\n\n\ndef main():\n    # one\n    print(step(make(3)))\n"
     source = source_of(text)
-    fix = Fix("mark", "maybe_mark_dynamic(x, 0)", Location("program.py", 1, "step"), at(7), (Mark("x", 0),))
+    fix = Fix("mark", "", Location("program.py", 1, "step"), at(7), (Mark("x", 0),), may_fail=False)
     (found,) = mark(source, source, fix)
     lines = "    x = make(3)\n    torch._dynamo.maybe_mark_dynamic(x, 0)\n    print(step(x))\n"
     assert found == text.replace("    print(step(make(3)))\n", lines)
@@ -128,21 +133,21 @@ WITH_STANCE = 'with torch.compiler.set_stance("eager_then_compile")'
 @pytest.mark.parametrize("call", ["y = step(x)  # one", "return step(x)", "losses += [step(x) for x in xs]"])
 def test_the_statement_of_the_first_call_runs_under_a_stance(call):
     text = f"def main(xs):\n    for x in xs:\n\n        # a step\n        {call}\n        done()\n"
-    fix = Fix("rewrite", WITH_STANCE, Location("program.py", 9, "step"), at(5))
+    fix = rewrite("first call", Location("program.py", 9, "step"), at(5))
     assert list(eagerly(source_of(text), fix)) == [text.replace(call, f"{WITH_STANCE}:\n            {call}")]
 
 
 @pytest.mark.parametrize("call", ["if step(x): pass", "for y in step(x): print(y)", "yield step(x)", "await step(x)"])
 def test_a_stance_is_not_for_code_after_the_call(call):
     source = source_of(f"async def main(x):\n    {call}\n")
-    assert list(eagerly(source, Fix("rewrite", WITH_STANCE, Location("program.py", 9, "step"), at(2)))) == []
+    assert list(eagerly(source, rewrite("first call", Location("program.py", 9, "step"), at(2)))) == []
 
 
 def test_the_stance_of_the_whole_program_is_left_where_one_line_can_have_it(tmp_path):
     file = tmp_path / "program.py"
     file.write_text("import torch\n\nstep(x)\n")
     stance = Fix("stance", WITH_STANCE.removeprefix("with "))
-    local = Fix("rewrite", WITH_STANCE, Location(str(file), 9, "step"), Location(str(file), 3, ""))
+    local = rewrite("first call", Location(str(file), 9, "step"), Location(str(file), 3, ""))
     finding = Finding("DX102", "", local.location, 0.0, "", "")
     files = Files({}, str(file))
     assert len(list(ways(files, replace(finding, fixes=(stance,)), stance))) == 1
@@ -153,5 +158,5 @@ def test_the_stance_of_the_whole_program_is_left_where_one_line_can_have_it(tmp_
 def test_a_number_is_passed_as_a_tensor():
     text = "def step(x, lr):\n    return x * lr\n\nstep(x, 0.1 * epoch)\n"
     source = source_of(text)
-    fix = Fix("rewrite", "pass a tensor", at(1), at(4), (Mark("lr", 0),))
+    fix = rewrite("tensor argument", at(1), at(4), (Mark("lr", 0),))
     assert list(as_tensor(source, source, fix)) == [text.replace("0.1 * epoch", "torch.tensor(0.1 * epoch)")]

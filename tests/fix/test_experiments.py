@@ -9,7 +9,7 @@ import dynx
 from dynx.errors import UsageError
 from dynx.fix._experiments import apply, value_of
 from dynx.records import Location
-from dynx.records.fix import Fix, Mark
+from dynx.records.fix import Fix, Mark, rewrite
 
 
 def recompiles(function, *calls) -> int:
@@ -83,7 +83,7 @@ def test_dynx_compile_instead_of_torch_compile():
 
 def test_a_rewrite_is_no_experiment():
     with pytest.raises(UsageError, match="written into the file"):
-        apply([Fix("rewrite", "torch.where instead of if", Location("a.py", 1, "f"))])
+        apply([rewrite("where", Location("a.py", 1, "f"))])
 
 
 class Holder:

@@ -19,7 +19,7 @@ from dynx.fix._rewrites.option import add
 from dynx.fix._rewrites.source import parse
 from dynx.fix._rewrites.statement import insert, with_torch
 from dynx.records import Finding, Location
-from dynx.records.fix import Fix
+from dynx.records.fix import Fix, rewrite
 
 
 def source_of(text: str):
@@ -250,7 +250,7 @@ def test_a_rewrite_that_names_torch_imports_it(tmp_path, start, after):
     file = tmp_path / "program.py"
     file.write_text(f"{start}def f(x):\n    return x if x.any() else -x\n")
     line = Location(str(file), start.count("\n") + 2, "f")
-    fix = Fix("rewrite", "torch.where instead of if", line)
+    fix = rewrite("where", line)
     (changed,) = ways(Files({}, str(file)), Finding("DX203", "", line, 0.0, "", ""), fix)
     assert changed == {str(file): f"{after}def f(x):\n    return torch.where(x.any(), x, -x)\n"}
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from dynx.advice.breaks.rules import rule_by_reason
-from dynx.records.fix import Fix
+from dynx.records.fix import Fix, rewrite
 from dynx.records.graph_break import GraphBreak
 
 _CONFIG = "torch._dynamo.config"
@@ -25,7 +25,7 @@ def _print(graph_break: GraphBreak) -> Iterator[Fix]:
         yield Fix("statement", f"{_CONFIG}.reorderable_logging_functions.add(print)")
     elif "warn" in f"{name}{graph_break.kind}":
         yield Fix("statement", f"import warnings; {_CONFIG}.reorderable_logging_functions.add(warnings.warn)")
-    yield Fix("rewrite", "only in eager code: compiled code no longer logs", graph_break.location.own)
+    yield rewrite("eager only", graph_break.location.own)
 
 
 def _number(graph_break: GraphBreak) -> Iterator[Fix]:
@@ -34,8 +34,8 @@ def _number(graph_break: GraphBreak) -> Iterator[Fix]:
 
 
 def _branch(graph_break: GraphBreak) -> Iterator[Fix]:
-    yield Fix("rewrite", "torch.where instead of if", graph_break.location.own)
-    yield Fix("rewrite", "torch._assert_async instead of if: raises RuntimeError", graph_break.location.own)
+    yield rewrite("where", graph_break.location.own)
+    yield rewrite("assert", graph_break.location.own)
 
 
 def _size(graph_break: GraphBreak) -> Iterator[Fix]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import assert_never
 
 from dynx.fix._rewrites import arguments, attribute, branch, check, eager_only, first_call, index, option, statement
 from dynx.fix._rewrites.source import Source, parse
 from dynx.fix._source_file import read
-from dynx.records import Finding
-from dynx.records.fix import Fix
+from dynx.records import Finding, Location
+from dynx.records.fix import Fix, Rewrite
 
 MOST = 4  # ways to write one fix that are tried
 
@@ -56,45 +57,66 @@ def _is_of_library(file: str) -> bool:
 
 
 def _texts(files: Files, finding: Finding, fix: Fix) -> Iterator[tuple[str, str]]:
+    """Yield the path and the new text of a file for each way to write a fix, with equal texts and texts of libraries."""
     place = finding.location.own
-    if fix.kind == "stance" and any(_is_first_call(other) for other in finding.fixes):
-        return  # that one changes less of the program
-    if fix.kind in ("statement", "stance") and (source := files.parse(files.main)) is not None and files.main is not None:
-        own = {path.stem for path in Path(files.main).parent.iterdir()}
-        for text in statement.insert(source, fix.code, own):
-            yield files.main, text
-    elif fix.kind == "option":
-        for file in dict.fromkeys(filter(None, (place.file, files.main))):
-            if (source := files.parse(file)) is not None:
-                for text in option.add(source, fix.code, place.function):
-                    yield file, text
-    elif _is_first_call(fix) and fix.called_from is not None:
-        if (source := files.parse(fix.called_from.file)) is not None:
-            for text in first_call.eagerly(source, fix):
-                yield fix.called_from.file, text
-    elif fix.called_from is not None and fix.location is not None:
-        source, definition = files.parse(fix.called_from.file), files.parse(fix.location.file)
-        if source is not None and definition is not None:
-            write = arguments.mark if fix.kind == "mark" else arguments.as_tensor
-            for text in write(source, definition, fix):
-                yield fix.called_from.file, text
-    elif fix.code.startswith("a tensor as "):
-        for file in dict.fromkeys(filter(None, (place.file, files.main))):
-            if (source := files.parse(file)) is not None:
-                for text in attribute.as_tensor(source, fix.code.rpartition(".")[2]):
-                    yield file, text
-    elif fix.code in _AT_LINE and fix.location is not None and (source := files.parse(fix.location.file)) is not None:
-        for text in _AT_LINE[fix.code](source, fix.location.line):
-            yield fix.location.file, text
+    match fix.kind:
+        case "statement" | "stance":
+            if fix.kind == "stance" and any(other.rewrite == "first call" for other in finding.fixes):
+                return  # that one changes less of the program
+            if (source := files.parse(files.main)) is not None and files.main is not None:
+                own = {path.stem for path in Path(files.main).parent.iterdir()}
+                yield from _in(files.main, statement.insert(source, fix.code, own))
+        case "option":
+            for file, source in _parsed(files, place.file, files.main):
+                yield from _in(file, option.add(source, fix.code, place.function))
+        case "mark":
+            yield from _at_call(files, fix, arguments.mark)
+        case "rewrite" if fix.rewrite is not None:
+            yield from _rewritten(files, place, fix, fix.rewrite)
 
 
-def _is_first_call(fix: Fix) -> bool:
-    return fix.kind == "rewrite" and fix.code.startswith("with ")
+def _rewritten(files: Files, place: Location, fix: Fix, how: Rewrite) -> Iterator[tuple[str, str]]:
+    match how:
+        case "where":
+            yield from _at_line(files, fix, branch.where)
+        case "assert":
+            yield from _at_line(files, fix, check.check)
+        case "eager only":
+            yield from _at_line(files, fix, eager_only.eager_only)
+        case "index":
+            yield from _at_line(files, fix, index.by_element)
+        case "first call":
+            for file, source in _parsed(files, fix.called_from.file if fix.called_from is not None else None):
+                yield from _in(file, first_call.eagerly(source, fix))
+        case "tensor argument":
+            yield from _at_call(files, fix, arguments.as_tensor)
+        case "tensor attribute":
+            for file, source in _parsed(files, place.file, files.main):
+                yield from _in(file, attribute.as_tensor(source, fix.attribute.rpartition(".")[2]))
+        case _:
+            assert_never(how)
 
 
-_AT_LINE = {
-    "index with a tensor of one element": index.by_element,
-    "torch.where instead of if": branch.where,
-    "torch._assert_async instead of if: raises RuntimeError": check.check,
-    "only in eager code: compiled code no longer logs": eager_only.eager_only,
-}
+def _at_line(files: Files, fix: Fix, write: Callable[[Source, int], Iterable[str]]) -> Iterator[tuple[str, str]]:
+    for file, source in _parsed(files, fix.location.file if fix.location is not None else None):
+        assert fix.location is not None
+        yield from _in(file, write(source, fix.location.line))
+
+
+def _at_call(files: Files, fix: Fix, write: Callable[[Source, Source, Fix], Iterable[str]]) -> Iterator[tuple[str, str]]:
+    if fix.called_from is None or fix.location is None:
+        return
+    source, definition = files.parse(fix.called_from.file), files.parse(fix.location.file)
+    if source is not None and definition is not None:
+        yield from _in(fix.called_from.file, write(source, definition, fix))
+
+
+def _parsed(files: Files, *paths: str | None) -> Iterator[tuple[str, Source]]:
+    """Yield those of some files that can be parsed, each once."""
+    for path in dict.fromkeys(filter(None, paths)):
+        if (source := files.parse(path)) is not None:
+            yield path, source
+
+
+def _in(file: str, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    return ((file, text) for text in texts)

@@ -29,7 +29,7 @@ def mark(source: Source, definition: Source, fix: Fix) -> Iterator[str]:
         definition: The file with the function.
         fix: The fix, with the lines of both.
     """
-    function = "torch._dynamo.maybe_mark_dynamic" if fix.code.startswith("maybe_") else "torch._dynamo.mark_dynamic"
+    function = "torch._dynamo.mark_dynamic" if fix.may_fail else "torch._dynamo.maybe_mark_dynamic"
     for call in _with_arguments(source, fix):
         found = source.statement_of(call)
         if found is None or isinstance(found, (cst.While, cst.FunctionDef, cst.ClassDef)):

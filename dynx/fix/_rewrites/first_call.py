@@ -9,6 +9,8 @@ import libcst as cst
 from dynx.fix._rewrites.source import Source, calls_at
 from dynx.records.fix import Fix
 
+_STANCE = 'torch.compiler.set_stance("eager_then_compile")'
+
 
 def eagerly(source: Source, fix: Fix) -> Iterator[str]:
     """Yield the text of a file in which the statement that calls a function is in the body of a `with` statement."""
@@ -17,7 +19,7 @@ def eagerly(source: Source, fix: Fix) -> Iterator[str]:
         if not isinstance(found, cst.SimpleStatementLine) or _leaves(found):
             continue
         inside = cst.IndentedBlock([found.with_changes(leading_lines=())])
-        context = cst.WithItem(cst.parse_expression(fix.code.removeprefix("with ")))
+        context = cst.WithItem(cst.parse_expression(_STANCE))
         yield source.replaced(found, cst.With([context], inside, leading_lines=found.leading_lines))
 
 
