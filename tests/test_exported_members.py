@@ -13,7 +13,7 @@ from dynx.records import Record
 
 EXPORTED = {
     "dynx": "Run __version__ check compile doctor watch would_recompile",
-    "dynx.advice": "RULES advise page rule_of_break rule_of_reason spoken",
+    "dynx.advice": "RULES advise losses page rule_of_break rule_of_reason spoken",
     "dynx.cli": "main",
     "dynx.comptime": """
         ComptimeContext ComptimeVar PostMortem Probe Timeline comptime debug post_mortem probe timeline

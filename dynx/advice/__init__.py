@@ -1,47 +1,29 @@
-"""Advice rules: each detects one problem in the records of a run, such as a recompile, and says how to avoid it.
+"""Advice: rules that detect a problem in the records of a run, such as a recompile, and say how to avoid it.
 
-The rules are pure functions of the records, one file per family of rules, and import no torch.
+The rules are pure functions of the records and import no torch: one file for each in `rules/`, found by its name. `facts/` has
+what they ask of the records, `findings/` the grouping of records into findings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from dynx.advice import breaks, caches, cudagraphs, effects, limits, recompile_rules, recompiles, saved, tried
-from dynx.advice.breaks import rules as break_rules
-from dynx.advice.caches import profiles, renamed
-from dynx.advice.names import spoken
+from dynx.advice import rules
+from dynx.advice.facts.names import spoken
+from dynx.advice.findings import breaks, limits, recompiles
+from dynx.advice.findings.causes import causes
 from dynx.advice.pages import page
-from dynx.advice.rule import Rule, first_match
+from dynx.advice.rule import Loss, RuleAtLine
+from dynx.advice.rules import LOSS_RULES, RULES, RUN_RULES
+from dynx.advice.tried import with_trials
 from dynx.records.finding import Finding
+from dynx.records.graph_break import GraphBreak
+from dynx.records.recompile import Reason
+from dynx.records.run_records import RunRecords
+from dynx.records.saved import SavedGraph
 
-if TYPE_CHECKING:
-    from dynx.records.graph_break import GraphBreak
-    from dynx.records.recompile import Reason
-    from dynx.records.run_records import RunRecords
-
-__all__ = ["RULES", "advise", "page", "rule_of_break", "rule_of_reason", "spoken"]
-
-RULES: Mapping[str, Rule] = {
-    rule.id: rule
-    for rule in sorted(
-        (
-            *recompile_rules.RULES,
-            *break_rules.RULES,
-            *limits.RULES,
-            *caches.RULES,
-            renamed.RENAMED,
-            renamed.SCHEMES,
-            profiles.CLOSURE,
-            profiles.SPECIALIZED,
-            *cudagraphs.RULES,
-            *saved.RULES,
-            *effects.RULES,
-        ),
-        key=lambda rule: rule.id,
-    )
-}
+__all__ = ["RULES", "advise", "losses", "page", "rule_of_break", "rule_of_reason", "spoken"]
 
 
 def advise(run: RunRecords) -> tuple[Finding, ...]:
@@ -51,31 +33,54 @@ def advise(run: RunRecords) -> tuple[Finding, ...]:
     which includes the advice for the recompiles that caused it.
     """
     dynamic = tuple(change for change in run.dynamic if change.profile is None)
-    causes = recompiles.causes(run.recompiles, dynamic, run.specialized, run.compiles, run.graph_breaks)
-    at_limit, included = limits.find_all(run.gave_up, causes)
-    findings = [*at_limit, *limits.find_failures(run.compiles, run.graph_breaks)]
-    inside = breaks.inside_libraries((cause for cause in causes if id(cause) not in included), run.graph_breaks)
+    all_causes = causes(run.recompiles, dynamic, run.specialized, run.compiles, run.graph_breaks)
+    at_limit, included = limits.find_all(run.gave_up, all_causes)
+    inside = breaks.inside_libraries((cause for cause in all_causes if id(cause) not in included), run.graph_breaks)
     included.update(map(id, inside))
-    findings += recompiles.find_all(cause for cause in causes if id(cause) not in included)
+    findings = [*at_limit]
+    findings += recompiles.find_all(cause for cause in all_causes if id(cause) not in included)
     findings += breaks.find(run.graph_breaks, run.compiles, inside)
-    findings += caches.find(run.caches, run.compiles)
-    findings += renamed.find(run.cache_keys, run.cache_settings, run.caches, run.compiles)
-    findings += profiles.find(run.profile_misses, run.specialized)
-    findings += cudagraphs.find(run.cudagraph_skips, run.address_changes)
-    findings += saved.find(run.saved)
-    findings += effects.find(run.side_effects)
+    for rule in RUN_RULES:
+        findings += _merged(rule.find(run)) if rule.is_merged else rule.find(run)
+    findings += _merged(_of_losses(run.saved))
     trials = run.trials
-    tested = (tried.with_trials(finding, trials) for finding in findings)
-    return tuple(sorted(tested, key=lambda finding: finding.rank))
+    return tuple(sorted((with_trials(finding, trials) for finding in findings), key=lambda finding: finding.rank))
 
 
 def rule_of_reason(reason: Reason) -> str | None:
     """Return the id of the advice rule that applies to a failed guard, such as "DX102", or None."""
-    rule = first_match(recompile_rules.RULES, reason)
+    rule = rules.rule_of_reason(reason)
     return rule.id if rule is not None else None
 
 
 def rule_of_break(graph_break: GraphBreak) -> str | None:
     """Return the id of the advice rule that applies to a graph break, such as "DX201", or None."""
-    rule = break_rules.rule_of(graph_break)
+    rule = rules.rule_of_break(graph_break)
     return rule.id if rule is not None else None
+
+
+def losses(graph: SavedGraph) -> Iterator[tuple[str, Loss]]:
+    """Yield the codecs in a graph that change gradients more than their precision suggests, each with the id of its rule."""
+    for rule in LOSS_RULES:
+        if (loss := rule.loss(graph)) is not None:
+            yield rule.id, loss
+
+
+def _of_losses(graphs: Iterable[SavedGraph]) -> Iterator[Finding]:
+    """Yield a finding for each loss under hooks of `dynx.saved`; what it costs is precision, so its seconds are 0."""
+    for graph in graphs:
+        for rule, loss in losses(graph) if graph.hooks else ():
+            if loss.location is not None:
+                tensors = (tensor for tensor in loss.tensors[:5] if tensor.location is not None)
+                evidence = tuple(f"{tensor.name} at {tensor.location}" for tensor in tensors)
+                yield Finding(rule, loss.title, loss.location, 0.0, evidence, loss.advice)
+
+
+def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
+    """Merge the findings of a rule at one line."""
+    merged: dict[RuleAtLine, Finding] = {}
+    for finding in findings:
+        key = RuleAtLine(finding.rule, finding.location.file, finding.location.line)
+        first = merged.get(key)
+        merged[key] = finding if first is None else replace(first, count=first.count + finding.count)
+    return merged.values()

@@ -1,16 +1,20 @@
-"""Dataclasses of advice rules: id, title, a predicate that decides whether the rule applies, and the texts of its findings."""
+"""Dataclasses of advice rules: id, title, when the rule applies, and the texts and fixes of its findings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dynx.records.fix import Mark
+from dynx.records.compile import Compile
+from dynx.records.finding import Finding
+from dynx.records.fix import Fix, Mark
 from dynx.records.graph_break import GraphBreak
 from dynx.records.location import Location
 from dynx.records.observed import Specialized
 from dynx.records.recompile import Reason, Recompile
+from dynx.records.run_records import RunRecords
+from dynx.records.saved import SavedGraph, SavedTensor
 
 
 class FrameKey(NamedTuple):
@@ -20,29 +24,127 @@ class FrameKey(NamedTuple):
     frame: str  # frame id: "0" of the compile id "0/1"
 
 
-@dataclass(frozen=True, slots=True)
+class Advice(NamedTuple):
+    """What to change, as text, and what follows from it for a function that reaches a recompile limit."""
+
+    text: str
+    is_expected: bool = False  # the number of recompiles has an end: one per mode, per class, per object
+    has_limit: bool = False  # the text names a recompile limit to raise
+
+
+def expected(text: str) -> Advice:
+    """Return advice on recompiles whose number has an end."""
+    return Advice(text, is_expected=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """An advice rule; its documentation page is `docs/rules/<id>.md`."""
+    """An advice rule; its documentation page is `docs/rules/<id>.md`.
+
+    Attributes:
+        id: "DX203"; the first digit is that of its family.
+        title: What it recognizes, in one phrase.
+        priority: Where several rules apply to one guard or graph break, that of the highest priority is used, then that of the
+            lowest id. A rule whose priority is not 0 says why.
+    """
 
     id: str
     title: str
+    priority: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+def no_fixes(about: object) -> Iterable[Fix]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecompileRule(Rule):
-    """An advice rule about recompiles; its predicate `applies` takes the first failed guard of a recompile."""
+    """A rule about recompiles.
+
+    Attributes:
+        applies: Whether it applies to the first failed guard of a recompile.
+        advice: The advice on a cause.
+        fixes: What `dynx fix` can try, what changes least first.
+        is_size: The value is a size that the program passes: inside of a library it is not the library's to change.
+        is_common: Parts of a function between graph breaks have other names for the value, and are one finding.
+    """
 
     applies: Callable[[Reason], bool]
-    advice: Callable[[Cause], str]
+    advice: Callable[[Cause], Advice]
+    fixes: Callable[[Cause], Iterable[Fix]] = no_fixes
+    is_size: bool = False
+    is_common: Callable[[Reason], bool] = lambda reason: False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BreakRule(Rule):
-    """An advice rule about graph breaks; its predicate `applies` takes the record of a graph break."""
+    """A rule about why a graph breaks.
+
+    Attributes:
+        applies: Whether it applies to a graph break.
+        title_of: The title of its finding.
+        advice: The advice.
+        fixes: What `dynx fix` can try, what changes least first.
+        is_call: The break is at a call: two rules of this kind at one line are one finding, as of `open()` in a `with`.
+        is_consequence: After another graph break in the same compilation it is no finding of its own.
+    """
 
     applies: Callable[[GraphBreak], bool]
-    title_of: Callable[[GraphBreak], str]  # the title of its finding
+    title_of: Callable[[GraphBreak], str]
     advice: Callable[[GraphBreak], str]
+    fixes: Callable[[GraphBreak], Iterable[Fix]] = no_fixes
+    is_call: bool = False
+    is_consequence: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceRule(Rule):
+    """A rule about where a graph breaks: in a library, or in a block that cannot be resumed.
+
+    Its advice may be that of the rule about why the graph breaks there, None if there is none.
+    """
+
+    applies: Callable[[GraphBreak], bool]
+    title_of: Callable[[GraphBreak], str]
+    advice: Callable[[GraphBreak, BreakRule | None], str]
+    is_call: bool = False
+    is_consequence: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRule(Rule):
+    """A rule that finds its cases in the records of a run by itself.
+
+    Attributes:
+        find: Yields its findings.
+        is_merged: Findings at one line are one, with the title of the first.
+    """
+
+    find: Callable[[RunRecords], Iterable[Finding]]
+    is_merged: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossRule(Rule):
+    """A rule about codecs of `dynx.saved` that change gradients more than their precision suggests.
+
+    Attributes:
+        loss: Returns the tensors of a graph to which it applies, with title and advice; None if there are none.
+    """
+
+    loss: Callable[[SavedGraph], Loss | None]
+
+
+class Loss(NamedTuple):
+    """The tensors of one graph that a codec stores with too little precision."""
+
+    tensors: Sequence[SavedTensor]
+    title: str
+    advice: str
+
+    @property
+    def location(self) -> Location | None:
+        return self.tensors[0].location
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +162,7 @@ class Cause:
     apart: GraphBreak | None = None  # the graph break in a caller, because of which the function is compiled on its own
     allowed: int | None = None  # the recompile limit that the function reached
     first_call: Location | None = None  # the line that called the function when it was first compiled
+    advice_after: str = ""  # how to remove the graph break after which the function resumes
 
     @property
     def first(self) -> Reason:
@@ -80,6 +183,8 @@ class RuleAtLine(NamedTuple):
     line: int
 
 
-def first_match(rules: Sequence[RecompileRule], reason: Reason) -> RecompileRule | None:
-    """Return the first rule that applies to a failed guard, or None."""
-    return next((rule for rule in rules if rule.applies(reason)), None)
+def is_caused_by(compile: Compile, graph_break: GraphBreak) -> bool:
+    """Return whether a compilation is that of a function which resumes after a graph break, or which it made run eagerly."""
+    if compile.resumes is None:
+        return not graph_break.resumable and compile.outcome in ("skipped", "failed") and compile.key in graph_break.compiles
+    return any(line.file == compile.location.file and line.line == compile.resumes for line in graph_break.chain)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dynx._run import Run
-from dynx.advice.caches.graph_change import lines_apart
-from dynx.advice.caches.key_causes import causes_of
+from dynx.advice.facts.graph_change import lines_apart
+from dynx.advice.facts.key_causes import causes_of
 from dynx.pgo._lookups import HasCacheKeys, digest, function_of, lookups, of_function
 from dynx.records import CacheEvent, Location
 from dynx.records.cache_key import CacheCause, CacheDiff, CacheKey

@@ -74,6 +74,11 @@ class SavedGraph(Record):
     at_peak: tuple[PeakTensor, ...] = ()  # with the most bytes first, those of at least 1 % of the larger of the two peaks
 
     @property
+    def rounded(self) -> tuple[SavedTensor, ...]:
+        """The tensors that are stored with less precision."""
+        return tuple(tensor for tensor in self.tensors if tensor.codec is not None and not tensor.is_exact)
+
+    @property
     def activations(self) -> tuple[SavedTensor, ...]:
         """The saved tensors that take memory of their own: neither parameters nor buffers, inputs or outputs of the graph."""
         return tuple(tensor for tensor in self.tensors if tensor.is_activation)

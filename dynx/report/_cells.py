@@ -9,7 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from dynx.advice import spoken
-from dynx.advice.recompiles import subject_of
+from dynx.advice.findings.described import subject_of
 from dynx.records import Location, Reason, Record, RunRecords
 from dynx.records.kind import kinds_of
 from dynx.records.table import Bytes, Cell, Change, Function, Seconds, Source, Strong, Table, Times, Value

@@ -5,18 +5,19 @@ from __future__ import annotations
 import warnings
 
 from dynx._reading.user_location import user_stacklevel
-from dynx.advice.saved import Loss, losses
+from dynx.advice import losses
+from dynx.advice.rule import Loss
 from dynx.errors import DynxWarning
 from dynx.records.saved import SavedGraph
 
 
 def warn_of_losses(graph: SavedGraph) -> None:
     """Warn of tensors that are stored with less precision though backward reads them as masks, or computes others from them."""
-    for loss in losses(graph):
-        warnings.warn(_text(loss), DynxWarning, stacklevel=user_stacklevel())
+    for rule, loss in losses(graph):
+        warnings.warn(_text(rule, loss), DynxWarning, stacklevel=user_stacklevel())
 
 
-def _text(loss: Loss) -> str:
+def _text(rule: str, loss: Loss) -> str:
     where = f"{loss.location}: " if loss.location is not None else ""
     others = f" (and {len(loss.tensors) - 1} more)" if len(loss.tensors) > 1 else ""
-    return f"{where}{loss.title}{others} ({loss.rule.id})\n  {loss.advice}"
+    return f"{where}{loss.title}{others} ({rule})\n  {loss.advice}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dynx.advice import spoken
-from dynx.advice.recompiles import subject_of
+from dynx.advice.findings.described import subject_of
 from dynx.records import Reason
 
 

@@ -1,0 +1,33 @@
+"""Graphs that torch could not store in a compile cache on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dynx.records.finding import Finding
+from dynx.records.location import Location
+from dynx.records.observed import CacheEvent
+from dynx.records.run_records import RunRecords
+
+_CACHES = ("fx_graph", "aot_autograd")  # a graph that the first cannot store is not stored by the second either
+
+
+def bypasses(run: RunRecords, cache: str) -> Iterable[tuple[Location, Sequence[CacheEvent]]]:
+    """Return the lines of functions whose graph bypassed a cache, and no cache before it, with what was stored nowhere."""
+    groups: dict[tuple[str, int], tuple[Location, list[CacheEvent]]] = {}
+    locations = {compile.key: compile.location for compile in run.compiles}
+    known = [event for event in run.caches if event.result == "bypass" and event.cache in _CACHES]
+    for event in sorted(known, key=lambda event: _CACHES.index(event.cache)):
+        location = event.location or locations.get((event.generation, event.id))
+        if location is not None:
+            groups.setdefault((location.file, location.line), (location, []))[1].append(event)
+    return [(location, events) for location, events in groups.values() if events[0].cache == cache]
+
+
+def finding_of(run: RunRecords, rule: str, location: Location, events: Sequence[CacheEvent], advice: str) -> Finding:
+    """Return the finding for a function; its cost is the compile time of the backend, which every new process spends again."""
+    first = events[0]
+    seconds = next((each.phases.get("backend", 0.0) for each in run.compiles if each.key == (first.generation, first.id)), 0.0)
+    reasons = tuple(dict.fromkeys(event.reason or "torch gives no reason" for event in events))
+    count = sum(event.count for event in events)
+    return Finding(rule, f"not cached on disk: {reasons[0]}", location, seconds, reasons, advice, count)

@@ -1,0 +1,117 @@
+"""The changes that `dynx fix` can try and several rules share: settings of torch, options, marks and rewrites.
+
+A fix need not fit: it is tried before it is advised. The first that a rule returns changes least.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from dynx.advice.facts.names import ITEM, SIZE, is_array, spoken
+from dynx.advice.rule import Cause
+from dynx.records.compile import GaveUp
+from dynx.records.fix import Fix, FixKind, Mark, rewrite
+from dynx.records.graph_break import GraphBreak
+from dynx.records.location import Location
+
+CONFIG = "torch._dynamo.config"
+_STANCE = 'torch.compiler.set_stance("eager_then_compile")'
+_LOCAL = re.compile(r"^L\['\w+'\]|^\w+(?=$|[.\[])")
+_BREADTH: tuple[FixKind, ...] = ("mark", "statement", "option", "stance", "rewrite")  # what changes less comes first
+
+
+def of_causes(causes: Sequence[Cause]) -> tuple[Fix, ...]:
+    """Return the fixes to try for recompiles that are one change of the program."""
+    fixes = dict.fromkeys(fix for cause in causes for fix in cause.rule.fixes(cause))
+    return tuple(sorted(fixes, key=lambda fix: _BREADTH.index(fix.kind)))
+
+
+def of_limit(gave_up: GaveUp, causes: Sequence[Cause], *, is_raised: bool) -> tuple[Fix, ...]:
+    """Return the fixes to try for a function that reached a recompile limit: those of the recompiles, then a higher limit.
+
+    A limit is raised only if the advice names it: that of values which never end would be reached again in a longer run.
+    """
+    fixes = of_causes(causes)
+    if not is_raised:
+        return fixes
+    allowed = gave_up.allowed or max((len(cause.recompiles) for cause in causes), default=8)
+    return (*fixes, Fix("statement", f"{CONFIG}.{gave_up.limit} = {4 * allowed}"))
+
+
+def mark_of(cause: Cause) -> Mark | None:
+    """Return the mark for the size that changed; None if it is not that of an argument."""
+    match = SIZE.match(cause.first.source)
+    if match is None or not _LOCAL.match(match["tensor"]) or is_array(cause.first.source) or cause.after is not None:
+        return None
+    return Mark(match["tensor"], int(match["dim"]))
+
+
+def marks(cause: Cause, own: Mark) -> Iterator[Fix]:
+    """Yield the fixes that mark a size, and the sizes that change with it, as dynamic."""
+    together = (own, *cause.together)
+    more = tuple(dict.fromkeys((*together, *cause.varying)))
+    if len(more) == 1:
+        yield from _marks(mark_text(own), cause, together, may_fail=True)
+    others = f" and {len(more) - 1} more" if len(more) > 1 else ""
+    yield from _marks(f"maybe_{mark_text(more[0])}{others}", cause, more, may_fail=False)
+
+
+def _marks(text: str, cause: Cause, marks: tuple[Mark, ...], *, may_fail: bool) -> Iterator[Fix]:
+    """Yield the fix for the line of the first call, which is compiled first, then for that of the recompile."""
+    lines = dict.fromkeys(filter(None, map(_in_user_code, (cause.first_call, cause.called_from))))
+    for line in lines or (None,):
+        yield Fix("mark", text, cause.recompiles[0].location, line, marks, may_fail)
+
+
+def mark_text(mark: Mark) -> str:
+    """Return a mark as the user writes it: `mark_dynamic(x, 1)`."""
+    return f"mark_dynamic({spoken(mark.source)}, {mark.dim})"
+
+
+def _in_user_code(call: Location | None) -> Location | None:
+    """Return the line of a call; None if a library calls the function, with arguments of its own."""
+    return call if call is not None and call.library is None else None
+
+
+def first_call(cause: Cause) -> Iterator[Fix]:
+    """Yield fixes by which first calls run eagerly: those of all functions, or those in one line of the user's file."""
+    if len(cause.recompiles) != 1:  # more than the first call differs
+        return
+    yield Fix("stance", _STANCE)
+    if (line := _in_user_code(cause.first_call)) is not None:
+        yield rewrite("first call", cause.recompiles[0].location, line)
+
+
+def of_value(cause: Cause) -> Iterator[Fix]:
+    """Yield fixes for a Python value that changes."""
+    yield from first_call(cause)
+    if re.match(r"-?\d", cause.first.expected or ""):
+        yield Fix("option", "dynamic=True")
+        if cause.first.holder == "argument" and re.fullmatch(r"L\['\w+'\]|\w+", cause.first.source):
+            called = _in_user_code(cause.called_from)
+            yield rewrite("tensor argument", cause.recompiles[0].location, called, (Mark(cause.first.source, 0),))
+    if cause.fixed is not None and cause.fixed.location is not None and spoken(cause.first.source).endswith(ITEM):
+        yield rewrite("index", cause.fixed.location.own)
+    yield from tensor_attribute(cause)
+    yield from isolated(cause)
+
+
+def tensor_attribute(cause: Cause) -> Iterator[Fix]:
+    """Yield the fix for a number that an object of the program holds."""
+    name = spoken(cause.first.source)
+    library = cause.first.location.library if cause.first.location is not None else None
+    if "." in name and re.fullmatch(r"[\w.\[\]]+\.\w+", name) and re.match(r"-?\d", cause.first.expected or "") and not library:
+        yield rewrite("tensor attribute", attribute=name)
+
+
+def isolated(cause: Cause) -> Iterator[Fix]:
+    """Yield the fix that gives each instance compiled code of its own."""
+    if cause.first.other_instance is not None:
+        yield Fix("option", "isolate_recompiles=True")
+
+
+def branch(graph_break: GraphBreak) -> Iterator[Fix]:
+    """Yield the rewrites of an `if` on the value of a tensor."""
+    yield rewrite("where", graph_break.location.own)
+    yield rewrite("assert", graph_break.location.own)

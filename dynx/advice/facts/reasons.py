@@ -1,0 +1,65 @@
+"""Facts about a failed guard, which several rules and the titles of findings use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from dynx.advice.facts.names import spoken
+from dynx.advice.rule import Cause
+from dynx.records.recompile import GuardKind, Reason
+
+NUMBER = re.compile(r"-?\d")
+INT = re.compile(r"-?\d+$")
+CONTAINER: tuple[GuardKind, ...] = ("length", "keys")
+MEMBER_OF_ENUM = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+$")
+DEVICES = r"\b(?:CPU|CUDA|XPU|MPS|HPU|Meta)\b"  # dispatch keys of a tensor's device
+_AUTOGRAD_KEYS = re.compile(r"\b(?:ADInplaceOrView|Autograd\w*)(?:, )?")
+_OF_INSTANCES = ("value", "none", "length", "keys", "object", "function", "type")
+
+
+def has_kind(*kinds: GuardKind, holder: str | None = None) -> Callable[[Reason], bool]:
+    """Return a predicate for the kind of a guard, and for what holds the value."""
+    return lambda reason: reason.kind in kinds and (holder is None or reason.holder == holder)
+
+
+def is_grad_mode(reason: Reason) -> bool:
+    """Return whether grad mode or inference mode differs, or a tensor was created under inference mode."""
+    if reason.kind == "global_state":
+        return "grad_mode" in reason.source.split()
+    # an inference tensor has the dispatch keys of a normal tensor without those of autograd
+    keys = [_AUTOGRAD_KEYS.sub("", value or "").replace(", )", ")") for value in (reason.expected, reason.got)]
+    return reason.kind == "tensor" and "dispatch key" in reason.text and keys[0] == keys[1]
+
+
+def is_device(reason: Reason) -> bool:
+    """Return whether the device of a tensor differs; torch compares sets of dispatch keys, which contain it."""
+    if reason.kind == "device":
+        return True
+    keys = [re.findall(DEVICES, value or "") for value in (reason.expected, reason.got)]
+    return reason.kind == "tensor" and "dispatch key" in reason.text and keys[0] != keys[1]
+
+
+def differs_by_instance(reason: Reason) -> bool:
+    """Return whether an attribute of `self` differs because the cache entry was compiled for another instance."""
+    is_its_own = reason.source.startswith("self.") and reason.kind in _OF_INSTANCES
+    return reason.other_instance is not None and is_its_own
+
+
+def is_size_in_shape(reason: Reason) -> bool:
+    """Return whether a guard is on a size: on one size, or on an expression with sizes."""
+    return reason.kind in ("size", "shape") and ".size()" in reason.source
+
+
+def is_counted(reason: Reason) -> bool:
+    """Return whether the compiled function itself changes the number: `Model.calls += 1`."""
+    name = re.escape(spoken(reason.source).rpartition(".")[2])
+    return bool(re.search(rf"\b{name}\s*[-+*/]?=(?!=)", reason.code))
+
+
+def is_result(cause: Cause) -> bool:
+    """Return whether the value was computed on the line of the graph break after which the function resumes."""
+    source = spoken(cause.first.source)
+    if cause.after is None or cause.first.holder not in ("argument", "object"):
+        return False
+    return source.startswith("<value of") or bool(re.match(rf"{re.escape(source)}\s*=(?!=)", cause.after.code))

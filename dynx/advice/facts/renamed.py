@@ -1,0 +1,56 @@
+"""Graphs that were compiled again although an earlier one differs in nothing but the names of symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from dynx.advice.facts.key_causes import causes_of
+from dynx.records.cache_key import CacheCause, CacheKey
+from dynx.records.finding import Finding
+from dynx.records.location import Location
+from dynx.records.run_records import RunRecords
+
+
+class Renamed(NamedTuple):
+    """A graph that missed the caches, with the symbols that have another name in it, and the compile time of the backend."""
+
+    location: Location
+    causes: tuple[CacheCause, ...]
+    seconds: float
+
+    @property
+    def is_scheme(self) -> bool:
+        """Whether another scheme named the symbols, and not another order of allocation."""
+        return self.causes[0].rule == "DX406"
+
+    def finding(self, rule: str) -> Finding:
+        names = tuple(f"{cause.component}: {cause.before}, then {cause.after}" for cause in self.causes)
+        return Finding(rule, f"compiled again: {names[0]}", self.location, self.seconds, names, self.causes[0].advice)
+
+
+def renamed(run: RunRecords) -> Iterator[Renamed]:
+    """Yield one graph for each function. Needs the keys that `watch(detail="full")` keeps."""
+    missed = {(event.generation, event.id) for event in run.caches if event.result == "miss" and event.cache == "aot_autograd"}
+    seconds = {compile.key: compile.phases.get("backend", 0.0) for compile in run.compiles}
+    values = {settings.digest: settings.values for settings in run.cache_settings}
+    earlier: list[CacheKey] = []
+    reported = set()
+    for key in run.cache_keys:
+        if key.cache != "aot_autograd" or key.location is None:
+            continue
+        line = key.location.file, key.location.line
+        if key.key in missed and line not in reported and (causes := _names_of(key, earlier, values)):
+            reported.add(line)
+            yield Renamed(key.location, causes, seconds.get(key.key, 0.0))
+        earlier.append(key)
+
+
+def _names_of(key: CacheKey, earlier: list[CacheKey], values: Mapping[str, Mapping[str, str]]) -> tuple[CacheCause, ...]:
+    """Return the renamed symbols if there is an earlier key that differs in nothing else."""
+    for other in reversed(earlier):
+        if other.location == key.location and other.digest != key.digest:
+            causes = tuple(causes_of(other, key, values.get(other.settings), values.get(key.settings)))
+            if all(cause.kind == "symbol name" for cause in causes):
+                return causes
+    return ()

@@ -1,0 +1,40 @@
+"""Advice that several rules give: on Python values, and on instances of one class that share its compiled code."""
+
+from __future__ import annotations
+
+import re
+
+from dynx.advice.facts.names import spoken
+from dynx.advice.facts.reasons import is_size_in_shape
+from dynx.advice.rule import Advice, Cause, expected
+from dynx.records.recompile import Reason
+
+_FLOAT = re.compile(r"-?\d+\.\d|-?\d+(?:\.\d+)?e-?\d|-?inf$")
+
+PER_VALUE = expected(
+    "one recompile per value is expected; to avoid it, pass the same value on every call, "
+    "or branch on it outside the compiled function"
+)
+
+
+def instances_advice(cause: Cause) -> Advice:
+    """Return how instances that differ in what torch guards can avoid a recompile each."""
+    reason, count = cause.first, len(cause.recompiles) + 1
+    if reason.holder == "object" and not is_size_in_shape(reason):
+        first = f"pass what depends on {spoken(reason.source)} as an argument, such as a tensor"
+    elif _is_float_of_instances(reason):
+        first = f"make {spoken(reason.source)} a tensor, such as a buffer: tensors of equal shape share the compiled code"
+    elif cause.apart is not None:
+        line = cause.apart.location.own.line
+        first = f"remove the graph break at line {line}: each {reason.other_instance} is then part of the graph of its caller"
+    else:
+        first = f"compile the whole model that contains each {reason.other_instance}"
+    limit = max(count, cause.allowed or 0)
+    others = f"or compile each with isolate_recompiles=True; or raise torch._dynamo.config.recompile_limit above {limit}"
+    return Advice(f"{first}; {others}", has_limit=True)
+
+
+def _is_float_of_instances(reason: Reason) -> bool:
+    """Return whether instances differ only by a float: as a tensor, it would need no guard on its value."""
+    names = {source.rpartition(".")[2] for source in (reason.source, *reason.differing)}
+    return reason.kind == "value" and bool(_FLOAT.match(reason.expected or "")) and len(names) == 1

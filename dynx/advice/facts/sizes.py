@@ -1,0 +1,85 @@
+"""Advice for a tensor's size that changes: mark it as dynamic, unless it is a parameter's or code needs its exact value."""
+
+from __future__ import annotations
+
+import re
+
+from dynx.advice.facts.names import SIZE, is_array, spoken
+from dynx.advice.rule import Advice, Cause, expected
+from dynx.records.observed import Specialized
+from dynx.records.recompile import Reason
+
+LOOP = re.compile(r"^(?:async )?(?:for|while)\b|\bfor\b.*\bin\b|\brange\(|\.unbind\(|\benumerate\(|\bzip\(")
+_LOOKUP = re.compile(r"\w\[[^\]]*(?:\.size\(|\.shape\b|\blen\()|\.get\(|\bif \w+ (?:not )?in [\w.]+")
+_PARAMETER_HINT = "Guard failed on a parameter"  # in torch's message
+_GENERATION = Advice(
+    "two graphs are expected: generate() calls the model with the prompt, then with one token at a time; "
+    "for prompts of many lengths, compile with dynamic=True"
+)
+_STATIC_PARAMETER = Advice(
+    "sizes of an nn.Parameter are static: torch._dynamo.config.force_parameter_static_shapes = False; "
+    "where it needs no gradient, pass its .data"
+)
+
+
+def size_advice(cause: Cause) -> Advice:
+    """Return the advice of DX102 for the recompiles of one size."""
+    reason = cause.first
+    match = SIZE.match(reason.source)
+    if is_size_one(reason):
+        return _SIZE_ONE
+    if reason.kind == "shape" or match is None:
+        return expected("one recompile per side of the branch is expected; to avoid it, branch outside the compiled function")
+    if "_parameters[" in match["tensor"]:
+        return Advice("give the parameter one size, padded to the largest; or compile each module with isolate_recompiles=True")
+    if _PARAMETER_HINT in reason.text:
+        return _STATIC_PARAMETER
+    mark = f"mark_dynamic({spoken(match['tensor'])}, {match['dim']})"
+    if cause.fixed is not None:
+        if len(cause.recompiles) == 1 and not (LOOP.search(cause.fixed.code) or _LOOKUP.search(cause.fixed.code)):
+            return Advice(f"{mark} before the call, and all sizes that this line compares with it; or pad to one size")
+        return _advice_on_fixed_size(cause.fixed)
+    if is_array(reason.source):
+        tensor = f"torch.from_numpy({spoken(match['tensor'])})"
+        return Advice(f"compile with dynamic=True; or pass {tensor} with mark_dynamic(it, {match['dim']})")
+    if cause.after is not None:
+        line = cause.after.location.own.line
+        return Advice(f"compile with dynamic=True, or remove the graph break at line {line}: a value inside cannot be marked")
+    has_one = "1" in (reason.expected, reason.got)
+    if has_one and match["dim"] == "1" and cause.called_from is not None and "/generation/" in cause.called_from.file:
+        return _GENERATION
+    if has_one:
+        if len(cause.recompiles) > 1:
+            return Advice(f"{mark}, and warm up with 2 or more, or pad to a fixed size: size 1 always compiles on its own")
+        return _SIZE_ONE
+    if cause.called_from is not None and cause.called_from.library is not None:  # such as a Trainer
+        return Advice(f"{mark} where the batch is made, such as in the data collator, or pad to one size there")
+    if match["dim"] == "0" and len(cause.recompiles) == 1 and _is_less(reason.got, reason.expected):
+        return Advice(f"{mark} before the call, or pad to one size; of a smaller last batch: drop_last=True in the DataLoader")
+    return Advice(f"{mark} before the call, or pad to one size")
+
+
+_SIZE_ONE = expected(
+    "size 1 compiles on its own: one recompile is expected; to avoid it, pad, or compile a separate function for size 1"
+)
+
+
+def is_size_one(reason: Reason) -> bool:
+    """Return whether a size that is dynamic is 1 now: the guard `2 <= x.size(0)` fails, which each dynamic size has."""
+    return reason.kind == "shape" and reason.got == "1" and (reason.expected or "").startswith("2 <= ")
+
+
+def _is_less(got: str | None, expected: str | None) -> bool:
+    return (got or "").isdigit() and (expected or "").isdigit() and int(got or 0) < int(expected or 0)
+
+
+def _advice_on_fixed_size(fixed: Specialized) -> Advice:
+    """Return how to free a size that a line of code fixed; `mark_dynamic` would raise ConstraintViolationError."""
+    if LOOP.search(fixed.code):
+        return Advice("the loop is unrolled for each size: compile the body of one step and loop outside, or pad to one size")
+    if _LOOKUP.search(fixed.code):
+        return Advice("look it up outside the compiled function and pass the result in as an argument")
+    return Advice(
+        "this line needs the exact size: compute it outside the compiled function, or pad to one size; "
+        "if an nn.Parameter has this size, torch._dynamo.config.force_parameter_static_shapes = False"
+    )

@@ -1,0 +1,216 @@
+"""Findings for graph breaks: one for each rule and source line, with the compile time that the breaks cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from dynx.advice.facts import libraries
+from dynx.advice.facts.breaks import unbuildable
+from dynx.advice.facts.names import is_array
+from dynx.advice.rule import BreakRule, Cause, PlaceRule, is_caused_by
+from dynx.advice.rules import advice_on_break, rule_by_reason, rule_of_break
+from dynx.records.compile import Compile
+from dynx.records.finding import Finding
+from dynx.records.graph_break import GraphBreak
+from dynx.records.recompile import Recompile
+
+
+def find(breaks: Iterable[GraphBreak], compiles: Iterable[Compile], inside: Iterable[Cause] = ()) -> tuple[Finding, ...]:
+    """Return the findings for graph breaks: one for each rule and source line, with the compile time that the breaks cost.
+
+    `inside` are causes of recompiles for which `break_around` returns a graph break: they are part of its finding.
+    """
+    merged: dict[BreakKey, Finding] = {}
+    consequences: list[tuple[BreakKey, GraphBreak]] = []
+    costs = _Costs(tuple(compiles))
+    breaks = tuple(breaks)
+    for graph_break in breaks:
+        rule = rule_of_break(graph_break)
+        if rule is None:
+            continue
+        if rule.is_consequence and (earlier := _cause_of(graph_break, breaks)) is not None:
+            consequences.append((earlier, graph_break))
+            continue
+        title, advice = rule.title_of(graph_break), advice_on_break(graph_break)
+        if graph_break.fatal:
+            title, advice = (
+                f"fullgraph=True fails: {title}",
+                f"{advice}; or drop fullgraph=True, which allows a graph break here",
+            )
+        finding = Finding(
+            rule.id,
+            title,
+            graph_break.location,
+            costs.seconds(graph_break),
+            _evidence(graph_break),
+            advice,
+            graph_break.count,
+            fixes=tuple(reason.fixes(graph_break)) if (reason := rule_by_reason(graph_break)) is not None else (),
+        )
+        key = _key(rule, graph_break)
+        merged[key] = _join(merged[key], finding) if key in merged else finding
+    for key, graph_break in consequences:
+        merged[key] = _with_consequence(merged[key], graph_break, costs)
+    recompiles: dict[BreakKey, list[Recompile]] = {}
+    for cause in inside:
+        if (around := break_around(cause, breaks)) is not None and (rule := rule_of_break(around)) is not None:
+            recompiles.setdefault(_key(rule, around), []).extend(cause.recompiles)
+    for key, found in recompiles.items():
+        merged[key] = _with_recompiles(merged[key], found)
+    return tuple(_without_capture(finding, merged.values()) for finding in merged.values())
+
+
+def _without_capture(finding: Finding, others: Iterable[Finding]) -> Finding:
+    """Return the finding for a size that depends on data without the setting that captures it, if the function reads values.
+
+    With the setting, reading the values of such a tensor raises GuardOnDataDependentSymNode instead of breaking the graph.
+    """
+    own = finding.location.own
+    reads = (each for each in others if each.rule == "DX202" and each.location.own.file == own.file)
+    if finding.rule != "DX209" or all(each.location.own.function != own.function for each in reads):
+        return finding
+    return replace(finding, advice="do this outside the compiled function, with the line of DX202, which reads the values")
+
+
+def inside_libraries(causes: Iterable[Cause], breaks: Iterable[GraphBreak]) -> list[Cause]:
+    """Return the causes for which `break_around` returns a graph break, and which need no advice of their own.
+
+    Values for which the library has an option do, and sizes, which come from what the program passes to the library, unless a
+    function that the program calls itself has a finding on sizes.
+    """
+    causes, breaks = tuple(causes), tuple(breaks)
+    of_sizes = {id(cause) for cause in causes if cause.rule.is_size and not is_array(cause.first.source)}
+    called = (cause for cause in causes if id(cause) in of_sizes)
+    is_reported = any(cause.called_from is None or cause.called_from.library is None for cause in called)
+    kept = {id(cause) for cause in causes if libraries.advice_on_value(cause.first)} | (set() if is_reported else of_sizes)
+    return [cause for cause in causes if id(cause) not in kept and break_around(cause, breaks)]
+
+
+def break_around(cause: Cause, breaks: Iterable[GraphBreak]) -> GraphBreak | None:
+    """Return the graph break in a library because of which functions that only the library calls are compiled on their own.
+
+    Values that such a function has been compiled for are those of the library: its user can only remove the graph break.
+    """
+    call, location = cause.called_from, cause.recompiles[0].location
+    if call is None or call.library is None or call.library != location.library:
+        return None
+    line = call.library, location.own.file, location.own.line
+    return next(
+        (each for each in breaks if line == (each.location.library, each.location.own.file, each.location.own.line)), None
+    )
+
+
+def _with_recompiles(finding: Finding, recompiles: list[Recompile]) -> Finding:
+    plural = "s" if len(recompiles) > 1 else ""
+    library = recompiles[0].location.library
+    evidence = (f"{each.id}: {each.location.function}: {each.reasons[0].text}" for each in recompiles)
+    return replace(
+        finding,
+        title=f"{finding.title}; {len(recompiles)} recompile{plural} inside {library}",
+        seconds=finding.seconds + sum(each.seconds for each in recompiles),
+        evidence=(*finding.evidence, *evidence),
+    )
+
+
+def _cause_of(graph_break: GraphBreak, breaks: Iterable[GraphBreak]) -> BreakKey | None:
+    """Return the finding of another graph break in the same compilation: after it, Dynamo could not rebuild a value."""
+    for earlier in breaks:
+        rule = rule_of_break(earlier)
+        if rule is not None and not rule.is_consequence and set(earlier.compiles) & set(graph_break.compiles):
+            return _key(rule, earlier)
+    return None
+
+
+def _with_consequence(finding: Finding, graph_break: GraphBreak, costs: _Costs) -> Finding:
+    eager = costs.left_eager(graph_break)
+    ends = f"; {eager} runs eagerly: Dynamo cannot rebuild {unbuildable(graph_break)} outside the graph" if eager else ""
+    return replace(
+        finding,
+        title=f"{finding.title}{ends}",
+        seconds=finding.seconds + costs.seconds(graph_break),
+        evidence=(*finding.evidence, *_evidence(graph_break)),
+    )
+
+
+class BreakKey(NamedTuple):
+    """Key by which findings are merged: rule and line; in a library also its own line, one for each cause."""
+
+    rule: str
+    file: str
+    line: int
+    in_library: str
+
+
+def _key(rule: BreakRule | PlaceRule, graph_break: GraphBreak) -> BreakKey:
+    location = graph_break.location
+    name = "call" if rule.is_call else rule.id  # tqdm() in a `for`, open() in a `with`: two breaks for one call
+    where = f"{location.file}:{location.line}" if location.library is not None else ""
+    return BreakKey(name, location.own.file, location.own.line, where)
+
+
+class _AttemptKey(NamedTuple):
+    """Key of one tracing attempt: the key of its compilation, and the index of the attempt in that compilation."""
+
+    compile: tuple[int, str]
+    number: int
+
+
+class _Costs:
+    """Attributes compile time to graph breaks, each second to at most one graph break.
+
+    The cost of a graph break is the tracing attempt that it discarded, plus the compilation of its resume function. If torch
+    cannot resume after it, the cost is the whole compilation. Recompiles do not count: they belong to the guard that failed.
+    """
+
+    def __init__(self, compiles: tuple[Compile, ...]) -> None:
+        self._first = [compile for compile in compiles if not compile.is_recompile]
+        self._counted: set[tuple[int, str]] = set()  # keys of compilations
+        self._attempts: set[_AttemptKey] = set()
+
+    def seconds(self, graph_break: GraphBreak) -> float:
+        total = 0.0
+        for compile in self._first:
+            if compile.key in self._counted:
+                continue
+            if is_caused_by(compile, graph_break):
+                self._counted.add(compile.key)
+                total += compile.seconds - sum(
+                    attempt.seconds for attempt in compile.attempts if _AttemptKey(compile.key, attempt.index) in self._attempts
+                )
+            elif compile.key in graph_break.compiles and compile.resumes is None:
+                total += self._discarded(compile, graph_break)
+        return total
+
+    def left_eager(self, graph_break: GraphBreak) -> str | None:
+        """Return the name of the function that runs eagerly because torch cannot resume after a graph break."""
+        compiles = (compile for compile in self._first if is_caused_by(compile, graph_break))
+        return next((compile.location.own.function for compile in compiles if compile.outcome == "skipped"), None)
+
+    def _discarded(self, compile: Compile, graph_break: GraphBreak) -> float:
+        for attempt in compile.attempts:
+            key = _AttemptKey(compile.key, attempt.index)
+            if attempt.outcome == "restarted" and attempt.reason == graph_break.reason and key not in self._attempts:
+                self._attempts.add(key)
+                return attempt.seconds
+        return 0.0
+
+
+def _join(first: Finding, second: Finding) -> Finding:
+    return replace(
+        first,
+        seconds=first.seconds + second.seconds,
+        evidence=first.evidence + second.evidence,
+        count=first.count + second.count,
+    )
+
+
+def _evidence(graph_break: GraphBreak) -> tuple[str, ...]:
+    fatal = (
+        "the compilation failed: fullgraph=True (or error_on_graph_break) allows no graph break" if graph_break.fatal else ""
+    )
+    lines = [fatal, graph_break.reason, graph_break.explanation, *(f"torch suggests: {hint}" for hint in graph_break.hints)]
+    if len(graph_break.chain) > 1:
+        lines.append("reached through " + " > ".join(map(str, graph_break.chain)))
+    return tuple(line for line in lines if line)

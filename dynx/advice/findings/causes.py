@@ -1,0 +1,134 @@
+"""Group recompiles by what causes them: the function, the advice rule, and the value that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from dynx.advice.facts.names import LOCAL, is_array
+from dynx.advice.facts.reasons import differs_by_instance
+from dynx.advice.findings.resumed import Part, frame_of, parts_of
+from dynx.advice.rule import Cause, FrameKey, RecompileRule
+from dynx.advice.rules import advice_on_break, rule_of_reason
+from dynx.records.compile import Compile
+from dynx.records.fix import Mark
+from dynx.records.graph_break import GraphBreak
+from dynx.records.location import Location
+from dynx.records.observed import BecameDynamic, Specialized
+from dynx.records.recompile import Reason, Recompile
+
+
+class CauseKey(NamedTuple):
+    """Key by which recompiles are grouped into causes: frame, advice rule and changed value."""
+
+    frame: FrameKey
+    rule: str
+    subject: str
+
+
+def causes(
+    recompiles: Iterable[Recompile],
+    dynamic: Iterable[BecameDynamic] = (),
+    specialized: Iterable[Specialized] = (),
+    compiles: Iterable[Compile] = (),
+    breaks: Iterable[GraphBreak] = (),
+) -> tuple[Cause, ...]:
+    """Group recompiles by function, advice rule and changed value; recompiles to which no rule applies are omitted."""
+    dynamic, compiles = tuple(dynamic), tuple(compiles)
+    breaks = tuple(breaks)
+    parts = parts_of(compiles, breaks)
+    fixed = {(record.generation, record.id, LOCAL.sub(r"\1", record.source)): record for record in specialized}
+    callers = {compile.key: compile.called_from for compile in compiles}
+    first_calls = {frame_of(compile.key): compile.called_from for compile in reversed(compiles)}
+    varying = _varying_sizes(dynamic)
+    groups: dict[CauseKey, tuple[RecompileRule, list[Recompile]]] = {}
+    for recompile in recompiles:
+        if recompile.id.startswith("!"):
+            continue  # compiled autograd: the changed value is not a variable of the user's code
+        rule = rule_of_reason(recompile.reasons[0]) if recompile.reasons else None
+        if rule is not None:
+            key = CauseKey(frame_of(recompile.key), rule.id, _subject(recompile.reasons[0]))
+            groups.setdefault(key, (rule, []))[1].append(recompile)
+    found = []
+    for key, (rule, group) in groups.items():
+        after, whole = _part(key.frame, parts)
+        called_from = callers.get(group[0].key)
+        found.append(
+            Cause(
+                rule,
+                tuple(group),
+                _marks_of_equal_sizes(group[0], dynamic),
+                varying.get(key.frame, ()),
+                called_from,
+                _fixed_by(group, fixed),
+                after,
+                whole,
+                _break_at(called_from, breaks),
+                first_call=first_calls.get(whole),
+                advice_after=advice_on_break(after) if after is not None else "",
+            )
+        )
+    return tuple(found)
+
+
+def _fixed_by(group: list[Recompile], fixed: dict[tuple[int, str, str], Specialized]) -> Specialized | None:
+    """Return the line that fixed the changed value in its last recompile.
+
+    An earlier one may have fixed it only because torch had not yet made another size symbolic that it is compared with.
+    """
+    last = next((recompile for recompile in reversed(group) if recompile.outcome == "compiled"), group[-1])
+    return fixed.get((last.generation, last.id, last.reasons[0].source))
+
+
+def _break_at(call: Location | None, breaks: tuple[GraphBreak, ...]) -> GraphBreak | None:
+    """Return the graph break that was reached through the line of a call: the called function is then compiled on its own."""
+    if call is None:
+        return None
+    line = call.own.file, call.own.line
+    return next((found for found in breaks if line in [(entry.own.file, entry.own.line) for entry in found.chain]), None)
+
+
+def _part(frame: FrameKey, parts: Mapping[FrameKey, Part]) -> tuple[GraphBreak | None, FrameKey]:
+    part = parts.get(frame)
+    return (part.after, part.whole) if part is not None else (None, frame)
+
+
+def _marks_of_equal_sizes(recompile: Recompile, dynamic: tuple[BecameDynamic, ...]) -> tuple[Mark, ...]:
+    """Return marks for the other dimensions that changed from and to the same sizes in this recompile.
+
+    For example, several tensors have the batch size: marking only one of them raises ConstraintViolationError.
+    """
+    reason = recompile.reasons[0]
+    if reason.kind != "size":
+        return ()
+    alike = [
+        change
+        for change in dynamic
+        if (change.generation, change.id) == recompile.key and (change.first, change.second) == (reason.expected, reason.got)
+    ]
+    marks = (_mark(change) for change in alike)
+    return tuple(mark for mark in marks if mark is not None and f"{mark.source}.size()[{mark.dim}]" != reason.source)
+
+
+def _mark(change: BecameDynamic) -> Mark | None:
+    """Return the mark for a size that became dynamic; None for one that cannot be marked: items of *args have no name."""
+    tensor = LOCAL.sub(r"\1", change.source)
+    if not change.dim.startswith("size ") or is_array(tensor) or tensor.startswith("args[") or "._base" in tensor:
+        return None
+    return Mark(tensor, int(change.dim.removeprefix("size ")))
+
+
+def _varying_sizes(dynamic: Iterable[BecameDynamic]) -> Mapping[FrameKey, tuple[Mark, ...]]:
+    """Return the sizes of each function that became dynamic in one of its recompiles."""
+    found: dict[FrameKey, dict[Mark, None]] = {}
+    for change in dynamic:
+        if (mark := _mark(change)) is not None:
+            found.setdefault(frame_of((change.generation, change.id)), {})[mark] = None
+    return {frame: tuple(marks) for frame, marks in found.items()}
+
+
+def _subject(reason: Reason) -> str:
+    """Return the subject of a `CauseKey`: the guard's source, or for a guard on symbolic shapes the line that created it."""
+    if differs_by_instance(reason):
+        return f"instances of {reason.other_instance}"
+    return reason.source if reason.kind != "shape" else str(reason.location)

@@ -1,0 +1,174 @@
+"""Findings for recompiles: one for each cause, with what changed, where, and the seconds spent recompiling."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from dynx.advice.facts import fixes, libraries
+from dynx.advice.facts.names import SIZE, spoken
+from dynx.advice.facts.reasons import is_counted, is_result
+from dynx.advice.findings.described import changes, evidence, subject_of, value_of
+from dynx.advice.rule import Advice, Cause
+from dynx.records.finding import Finding
+from dynx.records.fix import Mark
+from dynx.records.location import Location
+from dynx.records.recompile import Reason
+
+_MAX_ATTRIBUTES = 4  # in a title
+
+
+def find_all(causes: Iterable[Cause]) -> tuple[Finding, ...]:
+    """Return one finding for each cause of recompiles; if one change recompiles several functions, it is one finding.
+
+    For example, a graph break splits a function, and each part of it recompiles when the size of a common input changes.
+    """
+    merged: dict[object, list[Cause]] = {}
+    keys: dict[object, object] = {}  # of both kinds, by which a cause joins others; to the key of their group
+    for cause in causes:
+        own = _location(cause).own
+        same_line = (cause.rule.id, cause.first.expected, cause.first.got, own.file, own.line)
+        same_whole = change_of(cause)
+        group = keys.get(same_line) or keys.get(same_whole) or same_line
+        keys.setdefault(same_line, group)
+        keys.setdefault(same_whole, group)
+        merged.setdefault(group, []).append(cause)
+    return tuple(find_joined(group) for group in merged.values())
+
+
+def change_of(cause: Cause) -> tuple[object, ...]:
+    """Return what is equal for causes that are one change, in parts of one function that graph breaks split.
+
+    The parts have other names for a tensor whose size or requires_grad changes.
+    """
+    name = "" if cause.rule.is_common(cause.first) else spoken(cause.first.source)
+    return cause.rule.id, cause.first.expected, cause.first.got, cause.whole, name
+
+
+def _assigns(cause: Cause) -> bool:
+    """Return whether the line that requested the guard also assigns the value: it shows more than a line that only reads it."""
+    return bool(re.match(rf"{re.escape(spoken(cause.first.source))}\s*[-+*/]?=(?!=)", cause.first.code))
+
+
+def find_joined(causes: Sequence[Cause]) -> Finding:
+    """Return one finding for causes that are one change of the program; the graph breaks that split the function are named."""
+    found = list(map(find, causes))
+    kept = found[list(causes).index(main_cause(causes))]
+    return replace(
+        kept,
+        title=f"{kept.title}{split_by(causes)}",
+        advice=_for_parts(kept.advice, causes),
+        seconds=sum(finding.seconds for finding in found),
+        count=sum(finding.count for finding in found),
+        evidence=kept.evidence + tuple(line for finding in found if finding is not kept for line in finding.evidence),
+        fixes=fixes.of_causes(causes),
+    )
+
+
+def main_cause(causes: Sequence[Cause]) -> Cause:
+    """Return the cause whose line and advice the finding for several causes has."""
+    return min(causes, key=lambda cause: (not _assigns(cause), cause.after is not None, _location(cause).library is not None))
+
+
+def advice_on(cause: Cause) -> Advice:
+    """Return the advice for a cause: of the library that holds the value, if known, else that of its rule."""
+    return libraries.advice_on_value(cause.first) or cause.rule.advice(cause)
+
+
+def _for_parts(advice: str, causes: Sequence[Cause]) -> str:
+    """Return the advice for a size that recompiles several parts of a function between graph breaks in libraries."""
+    in_libraries = [cause.after for cause in causes if cause.after is not None and cause.after.location.library is not None]
+    if not in_libraries or not advice.startswith("mark_dynamic("):
+        return advice
+    first = "remove the graph breaks, then compile with dynamic=True: marks do not reach sizes computed after a graph break"
+    return f"{first}; or {advice}"
+
+
+def split_by(causes: Sequence[Cause]) -> str:
+    """Return the end of a title that names the graph breaks which split a function; empty if it has one part."""
+    breaks = sorted({cause.after.location.own.line for cause in causes if cause.after is not None})
+    if not breaks or len(causes) == 1:
+        return ""
+    lines = " and ".join(map(str, breaks))
+    plural = "s" if len(breaks) > 1 else ""
+    return f"; recompiles {len(causes)} parts of the function, split by the graph break{plural} at line{plural} {lines}"
+
+
+def find(cause: Cause) -> Finding:
+    """Return the finding for one cause of recompiles: the changed value, the seconds spent recompiling, and the advice."""
+    reason = cause.first
+    return Finding(
+        cause.rule.id,
+        _title(cause),
+        _location(cause),
+        sum(recompile.seconds for recompile in cause.recompiles),
+        evidence(cause),
+        _with_partners(advice_on(cause).text, cause),
+        len(cause.recompiles),
+        cause.called_from.own if cause.called_from is not None and not is_counted(reason) else None,
+    )
+
+
+def _location(cause: Cause) -> Location:
+    fixed = cause.fixed.location if cause.fixed is not None else None
+    if cause.after is not None and is_result(cause):
+        return cause.after.location
+    return fixed or cause.first.location or cause.recompiles[0].location
+
+
+def _title(cause: Cause) -> str:
+    if cause.recompiles[0].outcome == "refused":
+        return f'raised under the stance "fail_on_recompile": {subject_of(cause.first)} {changes(cause)}'
+    if branch := _branch(cause.first):
+        return f"{branch} takes the other branch: {subject_of(cause.first)} is {cause.first.got}"
+    if cause.first.kind == "shape":
+        return f"the guard {value_of(cause.first, cause.first.expected)} fails: {subject_of(cause.first)} is {cause.first.got}"
+    title = f"{subject_of(cause.first)} {changes(cause)}"
+    if cause.rule.id == "DX115":
+        shared = f"{len(cause.recompiles) + 1} instances of {cause.first.other_instance} share its compiled code"
+        return f"{shared}: {_instances(cause)}"
+    if cause.after is not None and is_result(cause):
+        return f"{title}; computed before the graph break: {cause.after.code}"
+    return f"{title}{fixed_by(cause)}"
+
+
+def fixed_by(cause: Cause) -> str:
+    """Return the end of a title that names the statement which fixed a symbolic size or number to one value; else empty."""
+    return f"; fixed by: {cause.fixed.code}" if cause.fixed is not None and cause.fixed.code else ""
+
+
+def _instances(cause: Cause) -> str:
+    """Describe how the instances of a class differ: the values of the first attribute, and the names of the others."""
+    reason = cause.first
+    same = tuple(recompile for recompile in cause.recompiles if recompile.reasons[0].source == reason.source)
+    title = f"{subject_of(reason)} {changes(replace(cause, recompiles=same))}"
+    names = dict.fromkeys(
+        name for recompile in cause.recompiles for name in (recompile.reasons[0].source, *recompile.reasons[0].differing)
+    )
+    others = [spoken(name) for name in names if name != reason.source]
+    if not others:
+        return title
+    listed = ", ".join(others[:_MAX_ATTRIBUTES]) + (", …" if len(others) > _MAX_ATTRIBUTES else "")
+    return f"{title}; {listed} differ{'s' if len(others) == 1 else ''} too"
+
+
+def _branch(reason: Reason) -> str:
+    """Return the branch that created a guard on symbolic sizes or numbers, as in the source; empty for other statements."""
+    match = re.match(r"(?:if|elif|while)\b.*?:(?=\s|$)", reason.code) if reason.kind == "shape" else None
+    return match[0] if match else ""
+
+
+def _with_partners(advice: str, cause: Cause) -> str:
+    """Return advice to mark one size with the other sizes that change; `mark_dynamic` raises if they depend on each other."""
+    match = SIZE.match(cause.first.source)
+    if match is None or not advice.startswith("mark_dynamic"):
+        return advice
+    own = Mark(match["tensor"], int(match["dim"]))
+    others = [mark for mark in dict.fromkeys((*cause.together, *cause.varying)) if mark != own]
+    if not others:
+        return advice
+    marks = [f"maybe_{fixes.mark_text(mark)}" for mark in others]
+    more = [*marks[:2], f"{len(marks) - 2} more"] if len(marks) > 2 else marks
+    first, _, rest = advice.partition(")")
+    return f"maybe_{first}) with {' and '.join(more)}{rest}"

@@ -1,0 +1,46 @@
+"""Which compiled functions belong together: a graph break splits a function into parts, each compiled on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from dynx.advice.rule import FrameKey, is_caused_by
+from dynx.records.compile import Compile
+from dynx.records.graph_break import GraphBreak
+
+
+class Part(NamedTuple):
+    """A compiled function as a part of the function that a graph break split."""
+
+    whole: FrameKey  # the function that the program called
+    after: GraphBreak | None  # None for the first part
+
+
+def parts_of(compiles: Iterable[Compile], breaks: Iterable[GraphBreak]) -> Mapping[FrameKey, Part]:
+    """Return for each resume function the function that it is a part of; other functions are not in the mapping."""
+    parts: dict[FrameKey, Part] = {}
+    breaks = tuple(breaks)
+    for compile in compiles:
+        frame = frame_of(compile.key)
+        if compile.resumes is None or frame in parts:
+            continue
+        graph_break = next((found for found in breaks if is_caused_by(compile, found)), None)
+        if graph_break is not None and graph_break.compiles:
+            whole = frame_of(graph_break.compiles[0])
+            if whole != frame:
+                parts[frame] = Part(whole, graph_break)
+    return {frame: Part(_outermost(frame, parts), part.after) for frame, part in parts.items()}
+
+
+def _outermost(frame: FrameKey, parts: Mapping[FrameKey, Part]) -> FrameKey:
+    seen = {frame}
+    while frame in parts and parts[frame].whole not in seen:
+        frame = parts[frame].whole
+        seen.add(frame)
+    return frame
+
+
+def frame_of(key: tuple[int, str]) -> FrameKey:
+    """Return the frame of a compilation: frame "0" for the compile id "0/1"."""
+    return FrameKey(key[0], key[1].rpartition("/")[0])

@@ -1,0 +1,62 @@
+"""All advice rules: one file for each, found by its name, `dx203_branch.py`, in the folder of its family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import TypeVar
+
+from dynx.advice.rule import BreakRule, LossRule, PlaceRule, RecompileRule, Rule, RunRule
+from dynx.records.graph_break import GraphBreak
+from dynx.records.recompile import Reason
+
+R = TypeVar("R", bound=Rule)
+
+
+def _rules() -> Iterator[Rule]:
+    for found in walk_packages(__path__, f"{__name__}."):
+        if found.name.rpartition(".")[2].startswith("dx"):
+            yield import_module(found.name).RULE
+
+
+def _of_class(cls: type[R]) -> tuple[R, ...]:
+    """Return the rules of one class, in the order in which they are asked."""
+    return tuple(sorted((rule for rule in RULES.values() if isinstance(rule, cls)), key=_order))
+
+
+def _order(rule: Rule) -> tuple[int, str]:
+    return -rule.priority, rule.id
+
+
+RULES: Mapping[str, Rule] = {rule.id: rule for rule in sorted(_rules(), key=lambda rule: rule.id)}
+RECOMPILE_RULES = _of_class(RecompileRule)
+RUN_RULES = _of_class(RunRule)
+LOSS_RULES = _of_class(LossRule)
+_BREAK_RULES = _of_class(BreakRule)
+_PLACE_RULES = _of_class(PlaceRule)
+
+
+def rule_of_reason(reason: Reason) -> RecompileRule | None:
+    """Return the rule that applies to a failed guard, or None."""
+    return next((rule for rule in RECOMPILE_RULES if rule.applies(reason)), None)
+
+
+def rule_of_break(graph_break: GraphBreak) -> BreakRule | PlaceRule | None:
+    """Return the rule that applies to a graph break, or None."""
+    rules: list[BreakRule | PlaceRule] = [*_PLACE_RULES, *_BREAK_RULES]
+    applying = [rule for rule in rules if rule.applies(graph_break)]
+    return min(applying, key=_order, default=None)
+
+
+def rule_by_reason(graph_break: GraphBreak) -> BreakRule | None:
+    """Return the rule about why a graph breaks, not where, or None."""
+    return next((rule for rule in _BREAK_RULES if rule.applies(graph_break)), None)
+
+
+def advice_on_break(graph_break: GraphBreak) -> str:
+    """Return the advice on a graph break; empty if no rule applies."""
+    rule = rule_of_break(graph_break)
+    if rule is None:
+        return ""
+    return rule.advice(graph_break) if isinstance(rule, BreakRule) else rule.advice(graph_break, rule_by_reason(graph_break))

@@ -1,0 +1,1 @@
+"""Rules DX2xx and DX501: causes of graph breaks."""

@@ -1,0 +1,38 @@
+"""DX206: a graph break where torch cannot resume."""
+
+from __future__ import annotations
+
+import re
+
+from dynx.advice.facts.breaks import code_of, name_of
+from dynx.advice.rule import BreakRule, PlaceRule
+from dynx.records.graph_break import GraphBreak
+
+
+def _applies(graph_break: GraphBreak) -> bool:
+    is_left = graph_break.resumable or graph_break.fatal or graph_break.kind == "Observed exception"
+    return graph_break.block is not None and not is_left
+
+
+def _title(graph_break: GraphBreak) -> str:
+    function = graph_break.chain[0].function if graph_break.chain else "the function"
+    return f"{name_of(graph_break)} inside a {graph_break.block}: {function} continues eagerly{code_of(graph_break)}"
+
+
+def _advice(graph_break: GraphBreak, reason: BreakRule | None) -> str:
+    out = f"move it out of the {graph_break.block}, or out of the function"
+    if reason is None:
+        return out
+    advice = reason.advice(graph_break)
+    return advice if re.search(r"outside|out of", advice) else f"{advice}; or {out}"
+
+
+RULE = PlaceRule(
+    id="DX206",
+    title="a graph break where torch cannot resume",
+    priority=1,  # the whole function runs eagerly, whatever breaks the graph
+    applies=_applies,
+    title_of=_title,
+    advice=_advice,
+    is_call=True,
+)

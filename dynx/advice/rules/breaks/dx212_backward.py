@@ -1,0 +1,29 @@
+"""DX212: backward() runs inside the compiled function."""
+
+from __future__ import annotations
+
+from dynx.advice.facts.breaks import code_of
+from dynx.advice.facts.fixes import CONFIG
+from dynx.advice.rule import BreakRule
+from dynx.records.fix import Fix
+from dynx.records.graph_break import GraphBreak
+
+
+def _advice(graph_break: GraphBreak) -> str:
+    if graph_break.compiled_autograd:  # outside of the compiled function it would not be compiled
+        return "leave it: torch._dynamo.config.compiled_autograd compiles only a backward pass that runs inside compiled code"
+    if "torch.autograd.grad" in graph_break.kind:
+        return "torch._dynamo.config.trace_autograd_ops = True; or compile only the forward, and compute gradients outside"
+    return "compile only the forward and the loss, and call backward() outside"
+
+
+RULE = BreakRule(
+    id="DX212",
+    title="backward() runs inside the compiled function",
+    applies=lambda graph_break: (
+        graph_break.kind == "Unsupported Tensor.backward() call" or "torch.autograd.grad" in graph_break.kind
+    ),
+    title_of=lambda graph_break: f"gradients are computed inside the compiled function{code_of(graph_break)}",
+    advice=_advice,
+    fixes=lambda graph_break: [Fix("statement", f"{CONFIG}.trace_autograd_ops = True")],
+)

@@ -1,0 +1,20 @@
+"""DX216: torch._dynamo.graph_break() is called."""
+
+from __future__ import annotations
+
+from dynx.advice.rule import BreakRule
+from dynx.records.graph_break import GraphBreak
+
+
+def _applies(graph_break: GraphBreak) -> bool:
+    """Return whether the user's line calls it: torch.optim calls it around each step, which nobody can remove."""
+    return graph_break.kind.startswith("Call to `torch._dynamo.graph_break()`") and "graph_break" in graph_break.code
+
+
+RULE = BreakRule(
+    id="DX216",
+    title="torch._dynamo.graph_break() is called",
+    applies=_applies,
+    title_of=lambda graph_break: "torch._dynamo.graph_break() splits the graph in two",
+    advice=lambda graph_break: "remove it, if the break is not wanted",
+)

@@ -1,0 +1,10 @@
+"""DX604: more recordings are needed than max_recordings."""
+
+from __future__ import annotations
+
+from dynx.advice.facts.skips import skips
+from dynx.advice.rule import RunRule
+
+RULE = RunRule(
+    id="DX604", title="more recordings are needed than max_recordings", find=lambda run: skips(run, "limit", "DX604")
+)

@@ -1,0 +1,8 @@
+"""DX606: a capture failed."""
+
+from __future__ import annotations
+
+from dynx.advice.facts.skips import skips
+from dynx.advice.rule import RunRule
+
+RULE = RunRule(id="DX606", title="a capture failed", find=lambda run: skips(run, "capture", "DX606"))

@@ -1,0 +1,1 @@
+"""Rules DX1xx: causes of recompiles."""

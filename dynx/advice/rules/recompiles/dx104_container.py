@@ -1,0 +1,54 @@
+"""DX104: a container's length changes."""
+
+from __future__ import annotations
+
+from dynx.advice.facts.fixes import first_call
+from dynx.advice.facts.libraries import library_of
+from dynx.advice.facts.names import spoken
+from dynx.advice.facts.reasons import CONTAINER, has_kind
+from dynx.advice.rule import Advice, Cause, RecompileRule, expected
+
+
+def _advice(cause: Cause) -> Advice:
+    reason = cause.first
+    if reason.holder == "optimizer":
+        return expected(
+            "one recompile is expected: the first step creates the optimizer's state; to avoid it, call step() uncompiled"
+        )
+    source = spoken(reason.source)
+    if source.endswith("._modules"):
+        owner = source.removesuffix("._modules")
+        return expected(f"add all modules to {owner} before the first call; one recompile per set is expected")
+    if reason.kind == "keys" and reason.holder == "argument":
+        return _keys_of_argument(cause, source)
+    library = library_of(reason)
+    if library is not None and reason.holder != "argument":
+        return expected(
+            f"one recompile is expected: {library} changes {source}; to avoid it, do what changes it before the first compiled "
+            "call, such as by one call of the uncompiled function"
+        )
+    if reason.kind == "keys":
+        return Advice(f"fill {source} with all its keys before the first call, such as in __init__")
+    if reason.holder == "argument":
+        return Advice(f"pass {source} as one tensor, padded or with mark_dynamic(it, 0)")
+    if reason.expected == "0" and len(cause.recompiles) == 1:
+        once = "such as by one call of the uncompiled function; or expect one recompile"
+        return Advice(f"fill {source} before the first call, {once}")
+    whole = f"allocate {source} at its full length before the first call"
+    return Advice(f"{whole}, or keep the data in one tensor; or change it outside")
+
+
+def _keys_of_argument(cause: Cause, source: str) -> Advice:
+    calls = cause.called_from.library if cause.called_from is not None else None
+    if calls is not None:
+        return expected(f"one recompile per set of arguments is expected: {calls} makes the call, with other keys in {source}")
+    return Advice(f"pass the same keys in {source} on every call, with a default value where there is none")
+
+
+RULE = RecompileRule(
+    id="DX104",
+    title="a container's length changes",
+    applies=has_kind(*CONTAINER),
+    advice=_advice,
+    fixes=first_call,
+)

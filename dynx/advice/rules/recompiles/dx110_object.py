@@ -1,0 +1,23 @@
+"""DX110: an object guarded by identity is replaced."""
+
+from __future__ import annotations
+
+from dynx.advice.facts.fixes import first_call
+from dynx.advice.facts.reasons import MEMBER_OF_ENUM, has_kind
+from dynx.advice.facts.shared_advice import PER_VALUE
+from dynx.advice.rule import Advice, Cause, RecompileRule, expected
+
+
+def _advice(cause: Cause) -> Advice:
+    if MEMBER_OF_ENUM.match(cause.last.got or ""):
+        return PER_VALUE
+    return expected("one recompile per object is expected; to avoid it, pass the same object")
+
+
+RULE = RecompileRule(
+    id="DX110",
+    title="an object guarded by identity is replaced",
+    applies=has_kind("object"),
+    advice=_advice,
+    fixes=first_call,
+)

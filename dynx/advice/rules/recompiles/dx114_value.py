@@ -1,0 +1,90 @@
+"""DX114: a Python value changes."""
+
+from __future__ import annotations
+
+from dynx.advice.facts.fixes import of_value
+from dynx.advice.facts.libraries import library_of
+from dynx.advice.facts.names import ITEM, spoken
+from dynx.advice.facts.reasons import INT, NUMBER, has_kind, is_counted, is_result
+from dynx.advice.facts.shared_advice import PER_VALUE
+from dynx.advice.facts.sizes import LOOP
+from dynx.advice.rule import Advice, Cause, RecompileRule, expected
+from dynx.records.observed import Specialized
+
+
+def _advice(cause: Cause) -> Advice:
+    reason = cause.first
+    library, source = library_of(reason), spoken(reason.source)
+    is_number = bool(NUMBER.match(reason.expected or ""))
+    if reason.kind == "shape" and library is not None:
+        return expected(
+            f"one recompile is expected: the code of {library} that uses this number is valid for a range of values"
+        )
+    if reason.kind == "shape":
+        return expected("one recompile per side of the branch is expected; to avoid it, branch outside the compiled function")
+    if reason.holder != "argument" and is_number and is_counted(reason):
+        return Advice(f"make {source} a tensor, updated in place with add_(1), or count outside the compiled function")
+    if source.endswith(ITEM):
+        tensor = source.removesuffix(ITEM)
+        return Advice(f"index with {tensor}.view(1): a tensor without dims becomes a Python number there")
+    if is_number:
+        return _on_number(cause, source)
+    if "None" in (reason.expected, reason.got):
+        return _on_none(cause, source)
+    if reason.holder == "argument":
+        return PER_VALUE
+    if library is None:
+        return expected(
+            f"one recompile per value is expected; to avoid it, copy what {source} selects into one tensor in place, "
+            "or branch on it outside the compiled function"
+        )
+    return expected(
+        f"one recompile per value is expected: {source} is {library}'s; to avoid it, choose it before the first call"
+    )
+
+
+def _on_number(cause: Cause, source: str) -> Advice:
+    reason = cause.first
+    if cause.fixed is not None:  # torch made it dynamic, but the code needed its value
+        return Advice(f"this line needs the exact value of {source}: {_needed(cause.fixed)}")
+    if not NUMBER.match(reason.got or "0"):
+        return Advice(f"pass {source} as the same type on every call: as a tensor, or as a Python number")
+    if "." in (reason.got or "") and INT.match(reason.expected or ""):
+        return Advice(f"pass {source} as a float on every call, or as a tensor")
+    if cause.after is not None and is_result(cause):
+        return Advice(f"remove the graph break{': ' if cause.advice_after else ''}{cause.advice_after}")
+    if len(cause.recompiles) > 1:
+        return Advice(
+            f"pass {source} as a tensor, and select with torch.where instead of if; or decide outside the compiled function"
+        )
+    if {"0", "1"} & {reason.expected, reason.got}:
+        return expected(
+            f"pass {source} as a tensor where it is only computed with; "
+            "0 and 1 always compile on their own: one recompile is expected"
+        )
+    return Advice(f"pass {source} as a tensor, or compile with dynamic=True")
+
+
+def _on_none(cause: Cause, source: str) -> Advice:
+    if cause.first.holder != "argument":
+        return Advice(
+            f"set {source} before the first call, such as in __init__, to a tensor that does what None does; "
+            "or expect one recompile"
+        )
+    return Advice(f"pass {source} in every call, such as a tensor that does what None does; or expect one recompile")
+
+
+def _needed(fixed: Specialized) -> str:
+    if LOOP.search(fixed.code):
+        return "loop outside the compiled function"
+    return "index with a 1-element tensor, or compute it outside the compiled function and pass a tensor"
+
+
+RULE = RecompileRule(
+    id="DX114",
+    title="a Python value changes",
+    priority=-1,  # every other rule about a value knows more
+    applies=has_kind("value", "none", "shape"),
+    advice=_advice,
+    fixes=of_value,
+)
