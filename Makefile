@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
 
-.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs fuzz-runs fuzz-verdicts fuzz-checks fuzz-codecs stress mutations faults threads wide-ids laws advice tried labels bench ci clean
+.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs fuzz-runs fuzz-verdicts fuzz-checks fuzz-codecs stress mutations faults threads wide-ids laws rules advice tried labels bench ci clean
 
 demo: $(READY)
 	$(BIN)/dynx demo
@@ -115,6 +115,10 @@ wide-ids: $(READY)
 # Merging profiles is commutative, associative, idempotent and equal to torch's own join: a thousand examples of each law.
 laws: $(READY)
 	DYNX_EXAMPLES=1000 $(BIN)/pytest -q tests/pgo/test_merge.py
+
+# The list of rules in docs/rules/README.md.
+rules: $(READY)
+	$(BIN)/python docs/rules/list.py
 
 # The findings of `dynx run` on programs as users write them, against labels: causes, lines, and changes that remove the cost.
 advice: $(READY)

@@ -6,7 +6,15 @@
 - `dynx.check` checks that a compiled function does what eager code does.
 - `dynx.doctor` checks that the installed torch has everything that dynx needs.
 
-`import dynx` does not import torch: a function is imported when it is first used.
+- `dynx.comptime` runs code while Dynamo traces a line: `@dynx.comptime`, `dynx.comptime(fn)`, `dynx.comptime.probe`.
+- `dynx.guards`: torch's cache of compiled code. `dynx.pgo`: profiles of dynamic sizes. `dynx.symbols`: stable names of symbols.
+- `dynx.effects`: side effects. `dynx.saved`: activation memory. `dynx.cudagraphs`: CUDA graphs.
+- `dynx.fix`: try the advice in further runs of a program. `dynx.records`: what functions of dynx return. `dynx.errors`: what
+  they raise.
+
+Other modules are no API: records display themselves, and `run.findings` is the advice.
+
+`import dynx` does not import torch: a function or package is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -17,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from dynx import _views
 
 if TYPE_CHECKING:
+    from dynx import comptime, cudagraphs, effects, errors, fix, guards, pgo, records, saved, symbols
     from dynx._doctor.doctor import doctor
     from dynx._run import Run
     from dynx.effects import check
@@ -24,7 +33,25 @@ if TYPE_CHECKING:
     from dynx.session import watch
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "check", "compile", "doctor", "watch", "would_recompile"]
+__all__ = [
+    "Run",
+    "__version__",
+    "check",
+    "compile",
+    "comptime",
+    "cudagraphs",
+    "doctor",
+    "effects",
+    "errors",
+    "fix",
+    "guards",
+    "pgo",
+    "records",
+    "saved",
+    "symbols",
+    "watch",
+    "would_recompile",
+]
 
 _MODULES = {
     "Run": "dynx._run",
@@ -34,11 +61,13 @@ _MODULES = {
     "watch": "dynx.session",
     "would_recompile": "dynx.guards",
 }
-
+_PACKAGES = ("comptime", "cudagraphs", "effects", "errors", "fix", "guards", "pgo", "records", "saved", "symbols")
 _views.load = lambda: import_module("dynx.report")
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"dynx.{name}")
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module 'dynx' has no attribute {name!r}")

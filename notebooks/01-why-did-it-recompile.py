@@ -60,7 +60,7 @@ def text(length):
 
 
 decoder = torch.compile(Decoder(), backend="eager")
-with guards.recompiles() as log:
+with dynx.watch() as w:
     for length in (4, 4, 6):
         decoder(text(length))
 
@@ -69,7 +69,7 @@ with guards.recompiles() as log:
 # for the guard.
 
 # %%
-for recompile in log:
+for recompile in w.recompiles:
     for reason in recompile.reasons:
         line, rule = reason.location.line, reason.rule
         print(f"{recompile.id}  {reason.source}: {reason.expected}, then {reason.got}  (line {line}, {rule})")
@@ -83,10 +83,10 @@ model = Decoder()
 del model.steps
 model.register_buffer("steps", torch.zeros((), dtype=torch.long))
 decoder = torch.compile(model, backend="eager", dynamic=False)
-with guards.recompiles() as log:
+with dynx.watch() as w:
     for length in (4, 4, 6):
         decoder(text(length))
-[(reason.source, reason.expected, reason.got) for recompile in log for reason in recompile.reasons]
+[(reason.source, reason.expected, reason.got) for recompile in w.recompiles for reason in recompile.reasons]
 
 # %% [markdown]
 # ## Would this call compile?

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import subprocess
+import sys
 from types import ModuleType
 
 import pytest
 
-import dynx.records
+import dynx
 from dynx.records import Record
 
 EXPORTED = {
-    "dynx": "Run __version__ check compile doctor watch would_recompile",
+    "dynx": """
+        Run __version__ check compile comptime cudagraphs doctor effects errors fix guards pgo records saved symbols watch
+        would_recompile
+    """,
     "dynx.advice": "RULES advise losses page rule_of_break rule_of_reason spoken",
     "dynx.cli": "main",
     "dynx.comptime": """
@@ -27,7 +32,7 @@ EXPORTED = {
         UsageError
     """,
     "dynx.effects": "CheckReport Diff Effect EffectLog EffectReport FrameEffects Leak Modified Mutation check record",
-    "dynx.guards": "compile count_hits evict inspect keyed pin profile recompiles reset would_recompile",
+    "dynx.guards": "compile count_hits evict inspect keyed pin profile reset would_recompile",
     "dynx.pgo": "AppliedProfile CacheKeys Profile Recorder StableClosureHash WarmStart cachediff record stable_closure_hash "
     "warm_start",
     "dynx.records": """
@@ -42,10 +47,7 @@ EXPORTED = {
         SourceProfile Specialized Staging Symbol SymbolReport TorchWarning TraceState TracedCompile TracedGuard Trial
         TriedRule Trouble Verdict
     """,
-    "dynx.fix": """
-        Limits Program Result Search Tolerance events_of experiments first_run not_comparable prune report_of rewritten
-        search snapshot write written
-    """,
+    "dynx.fix": "FixReport Limits Program Tolerance apply run",
     "dynx.report": """
         html perfetto post_mortem post_mortem_html processes record record_html terminal timeline timeline_html
     """,
@@ -61,11 +63,13 @@ API = [
     "dynx.cudagraphs",
     "dynx.effects",
     "dynx.errors",
+    "dynx.fix",
     "dynx.guards",
+    "dynx.pgo",
     "dynx.records",
     "dynx.saved",
     "dynx.symbols",
-]  # what users import from
+]  # what users import from, and find as attributes of dynx
 IMPORTED = {"dynx.cudagraphs": {"close_all", "reset_stats"}}  # the package imports them for its own `reset`
 
 
@@ -81,6 +85,15 @@ def test_every_exported_name_of_a_package_exists(package):
     module = importlib.import_module(package)
     for name in module.__all__:
         assert getattr(module, name) is not None, name
+
+
+def test_packages_are_attributes_of_dynx_and_import_no_torch():
+    """Whoever types `dynx.` finds them; `import dynx` stays fast."""
+    names = [package.removeprefix("dynx.") for package in API[1:]]
+    assert set(names) <= set(dir(dynx))
+    code = f"import sys, dynx; assert dynx.records and dynx.errors and 'torch' not in sys.modules; {names}"
+    code += f"; assert all(getattr(dynx, name).__name__ == f'dynx.{{name}}' for name in {names})"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("package", API)

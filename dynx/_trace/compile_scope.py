@@ -229,6 +229,7 @@ def graph_break(raw: RawBreak, key: CompileKey, call_site: Location | None, func
         kind=raw.kind,
         explanation=raw.explanation,
         hints=raw.hints,
+        page=raw.page,
         callee=raw.callee or _standard_module(raw.stack),
         code=code_at(location if location is not None else function),
         code_of_library=code_at(replace(location, library=None)) if location is not None and location.library else "",

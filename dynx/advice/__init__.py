@@ -1,7 +1,7 @@
 """Advice: rules that detect a problem in the records of a run, such as a recompile, and say how to avoid it.
 
-The rules are pure functions of the records and import no torch: one file for each in `rules/`, found by its name. `facts/` has
-what they ask of the records, `findings/` the grouping of records into findings.
+No API: `run.findings` has the advice. The rules are pure functions of the records and import no torch: one file for each in
+`rules/`, found by its name. `facts/` has what they ask of the records, `findings/` the grouping of records into findings.
 """
 
 from __future__ import annotations

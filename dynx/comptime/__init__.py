@@ -122,7 +122,13 @@ and change; `_output` effects shown once for each hit; `_probe`, `_bytecode_prob
 
 from __future__ import annotations
 
-from dynx.comptime._comptime import comptime
+import sys
+from types import ModuleType
+from typing import Any
+
+from dynx._torch.tracing.comptime_variable import recognise
+from dynx.comptime._callback import call
+from dynx.comptime._comptime import Comptime, comptime
 from dynx.comptime._context import ComptimeContext
 from dynx.comptime._debug_session import debug
 from dynx.comptime._post_mortem import PostMortem, post_mortem
@@ -142,3 +148,19 @@ __all__ = [
     "probe",
     "timeline",
 ]
+
+
+class _CallablePackage(ModuleType):
+    """Makes `dynx.comptime(fn)` and `@dynx.comptime` the same as calling `dynx.comptime.comptime`, in traced code too."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return comptime(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not hasattr(Comptime, name):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return getattr(comptime, name)  # `dynx.comptime.print_graph()`
+
+
+sys.modules[__name__].__class__ = _CallablePackage
+recognise(sys.modules[__name__], call)

@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-from dynx.fix._judge import events_of, not_comparable
 from dynx.fix._output import Tolerance
-from dynx.fix._program import Program, Result
-from dynx.fix._propose import experiments, rewritten
-from dynx.fix._prune import prune
-from dynx.fix._report import report_of
-from dynx.fix._search import Limits, Search, first_run, search
-from dynx.fix._source_file import write
-from dynx.fix._written_files import snapshot, written
+from dynx.fix._program import Program
+from dynx.fix._run import apply, run
+from dynx.fix._search import Limits
+from dynx.records.fix_report import FixReport
 
-__all__ = [
-    "Limits",
-    "Program",
-    "Result",
-    "Search",
-    "Tolerance",
-    "events_of",
-    "experiments",
-    "first_run",
-    "not_comparable",
-    "prune",
-    "report_of",
-    "rewritten",
-    "search",
-    "snapshot",
-    "write",
-    "written",
-]
+__all__ = ["FixReport", "Limits", "Program", "Tolerance", "apply", "run"]

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from dynx._run import Run
-from dynx.errors import DynxError, DynxWarning
+from dynx._runfile.rank import rank_in_environment
+from dynx.errors import DynxError, DynxWarning, UsageError
 from dynx.fix._plan import Plan, values_file
 
 _MOST = 1 << 26  # bytes of output that are compared
@@ -34,6 +35,15 @@ class Program:
     target: str  # a script, module or code
     arguments: tuple[str, ...] = ()
     option: str = ""  # "-m" or "-c"
+
+    def check(self) -> None:
+        """Raise UsageError if the program cannot run again, or does not exist."""
+        if rank_in_environment() is not None:
+            raise UsageError(
+                "the program has to run again, which one rank of a distributed job cannot\n  run it in one process"
+            )
+        if not self.option and not os.path.exists(self.target):
+            raise UsageError(f"the file {self.target} does not exist\n  for example: dynx fix train.py")
 
     def __str__(self) -> str:
         return shlex.join([*filter(None, [self.option]), self.target, *self.arguments])

@@ -17,7 +17,7 @@ from dynx.records.fix_report import FixReport
 _MORE = 1.1  # seconds that are more by less than that are noise
 
 
-def report_of(state: Search, notes: tuple[str, ...] = ()) -> FixReport:
+def report_of(state: Search, notes: tuple[str, ...] = (), began: float = 0.0) -> FixReport:
     """Return the report of a search that has ended, or was stopped."""
     more = list(notes)
     if state.is_out_of_budget:
@@ -46,6 +46,8 @@ def report_of(state: Search, notes: tuple[str, ...] = ()) -> FixReport:
         state.runs,
         time.monotonic() - state.started,
         tuple(more),
+        dict(state.base.plan.sources),
+        began,
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from dynx.records.finding import Finding
+from dynx.records.record import IN_PROCESS
 from dynx.records.shown import Shown
 from dynx.records.trial import Events, Trial
 
@@ -23,3 +25,5 @@ class FixReport(Shown):
     runs: int = 0  # of the program, all in all
     seconds: float = 0.0  # of all runs
     notes: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict, metadata=IN_PROCESS)  # the changed files, by absolute path
+    began: float = field(default=0.0, metadata=IN_PROCESS)  # time.time() of the first run

@@ -62,6 +62,7 @@ def _break_lines(graph_break: GraphBreak) -> Iterable[Line]:
         then = ""
     lines = [f"{graph_break.reason}{callee}{then}", graph_break.code, graph_break.explanation]
     lines += [f"torch suggests: {hint}" for hint in graph_break.hints[:2]]
+    lines += [f"torch's page: {graph_break.page}"] if graph_break.page else []
     yield Line(Times(graph_break.count), ("\n".join(line for line in lines if line),), graph_break.location)
 
 

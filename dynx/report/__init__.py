@@ -1,6 +1,6 @@
 """Views of runs and records: for a terminal (rich), for a notebook (HTML), and as Perfetto traces.
 
-This package does not import torch.
+No API: runs and records display themselves. This package does not import torch.
 """
 
 from __future__ import annotations

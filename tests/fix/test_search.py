@@ -9,10 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from dynx.fix import Limits, Program, Search, first_run, report_of, search
+from dynx.fix import Limits, Program
 from dynx.fix._plan import Plan
 from dynx.fix._program import Result
 from dynx.fix._propose import experiments
+from dynx.fix._report import report_of
+from dynx.fix._search import Search, first_run, search
 from dynx.records import Finding, Location
 from dynx.records.fix import Fix
 

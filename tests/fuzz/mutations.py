@@ -71,9 +71,9 @@ def is_missed(maker: str, seed: int, change: changes.Change, setting: str) -> bo
         new_args = list(args)
         undo = change.make(model, new_args)
         try:
-            with dynx.guards.recompiles() as log:
+            with dynx.watch() as w:
                 actual = outcome(compiled, new_args)
-            return not log and not is_same(actual, outcome(model, new_args))
+            return not w.recompiles and not is_same(actual, outcome(model, new_args))
         finally:
             if undo is not None:
                 undo()

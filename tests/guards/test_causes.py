@@ -12,7 +12,6 @@ from recompile_causes import CAUSES, DYNAMIC, STEADY
 from sampled import sampled
 
 import dynx
-from dynx import guards
 
 AMBIENT = ("global_state", "backend", "config")
 
@@ -20,11 +19,11 @@ AMBIENT = ("global_state", "backend", "config")
 def recompiles_of(cause):
     torch._dynamo.reset()
     compiled = torch.compile(cause.function, backend="eager", **cause.options)
-    with guards.recompiles() as log:
+    with dynx.watch() as w:
         compiled(*cause.first)
         with cause.change():
             compiled(*cause.second)
-    return list(log)
+    return list(w.recompiles)
 
 
 def recompiles_after(cause):
@@ -71,21 +70,21 @@ def test_recompile_reason_names_both_backends():
     def second_backend(gm, inputs):
         return gm.forward
 
-    with guards.recompiles() as log:
+    with dynx.watch() as w:
         torch.compile(CAUSES["size_of_a_tensor"]().function, backend=first_backend)(torch.ones(3))
         torch.compile(CAUSES["size_of_a_tensor"]().function, backend=second_backend)(torch.ones(3))
-    (reason,) = log[0].reasons
+    (reason,) = w.recompiles[0].reasons
     assert (reason.kind, reason.expected, reason.got, reason.rule) == ("backend", "first_backend", "second_backend", "DX112")
     assert reason.location.file == __file__
 
 
 def test_recompile_reason_names_the_changed_configuration():
     compiled = dynx.compile(CAUSES["size_of_a_tensor"]().function, backend="eager")
-    with guards.recompiles() as log:
+    with dynx.watch() as w:
         compiled(torch.ones(3))
         with torch._dynamo.config.patch(capture_scalar_outputs=True):
             compiled(torch.ones(3))
-    (reason,) = log[0].reasons
+    (reason,) = w.recompiles[0].reasons
     assert (reason.kind, reason.expected, reason.got) == ("config", "False", "True")
     assert reason.source == "torch._dynamo.config.capture_scalar_outputs"
     assert reason.location.file == __file__

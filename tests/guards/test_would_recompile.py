@@ -344,10 +344,10 @@ def test_recompile_reasons_name_the_changed_config_without_watch():
     compiled(torch.ones(3))
     with torch._dynamo.config.patch(capture_scalar_outputs=True):
         verdict = dynx.would_recompile(compiled, torch.ones(3))
-        with guards.recompiles() as log:
+        with dynx.watch() as w:
             compiled(torch.ones(3))
     assert verdict.outcome == "recompile"
-    for (reason,) in (verdict.reasons, log[0].reasons):
+    for (reason,) in (verdict.reasons, w.recompiles[0].reasons):
         assert (reason.source, reason.expected, reason.got) == ("torch._dynamo.config.capture_scalar_outputs", "False", "True")
     assert dynx.would_recompile(compiled, torch.ones(3)).hit
 

@@ -11,7 +11,7 @@ from flips import FLIPS, Seen
 from recompile_causes import CAUSES
 from sampled import sampled
 
-from dynx import guards
+import dynx
 from dynx.records.recompile import GuardKind
 
 
@@ -21,10 +21,10 @@ def seen(reason):
 
 def reasons_of(*calls):
     """Return the reasons of each recompile."""
-    with guards.recompiles() as log:
+    with dynx.watch() as w:
         for call in calls:
             call()
-    return [[seen(reason) for reason in recompile.reasons] for recompile in log]
+    return [[seen(reason) for reason in recompile.reasons] for recompile in w.recompiles]
 
 
 def first_reason(before, after):

@@ -16,6 +16,7 @@ _CALLEE = re.compile(
     r"|Operator `aten\._?(?P<dynamic>\w+?)\d?\.\w+`'s output shape"
     r"|module: (?P<module>\S+), qualname: (?P<qualname>[\w.<>]+)"
 )
+_PAGE = re.compile(r"about this graph break, please visit: (https://\S+)")
 # only where the context has no module and name, which say more
 _MARKED = re.compile(r"intentionally marked that the function `(?P<name>[\w.]+)`")
 
@@ -32,6 +33,7 @@ class RawBreak:
     callee: str | None
     stack: tuple[RawFrame, ...]  # outermost first
     resumable: bool
+    page: str  # torch's page on this kind of graph break; empty if it has none
     compiled_autograd: bool  # whether compiled autograd compiles the backward pass of compiled functions
 
 
@@ -56,6 +58,7 @@ def read_break(reason: str, error: Any) -> RawBreak:
         callee=_callee(f"{message}\n{context}"),
         stack=stack,
         resumable=not (getattr(error, "skip_frame", False) or reason.startswith(_NOT_RESUMED)),
+        page=match[1] if (match := _PAGE.search(message)) else "",
         compiled_autograd=bool(config.compiled_autograd),
     )
 

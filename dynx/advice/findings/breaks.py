@@ -213,4 +213,6 @@ def _evidence(graph_break: GraphBreak) -> tuple[str, ...]:
     lines = [fatal, graph_break.reason, graph_break.explanation, *(f"torch suggests: {hint}" for hint in graph_break.hints)]
     if len(graph_break.chain) > 1:
         lines.append("reached through " + " > ".join(map(str, graph_break.chain)))
+    if graph_break.page:
+        lines.append(f"torch's page: {graph_break.page}")
     return tuple(line for line in lines if line)

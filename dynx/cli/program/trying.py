@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynx.cli.program.fix import program_of
+from dynx.errors import UsageError
 
 if TYPE_CHECKING:
     from dynx._run import Run
@@ -27,7 +27,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         dest="tries",
         action="store_true",
         help=f"run the program again for each advice that is a setting or a mark, for {BUDGET:.0f} seconds at most, "
-        "and show what helped; it writes and sends again what it writes and sends",
+        "and show what helped; each run writes and sends again what the program writes and sends",
     )
 
 
@@ -51,17 +51,11 @@ def trials_of(arguments: argparse.Namespace) -> Callable[[Run, Path | None], Run
 
 
 def _trials(program: Program) -> list[Record]:
-    from dynx.fix import Limits, Search, experiments, first_run, search
+    from dynx import fix
 
-    limits, started = Limits(BUDGET), time.monotonic()
     trials: list[Record] = []
     try:
-        base = first_run(program, limits)
-        if base.was_stopped:
-            print(f"dynx: it did not end within {BUDGET:.0f} s: nothing was tried", file=sys.stderr)
-            return []
-        for trial in search(Search(program, limits, experiments, base, started=started)):
-            trials.append(trial)
-    except KeyboardInterrupt:
-        print("dynx: interrupted: not all advice was tried", file=sys.stderr)
+        fix.run(program, fix.Limits(BUDGET), on_trial=trials.append, in_files=False, allow_writes=True)
+    except UsageError as error:
+        print(f"dynx: nothing was tried: {error}", file=sys.stderr)
     return trials

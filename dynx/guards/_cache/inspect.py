@@ -23,7 +23,7 @@ def inspect(fn: Any) -> CacheReport:
     decorator of torch share one code object; of its entries those of the same class or function are listed.
 
     The records are plain data. A guard's `location` is the line that torch keeps; `requesters` are all lines that asked for the
-    guard, known for what was compiled inside `dynx.watch()` or `guards.recompiles()`.
+    guard, known for what was compiled inside `dynx.watch()`.
 
     Args:
         fn: A function, method or module, compiled or not.

@@ -16,7 +16,7 @@ from dynx._trace.guards.records import info_of
 from dynx._trace.guards.requests import short_source, tensor_source
 from dynx._trace.guards.text import parse_entry
 from dynx._trace.recompile_reason import explain
-from dynx.guards._cache.recompiles import with_rule
+from dynx.advice import rule_of_reason
 from dynx.records import Location, Reason
 
 
@@ -33,7 +33,8 @@ def _reason(
 ) -> Reason:
     failed = parse_entry(failure_reason(entry.guards, entry.compile_id, locals, backend))
     reason = explain(failed, subscribers.facts_of(entry.compile_id, entry.guards), locals, globals, backend_name(backend), site)
-    return with_rule(reason if reason.location is not None else replace(reason, location=_location_in_torch(entry, reason)))
+    located = reason if reason.location is not None else replace(reason, location=_location_in_torch(entry, reason))
+    return replace(located, rule=rule_of_reason(located))
 
 
 def _location_in_torch(entry: RawEntry, reason: Reason) -> Location | None:

@@ -121,7 +121,7 @@ def _entries_run(call: Callable[[], object], owner: CacheOwner, location: Locati
     if len(before) != len(entries):
         raise UsageError(
             f"the guards cannot be profiled, because every call of {location.function} compiles again\n"
-            "  dynx.guards.recompiles() reports why"
+            "  dynx.watch() reports why"
         )
     raise UsageError(
         f"this call of {location.function} runs no compiled code\n"

@@ -1,0 +1,138 @@
+"""`run` and `apply`: try the fixes of a program, and write those that help into its files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+
+from dynx.errors import UsageError
+from dynx.fix._judge import events_of, not_comparable
+from dynx.fix._program import Program, Result
+from dynx.fix._propose import experiments, rewritten
+from dynx.fix._prune import prune
+from dynx.fix._report import report_of
+from dynx.fix._search import Limits, Search, first_run, search
+from dynx.fix._source_file import write
+from dynx.fix._written_files import snapshot, written
+from dynx.records.fix_report import FixReport
+from dynx.records.trial import Events, Trial
+
+
+def run(
+    program: Program | str,
+    limits: Limits | None = None,
+    *,
+    on_base: Callable[[Events, int, float], None] = lambda events, findings, seconds: None,
+    on_trial: Callable[[Trial], None] = lambda trial: None,
+    in_files: bool = True,
+    allow_writes: bool = False,
+) -> FixReport:
+    """Run a program as it is, then again with each fix of its findings, and keep the fixes that help and change no output.
+
+    Each run is a process of its own without input; it writes and sends what the program writes and sends. No file is changed:
+    see `apply`.
+
+    Args:
+        program: What to run; a str is the path of a script without arguments.
+        limits: The seconds of all runs, 600 by default, and what of their results is compared.
+        on_base: Called after the run without a fix, with its events, the number of its findings, and its seconds.
+        on_trial: Called after each trial.
+        in_files: Write each fix into the files of the program, as the report's diff shows it. Else try only fixes that need no
+            change of a file, as `dynx run --try` does.
+        allow_writes: Also try a program that writes into its folder.
+
+    Returns:
+        The trials, the findings before and after, and the changes that are kept as a diff. After Ctrl-C, those until then.
+
+    Raises:
+        UsageError: The program cannot be run again, does not end, compiles nothing, or has no results to compare.
+
+    Example:
+        >>> from dynx import fix
+        >>> fix.run("no_such_program.py")
+        Traceback (most recent call last):
+        dynx.errors.UsageError: the file no_such_program.py does not exist
+          for example: dynx fix train.py
+    """
+    program = Program(program) if isinstance(program, str) else program
+    limits = limits or Limits()
+    program.check()
+    propose = rewritten(program) if in_files else experiments
+    files, started, began = snapshot(program), time.monotonic(), time.time()
+    try:
+        base = first_run(program, limits)
+    except KeyboardInterrupt:
+        raise UsageError("interrupted in the first run: nothing was tried") from None
+    new = written(files, snapshot(program))
+    _check(base, limits, () if allow_writes else new)
+    state = Search(program, limits, propose, base, started=started)
+    on_base(events_of(base.run), len(base.run.findings), base.seconds)
+    notes = [f"the program fails as it is: {base.last_line}"] if base.exit_code else []
+    notes += [f"each run wrote {len(new)} files"] if new else []
+    try:
+        for trial in chain(search(state), prune(state) if in_files else ()):
+            on_trial(trial)
+    except KeyboardInterrupt:
+        notes.append("interrupted: not all fixes were tried")
+    return report_of(state, tuple(notes), began)
+
+
+def apply(report: FixReport, *, force: bool = False) -> tuple[str, ...]:
+    """Write the changes that a report keeps into the files, and return their paths.
+
+    Args:
+        report: What `run` returned, in this process.
+        force: Also write into files with changes that are not committed.
+
+    Raises:
+        UsageError: A file was changed since the first run, or, without `force`, git would not restore its present text.
+            Nothing was written.
+    """
+    edited = [file for file in report.sources if os.stat(file).st_mtime > report.began]
+    if edited:
+        name = os.path.relpath(edited[0])
+        raise UsageError(f"{name} was changed while the program was tried: nothing was written\n  run dynx fix again")
+    dirty = [file for file in report.sources if not force and _is_dirty(Path(file))]
+    if dirty:
+        raise UsageError(
+            f"{os.path.relpath(dirty[0])} has changes that are not committed: nothing was written\n"
+            "  commit them first, pass --force, or apply the diff above"
+        )
+    for file, text in report.sources.items():
+        write(file, text)
+    return tuple(report.sources)
+
+
+def _check(base: Result, limits: Limits, new: tuple[str, ...]) -> None:
+    """Raise UsageError if the program cannot be tried, with what the user can do."""
+    if base.was_stopped:
+        raise UsageError(
+            f"the program did not end within {limits.budget:.0f} s, and was stopped\n  raise --budget, or let it end sooner"
+        )
+    if new:
+        names = ", ".join(os.path.relpath(path) for path in new[:3]) + (", …" if len(new) > 3 else "")
+        raise UsageError(
+            f"the program writes {names}, and would again in each trial; it ran once, and dynx changed nothing\n"
+            "  pass --allow-writes if that does no harm"
+        )
+    if not base.run.compiles and not base.run.findings:
+        reason = f": {base.last_line}" if base.exit_code else ""
+        raise UsageError(f"the program compiled nothing{reason}\n  dynx run shows what it does")
+    if limits.values and (why := base.no_values or not_comparable(base)):
+        raise UsageError(
+            f"--result {' '.join(limits.values)} cannot be compared: {why}\n  name tensors, numbers or lists of them"
+        )
+
+
+def _is_dirty(file: Path) -> bool:
+    """Return whether git would not restore the present text of a file; False outside of a repository."""
+    command = ["git", "-C", str(file.parent), "status", "--porcelain", "--ignored", "--", file.name]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return False
+    return done.returncode == 0 and bool(done.stdout.strip())
