@@ -45,7 +45,6 @@ def test_importing_dynx_does_not_import_torch():
 
 
 def test_public_names_of_dynx_are_listed_and_resolve_lazily():
-    assert dynx.__all__ == ["Run", "__version__", "check", "compile", "doctor", "watch", "would_recompile"]
     assert dir(dynx) == sorted(dynx.__all__)
     assert callable(dynx.doctor)
     importlib.import_module("dynx._doctor.doctor")  # importing the module must not hide the function

@@ -126,9 +126,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from dynx._torch.tracing.comptime_variable import recognise
-from dynx.comptime._callback import call
-from dynx.comptime._comptime import Comptime, comptime
+from dynx._torch.tracing import comptime_variable as _variable
+from dynx.comptime import _callback
+from dynx.comptime._comptime import comptime
 from dynx.comptime._context import ComptimeContext
 from dynx.comptime._debug_session import debug
 from dynx.comptime._post_mortem import PostMortem, post_mortem
@@ -157,10 +157,10 @@ class _CallablePackage(ModuleType):
         return comptime(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or not hasattr(Comptime, name):
+        if name.startswith("_") or not hasattr(type(comptime), name):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         return getattr(comptime, name)  # `dynx.comptime.print_graph()`
 
 
 sys.modules[__name__].__class__ = _CallablePackage
-recognise(sys.modules[__name__], call)
+_variable.recognise(sys.modules[__name__], _callback.call)
