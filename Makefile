@@ -118,7 +118,7 @@ laws: $(READY)
 
 # The list of rules in docs/rules/README.md.
 rules: $(READY)
-	$(BIN)/python docs/rules/list.py
+	$(BIN)/python docs/list_rules.py
 
 # The findings of `dynx run` on programs as users write them, against labels: causes, lines, and changes that remove the cost.
 advice: $(READY)

@@ -50,7 +50,7 @@ def test_every_rule_has_a_documentation_page_and_every_page_a_rule():
 
 def test_the_list_of_rules_is_that_of_the_files():
     """A new rule is added to docs/rules/README.md by `make rules`."""
-    source = runpy.run_path(str(PAGES / "list.py"))
+    source = runpy.run_path(str(PAGES.parent / "list_rules.py"))
     assert (PAGES / "README.md").read_text() == source["text"]()
     assert all(f"[{rule.id}]({rule.id}.md): {rule.title}\n" in source["text"]() for rule in RULES.values())
 

@@ -1,4 +1,4 @@
-"""Write the list of all rules into README.md beside this file, below its first section: `make rules`."""
+"""Write the list of all rules into rules/README.md, below its first section: `make rules`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from dynx.advice import RULES
 from dynx.cli.rule import FAMILIES
 
-README = Path(__file__).with_name("README.md")
+README = Path(__file__).with_name("rules") / "README.md"
 
 
 def lines_of(family: str) -> list[str]:
