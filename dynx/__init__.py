@@ -23,6 +23,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dynx import _views
+from dynx._version import __version__
 
 if TYPE_CHECKING:
     from dynx import comptime, cudagraphs, effects, errors, fix, guards, pgo, records, saved, symbols
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from dynx.guards import compile, would_recompile
     from dynx.session import watch
 
-__version__ = "0.1.0"
 __all__ = [
     "Run",
     "__version__",

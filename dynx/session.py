@@ -25,6 +25,7 @@ from dynx._trace.bus import Listening, listen
 from dynx._trace.compile_details import CompileDetails
 from dynx._trace.dispatch import emit
 from dynx._trace.uses import Uses
+from dynx._version import __version__
 from dynx.errors import DynxError
 from dynx.records import Compile, CompileUse
 from dynx.records.observed import Trouble
@@ -297,11 +298,9 @@ def _header(command: Sequence[str] | None, started_by: Mapping[str, Any] | None)
     """
     import torch
 
-    import dynx
-
     own_rank = rank_in_environment() if started_by is None else None
     return {
-        "dynx": dynx.__version__,
+        "dynx": __version__,
         "torch": str(torch.__version__),
         "python": platform.python_version(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
