@@ -57,5 +57,6 @@ def _trials(program: Program) -> list[Record]:
     try:
         fix.run(program, fix.Limits(BUDGET), on_trial=trials.append, in_files=False, allow_writes=True)
     except UsageError as error:
-        print(f"dynx: nothing was tried: {error}", file=sys.stderr)
+        reason = str(error).partition("\n")[0]  # the next step names options that this command does not have
+        print(f"dynx: nothing was tried: {reason}", file=sys.stderr)
     return trials

@@ -1,1 +1,0 @@
-"""Rules DX1xx: causes of recompiles."""
