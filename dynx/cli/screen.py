@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _DEFAULT = 80  # columns
 _LEAST = 20  # columns; on a narrower terminal lines are cut
+_HEIGHT = 25  # lines; nothing depends on it, but without it rich takes 80 columns of a dumb terminal, whatever the width
 
 
 def show(content: RenderableType, *, stderr: bool = False) -> None:
@@ -21,7 +22,7 @@ def show(content: RenderableType, *, stderr: bool = False) -> None:
 
     from dynx.report._trimmed import Trimmed
 
-    Console(stderr=stderr, width=columns(stderr=stderr)).print(Trimmed(content))
+    Console(stderr=stderr, width=columns(stderr=stderr), height=_HEIGHT).print(Trimmed(content))
 
 
 def columns(*, stderr: bool = False) -> int:

@@ -68,7 +68,7 @@ def on_a_terminal(columns, *command, **environment):
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     variables = {
-        name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR", "TERM", "FORCE_COLOR")
+        name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR", "TERM", "FORCE_COLOR")
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "dynx", *command], stdin=theirs, stdout=theirs, stderr=theirs, env=variables | environment
