@@ -3,21 +3,34 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-SMOKE  := tests/records tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
+SHARD  := 1/1
+# a few quick files of each package
+SMOKE  := tests/records tests/run tests/reading tests/symbols tests/test_neutral.py tests/test_exported_members.py \
+  $(addprefix tests/comptime/test_,conversations.py shown_values.py comptime.py) \
+  $(addprefix tests/guards/test_,causes.py value.py limits.py) $(addprefix tests/effects/test_,record.py tables.py) \
+  $(addprefix tests/saved/test_,codecs.py copies.py) $(addprefix tests/pgo/test_,merge.py warm_start.py) \
+  $(addprefix tests/cudagraphs/test_,transforms.py emulator.py kept_tensors.py) \
+  $(addprefix tests/cli/test_,run_code.py targets.py arguments.py) $(addprefix tests/fix/test_,rewrites.py judge.py) \
+  $(addprefix tests/advice/test_,programs.py findings.py) $(addprefix tests/report/test_,terminal.py record.py html.py) \
+  tests/trace/test_both_directions.py tests/seam/test_capabilities.py
 
-.PHONY: demo test test-slow lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs fuzz-runs fuzz-verdicts fuzz-checks fuzz-codecs stress mutations faults threads wide-ids laws rules advice tried labels bench ci clean
+.PHONY: demo smoke test test-all lint types contracts notebooks matrix matrix-smoke fuzz fuzz-torch fuzz-graphs fuzz-runs fuzz-verdicts fuzz-checks fuzz-codecs stress mutations faults threads wide-ids laws rules advice tried labels bench ci clean
 
 demo: $(READY)
 	$(BIN)/dynx demo
 
-# The default tests: 5 minutes on two quiet cores. Tests that need a GPU are deselected where there is none.
+# Half a minute: would notice that a package does not work at all.
+smoke: $(READY)
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow" $(SMOKE)
+
+# 5 minutes on two quiet cores: up to three cases of each test, without the tests marked slow. Tests that need a GPU are deselected
+# where there is none.
 test: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
-# The tests marked slow: real models with and without dynx, programs that have to exit under dynx as under Python, and the cases
-# that `make test` leaves out of tests with many similar ones.
-test-slow: $(READY)
-	$(BIN)/pytest -n 2 --dist worksteal -m slow
+# All tests, or a part: `make test-all SHARD=1/4` runs the first of four parts.
+test-all: $(READY)
+	$(BIN)/pytest -n 2 --dist worksteal --shard $(SHARD)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -151,7 +164,8 @@ matrix-%: .matrix/torch-%/.ready
 	.matrix/torch-$*/bin/python -m pytest -n 2 --dist worksteal
 
 smoke-%: .matrix/torch-%/.ready
-	timeout 600 .matrix/torch-$*/bin/python -m pytest -n 2 --dist worksteal -m "not slow" $(SMOKE)
+	timeout 600 .matrix/torch-$*/bin/python -m pytest -n 2 --dist worksteal -m "not slow" $(SMOKE) \
+	  tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
 
 .PRECIOUS: .matrix/torch-%/.ready
 .matrix/torch-%/.ready: pyproject.toml $(READY)

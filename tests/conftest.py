@@ -12,6 +12,7 @@ import torch._inductor.compile_fx
 from hypothesis import HealthCheck, settings
 from programs_runner import restored_torch
 from support.symbol_names import names_of_torch
+from tiers import in_shard, leave_cases_to_test_all
 
 logging.getLogger("torch").setLevel(logging.ERROR)
 
@@ -60,14 +61,21 @@ def count_compiles():
     return backend
 
 
+def pytest_addoption(parser):
+    parser.addoption("--shard", default="1/1", help="run a part of the tests: 2/4 is the second of four")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by `-m`
 def pytest_collection_modifyitems(config, items):
-    """Deselect tests that need more CUDA devices than there are, instead of reporting each as skipped."""
+    """Deselect tests of other shards, and those that need more CUDA devices than there are, which would be skipped."""
+    leave_cases_to_test_all(items)
     devices = torch.cuda.device_count()
     needing = {item for item in items for mark in item.iter_markers("gpu") if mark.kwargs.get("devices", 1) > devices}
     config.stash[_deselected] = len(needing)
-    if needing:
-        config.hook.pytest_deselected(items=[item for item in items if item in needing])
-        items[:] = [item for item in items if item not in needing]
+    kept = set(in_shard(items, config.getoption("--shard"))) - needing
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
 
 
 def pytest_sessionfinish(session):

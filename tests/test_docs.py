@@ -20,7 +20,6 @@ from pathlib import Path
 import pytest
 import torch
 from documents import DOCUMENTS, ROOT, RULE_PAGES, anchors, blocks, code_spans, links
-from sampled import slow
 
 from dynx import cudagraphs
 from dynx.cli import _parser
@@ -28,7 +27,11 @@ from dynx.cli.arguments import split
 
 WITH_EXAMPLES = [path for path in sorted((ROOT / "dynx").rglob("*.py")) if re.search(r"^\s*>>> ", path.read_text(), re.M)]
 # Languages of blocks that are neither Python nor commands: none runs, so each needs a reason.
-NOT_RUN = {("docs/comptime.md", "text"): "a debugger conversation; tests/comptime/conversations/ has those that are compared"}
+NOT_RUN = {
+    ("docs/comptime.md", "text"): "a debugger conversation; tests/comptime/conversations/ has those that are compared",
+    ("docs/architecture.md", "text"): "a picture",
+}
+RECIPES = "docs/recipes.md"  # adds files, and parts of files; tests/test_recipes.py does
 # What commands write and git does not keep.
 WRITTEN = {".dynx/last.dynx", ".matrix/", ".venv"}
 FOLDERS = tuple(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("."))
@@ -45,7 +48,7 @@ def for_documents(*, but=()):
     return pytest.mark.parametrize("document", [name for name in DOCUMENTS if name not in but])
 
 
-@for_documents()
+@for_documents(but=[RECIPES])
 def test_python_code_blocks_of_a_document_run_in_order(document, tmp_path, monkeypatch):
     """A reader who pastes a page into one session gets no error: blocks of a page share their names."""
     module = types.ModuleType("document")
@@ -125,16 +128,18 @@ def check_command(program, *words):
             assert not re.match(r"[\w.]+/", word) or (ROOT / word.split("::")[0]).exists(), f"{word} is no file"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("document", "program"), [("README.md", "examples/mistakes.py"), slow(("docs/screen.md", "examples/report.py"))]
+    ("document", "program", "width"),
+    [("README.md", "examples/mistakes.py", 100), ("docs/screen.md", "examples/report.py", 80)],
 )
-def test_document_shows_the_real_report_of_an_example(document, program, tmp_path):
+def test_document_shows_the_real_report_of_an_example(document, program, width, tmp_path):
     """Only times, the order that follows from them, the version of torch and the device may differ."""
     (tmp_path / "examples").mkdir()
     (tmp_path / program).write_text((ROOT / program).read_text())
     done = subprocess.run(
         [sys.executable, "-m", "dynx", "run", program],
-        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "80", "TERM": "dumb"},
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": str(width), "TERM": "dumb"},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True,
     )  # fmt: skip
     printed = "\n".join(line for line in done.stdout.splitlines() if not re.match(r"[VIWEC]\d{4} ", line))  # torch's log
@@ -164,6 +169,8 @@ def test_links_in_a_document_resolve(document):
 def test_paths_named_in_a_document_exist(document):
     for span in code_spans(document):
         if re.fullmatch(r"[\w.*/-]+", span) and span.startswith(tuple(f"{name}/" for name in FOLDERS)):
+            if document == RECIPES and "dummy" in span:  # that the recipe adds
+                continue
             assert list(ROOT.glob(span.rstrip("/"))), f"{document}: {span}"
 
 
@@ -176,10 +183,9 @@ def test_files_named_in_readme_and_contributing_exist(document):
             assert (ROOT / span).exists() or ("/" not in span and span in names), f"{document}: {span}"
 
 
-def test_contributing_lists_every_folder_of_the_package_once():
-    """CONTRIBUTING.md is the map of the package."""
+def test_the_architecture_page_lists_every_folder_of_the_package_once():
     folders = {f"{path.parent.relative_to(ROOT).as_posix()}/" for path in (ROOT / "dynx").rglob("*.py")}
-    rows = re.findall(r"^\| *`(dynx/(?:\w+/)*)`", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
+    rows = re.findall(r"^\| *`(dynx/(?:\w+/)*)`", (ROOT / "docs" / "architecture.md").read_text(), re.M)
     assert len(rows) == len(set(rows))
     assert folders == set(rows)
 
@@ -266,7 +272,7 @@ def test_cuda_graph_numbers_in_the_docs_match_the_saved_benchmark_results():
                     kind, _, against = column.partition(", against ")
                     assert value == f"{row[kind] / measured[model, against or base][kind]:.2f}x", (model, name, column)
     (ratio,) = [values[1] for name, *values in map(cells, tables[3][2:]) if name == "dynx.train_step, checked"]
-    assert f"takes {ratio.rstrip('x')} times as long" in (ROOT / "README.md").read_text()
+    assert f"takes {ratio.rstrip('x')} times as long" in (ROOT / "docs" / "tour.md").read_text()
 
 
 def test_tables_of_pieces_and_parts_match_the_saved_benchmark_results():

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from programs_runner import findings_of, run
-from sampled import slow
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -45,11 +44,12 @@ def test_mistakes_followed_example_has_no_findings(monkeypatch):
     assert not watched.findings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rules"),
     [
-        slow(("gpt2_generate.py", {"DX102"})),
-        slow(("gpt2_train.py", {"DX102", "DX501"})),
+        ("gpt2_generate.py", {"DX102"}),
+        ("gpt2_train.py", {"DX102", "DX501"}),
         ("vit_train.py", {"DX108", "DX114"}),
     ],
 )

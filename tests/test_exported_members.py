@@ -87,6 +87,7 @@ def test_every_exported_name_of_a_package_exists(package):
         assert getattr(module, name) is not None, name
 
 
+@pytest.mark.slow
 def test_packages_are_attributes_of_dynx_and_import_no_torch():
     """Whoever types `dynx.` finds them; `import dynx` stays fast."""
     names = [package.removeprefix("dynx.") for package in API[1:]]

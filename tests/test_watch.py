@@ -141,6 +141,7 @@ def test_entering_a_watch_twice_raises_and_the_watch_stays_usable():
     assert len(w.compiles) == 1
 
 
+@pytest.mark.slow
 def test_watch_with_full_detail_records_a_timeline_and_the_state_at_graph_breaks(tmp_path):
     def f(x):
         y = x.sin()
@@ -224,6 +225,7 @@ def test_watch_records_an_exception_in_a_hook_subscriber_and_the_program_continu
         assert (point.purpose, "TypeError: no such field") in [(trouble.what, trouble.why) for trouble in w.troubles]
 
 
+@pytest.mark.slow
 def test_backward_graph_compiled_at_the_first_backward_counts_as_compile_time():
     """Inductor compiles it at the first backward(), which takes as long as the compile of the forward graph."""
     compiled = torch.compile(lambda x: (x * 3).sin().sum())

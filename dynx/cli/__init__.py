@@ -6,7 +6,8 @@ import argparse
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TextIO
+from importlib import import_module
+from typing import TextIO, cast
 
 from dynx.cli.arguments import Parser, misplaced, split
 from dynx.cli.command import Command
@@ -15,6 +16,23 @@ from dynx.errors import DynxError, DynxWarning
 from dynx.records.codec import visible
 
 __all__ = ["main"]
+
+COMMANDS = (  # the modules of the commands, in the order of `dynx --help`
+    "run",
+    "run_file.show",
+    "run_file.diff",
+    "run_file.trace",
+    "guards",
+    "memory",
+    "program.check",
+    "program.fix",
+    "pgo",
+    "cache",
+    "run_file.asserts",
+    "rule",
+    "doctor",
+    "demo",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,14 +92,10 @@ def _show_warning(
 
 def _parser() -> Parser:
     from dynx import __version__
-    from dynx.cli import cache, demo, doctor, guards, memory, pgo, rule, run
-    from dynx.cli.program import check, fix
-    from dynx.cli.run_file import asserts, diff, show, trace
 
     parser = Parser(prog="dynx", description="Show what torch.compile does with your code.")
     parser.add_argument("--version", action="version", version=f"dynx {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    modules: tuple[Command, ...] = (run, show, diff, trace, guards, memory, check, fix, pgo, cache, asserts, rule, doctor, demo)
-    for command in modules:
-        command.add_to(commands)
+    for name in COMMANDS:
+        cast("Command", import_module(f"dynx.cli.{name}")).add_to(commands)
     return parser

@@ -102,6 +102,7 @@ DOORS = {
 }
 
 
+@pytest.mark.slow
 def test_compilations_of_dynx_compile_and_of_dynx_itself_are_apart():
     run = dynx.compile(doubled, backend="eager")
     with dynx.watch() as w:
@@ -114,6 +115,7 @@ def test_compilations_of_dynx_compile_and_of_dynx_itself_are_apart():
     assert [compiled.of_dynx for compiled in w.compiles].count(False) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door_first", [False, True], ids=["user first", "door first"])
 @pytest.mark.parametrize("door", DOORS)
 def test_compilations_that_dynx_makes_itself_recompile_nothing(door, door_first, capsys):

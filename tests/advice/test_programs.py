@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 from programs_runner import PROGRAMS, expected, findings_of, run, unsupported
-from sampled import sampled
 
 FILES = sorted(path for family in PROGRAMS.iterdir() if family.name != "site-packages" for path in family.glob("*.py"))
 # programs that compile with inductor, and models of transformers
 LONG = [path for path in FILES if path.parent.name == "caches" or "_hf_" in path.stem or path.stem.startswith("hf_")]
-CASES = sampled([path for path in FILES if path not in LONG], 2) + sampled(LONG, 7)
+CASES = [path for path in FILES if path not in LONG] + LONG
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")

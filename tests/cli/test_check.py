@@ -59,17 +59,20 @@ def test_a_function_that_does_the_same(dynx):
     assert "4 calls" in out
 
 
+@pytest.mark.slow
 def test_a_function_that_does_not(dynx):
     code, out, _ = dynx("--inputs", "slots", "--json", "steps:forget")
     assert code == 1
     assert json.loads(out)["diffs"][0]["path"] == "result[0]"
 
 
+@pytest.mark.slow
 def test_a_module(dynx):
     code, out, _ = dynx("--inputs", "sized", "--calls", "1", "--backend", "aot_eager", "steps:model")
     assert (code, "aot_eager" in out) == (0, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -87,6 +90,7 @@ def test_usage_errors(dynx, arguments, message):
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_in_forked_processes(dynx):
     code, out, _ = dynx("--isolate", "fork", "--inputs", "slots", "steps:forget")
     assert (code, "error" in out, "deleted" in out) == (1, True, True)

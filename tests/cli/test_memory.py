@@ -49,6 +49,7 @@ def memory(*arguments):
     return subprocess.run([sys.executable, "-m", "dynx", "memory", *map(str, arguments)], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["step", "compiled", "model", "Block.forward"])
 def test_graphs_of_a_function(script, name):
     """A training step has the graphs of the model that it calls."""
@@ -61,6 +62,7 @@ def test_graphs_of_a_function(script, name):
     assert "trained" in done.stderr
 
 
+@pytest.mark.slow
 def test_screen(script):
     done = memory(f"{script}::step")
     assert done.stdout.startswith("trained\n")
@@ -68,6 +70,7 @@ def test_screen(script):
     assert "bf16" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_function_without_graphs(script):
     done = memory(f"{script}::missing")
     assert done.returncode == 2
@@ -75,6 +78,7 @@ def test_a_function_without_graphs(script):
     assert "Block.forward" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_program_that_fails_is_reported_up_to_there(script):
     done = memory(f"{script}::step", "fail")
     assert done.returncode == 1

@@ -110,6 +110,7 @@ class TestActions:
 
 
 class TestRun:
+    @pytest.mark.slow
     def test_the_second_run_compiles_once(self, program, shell, tmp_path):
         path = program(PROGRAM)
         runs = [shell("-m", "dynx", "run", "--pgo", "profile.json", path) for _ in range(2)]
@@ -118,17 +119,20 @@ class TestRun:
         (frame,) = Profile.load(tmp_path / "profile.json").frames
         assert (frame.sources["L['x']"].size, frame.sources["L['k']"].scalar) == ((2, DYNAMIC), DYNAMIC)
 
+    @pytest.mark.slow
     def test_apply_runs_a_program_with_a_profile_and_its_own_arguments(self, program, shell):
         path = program(PROGRAM + "    import sys; print(sys.argv[1:])\n")
         shell("-m", "dynx", "run", "--pgo", "profile.json", path)
         applied = shell("-m", "dynx", "pgo", "apply", "profile.json", path, "--out", "x")
         assert (applied.stdout, applied.stderr) == ("graphs: 1\n['--out', 'x']\n", "")
 
+    @pytest.mark.slow
     def test_apply_runs_code(self, program, shell):
         shell("-m", "dynx", "run", "--pgo", "profile.json", program(PROGRAM))
         applied = shell("-m", "dynx", "pgo", "apply", "profile.json", "-c", "import sys; print(sys.argv)", "-x")
         assert (applied.returncode, applied.stdout) == (0, "['-c', '-x']\n")
 
+    @pytest.mark.slow
     def test_a_program_that_fails_saves_what_it_learned(self, program, shell, tmp_path):
         path = program(PROGRAM + "    raise SystemExit(3)\n")
         assert shell("-m", "dynx", "run", "--pgo", "profile.json", path).returncode == 3
@@ -148,6 +152,7 @@ class TestRun:
         assert run.stderr.startswith("dynx: no such folder for the profile: create it, or correct the path: ")
         assert not (tmp_path / "chekpoints").exists()
 
+    @pytest.mark.slow
     def test_a_file_that_cannot_be_written_does_not_fail_the_program(self, program, shell, tmp_path):
         path = program(PROGRAM + "    import os; os.mkdir('profile.json')\n")
         run = shell("-m", "dynx", "run", "--pgo", "profile.json", path)

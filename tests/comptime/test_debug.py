@@ -49,6 +49,7 @@ def run(tmp_path, command, lines):
     return subprocess.run(command, input=text, capture_output=True, text=True, cwd=tmp_path, timeout=600)
 
 
+@pytest.mark.slow
 def test_debugger_reads_commands_from_standard_input(tmp_path):
     done = run(tmp_path, [sys.executable, "program.py"], ["n", "p y", "", "c", "back 2", "c", "q"])
     assert "program.py:6  f" in done.stdout

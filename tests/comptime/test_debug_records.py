@@ -12,7 +12,6 @@ import corpus
 import pytest
 import torch
 from fingerprint import alive, fingerprint
-from sampled import sampled
 from torch._dynamo import symbolic_convert
 
 from dynx._torch import hooks
@@ -365,7 +364,7 @@ def test_debugger_recording_equals_the_tracer_state_rendered_at_each_instruction
 COMMANDS = ["s", "locals", "stack", "w", "p x", "p x.shape", "back 2", "locals", "forward 2", "graph", "guards", "si"]
 
 
-@pytest.mark.parametrize("name", sampled(PROGRAMS, 3))
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_debugger_changes_no_graph_bytecode_or_guard(name):
     plain = fingerprint(PROGRAMS[name], arguments(name), contextlib.nullcontext())
     assert plain[2]
@@ -408,6 +407,7 @@ def size(root):
     return total
 
 
+@pytest.mark.slow
 def test_debugger_recording_takes_at_most_200_bytes_per_instruction():
     layer = torch.nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
     model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
@@ -418,6 +418,7 @@ def test_debugger_recording_takes_at_most_200_bytes_per_instruction():
     assert size(session.trail) / len(session.trail) <= 200
 
 
+@pytest.mark.slow
 def test_debugger_session_keeps_no_tensor_alive():
     counts = []
     for _ in range(3):  # torch itself keeps some tensors of each compilation

@@ -88,6 +88,7 @@ def test_post_mortem_records_the_state_of_a_failed_compilation():
     assert state.location.line == breaking.__code__.co_firstlineno + 2
 
 
+@pytest.mark.slow
 def test_leaving_post_mortem_restores_the_instruction_translator_and_keeps_no_tensor():
     counts = []
     for _ in range(3):  # torch itself keeps some tensors of each compilation

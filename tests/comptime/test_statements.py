@@ -13,7 +13,6 @@ from pathlib import Path
 import corpus
 import pytest
 import torch
-from sampled import sampled
 
 from dynx._bytecode import statements
 from dynx._bytecode.inject import with_call
@@ -120,7 +119,7 @@ def test_call_injected_at_a_statement_runs_once_for_each_execution(name, line):
 PROBED = [(name, line, mode) for name, line in CASES for mode in ("hook", "rewrite")]
 
 
-@pytest.mark.parametrize(("name", "line", "mode"), sampled(PROBED, 3))
+@pytest.mark.parametrize(("name", "line", "mode"), PROBED)
 def test_probe_at_a_statement_fires_once_for_each_execution(name, line, mode):
     function = functions()[name]
     expected = executions(function)[line]
@@ -132,6 +131,7 @@ def test_probe_at_a_statement_fires_once_for_each_execution(name, line, mode):
     assert set(lines) <= {line, line + 1, line + 2}
 
 
+@pytest.mark.slow
 def test_removing_a_rewrite_probe_restores_the_code_object():
     before = {name: function.__code__ for name, function in functions().items()}
     for line in dict(CASES).values():  # one statement of each function

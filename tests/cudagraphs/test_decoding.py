@@ -44,6 +44,7 @@ def generate(model, prompt, **options):
     return model.generate(prompt, attention_mask=torch.ones_like(prompt), **kwargs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_generate_with_the_backend_matches_generate_without_compilation(device, family):
     model = model_of(family, device)
@@ -84,6 +85,7 @@ def serve(run, prompt, bucket):
     return torch.cat(tokens, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["Llama", "Qwen3", "GPTNeoX"])
 def test_several_requests_with_prompts_in_buckets(device, family):
     model = model_of(family, device)
@@ -97,6 +99,7 @@ def test_several_requests_with_prompts_in_buckets(device, family):
     assert len(run.recordings) == 3, "a recording for each bucket, and one for single tokens"
 
 
+@pytest.mark.slow
 def test_a_new_cache_is_recorded_again(device):
     """The cache is an object in an attribute, and its tensors are in objects in its list."""
     model = model_of("Llama", device)
@@ -132,6 +135,7 @@ class Growing(nn.Module):
         return self.model(tokens, past_key_values=self.cache).logits
 
 
+@pytest.mark.slow
 @pytest.mark.uncaptured
 def test_a_dynamic_cache_runs_uncaptured_and_is_named(device):
     """Only `DynamicLayer.update` of the library assigns the tensors, in a list of a cache in an attribute."""

@@ -112,6 +112,7 @@ def test_a_graph_is_deleted_while_it_cannot_be_waited_for():
     assert captures_meanwhile == [[], []]
 
 
+@pytest.mark.slow
 def test_graphs_are_deleted_by_many_threads():
     remembered = []
 

@@ -240,6 +240,7 @@ class Datum:
         self.number = number
 
 
+@pytest.mark.slow
 def test_search_for_modules_skips_large_and_recursive_data(device):
     """Long attribute chains, recursive lists, dead weak proxies and large lists do not raise."""
     owner = types.SimpleNamespace(layer=linear(device), data=[Datum(number) for number in range(20_000)], before=None)

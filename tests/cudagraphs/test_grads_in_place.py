@@ -161,6 +161,7 @@ def test_argument_that_aliases_a_mutated_buffer_matches_eager(device):
         assert run(model.kept[:]).tolist() == [step + 1.0] * 3
 
 
+@pytest.mark.slow
 def test_threads_that_pass_different_models_get_their_own_results(device):
     def call(model, x):
         return x * model.weight

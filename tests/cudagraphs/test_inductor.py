@@ -40,6 +40,7 @@ def assert_steps_agree(run, model, device):
         assert_same_grads(model, twin)
 
 
+@pytest.mark.slow
 def test_inner_inductor_without_a_cuda_device_warns_and_matches_eager(monkeypatch):
     monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
     model = layer_norm_mlp("cpu")
@@ -95,6 +96,7 @@ def test_graphed_module_with_inner_inductor_matches_eager(device, gradients):
     assert cudagraphs.stats().replays == 8
 
 
+@pytest.mark.slow
 def test_deepcopy_of_a_graphed_module_has_its_own_parameters(monkeypatch):
     monkeypatch.setattr("dynx.cudagraphs._runtime.select.has_cuda", lambda: False)
     model = layer_norm_mlp("cpu")

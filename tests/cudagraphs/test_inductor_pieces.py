@@ -121,6 +121,7 @@ def assert_agree(run, model, twin, x):
     torch.testing.assert_close(*grads, **TOLERANCE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outputs", ["clone", "alias"])
 @pytest.mark.parametrize("name", MODELS)
 def test_training_matches_eager(device, name, outputs):
@@ -146,6 +147,7 @@ def test_inference_matches_eager(device, name):
         torch.testing.assert_close(results, expected, **TOLERANCE)
 
 
+@pytest.mark.slow
 def test_channels_last_inputs(device):
     model = Images().to(device)
     twin, run = copy.deepcopy(model), compiled(model)
@@ -153,6 +155,7 @@ def test_channels_last_inputs(device):
         assert_agree(run, model, twin, torch.randn(2, 3, 6, 6, device=device).to(memory_format=torch.channels_last))
 
 
+@pytest.mark.slow
 def test_sizes_that_change(device):
     model = Layers().to(device)
     twin, run = copy.deepcopy(model), compiled(model, dynamic=True)
@@ -160,6 +163,7 @@ def test_sizes_that_change(device):
         assert_agree(run, model, twin, torch.randn(size, 8, device=device))
 
 
+@pytest.mark.slow
 def test_dropout_masks_of_forward_and_backward_are_the_same(device):
     run = compiled(Dropping())
     masks = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from sampled import sampled
 from support.configs import config_for
 from torch import nn
 from torch.nn import functional as F
@@ -94,7 +93,7 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("autocast", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["float32", "autocast"])
-@pytest.mark.parametrize("name", sampled(LAYERS, 2))
+@pytest.mark.parametrize("name", LAYERS)
 def test_training_steps_of_torch_layers_are_captured_and_match_eager(device, name, autocast):
     autocast = autocast and (device, name) != ("cpu", "LSTM")  # bfloat16 LSTM needs instructions that not every CPU has
 

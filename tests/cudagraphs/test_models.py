@@ -7,7 +7,6 @@ import copy
 import pytest
 import torch
 import transformers
-from sampled import sampled
 from torch import nn
 
 from dynx import cudagraphs
@@ -63,7 +62,7 @@ def vit():
 MODELS = [mlp, convolutions, gpt2, bert, vit]
 
 
-@pytest.fixture(params=sampled(MODELS, 3), ids=lambda make: make.__name__)
+@pytest.fixture(params=MODELS, ids=lambda make: make.__name__)
 def model(request, device):
     torch.manual_seed(0)
     module, inputs = request.param()
@@ -82,6 +81,7 @@ def test_compiled_model_inference_matches_eager(compiled, model):
     assert (cudagraphs.stats().recordings, cudagraphs.stats().replays) == (1, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inputs", ["copy"], indirect=True)
 def test_compiled_model_training_matches_eager(compiled, model):
     module, inputs = model

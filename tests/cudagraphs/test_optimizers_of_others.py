@@ -6,7 +6,6 @@ import warnings
 
 import pytest
 import torch
-from sampled import sampled
 from support.configs import config_for
 from support.published_optimizers import ALL, count_at
 from torch import nn
@@ -51,7 +50,7 @@ def trained(published, device, *, is_captured):
 
 
 @pytest.mark.uncaptured
-@pytest.mark.parametrize("published", sampled(ALL, every=6), ids=lambda published: published.name)
+@pytest.mark.parametrize("published", ALL, ids=lambda published: published.name)
 def test_training_is_that_of_eager_torch(device, published):
     """Of 107 optimizers, 41 were trained with frozen numbers or one step too far, without a warning (7 crashed)."""
     history, counts = trained(published, device, is_captured=False)

@@ -319,6 +319,7 @@ def test_fast_path_works_after_a_failed_capture_at_the_recording_limit(device):
     assert run(two).tolist() == [2.0, 2.0]
 
 
+@pytest.mark.slow
 def test_recordings_dropped_at_the_limit_are_freed(device):
     model = linear(device)
     run = cudagraphs.graphed(

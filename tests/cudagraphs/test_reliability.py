@@ -131,6 +131,7 @@ assert os.waitpid(child, 0)[1] == 0 and agrees
 """
 
 
+@pytest.mark.slow
 def test_recordings_replay_in_parent_and_child_after_a_fork():
     subprocess.run([sys.executable, "-c", FORKING_PROGRAM], check=True, timeout=600)
 

@@ -81,6 +81,7 @@ def test_a_tensor_that_gets_other_memory_beside_patched_parameters(device):
             torch.testing.assert_close(run(x), model(x) * scale)
 
 
+@pytest.mark.slow
 def test_a_training_step_whose_loss_names_a_tensor(device):
     """Weights of classes, for example, which are computed again after each epoch."""
     torch.manual_seed(0)

@@ -263,6 +263,7 @@ def test_vmap_of_func_grad_matches_eager(device):
     assert counts() == (1, 4)
 
 
+@pytest.mark.slow
 def test_compiled_optimizer_step_matches_eager(device):
     model, twin = model_and_twin(device)
     optimizers = [

@@ -212,6 +212,7 @@ def test_optimizer_that_reads_a_tensor_value_warns(device):
         twins.assert_steps_agree(3)
 
 
+@pytest.mark.slow
 @pytest.mark.uncaptured
 def test_float_learning_rate_schedule_warns_that_every_step_differs(device):
     twins = twin_training(device, momentum)
@@ -287,6 +288,7 @@ class FlatParameter(torch.nn.Parameter):
     """A stand-in for the parameter class of FSDP."""
 
 
+@pytest.mark.slow
 @pytest.mark.uncaptured
 def test_train_step_raises_for_unsupported_arguments(device):
     assert_raises(device, "no parameter that was passed", params=[])
@@ -308,6 +310,7 @@ def test_train_step_raises_for_unsupported_arguments(device):
     assert_raises(device, "is on meta", call=[torch.ones(2, device="meta")])
 
 
+@pytest.mark.slow
 @pytest.mark.uncaptured
 def test_train_step_raises_for_parameters_of_a_ddp_module(device):
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)

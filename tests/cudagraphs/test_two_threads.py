@@ -121,6 +121,7 @@ class Starting(torch.autograd.Function):
         return gradient * 2, None
 
 
+@pytest.mark.slow
 def test_backward_passes_are_captured_while_others_wait(device):
     """Torch runs the backward passes of all threads in one: the first waits to be captured, while another is captured."""
     trained, x = linear(device), torch.ones(2, 3, device=device)

@@ -80,6 +80,7 @@ def test_results_are_those_without_verification(device, entry):
     torch.testing.assert_close(*results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_a_training_step_is_verified(device, accumulate):
     model = Model(device)
@@ -186,6 +187,7 @@ def test_gradients_that_the_function_makes_are_those_of_the_replay(device):
     torch.testing.assert_close(*results)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hidden")
 def test_a_difference_ends_the_phase_of_an_accumulated_step(device):
     model = nn.Linear(4, 1).to(device)

@@ -46,6 +46,7 @@ def only_diff(fn, *args, **options):
     return diff
 
 
+@pytest.mark.slow
 def test_a_backend_that_computes_something_else():
     diff = only_diff(lambda value: value.sin(), x(), backend=edited(lambda result: result + 1e-3))
     assert (diff.path, diff.kind) == ("result", "tensor")
@@ -61,6 +62,7 @@ def test_one_wrong_element_in_many():
     assert only_diff(lambda value: value @ value.T, x(64, 64), backend=edited(spoil)).kind == "tensor"
 
 
+@pytest.mark.slow
 def test_rounding_is_no_difference():
     """What a compiler computes in another order is as close to the result in double precision as eager code is."""
 
@@ -80,6 +82,7 @@ def test_wrong_gradients():
     assert (diff.path, diff.kind) == ("gradient of closure.weight", "gradient")
 
 
+@pytest.mark.slow
 def test_lost_random_numbers():
     def backend(gm, _):
         return lambda *args: [torch.zeros(3)]
@@ -105,6 +108,7 @@ def test_results_that_share_memory():
     assert (diff.kind, diff.eager, diff.compiled) == ("sharing", "shares memory with args[0]", "absent")
 
 
+@pytest.mark.slow
 def test_output():
     def backend(gm, _):
         print("compiling")
@@ -123,6 +127,7 @@ def test_nothing_was_compiled():
         report.assert_ok()
 
 
+@pytest.mark.slow
 def test_graph_breaks_are_listed():
     def broken(value):
         doubled = value * 2
@@ -135,6 +140,7 @@ def test_graph_breaks_are_listed():
     assert report.graph_breaks[0].location.line == broken.__code__.co_firstlineno + 2
 
 
+@pytest.mark.slow
 def test_further_inputs_find_what_the_first_ones_do_not():
     """A branch on the value of a tensor's data that a backend has fixed."""
 
@@ -174,6 +180,7 @@ def everything(value, module, items):
     return module(value) + torch.rand(8)
 
 
+@pytest.mark.slow
 def test_the_program_is_left_as_it_was():
     module, value, items = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)), x(), []
     state = {name: tensor.clone() for name, tensor in module.state_dict().items()}
@@ -198,6 +205,7 @@ def test_the_program_is_left_as_it_was():
     assert not any(parameter.grad is not None for parameter in module.parameters())
 
 
+@pytest.mark.slow
 def test_functions_behind_a_graph_break_keep_no_entries():
     def inner(value):
         return value.cos()
@@ -252,6 +260,7 @@ def test_no_method_of_the_user_is_called_to_copy_or_compare():
     assert world.calls[0].args[0] is not watched
 
 
+@pytest.mark.slow
 def test_from_another_thread():
     reports = []
     thread = threading.Thread(target=lambda: reports.append(dynx.check(lambda value: value.sin(), x())))
@@ -283,6 +292,7 @@ def test_nothing_is_compiled_where_torch_compiles_nothing():
     assert "made_here" not in globals()
 
 
+@pytest.mark.slow
 def test_a_compiled_function_keeps_its_backend():
     used = []
 
@@ -337,6 +347,7 @@ class Holding(nn.Module):
         return value + 1
 
 
+@pytest.mark.slow
 def test_differences_name_the_line_of_the_mutation():
     local = OrderedDict(a=1, b=2)
 
@@ -379,6 +390,7 @@ def breaks(value):
     return value * 2
 
 
+@pytest.mark.slow
 def test_fullgraph_of_a_compiled_function_is_kept():
     report = dynx.check(torch.compile(breaks, backend="eager", fullgraph=True), x())
     assert [diff.path for diff in report.diffs] == ["exception"]
@@ -389,6 +401,7 @@ def test_fullgraph_of_a_compiled_function_is_kept():
 ALIASES = ("__import_", "__builtins_dict__")
 
 
+@pytest.mark.slow
 def test_names_that_dynamo_gives_to_compiled_code_are_removed():
     """Torch itself leaves them in the module until Python exits, as it does with the two aliases that are left here."""
     before = set(globals())
@@ -407,6 +420,7 @@ def test_what_both_sides_raise_is_told():
         assert "missing 1 required positional argument" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [dict, OrderedDict])
 def test_views_of_dicts(make):
     """Before 2.15, compiled code stores a view of a new dict, which changes of the old one do not reach."""

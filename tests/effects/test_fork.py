@@ -6,7 +6,6 @@ import threading
 
 import pytest
 import torch
-from sampled import sampled
 from support.effects_programs import PROGRAMS, same_on_this_torch
 
 import dynx
@@ -32,7 +31,8 @@ def check_forked(fn, *args, **options):
         raise
 
 
-@pytest.mark.parametrize("name", sampled(same_on_this_torch(), every=9))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", same_on_this_torch())
 def test_programs_that_do_the_same(name):
     torch.manual_seed(0)
     fn, args = PROGRAMS[name]()
@@ -47,6 +47,7 @@ def lost(cache, x):
     return x + 1
 
 
+@pytest.mark.slow
 def test_differences_are_those_that_copies_show():
     from collections import OrderedDict
 
@@ -56,6 +57,7 @@ def test_differences_are_those_that_copies_show():
     assert reports[1].stage == "Dynamo"
 
 
+@pytest.mark.slow
 def test_with_inductor_after_the_parent_has_used_several_threads():
     """OpenMP's threads are not in a forked child: with more than one thread it would wait for them without end."""
     big = torch.randn(600, 600)
@@ -68,6 +70,7 @@ def test_with_inductor_after_the_parent_has_used_several_threads():
     assert report is None or report.ok
 
 
+@pytest.mark.slow
 def test_gradients_in_a_fork_of_a_process_that_has_computed_some():
     """Torch built for CUDA cannot: its autograd engine has threads that a forked process lacks. That is no difference."""
     torch.ones(2, requires_grad=True).sum().backward()
@@ -76,6 +79,7 @@ def test_gradients_in_a_fork_of_a_process_that_has_computed_some():
     assert check_forked(lambda x: x * 2, torch.ones(2), backend="aot_eager").ok
 
 
+@pytest.mark.slow
 def test_rounding_is_no_difference_and_a_wrong_number_is():
     def low(gm, inputs):
         return lambda *args: [out.double().float() * (1 + 1e-7) for out in gm(*args)]
@@ -96,6 +100,7 @@ def numbers():
     yield from range(100)
 
 
+@pytest.mark.slow
 def test_an_object_that_cannot_be_copied_is_not_shared_by_the_sides():
     """Copies share the generator: the compiled side goes on where eager code has stopped."""
     generator = numbers()
@@ -111,6 +116,7 @@ def test_an_object_that_cannot_be_copied_is_not_shared_by_the_sides():
     assert next(generator) == position + 1
 
 
+@pytest.mark.slow
 def test_compiled_code_that_ends_the_process_is_a_difference():
     def crashing(gm, inputs):
         def run(*args):
@@ -128,6 +134,7 @@ def test_eager_code_that_ends_the_process_is_refused():
         dynx.check(lambda x: os._exit(3), torch.ones(2), isolate="fork")
 
 
+@pytest.mark.slow
 def test_exceptions_are_compared_by_class_and_message():
     def forward(items, x):
         items.append(1)
@@ -142,6 +149,7 @@ def test_exceptions_are_compared_by_class_and_message():
     assert "exception" in {diff.path for diff in report.diffs}
 
 
+@pytest.mark.slow
 def test_the_caller_keeps_its_objects_its_cache_its_threads_and_its_random_numbers():
     steps = []
 
@@ -160,6 +168,7 @@ def test_the_caller_keeps_its_objects_its_cache_its_threads_and_its_random_numbe
     assert steps == kept
 
 
+@pytest.mark.slow
 def test_beside_other_threads():
     stop = threading.Event()
     thread = threading.Thread(target=stop.wait)

@@ -102,6 +102,7 @@ def objects(value):
     return held
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [list, tuple, dict, itertools.cycle, itertools.chain, enumerate, zip])
 def test_iterators(kind):
     items = {1: "a", 2: "b", 3: "c"}
@@ -117,6 +118,7 @@ def test_iterators(kind):
     assert next(iterator) == first
 
 
+@pytest.mark.slow
 def test_attributes_of_functions():
     for fn in (counting, wrapped()):
         dynx.check(fn, x()).assert_ok()
@@ -129,18 +131,21 @@ def test_new_attributes_of_classes_and_functions():
     assert not hasattr(caching, "seen")
 
 
+@pytest.mark.slow
 def test_class_methods():
     for fn in (Registry.add, Registry().add, functools.partial(Registry.add)):
         assert not dynx.check(fn, x()).shared
         assert Registry.count == 0
 
 
+@pytest.mark.slow
 def test_classes_as_arguments():
     for arguments in ((Inner, x()), ((lambda: Inner)(), x())):
         dynx.check(class_as_argument, *arguments)
         assert Inner.made == 0
 
 
+@pytest.mark.slow
 def test_namespaces():
     holder = types.SimpleNamespace(steps=0, weight=torch.zeros(3))
     dynx.check(namespace, holder, x()).assert_ok()
@@ -153,6 +158,7 @@ def test_context_variables():
     assert setting.get() == 0
 
 
+@pytest.mark.slow
 def test_streams_and_generators():
     stream, generator = io.BytesIO(), np.random.default_rng(0)
     state = generator.bit_generator.state
@@ -168,6 +174,7 @@ def test_arrays_of_objects():
     assert array[0] == [1]
 
 
+@pytest.mark.slow
 def test_contents_of_arrays_are_compared():
     def plus_five(gm, _):
         return lambda *args: [gm(*args)[0] + 5]
@@ -186,6 +193,7 @@ def test_gradients_of_tensors_in_objects():
     assert [diff.path for diff in report.diffs] == ["gradient of args[0]"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float16, 0.01), (torch.bfloat16, 0.1)])
 def test_errors_in_16_bits(dtype, error):
     def off(gm, _):
@@ -206,6 +214,7 @@ def to_meta(gm, _):
     return lambda *args: [gm(*args)[0].to("meta")]
 
 
+@pytest.mark.slow
 def test_unusual_tensors():
     dynx.check(nn.LazyLinear(3), torch.ones(2, 3), calls=1)
     nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
@@ -232,6 +241,7 @@ def test_a_backend_that_fails_is_no_vacuous_check():
     assert "BackendCompilerFailed" in report.text
 
 
+@pytest.mark.slow
 def test_modes_after_an_exit():
     def leave(value):
         torch.set_default_dtype(torch.float64)

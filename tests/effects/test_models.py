@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from sampled import sampled
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from dynx import effects
@@ -56,7 +55,8 @@ def lost_in(run):
     return result, [*log.dropped, *log.unannounced], log.frames
 
 
-@pytest.mark.parametrize("name", sampled(DECODERS, every=4))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DECODERS)
 def test_decoding_with_a_cache(name):
     model = made(AutoModelForCausalLM, name, DECODERS[name])
     prompt = torch.tensor([[3, 4, 5, 6]])
@@ -79,7 +79,7 @@ def test_decoding_with_a_cache(name):
     assert frames or name == "mamba"  # its cache holds only tensors, which the graph changes
 
 
-@pytest.mark.parametrize("name", sampled(ENCODERS, every=4))
+@pytest.mark.parametrize("name", ENCODERS)
 def test_encoders(name):
     model = made(AutoModel, name, ENCODERS[name])
     x = torch.randn(2, 3, 8, 8) if name == "vit" else torch.randint(3, 32, (2, 6))
@@ -105,7 +105,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.mark.parametrize("name", sampled(OPTIMIZERS, every=5))
+@pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("foreach", [True, False])
 def test_optimizers(name, foreach):
     def train(wrap):

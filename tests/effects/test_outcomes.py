@@ -54,6 +54,7 @@ def test_a_change_of_the_program_itself_is_named(held):
     assert not report.stage
 
 
+@pytest.mark.slow
 def test_the_advice_for_a_change_of_the_program_itself_helps(held):
     assert dynx.check(computed, x(), state={"part": part}).ok
     assert held == []
@@ -66,6 +67,7 @@ class Numbers(set):
     """Torch before 2.15 loses what is added."""
 
 
+@pytest.mark.slow
 def test_state_that_no_name_leads_to_is_compared_in_forked_processes():
     part.held = Numbers()
 
@@ -98,6 +100,7 @@ def test_a_generator_that_both_sides_use_makes_no_difference():
     assert any("args[1]" in leak.path for leak in report.leaks)
 
 
+@pytest.mark.slow
 def test_an_object_whose_state_cannot_be_read_is_named():
     connection = sqlite3.connect(":memory:")
 
@@ -140,6 +143,7 @@ def test_records_of_a_handler_are_compared_and_left():
     assert (kept.seen, log.handlers) == ([], [kept])
 
 
+@pytest.mark.slow
 def test_a_function_is_compiled_as_it_is():
     """A wrapper around it would be compiled instead, in which torch treats generators, globals and imports otherwise."""
 
@@ -161,6 +165,7 @@ def module_of(number, folder):
     return module
 
 
+@pytest.mark.slow
 def test_two_modules_of_one_name_do_not_meet(tmp_path):
     """A notebook that is run again, or a test that writes modules, has the new module's variables, not the first one's."""
     for number in (2, 3, 4):
@@ -176,6 +181,7 @@ def test_two_modules_of_one_name_do_not_meet(tmp_path):
     assert not any("__import_same_name" in scope for scope in scopes)
 
 
+@pytest.mark.slow
 def test_a_module_imported_inside_is_the_present_one(tmp_path):
     def f(value):
         import same_name
@@ -189,6 +195,7 @@ def test_a_module_imported_inside_is_the_present_one(tmp_path):
     del sys.modules["same_name"]
 
 
+@pytest.mark.slow
 def test_nothing_remains_in_globals():
     scope = {"torch": torch}
     exec("import collections\ndef f(x):\n    d = collections.deque([x])\n    return d[0] * 2", scope)
@@ -239,6 +246,7 @@ def test_a_value_that_no_guard_watches_is_a_difference():
     assert "DYNX_TEST_SCALE" not in os.environ
 
 
+@pytest.mark.slow
 def test_a_value_that_a_guard_watches_is_the_same_after_the_change():
     scale = [2]
 
@@ -257,6 +265,7 @@ def test_a_change_that_raises_is_an_error_of_use():
         dynx.check(lambda value: value * 2, x(), change=3)
 
 
+@pytest.mark.slow
 def test_aligned_random_numbers_are_reported():
     """Inductor draws other numbers than eager code: that they are the same here is the check's doing."""
     report = dynx.check(nn.Dropout(), x(100), backend="inductor")
@@ -266,6 +275,7 @@ def test_aligned_random_numbers_are_reported():
     assert FALLBACK_RANDOM not in dynx.check(lambda value: value * 2, x()).text
 
 
+@pytest.mark.slow
 def test_random_numbers_as_they_are_differ():
     report = dynx.check(nn.Dropout(), x(100), backend="inductor", rng="as is")
     assert report.outcome == "different"
@@ -304,6 +314,7 @@ def test_results_in_a_cache_are_there_in_the_copy(maxsize, typed):
     assert cached.cache_info().currsize == (2 if maxsize == 2 else 4)
 
 
+@pytest.mark.slow
 def test_a_mode_and_hooks_of_all_modules_keep_their_state():
     """No name leads to them; torch calls them for each function."""
 
@@ -349,6 +360,7 @@ def test_a_container_or_an_object_as_state_is_left(held):
         dynx.check(computed, x(), state={"three": 3})
 
 
+@pytest.mark.slow
 def test_hooks_of_tensors_run_in_both_copies():
     seen = []
     weight = torch.ones(3, requires_grad=True)
@@ -371,6 +383,7 @@ def test_random_numbers_that_eager_code_drew_are_recorded():
     assert len(recorded.draws) == 1
 
 
+@pytest.mark.slow
 def test_state_that_custom_operators_change_is_compared_and_left():
     """torch calls them by the name of the operator, which no search through the code follows."""
     seen = []
@@ -389,6 +402,7 @@ def test_state_that_custom_operators_change_is_compared_and_left():
         assert seen == []
 
 
+@pytest.mark.slow
 def test_bytes_behind_a_view_are_copied():
     held = bytearray(b"a")
     view = memoryview(held)

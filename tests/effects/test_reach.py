@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 import torch
-from sampled import slow
 from support.ways_to_hold_state import KINDS, WAYS
 
 import dynx
@@ -42,17 +40,8 @@ def after_two_calls(way, kind, *, compiled):
     return kind.read(state)
 
 
-def cases() -> list[Any]:
-    """Each way with one kind of state by default, the other kinds with `make test-slow`."""
-    return [
-        (way, kind) if index == number % len(KINDS) else slow((way, kind))
-        for number, way in enumerate(WAYS)
-        for index, kind in enumerate(KINDS)
-    ]
-
-
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
-@pytest.mark.parametrize(("way", "kind"), cases())
+@pytest.mark.parametrize(("way", "kind"), [(way, kind) for way in WAYS for kind in KINDS])
 def test_state_is_compared_and_left_as_it_was(way, kind):
     """Torch's own results are the oracle; a verdict that is not proven names what both sides used."""
     is_same = after_two_calls(way, KINDS[kind], compiled=False) == after_two_calls(way, KINDS[kind], compiled=True)

@@ -13,7 +13,6 @@ import torch
 from programs_runner import PROGRAMS as FILES
 from programs_runner import expected
 from rich.console import Console
-from sampled import sampled
 from support import mutation_programs as mutations
 
 import dynx
@@ -47,7 +46,8 @@ def is_replaced_by_a_copy(program):
     return BEFORE_2_13 and program.code == "o *= 2" and program.kind == "list"
 
 
-@pytest.mark.parametrize("kind", sampled(mutations.KINDS, every=len(mutations.KINDS)))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", mutations.KINDS)
 def test_a_side_effect_is_reported_as_lost_exactly_if_eager_code_leaves_another_object(kind):
     """The oracle is the program itself, run eagerly and compiled."""
     programs = [program for program in mutations.PROGRAMS if program.kind == kind and not is_replaced_by_a_copy(program)]
@@ -76,7 +76,7 @@ FULL_DEQUE_LINES = mutations.lines("""
 """)
 
 
-@pytest.mark.parametrize("seed", sampled(range(100), every=10))
+@pytest.mark.parametrize("seed", range(100))
 def test_full_deques_in_random_sequences_of_mutations(seed):
     generator = torch.Generator().manual_seed(seed)
     numbers = torch.randint(len(FULL_DEQUE_LINES), (1 + seed % 5,), generator=generator).tolist()
@@ -301,6 +301,7 @@ def test_report_as_json_as_text_and_as_html():
     assert "1 side effects, 1 lost" in repr(log)
 
 
+@pytest.mark.slow
 def test_methods_of_the_user_change_a_log_in_the_order_of_the_program():
     """What tells the order of calls is what the methods leave behind."""
 

@@ -43,6 +43,7 @@ def test_programs_that_do_the_same_with_a_compiler(name, backend):
         report.assert_ok()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_INDUCTOR)
 def test_a_few_with_inductor(name):
     torch.manual_seed(0)

@@ -81,6 +81,7 @@ def test_wrong_backends(fn, name, line):
     assert name in node
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "other", "line"), [("sin", "cos", 3), ("cos", "sin", 1)])
 def test_wrong_lowerings(name, other, line, monkeypatch):
     operator_, wrong = getattr(aten, name).default, getattr(aten, other).default
@@ -88,6 +89,7 @@ def test_wrong_lowerings(name, other, line, monkeypatch):
     assert found(waves, backend="inductor") == ("inductor", name, line)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operator_", "wrong", "line"),
     [
@@ -102,6 +104,7 @@ def test_wrong_decompositions(operator_, wrong, line, monkeypatch):
     assert (stage, at) == ("decompositions and partition", line)
 
 
+@pytest.mark.slow
 def test_a_wrong_pass_of_inductor(monkeypatch):
     def spoil(graph):
         scaled(graph.owning_module, lambda node: node.target is aten.sub.Tensor)
@@ -110,6 +113,7 @@ def test_a_wrong_pass_of_inductor(monkeypatch):
     assert found(network, backend="inductor") == ("inductor", "sub", 3)
 
 
+@pytest.mark.slow
 def test_a_fault_behind_autograd(monkeypatch):
     def compiler(gm, _):
         return scaled(gm, lambda node: node.target is aten.sin.default).forward
@@ -164,6 +168,7 @@ def test_gradients():
     assert found(layer, backend=wrong_backend) == ("wrong_backend", "tanh", 2)
 
 
+@pytest.mark.slow
 def test_the_report_names_stage_and_node():
     report = dynx.check(waves, torch.ones(3), backend=wrong_at("sin"), bisect=True)
     assert "it begins in wrong_backend at high = method sin" in report.text

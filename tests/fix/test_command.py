@@ -44,6 +44,7 @@ def write(folder: Path, text: str, name: str = "program.py") -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_fixes_are_printed_as_a_diff(tmp_path):
     program = write(tmp_path, LOGGED)
     before = program.read_text()
@@ -96,6 +97,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("why", REFUSED)
 def test_programs_that_cannot_be_tried_are_left_as_they_are(tmp_path, why):
     text, message = REFUSED[why]
@@ -168,6 +170,7 @@ def test_modules_are_fixed_too_and_their_bytecode_on_disk_is_not_replaced(tmp_pa
     assert plain.stdout == "tensor([1., 1., 1.])\n"
 
 
+@pytest.mark.slow
 def test_run_with_try_shows_what_was_tried_beside_the_advice(tmp_path):
     program = write(tmp_path, LOGGED)
     before = program.read_text()
@@ -213,6 +216,7 @@ def test_values_that_cannot_be_compared_are_refused_after_the_first_run(tmp_path
         assert message in refused.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_first_run(tmp_path):
     write(tmp_path, "import time; time.sleep(100)")
     process = subprocess.Popen(

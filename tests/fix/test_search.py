@@ -73,6 +73,7 @@ def test_a_fix_that_removes_the_finding_is_kept_and_shown_as_a_diff(program, bas
     assert "1 number of the output differ" in report.notes[0]
 
 
+@pytest.mark.slow
 def test_advice_that_changes_results_is_rejected(program, base):
     wrong = '    y = x * FACTOR\n    print("inside")', "    y = x * FACTOR + 1"
     also_wrong = '    print("inside")\n    return y + 1', '    return y + 1.001\n\nprint("inside")'
@@ -86,6 +87,7 @@ def test_advice_that_changes_results_is_rejected(program, base):
     assert [finding.rule for finding in report.remaining] == ["DX201"]
 
 
+@pytest.mark.slow
 def test_fixes_that_raise_or_never_end_are_rejected(program, base, monkeypatch):
     monkeypatch.setattr("dynx.fix._search._LEAST", 1.0)
     monkeypatch.setattr("dynx.fix._search._MARGIN", 3.0)
@@ -104,6 +106,7 @@ def test_nothing_is_tried_beyond_the_budget(program, base):
     assert "not all fixes were tried" in report_of(state).notes[0]
 
 
+@pytest.mark.slow
 def test_values_are_compared_instead_of_the_output(program):
     limits = {"values": ("total",)}
     base = first_run(program, Limits(**limits))

@@ -61,6 +61,7 @@ def test_partial_backends_with_different_options_compile_separately(compile, bac
     assert backends.compiled == ([1, 2] if is_dynx(compile) else [1, 2, 1, 2])
 
 
+@pytest.mark.slow
 @BOTH
 def test_many_backends_do_not_share_one_recompile_limit(compile, backends):
     for number in range(20):

@@ -126,6 +126,7 @@ def roots(compiled):
     return [node.source for tree in trees for node in tree.walk() if node.manager.is_tag_safe_root()]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_dict_tags")
 def test_dict_tags_setting_applies_to_existing_and_later_cache_entries():
     compiled = compiled_layers()
@@ -192,6 +193,7 @@ def test_dict_tags_setting_misses_the_listed_changes(name):
     assert not is_noticed(tags=True)
 
 
+@pytest.mark.slow
 def test_profile_times_guards_before_the_frame_runs():
     """The resume function appends to a list that it has guards on; after the call the first of these guards would fail."""
 
@@ -260,6 +262,7 @@ def test_removing_dict_tags_of_one_module_keeps_cache_entries_of_others():
     assert dynx.would_recompile(unmarked, x).hit
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_dict_tags")
 def test_removing_dict_tags_resets_the_recompile_count():
     compiled = compiled_layers(dynamic=False)

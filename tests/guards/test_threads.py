@@ -15,7 +15,6 @@ import weakref
 
 import pytest
 import torch
-from sampled import sampled
 
 import dynx
 from dynx import guards
@@ -62,7 +61,8 @@ print("alive")
 RESETS = ["torch._dynamo.reset()", "guards.evict(guards.inspect(f).entries[0])", "guards.reset(f)"]
 
 
-@pytest.mark.parametrize("reset", sampled(RESETS, 3, start=2))
+@pytest.mark.slow
+@pytest.mark.parametrize("reset", RESETS)
 def test_reset_waits_until_another_thread_has_evaluated_its_guards(reset):
     """torch frees the guard that is being evaluated, and crashes; dynx waits."""
     program = RESET_IN_A_CALL.format(reset=reset)
@@ -73,6 +73,7 @@ def test_reset_waits_until_another_thread_has_evaluated_its_guards(reset):
         assert (result.returncode, result.stdout) == (0, b"alive\n"), result.stderr
 
 
+@pytest.mark.slow
 def test_evict_and_reset_during_calls_in_other_threads_neither_crash_nor_leak():
     over = threading.Event()
     wrong, errors, evicted, managers = [], [], [], weakref.WeakSet()

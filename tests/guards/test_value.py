@@ -283,6 +283,7 @@ PLAIN = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(PLAIN, PLAIN)
 def test_backend_keys_are_equal_if_reprs_of_captured_plain_values_are_equal(first, second):
     def text_of(value):

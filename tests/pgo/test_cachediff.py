@@ -214,6 +214,7 @@ class TestOneDifference:
         assert [cause.kind for cause in found] == ["graph"]
         assert "the text of the function is the same in both runs" in found.causes[0].advice
 
+    @pytest.mark.slow
     def test_train_and_eval(self):
         model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5))
         with torch.no_grad():
@@ -222,6 +223,7 @@ class TestOneDifference:
         assert [kind for kind, *_ in found] == ["graph"]
         assert "dropout" in found[0][2]
 
+    @pytest.mark.slow
     def test_train_and_eval_with_other_inputs(self):
         model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
         with torch.no_grad():
@@ -307,6 +309,7 @@ class TestProfiles:
         assert [(cause.component, cause.after) for cause in found] == [("c.size(0)", "dynamic, fixed to 4")]
         assert found.causes[0].advice.startswith("both runs began with a profile, which did not have this graph: ")
 
+    @pytest.mark.slow
     def test_the_profile_of_torch(self, specialized):
         function, first, call = specialized
         with torch.compiler.config.patch(job_id="job"):
@@ -331,6 +334,7 @@ class TestProfiles:
 class TestHowRunsEnd:
     """Graphs that the first run has not stored, or that no run can store."""
 
+    @pytest.mark.slow
     def test_a_bypassed_cache(self, base):
         def chosen(x):
             return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))

@@ -26,6 +26,7 @@ GOOD = profile_of(
 
 
 class TestRoundTrip:
+    @pytest.mark.slow
     @given(profiles)
     def test_a_profile_is_read_as_it_was_written(self, profile):
         read = _json.read(profile.to_json().encode())
@@ -36,6 +37,7 @@ class TestRoundTrip:
         assert Profile.load(tmp_path / "profile.json") == GOOD
         assert os.listdir(tmp_path) == ["profile.json"]
 
+    @pytest.mark.slow
     @given(profiles)
     def test_a_number_that_is_no_size_may_be_negative_or_a_float(self, profile):
         """`k=-1` and `lr=0.1` are arguments that torch makes dynamic as well."""

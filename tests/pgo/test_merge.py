@@ -33,6 +33,7 @@ class TestJoin:
             expected = expected._replace(scalar="nan")
         assert join(a, b)._replace(seen=()) == expected
 
+    @pytest.mark.slow
     @given(profiles, profiles)
     def test_the_order_does_not_matter(self, a, b):
         assert a.merge(b).to_json() == b.merge(a).to_json()
@@ -41,10 +42,12 @@ class TestJoin:
         whole, real = (profile_of(SourceProfile(scalar=one, seen=(Seen(None, one, "A", "0/0"),))) for one in (1, 1.0))
         assert whole.merge(real).to_json() == real.merge(whole).to_json() == whole.to_json()
 
+    @pytest.mark.slow
     @given(profiles, profiles, profiles)
     def test_the_grouping_does_not_matter(self, a, b, c):
         assert a.merge(b).merge(c).to_json() == a.merge(b.merge(c)).to_json() == a.merge(b, c).to_json()
 
+    @pytest.mark.slow
     @given(profiles, profiles)
     def test_a_profile_counts_once(self, a, b):
         merged = a.merge(b)
@@ -81,10 +84,12 @@ class TestDiff:
         assert [(change.before, change.after) for change in Profile().diff(profile)] == [(None, 2)]
         assert [(change.before, change.after) for change in profile.diff(Profile())] == [(2, None)]
 
+    @pytest.mark.slow
     @given(profiles)
     def test_a_profile_does_not_differ_from_itself(self, profile):
         assert not profile.diff(copy.deepcopy(profile))
 
+    @pytest.mark.slow
     @given(profiles, profiles)
     def test_a_merged_profile_differs_where_torch_learned(self, a, b):
         for change in a.diff(a.merge(b)):
@@ -110,6 +115,7 @@ class TestPrune:
         profile = profile_of(SourceProfile(DYNAMIC, (2, 3), (3, 1)))
         assert profile.prune(drop=".*") == profile
 
+    @pytest.mark.slow
     @given(profiles)
     def test_without_arguments_nothing_is_pruned(self, profile):
         assert {frame.key: frame.sources for frame in profile.prune().frames} == {

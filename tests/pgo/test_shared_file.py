@@ -32,6 +32,7 @@ def one(line):
     return profile_of(SourceProfile(size=(line,)), file_hash=f"{line:08x}")
 
 
+@pytest.mark.slow
 def test_eight_processes_lose_nothing(tmp_path):
     path = tmp_path / "profile.json"
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(number), "20"]) for number in range(8)]

@@ -55,6 +55,7 @@ def specificity(selector):
     return selector.count("."), len(re.findall(r"(?:^|\s)[a-z]", selector))
 
 
+@pytest.mark.slow
 def test_text_in_tables_is_left_aligned_whatever_the_page_says():
     """JupyterLab aligns cells to the right with `:not(.jp-RenderedMarkdown).jp-RenderedHTMLCommon td`: two classes."""
     for name, page in pages().items():
@@ -114,6 +115,7 @@ def test_a_line_of_the_user_comes_before_that_of_a_library():
     assert words.own_and_library(replace(location, caller=None)) == "models/layers.py:7"
 
 
+@pytest.mark.slow
 def test_lines_of_a_notebook_are_named_by_their_cell():
     pytest.importorskip("IPython", reason="IPython is an optional package")
     program = """

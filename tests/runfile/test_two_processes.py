@@ -79,6 +79,7 @@ def test_a_device_is_written_to_by_everybody():
         writer.end({})
 
 
+@pytest.mark.slow
 def test_eight_programs_run_in_one_folder_at_once(tmp_path):
     (tmp_path / "program.py").write_text(
         textwrap.dedent("""

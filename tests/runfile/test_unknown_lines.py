@@ -21,6 +21,7 @@ def load(path):
         return Run.load(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     ['{"type": "later", "values": [1, 2, 3, {"a": null, "b": "text"}, 4.5, 6, 7]}', '{"type": "x"}', "not JSON", "[]"],

@@ -168,6 +168,7 @@ def test_modules(name):
     assert all(tensor.codec is None for graph in graphs for tensor in graph.tensors if tensor.kind == "param")
 
 
+@pytest.mark.slow
 def test_most_programs_are_packed():
     """The comparison above would pass with hooks that pack nothing."""
     packed = []
@@ -356,6 +357,7 @@ def test_dropout_in_a_checkpoint(rules, backend):
     torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_tensor_subclass():
     from torch.testing._internal.two_tensor import TwoTensor
 
@@ -408,6 +410,7 @@ def test_jagged_sequence_of_modules_with_one_weight():
     torch.testing.assert_close(actual, expected)
 
 
+@pytest.mark.slow
 def test_lstm_cell_unrolled():
     cell = nn.LSTMCell(16, 8)
 

@@ -67,6 +67,7 @@ def losses_of(hooks):
     return torch.tensor([float(step(torch.ones(8, 16) * number)) for number in range(1, 6)])
 
 
+@pytest.mark.slow
 def test_train_step():
     """A training step under hooks trains nearly as one without: the difference is that of the codec."""
     plain, packed = losses_of(None), losses_of(saved.hooks(saved.rule(saved.codecs.fp8())))

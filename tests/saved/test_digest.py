@@ -95,6 +95,7 @@ print(digest(saved.rule(saved.codecs.fp8()), saved.rule(saved.codecs.bits()), sa
 """
 
 
+@pytest.mark.slow
 def test_other_hash_seeds():
     found = set()
     for seed in ("0", "1"):

@@ -40,6 +40,7 @@ def test_report_and_compiled_graph_agree():
     assert report.saved_bytes == graphs[0].saved_bytes < report.bytes / 3
 
 
+@pytest.mark.slow
 def test_report_is_complete_when_the_function_is_in_every_cache(tmp_path, monkeypatch):
     """A hit of AOTAutograd's cache traces no hook."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
@@ -53,6 +54,7 @@ def test_report_is_complete_when_the_function_is_in_every_cache(tmp_path, monkey
     assert {tensor.codec for tensor in report.activations} >= {"bits", "fp8(row)"}
 
 
+@pytest.mark.slow
 def test_the_program_is_left_as_it_was():
     model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.5))
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -68,6 +70,7 @@ def test_the_program_is_left_as_it_was():
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
+@pytest.mark.slow
 def test_a_compiled_function_keeps_its_backend_and_its_cache(count_compiles):
     layer = nn.Linear(8, 8)
     compiled = torch.compile(layer, backend="aot_eager")
@@ -79,6 +82,7 @@ def test_a_compiled_function_keeps_its_backend_and_its_cache(count_compiles):
         compiled(x)
 
 
+@pytest.mark.slow
 def test_functions_with_graph_breaks():
     def fn(x):
         y = x.sin() * x
@@ -112,12 +116,14 @@ def test_gradient_error_of_each_parameter():
     assert 0 < error.relative < 0.05
 
 
+@pytest.mark.slow
 def test_exact_codecs_have_no_error():
     hooks = saved.hooks(saved.rule(EXACT, dtype=torch.float32), saved.rule(saved.codecs.bits()))
     error = saved.grad_error(model_of(), torch.randn(16, 32), hooks=hooks, backend="aot_eager")
     assert error.relative == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", ["60%", "30%", 20_000])
 def test_plan_fits_the_budget(budget):
     model, x = model_of(), torch.randn(16, 32)
@@ -130,12 +136,14 @@ def test_plan_fits_the_budget(budget):
     assert error.relative == pytest.approx(plan.relative, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_smaller_budgets_have_larger_errors():
     model, x = model_of(), torch.randn(16, 32)
     errors = [saved.plan(model, x, budget=budget, backend="aot_eager").relative for budget in ("90%", "50%", "25%", "16%")]
     assert errors == sorted(errors)
 
 
+@pytest.mark.slow
 def test_a_plan_for_a_loss_in_one_line_decides_for_each_tensor():
     """All modules belong to the one line that calls them: one codec for all of them had an error of 0.81."""
     torch.manual_seed(0)
@@ -147,6 +155,7 @@ def test_a_plan_for_a_loss_in_one_line_decides_for_each_tensor():
     assert len({rule.partition("(")[2].partition(",")[0] for rule in plan.rules}) > 1  # codecs
 
 
+@pytest.mark.slow
 def test_a_plan_for_tensors_of_one_line_names_them():
     def loss(x):
         return ((x @ x).sin() @ x.exp()).cos().square().sum()
@@ -159,6 +168,7 @@ def test_a_plan_for_tensors_of_one_line_names_them():
     assert report.saved_bytes == plan.saved_bytes
 
 
+@pytest.mark.slow
 def test_a_plan_says_how_long_a_step_takes():
     plan = saved.plan(model_of(), torch.randn(16, 32), budget="50%", backend="aot_eager")
     assert 0 < plan.seconds < 10
@@ -167,6 +177,7 @@ def test_a_plan_says_how_long_a_step_takes():
     assert "forward and backward take" in plan._repr_html_()
 
 
+@pytest.mark.slow
 def test_each_tried_error_is_that_of_the_rule_by_itself():
     model, x = model_of(), torch.randn(16, 32)
     plan = saved.plan(model, x, budget="30%", codecs=[saved.codecs.int4()], backend="aot_eager")
@@ -178,6 +189,7 @@ def test_each_tried_error_is_that_of_the_rule_by_itself():
         assert error.bytes - error.saved_bytes == tried.freed_bytes
 
 
+@pytest.mark.slow
 def test_a_plan_that_does_not_fit_says_so():
     plan = saved.plan(model_of(), torch.randn(16, 32), budget=10, backend="aot_eager")
     assert not plan.fits
@@ -195,6 +207,7 @@ def test_invalid_budgets(budget):
         saved.plan(nn.Linear(2, 2), torch.ones(1, 2), budget=budget, backend="aot_eager")
 
 
+@pytest.mark.slow
 def test_errors_of_codecs_are_raised_as_they_are():
     """torch puts them in an error of its own."""
     wrong = saved.Codec("wrong", lambda x: x, lambda x: x.reshape(-1))
@@ -215,6 +228,7 @@ def test_what_cannot_be_measured():
         saved.report(lambda x: x / 0 if isinstance(x, int) else 1 / 0, torch.ones(2), backend="aot_eager")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [60, 100, 200])
 def test_views(width):
     model, x = model_of(), torch.randn(16, 32)

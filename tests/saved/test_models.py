@@ -79,6 +79,7 @@ def bytes_returned(monkeypatch):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hooks", HOOKS)
 @pytest.mark.parametrize("name", MODELS)
 def test_bytes_of_the_report_are_those_that_the_forward_graph_returns(name, hooks, bytes_returned):
@@ -91,6 +92,7 @@ def test_bytes_of_the_report_are_those_that_the_forward_graph_returns(name, hook
     assert (report.saved_bytes < 0.5 * report.bytes) is (hooks != "no hooks")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_with_an_exact_codec_are_equal(name):
     torch.manual_seed(0)
@@ -98,6 +100,7 @@ def test_gradients_with_an_exact_codec_are_equal(name):
     assert saved.grad_error(fn, batch, hooks=exact_hooks(), backend="aot_eager_decomp_partition").relative == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_with_int8_are_close(name):
     torch.manual_seed(0)

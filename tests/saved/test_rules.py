@@ -54,6 +54,7 @@ def test_skip_nothing():
     assert names_packed(tensors) == set(tensors)
 
 
+@pytest.mark.slow
 def test_a_view_of_a_parameter_is_a_parameter():
     weight = nn.Parameter(torch.randn(16, 16))
     with graphs_saved() as graphs, saved.hooks(saved.rule(EXACT)):
@@ -147,6 +148,7 @@ def test_a_codec_without_zeros_packs_no_mask():
     assert "does not keep zeros" in relu.why
 
 
+@pytest.mark.slow
 def test_a_small_tensor_that_would_grow_stays():
     """A row of one number takes a scale of four bytes more."""
     tensors = packed_with(saved.rule(saved.codecs.fp8()), model=nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 16), nn.Tanh()))
@@ -201,12 +203,14 @@ class TestDynamicSizes:
                 packed.append(any(t.dtype is torch.float8_e4m3fn for t in saved_by.saved_tensors))
         return packed, len(graphs)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("rows", [(8, 12, 100, 200, 9), (200, 100, 12, 8, 150)])
     def test_min_numel_is_kept_for_each_size(self, rows):
         packed, compiles = self.stored(rows, saved.rule(saved.codecs.fp8(), min_numel=1500))
         assert packed == [count * 64 >= 1500 for count in rows]
         assert compiles <= 3
 
+    @pytest.mark.slow
     def test_a_limit_that_no_size_crosses_compiles_nothing_again(self):
         packed, compiles = self.stored((30, 40, 50, 60, 70), saved.rule(saved.codecs.fp8(), min_numel=64))
         assert packed == [True] * 5
@@ -221,6 +225,7 @@ class TestDynamicSizes:
             torch.compile(model, backend="aot_eager", fullgraph=True)(torch.randn(40, 16, requires_grad=True) * 1)
         assert all(tensor.codec is None for tensor in graphs[0].tensors)
 
+    @pytest.mark.slow
     def test_a_codec_that_would_store_more_is_not_used_for_that_size(self):
         """int8 stores four more bytes for each row: more than bfloat16 where a row has two elements."""
 
@@ -274,6 +279,7 @@ class TestOutputs:
         tensors = packed_with(saved.rule(saved.codecs.bits()), model=nn.Dropout(0.5), x=torch.randn(8, 16, requires_grad=True))
         assert {tensor.dtype: tensor.codec for tensor in tensors.values()} == {"bool": "bits"}
 
+    @pytest.mark.slow
     def test_the_new_value_of_an_input_is_no_output(self):
         """torch copies it to the input and frees it."""
 

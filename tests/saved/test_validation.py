@@ -75,6 +75,7 @@ WORKING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("name", [name for name in WORKING if name != "nothing but constants"])
 def test_unusual_codecs_that_work(name, backend):
@@ -94,6 +95,7 @@ def test_a_codec_that_stores_nothing():
     assert graphs[0].saved_bytes == 0
 
 
+@pytest.mark.slow
 def test_wrong_results_pass_without_validation():
     """As in torch: here random numbers are added to what is saved."""
     train(codec_of(lambda x: x, lambda x: x + torch.rand_like(x)), validate=False)

@@ -24,6 +24,7 @@ def leaf(*shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(0), requires_grad=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_query_key_and_value_of_one_product(backend):
     linear = nn.Linear(16, 48)
@@ -38,6 +39,7 @@ def test_query_key_and_value_of_one_product(backend):
     assert not any("split" in tensor.op for tensor in tensors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_gate_and_what_it_opens(backend):
     def gated(x):
@@ -64,6 +66,7 @@ def test_overlapping_parts():
     assert [tensor.shape for tensor in packed(windows, leaf(8, 8))] == [(8, 8)]
 
 
+@pytest.mark.slow
 def test_parts_of_an_operator_with_several_results_are_no_views():
     norm = nn.LayerNorm(8, elementwise_affine=False)
     tensors = packed(lambda x: norm(x.sin()).cos(), leaf(4, 8), hooks=saved.hooks(saved.rule(EXACT)))

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import dynx
 from dynx._torch.compilation.messages import listen_to_messages
 from dynx._torch.hooks import installed
@@ -133,12 +135,14 @@ def replacements() -> list[tuple[str, str, int]]:
     return found
 
 
+@pytest.mark.slow
 def test_only_the_hooks_module_replaces_attributes_of_torch():
     """If several modules replace one attribute, it is not restored in the right order."""
     unlisted = [f"{file}:{line} {kind}" for file, kind, line in replacements() if (file, kind) not in EXCEPTIONS]
     assert unlisted == [], "use dynx._torch.hooks, or add the attribute and the reason above"
 
 
+@pytest.mark.slow
 def test_every_listed_assignment_to_a_foreign_attribute_exists():
     used = {(file, kind) for file, kind, _ in replacements()}
     own = own_attributes()

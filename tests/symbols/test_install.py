@@ -53,6 +53,7 @@ class TestNames:
             numbers = names_of(ShapeEnv(), [f"L['x{index}']" for index in range(200)]).values()
         assert bits - 3 <= max(numbers).bit_length() <= bits
 
+    @pytest.mark.slow
     def test_names_are_the_same_in_every_process(self):
         with symbols.install():
             here = names_of(ShapeEnv(), _COLLIDING)

@@ -161,6 +161,7 @@ def test_compilations_on_other_threads_are_recorded():
     assert len(w.compiles) == 1
 
 
+@pytest.mark.slow
 def test_watch_keeps_no_tensor_frame_or_graph_of_torch_alive():
     """Records outlive tensors, frames and graphs. torch keeps some of these objects alive itself; dynx must add none."""
 

@@ -1,0 +1,39 @@
+"""Which tests run where: `make test` runs a few cases of each test, `make test-all SHARD=1/4` a part of all tests."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pytest
+
+CASES = 3  # of each test that has more, in `make test`
+
+
+def leave_cases_to_test_all(items: Sequence[pytest.Item]) -> None:
+    """Mark as slow the cases of each test beyond a few, which are spread over its parameters."""
+    cases = defaultdict(list)
+    for item in items:
+        if not any(item.iter_markers("slow")) and not any(item.iter_markers("gpu")):
+            cases[test_of(item)].append(item)
+    for of_one_test in cases.values():
+        kept = {round(number * (len(of_one_test) - 1) / (CASES - 1)) for number in range(CASES)}
+        for number, item in enumerate(of_one_test):
+            if number not in kept:
+                item.add_marker("slow")
+
+
+def in_shard(items: Sequence[pytest.Item], shard: str) -> list[pytest.Item]:
+    """Return the tests of a shard, "2/4" for example; all cases of a test are in one shard, where they share fixtures."""
+    match = re.fullmatch(r"(\d+)/(\d+)", shard)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise pytest.UsageError(f"--shard {shard}: expected the number of a shard and how many there are, such as 2/4")
+    number, of = int(match[1]), int(match[2])
+    tests = {test: index for index, test in enumerate(dict.fromkeys(map(test_of, items)))}
+    return [item for item in items if tests[test_of(item)] % of == number - 1]
+
+
+def test_of(item: pytest.Item) -> str:
+    """Return the id of the test function of an item, without its parameters."""
+    return item.nodeid.partition("[")[0]
