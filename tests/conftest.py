@@ -32,6 +32,16 @@ settings.load_profile("dynx")
 gc.collect()
 gc.freeze()
 
+
+def _run_guards_once(root, scope, repeats):
+    """Evaluate the guards of a new cache entry as torch does to time them, and return no time."""
+    root.check(scope)
+    return 0.0
+
+
+# To time the guards, torch first overwrites the caches of the processor: 50 ms for each compilation, a quarter of the suite.
+torch._dynamo.guards.profile_guard_manager = _run_guards_once
+
 _deselected = pytest.StashKey[int]()
 
 

@@ -46,7 +46,7 @@ def test_doctor_canaries_do_not_evict_compiled_functions(count_compiles):
 
 
 def test_doctor_fails_if_torch_lacks_a_hook_point(monkeypatch, capsys):
-    owner, name = hooks.owner_of(HOOK_POINTS[1].path)
+    owner, name = hooks.owner_of(hook_point("attempt").path)
     monkeypatch.delattr(owner, name)
     assert not dynx.doctor().healthy
     assert main(["doctor"]) == 1
@@ -73,7 +73,7 @@ def test_doctor_answers_in_three_lines(capsys, monkeypatch):
 
 def test_doctor_lists_every_name_only_in_full(capsys):
     main(["doctor"])
-    assert HOOK_POINTS[0].path not in capsys.readouterr().out
+    assert hook_point("compile").path not in capsys.readouterr().out
     assert main(["doctor", "--full"]) == 0
     full = capsys.readouterr().out
     assert all(capability.path in full for capability in capabilities())
@@ -123,7 +123,7 @@ def _delete(monkeypatch, names):
 
 
 def test_doctor_fails_on_a_changed_signature_only_with_strict(monkeypatch, capsys):
-    owner, name = hooks.owner_of(HOOK_POINTS[1].path)
+    owner, name = hooks.owner_of(hook_point("attempt").path)
     monkeypatch.setattr(owner, name, lambda other: None)
     assert main(["doctor"]) == 0
     verdict, effect, step = lines_of(capsys)

@@ -12,7 +12,7 @@ from seam.private_names import is_private, private_names
 
 from dynx._torch import capabilities as table
 from dynx._torch import hooks
-from dynx._torch.capabilities import HOOK_POINTS, capabilities, capability, require, signatures
+from dynx._torch.capabilities import HOOK_POINTS, capabilities, capability, hook_point, require, signatures
 from dynx.errors import UnsupportedTorch
 
 SNAPSHOTS = Path(__file__).parent / "signatures"
@@ -90,13 +90,13 @@ def test_private_torch_names_are_found_through_imports_attributes_and_getattr(so
 
 
 def test_capability_with_a_changed_signature_has_the_state_changed(monkeypatch):
-    owner, name = hooks.owner_of(HOOK_POINTS[0].path)
+    owner, name = hooks.owner_of(hook_point("compile").path)
     monkeypatch.setattr(owner, name, lambda other, globals, locals: None)
     assert capability("compile").state == "changed"
 
 
 def test_requiring_a_missing_hook_point_raises_and_names_the_lost_feature(monkeypatch):
-    owner, name = hooks.owner_of(HOOK_POINTS[0].path)
+    owner, name = hooks.owner_of(hook_point("compile").path)
     monkeypatch.delattr(owner, name)
     assert capability("compile").state == "missing"
     with pytest.raises(
