@@ -13,7 +13,6 @@ from dynx._doctor import canaries
 from dynx._torch import hooks
 from dynx._torch.capabilities import (
     ATTRIBUTES,
-    HOOK_POINTS,
     OPTIONAL_ATTRIBUTES,
     capabilities,
     hook_point,
