@@ -100,7 +100,7 @@ def apply(report: FixReport, *, force: bool = False) -> tuple[str, ...]:
     if dirty:
         raise UsageError(
             f"{os.path.relpath(dirty[0])} has changes that are not committed: nothing was written\n"
-            "  commit them first, pass --force, or apply the diff above"
+            "  commit them first, apply the diff above, or overwrite them: --force, in Python force=True"
         )
     for file, text in report.sources.items():
         write(file, text)
@@ -111,13 +111,14 @@ def _check(base: Result, limits: Limits, new: tuple[str, ...]) -> None:
     """Raise UsageError if the program cannot be tried, with what the user can do."""
     if base.was_stopped:
         raise UsageError(
-            f"the program did not end within {limits.budget:.0f} s, and was stopped\n  raise --budget, or let it end sooner"
+            f"the program did not end within {limits.budget:.0f} s, and was stopped\n"
+            "  give it more time: --budget, in Python Limits(budget=); or let it end sooner"
         )
     if new:
         names = ", ".join(os.path.relpath(path) for path in new[:3]) + (", …" if len(new) > 3 else "")
         raise UsageError(
             f"the program writes {names}, and would again in each trial; it ran once, and dynx changed nothing\n"
-            "  pass --allow-writes if that does no harm"
+            "  if that does no harm: --allow-writes, in Python allow_writes=True"
         )
     if not base.run.compiles and not base.run.findings:
         reason = f": {base.last_line}" if base.exit_code else ""

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dynx.records.trial import Trial
 
 _EPILOG = """\
-The program runs once as it is, then once more for each fix that is tried, in processes of its own and without input. What it
-writes to files and sends over the network, each run writes and sends again. Only --apply changes its source files.
+The program runs once as it is, then once more for each fix that is tried, each time in a new process and without input. Every run
+repeats what the program writes to files and sends to others. Only --apply changes its source files.
 Exit code: 0 if no finding is left, 1 if one is, 2 if the program cannot be run or tried.
 """
 

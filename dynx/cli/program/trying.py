@@ -27,7 +27,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         dest="tries",
         action="store_true",
         help=f"run the program again for each advice that is a setting or a mark, for {BUDGET:.0f} seconds at most, "
-        "and show what helped; each run writes and sends again what the program writes and sends",
+        "and show what helped; every run repeats what the program writes to files and sends to others",
     )
 
 
@@ -55,7 +55,9 @@ def _trials(program: Program) -> list[Record]:
 
     trials: list[Record] = []
     try:
-        fix.run(program, fix.Limits(BUDGET), on_trial=trials.append, in_files=False, allow_writes=True)
+        report = fix.run(program, fix.Limits(BUDGET), on_trial=trials.append, in_files=False, allow_writes=True)
+        for note in report.notes:
+            print(f"dynx: {note}", file=sys.stderr)
     except UsageError as error:
         reason = str(error).partition("\n")[0]  # the next step names options that this command does not have
         print(f"dynx: nothing was tried: {reason}", file=sys.stderr)
