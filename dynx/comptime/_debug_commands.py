@@ -417,4 +417,4 @@ class Debugger(cmd.Cmd):
 
 
 def _no_target(text: str) -> NoReturn:
-    raise ProbeFailed(f"{text}\n  pass LINE, FILE:LINE, a function or package.module:function")
+    raise ProbeFailed(f"{text}\n  pass LINE, FILE:LINE, a function, FILE::FUNCTION or module:function")

@@ -44,8 +44,8 @@ def probe(
     `.hits` counts each execution of the statement once, also in loops, generators and resume functions.
 
     Args:
-        target: a function, a method, a module or its class (its forward), `"file.py:12"`, or `"package.module:qualname"`; of
-            the user's code or a library's.
+        target: a function, a method, a module or its class (its forward), `"file.py:12"`, `"file.py::function"`, or
+            `"module:function"`; of the user's code or a library's.
         line: a line number of the file, within `target`; by default the probe fires where the function begins.
         when: `when(ctx)` returns whether to fire; by default always.
         do: is called with a ComptimeContext. It may log, promise facts, or break the graph, which then ends right before the

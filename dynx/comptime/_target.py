@@ -1,4 +1,4 @@
-"""Resolve the location of a probe or breakpoint: a callable, a module class, `"file.py:12"` or `"package.module:qualname"`."""
+"""Resolve the location of a probe or breakpoint: a callable, a module class, `"file.py:12"`, `"file.py::function"` or `"module:function"`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def resolve(target: Any, line: int | None) -> Target:
     """Find the statement or function that the target of a probe or breakpoint names.
 
     Args:
-        target: A callable, a module class, `"file.py:12"` or `"package.module:qualname"`.
+        target: A callable, a module class, `"file.py:12"`, `"file.py::function"` or `"module:function"`.
         line: The number of a line in the file of a callable; None for the beginning of the callable.
 
     Raises:
@@ -76,7 +76,7 @@ def resolve(target: Any, line: int | None) -> Target:
         file, colon, rest = target.rpartition(":")
         if colon and rest.isdigit():
             return _at_line(find_file(file, target), None, int(rest))
-        target = _by_name(target)
+        target = _in_file(file[:-1], rest, target) if file.endswith(":") else _by_name(target)
     function = _function(target)
     if line is None:
         return Target(function.__code__.co_filename, function, None)
@@ -149,7 +149,7 @@ def find_file(name: str, target: str = "") -> str:
     also = f"; {len(matches)} loaded modules have such a path: {', '.join(matches[:3])}" if matches else ""
     raise ProbeFailed(
         f"probe({target!r}): file {name} does not exist{also}"
-        "\n  pass a path relative to the current directory, or package.module:function"
+        "\n  pass a path relative to the current directory, or module:function"
     )
 
 
@@ -160,9 +160,23 @@ def _module_files() -> Iterator[str]:
             yield os.path.realpath(file)
 
 
+def _in_file(name: str, function: str, target: str) -> FunctionType:
+    file = find_file(name, target)
+    loaded = [found for found in functions_in(file, None) if found.__qualname__.replace("<locals>.", "") == function]
+    if not loaded:
+        raise ProbeFailed(
+            f"probe({target!r}): no function {function} of {short_path(file)} is loaded\n"
+            "  import the module, or define the function, before the probe is set"
+        )
+    return loaded[0]
+
+
 def _by_name(name: str) -> Any:
     if ":" not in name:
-        raise ProbeFailed(f'probe({name!r}): the target is not of the form "file.py:12" or "package.module:function"')
+        raise ProbeFailed(
+            f"probe({name!r}): the target has another form\n"
+            "  valid forms: file.py:12, file.py::function, module:function, or the function itself"
+        )
     try:
         return pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:

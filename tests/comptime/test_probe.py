@@ -152,7 +152,7 @@ def test_ctx_check_in_a_probe_decides_a_later_branch_on_an_unbacked_symint():
         (f"{__file__}:4", None, r"no statement begins at .*test_probe.py:4\n  the nearest line with code is \d"),
         ("nowhere.py:3", None, r"file nowhere.py does not exist\n"),
         ("json:nothing", None, r"AttributeError"),
-        ("helper", None, r'not of the form "file.py:12" or "package.module:function"'),
+        ("helper", None, r"another form\n  valid forms: file\.py:12, file\.py::function, module:function"),
         ("no_such_package:f", None, r"ModuleNotFoundError"),
     ],
     ids=lambda value: getattr(value, "__qualname__", "") or type(value).__name__,
@@ -311,6 +311,14 @@ def test_probe_on_a_def_line_fires_at_the_start_of_the_function():
 def test_probe_with_invalid_options_raises(options, message):
     with pytest.raises(UsageError, match=message):
         probe(helper, **options)
+
+
+def test_probe_on_a_function_of_a_file_takes_the_target_of_the_command_line():
+    with probe(f"{__file__}::helper", do=lambda ctx: None) as armed:
+        torch.compile(program, backend="eager")(torch.ones(1))
+    assert armed.hits == 1
+    with pytest.raises(ProbeFailed, match=r"no function helpr of \S*test_probe\.py is loaded\n  import the module"):
+        probe(f"{__file__}::helpr")
 
 
 def test_probe_with_a_line_in_the_target_and_as_an_argument_raises():
