@@ -69,57 +69,18 @@ def _guards(state: BreakState) -> Iterator[tuple[str, str]]:
         label = ""
 
 
-_PAGE = """
-<div class="dynx-pm">
-<style>
-.dynx-pm { font: 13px/1.45 system-ui, sans-serif; color: inherit }
-.dynx-pm pre, .dynx-pm code { font: 12px/1.5 ui-monospace, monospace; background: none; color: inherit; padding: 0 }
-.dynx-pm pre { overflow-x: auto } .dynx-pm .dim { opacity: .6 }
-.dynx-pm .here { font-weight: 700 } .dynx-pm .here u { text-decoration: underline wavy #e5484d }
-.dynx-pm .frame { margin: .4em 0 .4em 1em; padding-left: .8em; border-left: 2px solid #8884 }
-.dynx-pm.dynx-pm table { font-size: 12px }
-{{ styles }}
-.dynx-pm.dynx-pm.dynx-pm td { padding: .1em .9em .1em 0; border: 0 }
-.dynx-pm summary { cursor: pointer } .dynx-pm .do { color: #18794e }
-@media (prefers-color-scheme: dark) { .dynx-pm .do { color: #4cc38a } }
-body[data-jp-theme-light="false"] .dynx-pm .do, .vscode-dark .dynx-pm .do { color: #4cc38a }
-</style>
-{% for state in states %}
-<details id="{{ anchor }}{{ loop.index }}" {{ "open" if loop.first }}>
-<summary><b>post-mortem {{ loop.index }}</b> {{ state.reason }}
-<span class="dim">[{{ state.id }}]{% if state.count > 1 %} occurred {{ state.count }} times{% endif %}</span></summary>
-{% for frame in state.frames %}
-<div class="frame"><div>{{ "" if loop.first else "called from " }}<code>{{ where(frame.location) }}</code>
-<span class="dim">at {{ frame.instruction }}</span></div>
-<pre>{% for number, before, marked, after, here in lines(frame, innermost=loop.first) -%}
-<span class="{{ "here" if here else "dim" }}">{{ "%5d" | format(number) }}  {{ before }}<u>{{ marked }}</u>{{ after }}
-</span>{% endfor %}</pre>
-<table>{% for name, value in values(frame, innermost=loop.first) %}
-<tr><td class="dim">{{ name }}</td><td><code>{{ value }}</code></td></tr>{% endfor %}</table></div>
-{% endfor %}
-{% for hint in state.hints %}<div class="frame do">{{ hint }}</div>{% endfor %}
-<details class="frame"><summary>graph so far</summary><pre>{{ state.graph }}</pre></details>
-<details class="frame"><summary>{{ state.guards | length }} guards</summary><table>
-{% for guard in state.guards %}<tr><td>{{ guard.kind }}</td><td><code>{{ guard.source }}</code></td>
-<td class="dim">{{ where(guard.location) if guard.location else "ambient" }}</td></tr>{% endfor %}</table></details>
-</details>
-{% else %}<div class="dim">no graph break and no compile error was seen</div>{% endfor %}
-</div>
-"""
-
-
 def fragment(states: tuple[BreakState, ...], anchor: str = "dynx-pm-") -> str:
     """Render the state of the trace at each graph break as HTML; all text of the program is escaped.
 
     The element id of a state is `anchor` followed by its number, from 1.
     """
-    return styles.template(_PAGE).render(
+    return styles.page(
+        "post_mortem.html",
         states=states,
         anchor=anchor,
         where=words.where,
         lines=_lines,
         values=_values,
-        styles=styles.of_tables("dynx-pm"),
     )
 
 

@@ -56,45 +56,13 @@ def summary(compiles: tuple[TracedCompile, ...]) -> list[str]:
     return [*parts, f"{words.seconds(wasted)} in discarded attempts", words.plural(len(compiles), "compile")]
 
 
-_PAGE = """
-<div class="dynx-tl">
-<style>
-.dynx-tl { font: 13px/1.45 system-ui, sans-serif; color: inherit }
-.dynx-tl .sum { display: flex; gap: 1.6em; flex-wrap: wrap; font-weight: 600; margin-bottom: .6em }
-.dynx-tl .l { font: 12px/1.5 ui-monospace, monospace; white-space: pre; overflow-x: auto }
-.dynx-tl .l > summary, .dynx-tl div.l { padding: 0 .4em; list-style: none; cursor: pointer }
-.dynx-tl .n { display: inline-block; width: 5.5em; text-align: right; opacity: .7 }
-.dynx-tl .more { white-space: normal; opacity: .8; padding: .2em 0 .4em 12em }
-.dynx-tl summary { cursor: pointer }
-.dynx-tl .bar { background: linear-gradient(to left, #5b8def88 var(--share), transparent 0) no-repeat; opacity: 1 }
-</style>
-<div class="sum">{% for part in summary %}<span>{{ part }}</span>{% endfor %}</div>
-{% if files %}<div class="l"><span class="n">self</span><span class="n">nodes</span><span class="n">guards</span
-><span class="n">line</span></div>{% endif %}
-{% for title, total, rows in files %}
-<details {{ "open" if loop.index <= 3 }}><summary><b>{{ title }}</b> {{ seconds(total) }}</summary>
-{% for row, heat in rows %}<details class="l"><summary style="background: rgba(229, 72, 77, {{ "%.2f" | format(heat) }})"
-><span class="n bar" style="{{ bar(heat / 0.6) }}">{{ seconds(row.seconds) }}</span
-><span class="n">{{ row.nodes | length or "" }}</span
-><span class="n">{{ row.guards | length or "" }}</span><span class="n">{{ row.location.line }}</span
->  {{ row.source }}</summary>
-<div class="more">{{ row.instructions }} instructions, {{ seconds(row.cumulative) }} including inlined functions
-{%- if row.exceptions %}, {{ row.exceptions }} exceptions{% endif %}
-{%- if row.nodes %}<br>nodes: {{ names(row.nodes) }}{% endif %}
-{%- if row.guards %}<br>guards: {{ names(guards(row)) }}{% endif %}
-{%- if row.shape_guards %}<br>shape guards: {{ names(row.shape_guards) }}{% endif %}</div></details>
-{% endfor %}</details>
-{% else %}<div>nothing was traced</div>{% endfor %}
-</div>
-"""
-
-
 def fragment(compiles: tuple[TracedCompile, ...], lines: tuple[LineCost, ...]) -> str:
     """Render each traced source line, grouped by function, as HTML: seconds, FX nodes, guards, line number.
 
     All text of the program is escaped.
     """
-    return styles.template(_PAGE).render(
+    return styles.page(
+        "timeline.html",
         summary=summary(compiles),
         files=_by_function(lines),
         seconds=words.seconds,

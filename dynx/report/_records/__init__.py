@@ -53,37 +53,9 @@ def _column(name: str) -> Column:
     return Column(name[1:], "whole", right=True) if name.startswith("#") else Column(name)
 
 
-_PAGE = """
-<div class="dynx-record">
-<style>
-.dynx-record { font: 13px/1.45 system-ui, sans-serif; color: inherit }
-.dynx-record .dim { opacity: .65; font-weight: 400 } .dynx-record .title { font-weight: 600; margin-top: .6em }
-.dynx-record.dynx-record table { font-size: 12px }
-.dynx-record.dynx-record.dynx-record td, .dynx-record.dynx-record.dynx-record th { padding: .15em .9em .15em 0 }
-{{ styles }}
-.dynx-record summary { cursor: pointer }
-</style>
-{% macro table(block, rows, first) %}{% set shares = block.shares %}<table><tr>
-{% for name in block.columns %}<th class="{{ 'n' if name[0] == '#' }}">{{ name.lstrip("#") }}</th>{% endfor %}</tr>
-{% for row in rows %}{% set at = first + loop.index0 %}<tr>{% for cell in row %}
-{%- if shares and block.columns[loop.index0] == block.amount %}<td class="n bar" style="{{ bar(shares[at]) }}">{{ cell }}</td>
-{%- else %}<td class="{{ 'n' if block.columns[loop.index0][0] == '#' }}">{{ cell }}</td>
-{%- endif %}{% endfor %}</tr>
-{% endfor %}</table>{% endmacro %}
-{% for block in blocks %}<div class="title">{{ block.title }} <span class="dim">{{ block.remark }}</span></div>
-{% if block.rows %}{{ table(block, block.rows[:shown], 0) }}{% endif %}
-{% if block.rows | length > shown %}<details><summary class="dim">and {{ block.rows | length - shown }} more</summary>
-{{ table(block, block.rows[shown:], shown) }}</details>{% endif %}
-{% for note in block.notes %}<div class="dim">{{ note }}</div>{% endfor %}
-{% endfor %}</div>
-"""
-
-
 def fragment(record: Shown) -> str:
     """Render a record as HTML; all text of the program is escaped."""
-    return styles.template(_PAGE).render(
-        blocks=list(_blocks(record)), shown=_SHOWN, styles=styles.of_tables("dynx-record"), bar=styles.bar
-    )
+    return styles.page("record.html", blocks=list(_blocks(record)), shown=_SHOWN, bar=styles.bar)
 
 
 def _blocks(record: Shown) -> Iterator[Block]:
