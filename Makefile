@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SHARD  := 1/1
+CASES  :=
 # a few quick files of each package
 SMOKE  := tests/records tests/run tests/reading tests/symbols tests/test_neutral.py tests/test_exported_members.py \
   $(addprefix tests/comptime/test_,conversations.py shown_values.py comptime.py) \
@@ -21,16 +22,16 @@ demo: $(READY)
 
 # Half a minute: would notice that a package does not work at all.
 smoke: $(READY)
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow" $(SMOKE)
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow" --cases 3 $(SMOKE)
 
 # 5 minutes on two quiet cores: up to three cases of each test, without the tests marked slow. Tests that need a GPU are deselected
 # where there is none.
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow" --cases 3
 
-# All tests, or a part: `make test-all SHARD=1/4` runs the first of four parts.
+# All tests, or a part: `make test-all SHARD=1/4` runs the first of four parts, `make test-all CASES=20` up to 20 cases of each test.
 test-all: $(READY)
-	$(BIN)/pytest -n 2 --dist worksteal --shard $(SHARD)
+	$(BIN)/pytest -n 2 --dist worksteal --shard $(SHARD) $(CASES:%=--cases %)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -164,7 +165,7 @@ matrix-%: .matrix/torch-%/.ready
 	.matrix/torch-$*/bin/python -m pytest -n 2 --dist worksteal
 
 smoke-%: .matrix/torch-%/.ready
-	timeout 600 .matrix/torch-$*/bin/python -m pytest -n 2 --dist worksteal -m "not slow" $(SMOKE) \
+	timeout 600 .matrix/torch-$*/bin/python -m pytest -n 2 --dist worksteal -m "not slow" --cases 3 $(SMOKE) \
 	  tests/trace tests/seam tests/test_doctor.py tests/test_watch.py
 
 .PRECIOUS: .matrix/torch-%/.ready

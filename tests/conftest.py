@@ -12,7 +12,7 @@ import torch._inductor.compile_fx
 from hypothesis import HealthCheck, settings
 from programs_runner import restored_torch
 from support.symbol_names import names_of_torch
-from tiers import in_shard, leave_cases_to_test_all
+from tiers import in_shard, with_cases
 
 logging.getLogger("torch").setLevel(logging.ERROR)
 
@@ -72,17 +72,17 @@ def count_compiles():
 
 
 def pytest_addoption(parser):
-    parser.addoption("--shard", default="1/1", help="run a part of the tests: 2/4 is the second of four")
+    parser.addoption("--cases", type=int, metavar="N", help="run up to N cases of each test, spread over its parameters")
+    parser.addoption("--shard", default="1/1", metavar="I/N", help="run a part of the tests: 2/4 is the second of four")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest deselects by `-m`
+@pytest.hookimpl(trylast=True)  # of the tests that `-m` and `-k` select
 def pytest_collection_modifyitems(config, items):
-    """Deselect tests of other shards, and those that need more CUDA devices than there are, which would be skipped."""
-    leave_cases_to_test_all(items)
+    """Deselect by the options above; also deselect tests that need more CUDA devices than there are, instead of skipping them."""
     devices = torch.cuda.device_count()
     needing = {item for item in items for mark in item.iter_markers("gpu") if mark.kwargs.get("devices", 1) > devices}
     config.stash[_deselected] = len(needing)
-    kept = set(in_shard(items, config.getoption("--shard"))) - needing
+    kept = set(in_shard(with_cases(items, config.getoption("--cases")), config.getoption("--shard"))) - needing
     if len(kept) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]

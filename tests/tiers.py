@@ -1,4 +1,4 @@
-"""Which tests run where: `make test` runs a few cases of each test, `make test-all SHARD=1/4` a part of all tests."""
+"""Which tests run: `make test` runs a few cases of each test, `make test-all SHARD=1/4` one of four parts of all tests."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from collections.abc import Sequence
 
 import pytest
 
-CASES = 3  # of each test that has more, in `make test`
 
-
-def leave_cases_to_test_all(items: Sequence[pytest.Item]) -> None:
-    """Mark as slow the cases of each test beyond a few, which are spread over its parameters."""
+def with_cases(items: Sequence[pytest.Item], most: int | None) -> list[pytest.Item]:
+    """Return up to `most` cases of each test, spread over its parameters, and all that need a GPU; None for all cases."""
+    if most is None:
+        return list(items)
     cases = defaultdict(list)
     for item in items:
-        if not any(item.iter_markers("slow")) and not any(item.iter_markers("gpu")):
+        if not any(item.iter_markers("gpu")):
             cases[test_of(item)].append(item)
+    left_out = set()
     for of_one_test in cases.values():
-        kept = {round(number * (len(of_one_test) - 1) / (CASES - 1)) for number in range(CASES)}
-        for number, item in enumerate(of_one_test):
-            if number not in kept:
-                item.add_marker("slow")
+        last = len(of_one_test) - 1
+        kept = {round(number * last / max(1, most - 1)) for number in range(most)} if last >= most else range(last + 1)
+        left_out |= {item for number, item in enumerate(of_one_test) if number not in kept}
+    return [item for item in items if item not in left_out]
 
 
 def in_shard(items: Sequence[pytest.Item], shard: str) -> list[pytest.Item]:
