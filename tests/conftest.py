@@ -78,7 +78,7 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(trylast=True)  # of the tests that `-m` and `-k` select
 def pytest_collection_modifyitems(config, items):
-    """Deselect by the options above; also deselect tests that need more CUDA devices than there are, instead of skipping them."""
+    """Deselect by the options above; deselect tests that need more CUDA devices than there are, instead of skipping them."""
     devices = torch.cuda.device_count()
     needing = {item for item in items for mark in item.iter_markers("gpu") if mark.kwargs.get("devices", 1) > devices}
     config.stash[_deselected] = len(needing)
