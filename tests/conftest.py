@@ -11,6 +11,7 @@ import torch
 import torch._inductor.compile_fx
 from hypothesis import HealthCheck, settings
 from programs_runner import restored_torch
+from support import untimed_guards
 from support.symbol_names import names_of_torch
 from tiers import in_shard, with_cases
 
@@ -32,15 +33,7 @@ settings.load_profile("dynx")
 gc.collect()
 gc.freeze()
 
-
-def _run_guards_once(root, scope, repeats):
-    """Evaluate the guards of a new cache entry as torch does to time them, and return no time."""
-    root.check(scope)
-    return 0.0
-
-
-# To time the guards, torch first overwrites the caches of the processor: 50 ms for each compilation, a quarter of the suite.
-torch._dynamo.guards.profile_guard_manager = _run_guards_once
+untimed_guards.install()
 
 _deselected = pytest.StashKey[int]()
 

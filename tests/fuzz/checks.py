@@ -21,9 +21,11 @@ from collections import Counter
 from typing import Any
 
 sys.path.insert(0, os.path.dirname(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 
 import holding_programs
 import torch
+from support import untimed_guards
 
 import dynx
 
@@ -94,6 +96,7 @@ def verdict(text: str, folder: str, number: int, *, fork: bool) -> tuple[str, st
 
 
 def main() -> int:
+    untimed_guards.install()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)

@@ -26,6 +26,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 import changes
 import models
 import torch
+from support import untimed_guards
 
 import dynx
 from dynx.guards._cache.owner import cache_owner
@@ -84,6 +85,7 @@ def missed_of(part: int, parts: int, count: int, seed: int) -> list[tuple[str, s
     logging.disable(logging.ERROR)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    untimed_guards.install()
     chosen = chosen_of(every_change(seed), count, seed)[part::parts]
     return [
         (setting, maker, change.kind, change.name)
