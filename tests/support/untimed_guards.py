@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch._dynamo.guards
 
-
 OF_TORCH = torch._dynamo.guards.profile_guard_manager
 
 
